@@ -1,0 +1,113 @@
+"""The GPU catalogue: dense peaks, memory, power, and where each figure comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from attribution_sched.cluster.precision import Precision
+from attribution_sched.errors import SettingsError, nearest, problem
+
+GB = 1e9
+TERA = 1e12
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU type.
+
+    Attributes:
+        name: Catalogue name, for example ``A100-80``.
+        peak_flops: Dense peak operations per second for each precision that the silicon has. On
+            Ampere and later ``fp32`` is the TF32 tensor path, which frameworks use by default for
+            full-precision training. A precision that is missing does not exist on the device and
+            is masked, never emulated.
+        memory_bytes: Device memory.
+        bandwidth_bytes_per_s: Peak HBM bandwidth.
+        tdp_w: Board power limit.
+        min_cap_w: Lowest power cap the driver accepts.
+        idle_w: Power with no work resident.
+        nvlink_bytes_per_s: Bandwidth of one direction between two devices of a node.
+        sources: Field name → where the figure comes from; ``assumed`` where nothing was found.
+    """
+
+    name: str
+    peak_flops: Mapping[Precision, float]
+    memory_bytes: float
+    bandwidth_bytes_per_s: float
+    tdp_w: float
+    min_cap_w: float
+    idle_w: float
+    nvlink_bytes_per_s: float
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def supports(self, precision: Precision) -> bool:
+        """Say whether the device has hardware for ``precision``."""
+        return precision in self.peak_flops
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Names of the fields that rest on an assumption, not on a source."""
+        return tuple(k for k, source in self.sources.items() if source.startswith("assumed"))
+
+    def override(self, **changes: float) -> Gpu:
+        """Return a copy with some scalar fields replaced (an assumed idle power, for example)."""
+        allowed = {"memory_bytes", "bandwidth_bytes_per_s", "tdp_w", "min_cap_w", "idle_w", "nvlink_bytes_per_s"}
+        for key, value in changes.items():
+            if key not in allowed:
+                raise SettingsError(problem("gpu field", key, "is not overridable", nearest(key, allowed)))
+            if not value > 0:
+                raise SettingsError(problem(f"{self.name}.{key}", value, "must be > 0", "Give a positive number"))
+        sources = dict(self.sources) | {key: "set by the user" for key in changes}
+        return replace(self, sources=MappingProxyType(sources), **changes)
+
+
+_DATASHEET = "NVIDIA datasheet"
+_ASSUMED_IDLE = "assumed: no measured idle figure with a licence was found"
+
+
+def _gpu(  # noqa: PLR0913 - one row of a table
+    name: str, fp32: float, fp16: float, bf16: float | None, int8: float | None,
+    memory_gb: float, hbm_gb_s: float, tdp_w: float, min_cap_w: float, idle_w: float,
+    nvlink_gb_s: float, idle_source: str, peak_source: str = _DATASHEET,
+) -> Gpu:  # fmt: skip
+    peaks = {Precision.FP32: fp32, Precision.FP16: fp16, Precision.BF16: bf16, Precision.INT8: int8}
+    return Gpu(
+        name=name,
+        peak_flops=MappingProxyType({p: v * TERA for p, v in peaks.items() if v is not None}),
+        memory_bytes=memory_gb * GB,
+        bandwidth_bytes_per_s=hbm_gb_s * GB,
+        tdp_w=tdp_w,
+        min_cap_w=min_cap_w,
+        idle_w=idle_w,
+        nvlink_bytes_per_s=nvlink_gb_s * GB,
+        sources=MappingProxyType({
+            "peak_flops": peak_source, "memory_bytes": _DATASHEET, "bandwidth_bytes_per_s": _DATASHEET,
+            "tdp_w": peak_source, "min_cap_w": "assumed: a quarter to a third of TDP, as on the cards Zeus swept",
+            "idle_w": idle_source, "nvlink_bytes_per_s": _DATASHEET,
+        }),
+    )  # fmt: skip
+
+
+_V100_PEAKS = "assumed: the usual datasheet value; no retrieved source states it"
+_V100_IDLE = "fit: floor of NCF and ShuffleNet in the Zeus traces (35-39 W)"
+
+GPUS: Mapping[str, Gpu] = MappingProxyType({
+    gpu.name: gpu
+    for gpu in (
+        _gpu("V100-16", 15.7, 125, None, None, 16, 900, 300, 100, 37, 150, _V100_IDLE, _V100_PEAKS),
+        _gpu("V100-32", 15.7, 125, None, None, 32, 900, 300, 100, 37, 150, _V100_IDLE, _V100_PEAKS),
+        _gpu("A100-40", 156, 312, 312, 624, 40, 1555, 400, 100, 55, 300, _ASSUMED_IDLE),
+        _gpu("A100-80", 156, 312, 312, 624, 80, 2039, 400, 100, 55, 300, _ASSUMED_IDLE),
+        _gpu("H100-80", 495, 989, 989, 1979, 80, 3352, 700, 200, 68, 450, _ASSUMED_IDLE),
+    )
+})  # fmt: skip
+"""Catalogue name → GPU."""
+
+
+def gpu(name: str) -> Gpu:
+    """Look a GPU up by name; an unknown name raises with the nearest known one."""
+    if name not in GPUS:
+        raise SettingsError(problem("gpu", name, "is not in the catalogue", nearest(name, GPUS)))
+    return GPUS[name]
