@@ -101,6 +101,8 @@ GPUS: Mapping[str, Gpu] = MappingProxyType({
         _gpu("A100-40", 156, 312, 312, 624, 40, 1555, 400, 100, 55, 300, _ASSUMED_IDLE),
         _gpu("A100-80", 156, 312, 312, 624, 80, 2039, 400, 100, 55, 300, _ASSUMED_IDLE),
         _gpu("H100-80", 495, 989, 989, 1979, 80, 3352, 700, 200, 68, 450, _ASSUMED_IDLE),
+        # The Hopper half of a GH200 superchip.
+        _gpu("H100-96", 495, 989, 989, 1979, 96, 4000, 700, 200, 68, 450, _ASSUMED_IDLE),
     )
 })  # fmt: skip
 """Catalogue name → GPU."""

@@ -1,0 +1,283 @@
+"""When tasks arrive: a Poisson process, one that follows the hours of the day, or a trace file.
+
+All three reduce to an :class:`ArrivalSpec`, numbers and arrays only, so that a compiled environment can ask
+:func:`next_arrival` for the next time with the cluster's own random stream.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.random import SeedSequence
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.bandwidth_trace import number, read_trace_rows, row_error
+from attribution_sched.cluster.streams import StreamState, exponential, seed_stream, uniform
+from attribution_sched.errors import SettingsError, TraceError, nearest, problem
+
+FloatArray = NDArray[np.float64]
+
+HOUR_S = 3600.0
+DAY_S = 24.0 * HOUR_S
+TRACE_COLUMNS = ("arrival_s", "model", "steps", "batch_size", "priority", "tenant")
+MODES = ("training", "inference")
+
+
+class ArrivalKind(IntEnum):
+    """The process behind an :class:`ArrivalSpec`, as the kernels see it."""
+
+    POISSON = 0
+    DIURNAL = 1
+    TRACE = 2
+
+
+class ArrivalSpec(NamedTuple):
+    """An arrival process as plain numbers.
+
+    Attributes:
+        kind: A value of :class:`ArrivalKind`.
+        params: Shape ``(4,)``: mean rate per second, amplitude, peak and period in seconds.
+        times_s: Recorded arrival times, sorted, shape ``(n,)``; empty unless the kind is ``TRACE``.
+    """
+
+    kind: int
+    params: FloatArray
+    times_s: FloatArray
+
+    def times(self, horizon_s: float, seed: int | SeedSequence = 0) -> FloatArray:
+        """Return every arrival in ``[0, horizon_s)``, sorted."""
+        if not (math.isfinite(horizon_s) and horizon_s >= 0):
+            fix = "Give the length of the run in seconds"
+            raise SettingsError(problem("horizon_s", horizon_s, "must be finite and >= 0", fix))
+        state = seed_stream(seed)
+        count: int = _walk(*self, horizon_s, state.copy(), np.empty(0))
+        times = np.empty(count)
+        _walk(*self, horizon_s, state, times)
+        return times
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Arrivals at a constant mean rate.
+
+    Attributes:
+        rate_per_hour: Mean number of tasks per hour.
+    """
+
+    rate_per_hour: float
+
+    def __post_init__(self) -> None:
+        """Check the rate."""
+        _check_rate(self.rate_per_hour)
+
+    def spec(self) -> ArrivalSpec:
+        """Return the form the kernels take."""
+        return _spec(ArrivalKind.POISSON, self.rate_per_hour)
+
+    def times(self, horizon_s: float, seed: int | SeedSequence = 0) -> FloatArray:
+        """Return every arrival in ``[0, horizon_s)``, sorted."""
+        return self.spec().times(horizon_s, seed)
+
+
+@dataclass(frozen=True)
+class Diurnal:
+    """A Poisson process whose rate follows the day: ``rate · (1 + amplitude · cos(2π (h − peak)/24))``.
+
+    Attributes:
+        rate_per_hour: Mean number of tasks per hour over a day.
+        amplitude: Swing around the mean, in [0, 1]; at 1 the quietest moment has no arrivals.
+        peak_hour: Hour of the day with most arrivals, in [0, 24). Time 0 is midnight.
+    """
+
+    rate_per_hour: float
+    amplitude: float = 0.5
+    peak_hour: float = 14.0
+
+    def __post_init__(self) -> None:
+        """Check rate, amplitude and peak."""
+        _check_rate(self.rate_per_hour)
+        if not 0 <= self.amplitude <= 1:
+            fix = "A larger swing would make the rate negative"
+            raise SettingsError(problem("amplitude", self.amplitude, "must lie in [0, 1]", fix))
+        if not 0 <= self.peak_hour < 24:
+            raise SettingsError(
+                problem("peak_hour", self.peak_hour, "must lie in [0, 24)", "Give an hour of the day")
+            )
+
+    def spec(self) -> ArrivalSpec:
+        """Return the form the kernels take."""
+        return _spec(ArrivalKind.DIURNAL, self.rate_per_hour, self.amplitude, self.peak_hour * HOUR_S)
+
+    def times(self, horizon_s: float, seed: int | SeedSequence = 0) -> FloatArray:
+        """Return every arrival in ``[0, horizon_s)``, sorted."""
+        return self.spec().times(horizon_s, seed)
+
+
+@dataclass(frozen=True)
+class ArrivalRow:
+    """One task of a trace file.
+
+    Attributes:
+        arrival_s: Seconds after the start of the run.
+        model: Name of the model, as the file has it.
+        steps: Amount of work in steps.
+        batch_size: Samples per step.
+        priority: Larger is more urgent.
+        tenant: Who asked for it.
+        mode: ``training`` or ``inference``.
+    """
+
+    arrival_s: float
+    model: str
+    steps: int
+    batch_size: int
+    priority: int
+    tenant: str
+    mode: str = "training"
+
+
+@dataclass(frozen=True)
+class TraceArrivals:
+    """Recorded tasks, replayed at their recorded times.
+
+    Attributes:
+        rows: The tasks, in order of arrival; tasks may arrive together.
+        source: Where they come from.
+    """
+
+    rows: tuple[ArrivalRow, ...]
+    source: str = "given as rows"
+
+    def __post_init__(self) -> None:
+        """Check that there are tasks and that time runs forward."""
+        times = [row.arrival_s for row in self.rows]
+        if not times:
+            raise TraceError(problem("rows", (), "must hold at least one task", "Record some tasks"))
+        if not all(math.isfinite(t) and t >= 0 for t in times) or times != sorted(times):
+            rule = "must be finite, >= 0 and not decreasing"
+            raise TraceError(problem("arrival_s", times[:5], rule, "Sort the tasks by arrival_s"))
+
+    @classmethod
+    def from_csv(cls, path: str | Path) -> TraceArrivals:
+        """Read a trace with the columns ``arrival_s, model, steps, batch_size, priority, tenant[, mode]``.
+
+        Raises:
+            TraceError: If the file cannot be read or a row is wrong; the message names file and line.
+        """
+        rows: list[ArrivalRow] = []
+        for line, cells in read_trace_rows(path, TRACE_COLUMNS):
+            row = _row(path, line, cells)
+            if rows and row.arrival_s < rows[-1].arrival_s:
+                rule = f"must not be earlier than {rows[-1].arrival_s}, the row before it"
+                raise row_error(
+                    path, line, "arrival_s", cells["arrival_s"], rule, "Sort the file by arrival_s"
+                )
+            rows.append(row)
+        return cls(tuple(rows), source=str(path))
+
+    def spec(self) -> ArrivalSpec:
+        """Return the form the kernels take; row ``i`` is the ``i``-th arrival."""
+        return _spec(ArrivalKind.TRACE, 0.0, times_s=np.array([row.arrival_s for row in self.rows]))
+
+    def times(self, horizon_s: float, seed: int | SeedSequence = 0) -> FloatArray:
+        """Return every arrival in ``[0, horizon_s)``, sorted; a trace does not use the seed."""
+        return self.spec().times(horizon_s, seed)
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def next_arrival(
+    kind: int, params: FloatArray, times_s: FloatArray, taken: int, now_s: float, state: StreamState
+) -> float:
+    """Return the time of the next arrival, or infinity if a trace has ended.
+
+    Args:
+        kind: Field of :class:`ArrivalSpec`, as are the next two.
+        params: Mean rate per second, amplitude, peak and period in seconds.
+        times_s: Recorded times.
+        taken: How many tasks have arrived so far; only a trace looks at it, so that tasks which arrive at
+            the same moment are all seen.
+        now_s: Time of the last arrival (0 at the start); a trace does not look at it.
+        state: Random stream, advanced in place; a trace leaves it alone.
+    """
+    if kind == 2:
+        recorded: float = times_s[taken] if taken < times_s.size else np.inf
+        return recorded
+    rate = params[0]
+    if kind == 0:
+        constant: float = now_s + exponential(state) / rate
+        return constant
+    # Thinning: candidates at the peak rate, each kept with the share of the rate at its time.
+    amplitude, peak_s, period_s = params[1], params[2], params[3]
+    time_s: float = now_s
+    while True:
+        time_s += exponential(state) / (rate * (1.0 + amplitude))
+        here = 1.0 + amplitude * math.cos(2.0 * math.pi * (time_s - peak_s) / period_s)
+        if uniform(state) * (1.0 + amplitude) < here:
+            return time_s
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _walk(
+    kind: int, params: FloatArray, times_s: FloatArray, horizon_s: float, state: StreamState, out: FloatArray
+) -> int:
+    """Count the arrivals before the horizon; write as many as ``out`` holds."""
+    count = 0
+    time_s = next_arrival(kind, params, times_s, 0, 0.0, state)
+    while time_s < horizon_s:
+        if count < out.size:
+            out[count] = time_s
+        count += 1
+        time_s = next_arrival(kind, params, times_s, count, time_s, state)
+    return count
+
+
+def _spec(
+    kind: ArrivalKind, rate_per_hour: float, amplitude: float = 0.0, peak_s: float = 0.0,
+    times_s: FloatArray | None = None,
+) -> ArrivalSpec:  # fmt: skip
+    params = np.array([rate_per_hour / HOUR_S, amplitude, peak_s, DAY_S])
+    return ArrivalSpec(int(kind), params, np.empty(0) if times_s is None else times_s)
+
+
+def _check_rate(rate_per_hour: float) -> None:
+    if not (math.isfinite(rate_per_hour) and rate_per_hour > 0):
+        fix = "Give the mean number of tasks per hour"
+        raise SettingsError(problem("rate_per_hour", rate_per_hour, "must be finite and > 0", fix))
+
+
+def _row(path: str | Path, line: int, cells: dict[str, str]) -> ArrivalRow:
+    def integer(column: str, holds: Callable[[float], bool], rule: str) -> int:
+        value = number(path, line, column, cells[column])
+        if value != int(value) or not holds(value):
+            raise row_error(
+                path, line, column, cells[column], f"must be a whole number{rule}", "Mend the line"
+            )
+        return int(value)
+
+    arrival_s = number(path, line, "arrival_s", cells["arrival_s"])
+    if arrival_s < 0:
+        raise row_error(
+            path, line, "arrival_s", cells["arrival_s"], "must be >= 0", "Count from the start of the run"
+        )
+    for column in ("model", "tenant"):
+        if not cells[column]:
+            raise row_error(path, line, column, "", "must not be empty", f"Name the {column}")
+    mode = cells.get("mode") or MODES[0]
+    if mode not in MODES:
+        raise row_error(path, line, "mode", mode, f"must be one of {', '.join(MODES)}", nearest(mode, MODES))
+    return ArrivalRow(
+        arrival_s=arrival_s,
+        model=cells["model"],
+        steps=integer("steps", lambda v: v >= 1, " >= 1"),
+        batch_size=integer("batch_size", lambda v: v >= 1, " >= 1"),
+        priority=integer("priority", lambda v: True, ""),
+        tenant=cells["tenant"],
+        mode=mode,
+    )

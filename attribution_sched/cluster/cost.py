@@ -1,0 +1,284 @@
+"""The cost model: what a plan takes, in seconds, bytes, joules, grams and dollars.
+
+One call scores any number of plans; the single case is a batch of one. The compiled work is done in
+``cost_kernel.py``; this module turns records into arrays and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.compute import (
+    TP_DEGREES,
+    CostTables,
+    Efficiencies,
+    build_tables,
+    efficiencies,
+)
+from attribution_sched.cluster.constants import load_constants
+from attribution_sched.cluster.cost_kernel import (
+    PLAN_COLUMNS,
+    SEGMENT_COLUMNS,
+    DomainArrays,
+    PowerArrays,
+    RuntimeArrays,
+    Scratch,
+    Workload,
+    make_scratch,
+    plan_cost,
+)
+from attribution_sched.cluster.domains import Cluster
+from attribution_sched.cluster.layers import Model
+from attribution_sched.cluster.plan import MICROBATCHES, PP, Plan, PlanBatch
+from attribution_sched.cluster.power import cap_floor_w, precision_factor
+from attribution_sched.cluster.precision import PRECISIONS
+from attribution_sched.errors import NetworkError, PlanError, problem
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+BYTES_PER_GBIT = 1e9 / 8.0
+BYTES_PER_GB = 1e9
+JOULES_PER_KWH = 3.6e6
+
+
+@dataclass(frozen=True)
+class PlanCosts:
+    """Costs of a batch of plans; every array has the plan axis first.
+
+    Attributes:
+        step_s: Time of one step (one global batch). ``compute_s + comm_s + bubble_s``.
+        compute_s: Compute of the slowest stage, its optimiser update included.
+        comm_s: Exposed communication: what the step would save if every transfer were free.
+        bubble_s: The rest: stages waiting for each other.
+        bill_usd: Price of the cross-domain traffic of one step.
+        energy_j: Energy of the occupied devices over one step, idle draw included.
+        carbon_g: Grams of CO2-equivalent of that energy.
+        memory_ratio: Fullest device over its memory; above 1 does not fit.
+        intra_comm_s: Communication inside domains, summed over segments.
+        utilisation: Mean over the domains in use of compute time over step time.
+        traffic_bytes: Bytes per step from domain to domain, shape ``(n_plans, K, K)``.
+        segments: Per-segment figures, shape ``(n_plans, P, 6)``, columns ``SEGMENT_COLUMNS``.
+    """
+
+    step_s: FloatArray
+    compute_s: FloatArray
+    comm_s: FloatArray
+    bubble_s: FloatArray
+    bill_usd: FloatArray
+    energy_j: FloatArray
+    carbon_g: FloatArray
+    memory_ratio: FloatArray
+    intra_comm_s: FloatArray
+    utilisation: FloatArray
+    traffic_bytes: FloatArray
+    segments: FloatArray
+
+    @property
+    def fits(self) -> BoolArray:
+        """Whether every device of a plan stays within its memory, shape ``(n_plans,)``."""
+        return self.memory_ratio <= 1.0
+
+    def segment(self, column: str) -> FloatArray:
+        """One per-segment figure by name, shape ``(n_plans, P)``."""
+        return self.segments[:, :, SEGMENT_COLUMNS.index(column)]
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _score(
+    domains: DomainArrays,
+    runtime: RuntimeArrays,
+    power_law: PowerArrays,
+    tables: CostTables,
+    workload: Workload,
+    bandwidth: FloatArray,
+    latency: FloatArray,
+    segments: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    schedules: NDArray[np.int64],
+    slowdown: FloatArray,
+    breakdown: bool,
+    scratch: Scratch,
+    plan_out: FloatArray,
+    segment_out: FloatArray,
+    traffic_out: FloatArray,
+) -> None:
+    for p in range(counts.shape[0]):
+        plan_cost(
+            domains, runtime, power_law, tables, workload, bandwidth[p], latency[p], segments[p], counts[p],
+            schedules[p], slowdown[p], breakdown, scratch, plan_out[p], segment_out[p], traffic_out[p],
+        )  # fmt: skip
+
+
+class CostModel:
+    """Scores plans of a fixed set of models on a fixed cluster.
+
+    Args:
+        cluster: Domains, network and framework.
+        models: Models whose plans will be scored.
+        training: Whether model m is trained (True) or only run (False); all trained by default.
+        achieved: Kernel efficiencies; the packaged fit by default.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        models: Sequence[Model],
+        training: Sequence[bool] | None = None,
+        achieved: Efficiencies | None = None,
+    ) -> None:
+        achieved = achieved or efficiencies()
+        self.cluster = cluster
+        self.models = tuple(models)
+        self.training = tuple(training) if training is not None else (True,) * len(self.models)
+        self.tables = build_tables(self.models, cluster.gpus, cluster.runtime, self.training, achieved)
+        self.domains = domain_arrays(cluster, achieved)
+        runtime = cluster.runtime
+        self.runtime = RuntimeArrays(
+            runtime.recompute, runtime.zero_stage, runtime.sequence_parallel, runtime.flash_attention,
+            runtime.blocking_sends, float(runtime.reserved_bytes), achieved.collective_latency_s,
+        )  # fmt: skip
+        self.power_law = power_arrays()
+
+    def workload(self, model: int, factors: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Workload:
+        """Describe a task of ``models[model]`` to the kernel; factors are its demand multipliers."""
+        return Workload(model, self.training[model], *(float(f) for f in factors))
+
+    def score(
+        self,
+        plans: PlanBatch | Plan | Sequence[Plan],
+        model: int = 0,
+        *,
+        bandwidth_gbps: FloatArray | None = None,
+        latency_s: FloatArray | None = None,
+        slowdown: FloatArray | None = None,
+        factors: tuple[float, float, float] = (1.0, 1.0, 1.0),
+        breakdown: bool = True,
+    ) -> PlanCosts:
+        """Price plans for one model.
+
+        Args:
+            plans: A batch of plans, or plan records (which are checked against the model and cluster).
+            model: Index into ``models``.
+            bandwidth_gbps: WAN bandwidth now, shape ``(K, K)`` or ``(n_plans, K, K)``; the base by default.
+            latency_s: WAN one-way latency now, same shapes; the base by default.
+            slowdown: Compute slow-down of each segment, shape ``(n_plans, P)``; 1 by default.
+            factors: The task's demand multipliers on compute, memory and host time.
+            breakdown: Whether to split the step time into its three terms (else they are 0).
+        """
+        batch = self._batch(plans, model)
+        n, k = len(batch), len(self.cluster)
+        wan = self.cluster.wan
+        bandwidth = BYTES_PER_GBIT * _links("bandwidth_gbps", bandwidth_gbps, wan.bandwidth_gbps, n, k, positive=True)
+        latency = _links("latency_s", latency_s, wan.latency_s, n, k, positive=False)
+        stretched = np.ones(batch.segments.shape[:2]) if slowdown is None else np.asarray(slowdown, dtype=np.float64)
+        stages = max(1, int(batch.segments[:, :, PP].sum(axis=1).max(initial=1)))
+        scratch = make_scratch(stages, max(1, int(batch.segments[:, :, MICROBATCHES].max(initial=1))))
+        plan_out = np.zeros((n, len(PLAN_COLUMNS)))
+        segment_out = np.zeros((*batch.segments.shape[:2], len(SEGMENT_COLUMNS)))
+        traffic = np.zeros((n, k, k))
+        _score(
+            self.domains, self.runtime, self.power_law, self.tables, self.workload(model, factors), bandwidth,
+            latency, batch.segments, batch.counts, batch.schedules, np.ascontiguousarray(stretched), breakdown,
+            scratch, plan_out, segment_out, traffic,
+        )  # fmt: skip
+        return PlanCosts(*plan_out.T.copy(), traffic, segment_out)
+
+    def check(self, plan: Plan, model: int = 0) -> None:
+        """Raise ``PlanError`` if the plan is malformed, uses hardware that is not there, or overflows memory."""
+        self._validate(plan, model)
+        cost = self.score(PlanBatch.of([plan]), model, breakdown=False)
+        if not cost.fits[0]:
+            ratio = float(cost.memory_ratio[0])
+            worst = int(np.argmax(cost.segment("memory_bytes")[0]))
+            segment = plan.segments[worst]
+            capacity = self.cluster.domains[segment.domain].gpu.memory_bytes
+            needed = float(cost.segment("memory_bytes")[0, worst])
+            raise PlanError(
+                problem(f"memory of segment {worst} (layers {segment.first}-{segment.stop - 1})",
+                        f"{needed / 1e9:.1f} GB", f"a device has {capacity / 1e9:.0f} GB (ratio {ratio:.2f})",
+                        "Use fewer layers, a smaller microbatch, more tp, a higher ZeRO stage or recomputation")
+            )  # fmt: skip
+
+    def _batch(self, plans: PlanBatch | Plan | Sequence[Plan], model: int) -> PlanBatch:
+        if isinstance(plans, PlanBatch):
+            return plans
+        listed = [plans] if isinstance(plans, Plan) else list(plans)
+        for plan in listed:
+            self._validate(plan, model)
+        return PlanBatch.of(listed)
+
+    def _validate(self, plan: Plan, model: int) -> None:
+        plan.check(len(self.models[model]), len(self.cluster))
+        for segment in plan.segments:
+            domain = self.cluster.domains[segment.domain]
+            if segment.tp not in TP_DEGREES:
+                raise PlanError(problem("tp", segment.tp, f"must be one of {TP_DEGREES}", "Pick one of these"))
+            if segment.device_count > domain.devices:
+                raise PlanError(
+                    problem("dp*tp*pp", segment.device_count, f"{domain.name} has {domain.devices} devices",
+                            "Use a smaller layout")
+                )  # fmt: skip
+            if not domain.gpu.supports(segment.precision):
+                valid = ", ".join(domain.gpu.peak_flops)
+                rule = f"{domain.gpu.name} has no hardware for it"
+                raise PlanError(problem("precision", segment.precision.value, rule, f"Use {valid}"))
+
+
+def domain_arrays(cluster: Cluster, achieved: Efficiencies) -> DomainArrays:
+    """Lay the cluster out as arrays."""
+    names = [gpu.name for gpu in cluster.gpus]
+    domains = cluster.domains
+
+    def column(values: Sequence[float]) -> FloatArray:
+        return np.array(values, dtype=np.float64)
+
+    return DomainArrays(
+        gpu=np.array([names.index(d.gpu.name) for d in domains], dtype=np.int64),
+        devices=np.array([d.devices for d in domains], dtype=np.int64),
+        node_devices=np.array([d.node_devices for d in domains], dtype=np.int64),
+        memory_bytes=column([d.gpu.memory_bytes for d in domains]),
+        nvlink_bytes_per_s=column([achieved.nvlink * d.gpu.nvlink_bytes_per_s for d in domains]),
+        fabric_bytes_per_s=column([achieved.fabric * d.fabric_gbps * BYTES_PER_GBIT for d in domains]),
+        fabric_latency_s=column([d.fabric_latency_s for d in domains]),
+        peak_flops=np.array([[d.gpu.peak_flops.get(q, np.nan) for q in PRECISIONS] for d in domains]),
+        hbm_bytes_per_s=column([achieved.memory * d.gpu.bandwidth_bytes_per_s for d in domains]),
+        idle_w=column([d.gpu.idle_w for d in domains]),
+        tdp_w=column([d.gpu.tdp_w for d in domains]),
+        cap_w=column([d.cap_w for d in domains]),
+        cap_floor_w=column([cap_floor_w(d.gpu) for d in domains]),
+        price_usd_per_byte=cluster.wan.price_usd_per_gb / BYTES_PER_GB,
+        carbon_g_per_j=column([d.carbon_g_per_kwh / JOULES_PER_KWH for d in domains]),
+    )
+
+
+def power_arrays() -> PowerArrays:
+    """Lay the fitted power laws out for the kernel."""
+    law = load_constants("power")
+    return PowerArrays(
+        compute_weight=float(law["natural_draw"]["a_c"]),
+        memory_weight=float(law["natural_draw"]["a_m"]),
+        saturation=float(law["natural_draw"]["g"]),
+        cap_beta_max=float(law["cap_beta"]["beta_max"]),
+        cap_beta_exponent=float(law["cap_beta"]["k"]),
+        precision_factor=np.array([precision_factor(q) for q in PRECISIONS]),
+    )
+
+
+def _links(name: str, given: FloatArray | None, base: FloatArray, n: int, k: int, *, positive: bool) -> FloatArray:
+    """Broadcast link figures to ``(n, k, k)`` and refuse NaN, negative and (for bandwidth) zero off-diagonal."""
+    values = np.asarray(base if given is None else given, dtype=np.float64)
+    if values.shape not in ((k, k), (n, k, k)):
+        raise NetworkError(problem(f"{name}.shape", values.shape, f"must be ({k}, {k}) or ({n}, {k}, {k})", "Reshape it"))
+    off = ~np.eye(k, dtype=bool)
+    wrong = ~np.isfinite(values) | (values < 0) | ((values == 0) & off if positive else False)
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        rule = "must be finite and " + ("> 0 between domains" if positive else ">= 0")
+        raise NetworkError(problem(f"{name}{list(at)}", float(values[at]), rule, "Mend the link figures"))
+    return np.ascontiguousarray(np.broadcast_to(values, (n, k, k)))

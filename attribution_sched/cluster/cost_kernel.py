@@ -1,0 +1,470 @@
+"""The compiled heart of the cost model: one plan in, its step time, memory, energy and bill out.
+
+Pure scalar loops over arrays, so the same code scores ten thousand plans in one call and re-prices running
+tasks inside the batched environment. ``cost.py`` is the friendly face.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.collectives import ring_all_reduce_s, ring_sent_bytes
+from attribution_sched.cluster.compute import CostTables
+from attribution_sched.cluster.memory import activation_share, in_flight, state_bytes_per_parameter
+from attribution_sched.cluster.pipeline import pipeline_finish
+from attribution_sched.cluster.plan import (
+    DOMAIN,
+    DP,
+    FIRST,
+    MICROBATCH,
+    MICROBATCHES,
+    PP,
+    PRECISION,
+    REPLICA,
+    STOP,
+    TP,
+)
+from attribution_sched.cluster.power import cap_slowdown, draw_w
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# Columns of the per-plan result.
+STEP_S, COMPUTE_S, COMM_S, BUBBLE_S, BILL_USD, ENERGY_J, CARBON_G, MEMORY_RATIO, INTRA_COMM_S, UTILISATION = range(10)
+PLAN_COLUMNS = (
+    "step_s", "compute_s", "comm_s", "bubble_s", "bill_usd", "energy_j", "carbon_g", "memory_ratio",
+    "intra_comm_s", "utilisation",
+)  # fmt: skip
+
+# Columns of the per-segment result.
+BUSY_S, MEMORY_BYTES, POWER_W, SEGMENT_COMM_S, COMPUTE_SHARE, MEMORY_SHARE = range(6)
+SEGMENT_COLUMNS = ("busy_s", "memory_bytes", "power_w", "intra_comm_s", "compute_share", "memory_share")
+
+
+class DomainArrays(NamedTuple):
+    """The cluster as arrays over K domains.
+
+    Attributes:
+        gpu: Row of the GPU tables, shape ``(K,)``.
+        devices: Devices, shape ``(K,)``.
+        node_devices: Devices per node, shape ``(K,)``.
+        memory_bytes: Device memory, shape ``(K,)``.
+        nvlink_bytes_per_s: Achieved link bandwidth inside a node, shape ``(K,)``.
+        fabric_bytes_per_s: Achieved bandwidth of one device between nodes, shape ``(K,)``.
+        fabric_latency_s: Shape ``(K,)``.
+        peak_flops: Shape ``(K, 4)``; NaN where the precision does not exist.
+        hbm_bytes_per_s: Shape ``(K,)``.
+        idle_w: Shape ``(K,)``.
+        tdp_w: Shape ``(K,)``.
+        cap_w: Power cap in force, shape ``(K,)``.
+        cap_floor_w: Constant P0 of the cap law, shape ``(K,)``.
+        price_usd_per_byte: Egress price, shape ``(K, K)``.
+        carbon_g_per_j: Grid carbon intensity, shape ``(K,)``.
+    """
+
+    gpu: IntArray
+    devices: IntArray
+    node_devices: IntArray
+    memory_bytes: FloatArray
+    nvlink_bytes_per_s: FloatArray
+    fabric_bytes_per_s: FloatArray
+    fabric_latency_s: FloatArray
+    peak_flops: FloatArray
+    hbm_bytes_per_s: FloatArray
+    idle_w: FloatArray
+    tdp_w: FloatArray
+    cap_w: FloatArray
+    cap_floor_w: FloatArray
+    price_usd_per_byte: FloatArray
+    carbon_g_per_j: FloatArray
+
+
+class RuntimeArrays(NamedTuple):
+    """Framework switches as plain numbers."""
+
+    recompute: bool
+    zero_stage: int
+    sequence_parallel: bool
+    flash_attention: bool
+    blocking_sends: bool
+    reserved_bytes: float
+    collective_latency_s: float
+
+
+class PowerArrays(NamedTuple):
+    """Constants of the power laws (see ``power.py``)."""
+
+    compute_weight: float
+    memory_weight: float
+    saturation: float
+    cap_beta_max: float
+    cap_beta_exponent: float
+    precision_factor: FloatArray
+
+
+class Workload(NamedTuple):
+    """What the kernel must know of one task.
+
+    Attributes:
+        model: Row of the cost tables.
+        training: False for inference: forward passes only, weights only in memory.
+        compute_factor: Demand multiplier κ_c.
+        memory_factor: Demand multiplier κ_m.
+        host_factor: Demand multiplier κ_h.
+    """
+
+    model: int
+    training: bool
+    compute_factor: float
+    memory_factor: float
+    host_factor: float
+
+
+class Scratch(NamedTuple):
+    """Reusable buffers of the kernel: S stages at most, M microbatches at most."""
+
+    forward_s: FloatArray
+    backward_s: FloatArray
+    send_forward_s: FloatArray
+    send_backward_s: FloatArray
+    finish_s: FloatArray
+    zero_s: FloatArray
+    free_forward_s: FloatArray
+    free_backward_s: FloatArray
+    update_s: FloatArray
+    arrival: FloatArray
+    stage_segment: IntArray
+    stage_first: IntArray
+
+
+def make_scratch(max_stages: int, max_microbatches: int) -> Scratch:
+    """Allocate buffers for pipelines of at most the given size."""
+    s = max_stages
+    return Scratch(
+        *(np.zeros(s) for _ in range(9)),
+        np.zeros((2, s, max_microbatches)),
+        np.zeros(s, dtype=np.int64),
+        np.zeros(s + 1, dtype=np.int64),
+    )
+
+
+_draw_w = numba.njit(cache=True, error_model="numpy")(draw_w)
+_cap_slowdown = numba.njit(cache=True, error_model="numpy")(cap_slowdown)
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _tp_index(tp: int) -> int:
+    if tp == 1:
+        return 0
+    if tp == 2:
+        return 1
+    return 2 if tp == 4 else 3
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _floor_law(floor: float, work: float, p: float) -> float:
+    if floor <= 0.0:
+        return work
+    if p == 2.0:
+        return float(np.sqrt(floor * floor + work * work))
+    return float((floor**p + work**p) ** (1.0 / p))
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _split_stages(prefix: FloatArray, first: int, stop: int, parts: int, at: int, stage_first: IntArray) -> None:
+    """Cut layers ``[first, stop)`` into ``parts`` stages of nearly equal forward work."""
+    begin = prefix[first]
+    total = prefix[stop] - begin
+    layer = first
+    stage_first[at] = first
+    for part in range(1, parts):
+        goal = begin + total * part / parts
+        layer += 1
+        limit = stop - (parts - part)
+        while layer < limit and 0.5 * (prefix[layer] + prefix[layer + 1]) <= goal:
+            layer += 1
+        stage_first[at + part] = layer
+    stage_first[at + parts] = stop
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def plan_cost(
+    domains: DomainArrays,
+    runtime: RuntimeArrays,
+    power_law: PowerArrays,
+    tables: CostTables,
+    workload: Workload,
+    bandwidth: FloatArray,
+    latency: FloatArray,
+    segments: IntArray,
+    count: int,
+    schedule: int,
+    slowdown: FloatArray,
+    breakdown: bool,
+    scratch: Scratch,
+    plan_out: FloatArray,
+    segment_out: FloatArray,
+    traffic_out: FloatArray,
+) -> None:
+    """Price one plan.
+
+    Args:
+        domains: The cluster.
+        runtime: Framework behaviour.
+        power_law: Constants of the power laws.
+        tables: Layer cost tables.
+        workload: The task.
+        bandwidth: WAN bytes per second now, shape ``(K, K)``.
+        latency: WAN one-way seconds now, shape ``(K, K)``.
+        segments: The plan's rows, shape ``(P, 10)``.
+        count: Rows in use.
+        schedule: Pipeline schedule.
+        slowdown: Compute slow-down of each segment from co-located tasks, shape ``(P,)``, ≥ 1.
+        breakdown: Also compute the compute/communication/bubble split (runs the recurrence once more).
+        scratch: Buffers.
+        plan_out: Shape ``(10,)``, columns ``PLAN_COLUMNS``.
+        segment_out: Shape ``(P, 6)``, columns ``SEGMENT_COLUMNS``.
+        traffic_out: Bytes per step from domain to domain, shape ``(K, K)``; added to, not cleared.
+    """
+    model = workload.model
+    sizes = tables.sizes[model]
+    p = tables.sharpness[model]
+    step = 0.0
+    step_free = 0.0
+    slowest_compute = 0.0
+    worst_memory = 0.0
+    intra_total = 0.0
+    begin = 0
+    while begin < count:
+        # One replica: rows [begin, end).
+        replica = segments[begin, REPLICA]
+        end = begin
+        stages = 0
+        while end < count and segments[end, REPLICA] == replica:
+            row = segments[end]
+            gpu = domains.gpu[row[DOMAIN]]
+            prefix = tables.times_s[model, gpu, row[PRECISION], _tp_index(row[TP]), 0]
+            _split_stages(prefix, row[FIRST], row[STOP], row[PP], stages, scratch.stage_first)
+            for part in range(row[PP]):
+                scratch.stage_segment[stages + part] = end
+            stages += row[PP]
+            end += 1
+        micro = segments[begin, MICROBATCH]
+        m_count = segments[begin, MICROBATCHES]
+        for row_index in range(begin, end):
+            for column in range(segment_out.shape[1]):
+                segment_out[row_index, column] = 0.0
+        for s in range(stages):
+            row_index = scratch.stage_segment[s]
+            row = segments[row_index]
+            k = row[DOMAIN]
+            dp = float(row[DP])
+            tp = float(row[TP])
+            q = row[PRECISION]
+            a = scratch.stage_first[s]
+            z = scratch.stage_first[s + 1]
+            b = micro / dp
+            element = 4.0 if q == 0 else (1.0 if q == 3 else 2.0)
+            times = tables.times_s[model, domains.gpu[k], q, _tp_index(row[TP])]
+            passes = (4.0 if runtime.recompute else 3.0) if workload.training else 1.0
+            kc, km, kh = workload.compute_factor, workload.memory_factor, workload.host_factor
+            forward_compute = b * kc * (times[0, z] - times[0, a])
+            forward_memory = km * (b * (times[1, z] - times[1, a]) + times[2, z] - times[2, a])
+            forward = _floor_law(kh * (times[3, z] - times[3, a]), forward_compute + forward_memory, p)
+            backward = 0.0
+            if workload.training:
+                backward = _floor_law(
+                    kh * (times[7, z] - times[7, a]),
+                    b * (kc * (times[4, z] - times[4, a]) + km * (times[5, z] - times[5, a]))
+                    + km * (times[6, z] - times[6, a]),
+                    p,
+                )
+            # Power follows from what share of the busy time the units really work; a cap stretches it.
+            compute_share = min(1.0, forward_compute / forward)
+            memory_share = min(1.0, forward_memory / forward)
+            natural = _draw_w(
+                domains.idle_w[k], domains.tdp_w[k], compute_share, memory_share, power_law.precision_factor[q],
+                power_law.compute_weight, power_law.memory_weight, power_law.saturation,
+            )  # fmt: skip
+            beta = power_law.cap_beta_max * max(compute_share, memory_share) ** power_law.cap_beta_exponent
+            stretch = slowdown[row_index] * _cap_slowdown(natural, domains.cap_w[k], domains.cap_floor_w[k], beta)
+            power = min(natural, domains.cap_w[k])
+            forward *= stretch
+            backward *= stretch
+            # Tensor-parallel all-reduces, one set per pass, where the profile does not already hold them.
+            reduce_s = 0.0
+            if tp > 1.0 and tables.measured[model, domains.gpu[k], _tp_index(row[TP])] == 0:
+                link = domains.nvlink_bytes_per_s[k]
+                if tp > domains.node_devices[k]:
+                    link = domains.fabric_bytes_per_s[k]
+                volume = b * element * (sizes[6, z] - sizes[6, a])
+                reduce_s = ring_all_reduce_s(tp, volume, link, 0.0)
+                reduce_s += 2.0 * (tp - 1.0) * runtime.collective_latency_s * (sizes[7, z] - sizes[7, a])
+            scratch.free_forward_s[s] = forward
+            scratch.free_backward_s[s] = backward
+            scratch.forward_s[s] = forward + reduce_s
+            scratch.backward_s[s] = backward
+            if workload.training:
+                scratch.backward_s[s] += (2.0 if runtime.recompute else 1.0) * reduce_s
+            segment_out[row_index, BUSY_S] += m_count * (forward + backward) / row[PP]
+            segment_out[row_index, POWER_W] += power / row[PP]
+            segment_out[row_index, SEGMENT_COMM_S] += m_count * passes * reduce_s / row[PP]
+            segment_out[row_index, COMPUTE_SHARE] += compute_share / row[PP]
+            segment_out[row_index, MEMORY_SHARE] += memory_share / row[PP]
+            # Memory, and the optimiser's pass over its states.
+            params = (sizes[0, z] - sizes[0, a]) / tp + sizes[1, z] - sizes[1, a]
+            states = state_bytes_per_parameter(element, workload.training, runtime.zero_stage, dp)
+            scratch.update_s[s] = 0.0
+            if workload.training:
+                scratch.update_s[s] = 2.0 * params * states / domains.hbm_bytes_per_s[k]
+            slowest_compute = max(slowest_compute, m_count * (forward + backward) + scratch.update_s[s])
+            share = activation_share(tp, runtime.sequence_parallel)
+            kept = (sizes[2, z] - sizes[2, a]) * share + sizes[3, z] - sizes[3, a] + (sizes[9, z] - sizes[9, a]) / tp
+            if not runtime.flash_attention:
+                kept += (sizes[4, z] - sizes[4, a]) / tp
+            held = in_flight(schedule, stages, s, m_count)
+            if not workload.training:
+                activations = b * tables.peak_layer[model] * share
+            elif runtime.recompute:
+                inputs = sizes[5, z] - sizes[5, a]
+                activations = b * (held * inputs + tables.peak_layer[model] * share)
+            else:
+                activations = b * held * kept
+            used = params * states + max(element, 2.0) * activations + runtime.reserved_bytes
+            segment_out[row_index, MEMORY_BYTES] = max(segment_out[row_index, MEMORY_BYTES], used)
+            worst_memory = max(worst_memory, used / domains.memory_bytes[k])
+        # Sends between stages.
+        for s in range(stages):
+            scratch.send_forward_s[s] = 0.0
+            scratch.send_backward_s[s] = 0.0
+            scratch.zero_s[s] = 0.0
+        for s in range(stages - 1):
+            row = segments[scratch.stage_segment[s]]
+            after = segments[scratch.stage_segment[s + 1]]
+            element = 4.0 if row[PRECISION] == 0 else 2.0
+            volume = micro * element * tables.boundary[model, scratch.stage_first[s + 1]]
+            i, j = row[DOMAIN], after[DOMAIN]
+            if i == j:
+                scratch.send_forward_s[s] = domains.fabric_latency_s[i] + volume / row[DP] / (
+                    domains.fabric_bytes_per_s[i]
+                )
+                back = scratch.send_forward_s[s]
+            else:
+                scratch.send_forward_s[s] = latency[i, j] + volume / bandwidth[i, j]
+                back = latency[j, i] + volume / bandwidth[j, i]
+                traffic_out[i, j] += m_count * volume
+                if workload.training:
+                    traffic_out[j, i] += m_count * volume
+            scratch.send_backward_s[s + 1] = back if workload.training else 0.0
+        pipeline_finish(
+            schedule, stages, m_count, scratch.forward_s, scratch.backward_s,
+            scratch.send_forward_s, scratch.send_backward_s, runtime.blocking_sends, scratch.arrival, scratch.finish_s,
+        )  # fmt: skip
+        # Gradient all-reduce inside each domain.
+        replica_finish = 0.0
+        for s in range(stages):
+            row_index = scratch.stage_segment[s]
+            row = segments[row_index]
+            k = row[DOMAIN]
+            done = scratch.finish_s[s] + scratch.update_s[s]
+            if workload.training:
+                a = scratch.stage_first[s]
+                z = scratch.stage_first[s + 1]
+                params = (sizes[0, z] - sizes[0, a]) / row[TP] + sizes[1, z] - sizes[1, a]
+                element = 4.0 if row[PRECISION] == 0 else 2.0
+                inside = row[DP] * row[TP] <= domains.node_devices[k]
+                link = domains.nvlink_bytes_per_s[k] if inside else domains.fabric_bytes_per_s[k]
+                reduce_s = ring_all_reduce_s(float(row[DP]), params * element, link, domains.fabric_latency_s[k])
+                done += reduce_s
+                segment_out[row_index, SEGMENT_COMM_S] += reduce_s / row[PP]
+            replica_finish = max(replica_finish, done)
+        step = max(step, replica_finish)
+        if breakdown:
+            pipeline_finish(
+                schedule, stages, m_count, scratch.free_forward_s, scratch.free_backward_s,
+                scratch.zero_s, scratch.zero_s, False, scratch.arrival, scratch.finish_s,
+            )  # fmt: skip
+            for s in range(stages):
+                step_free = max(step_free, scratch.finish_s[s] + scratch.update_s[s])
+        begin = end
+    if workload.training and segments[count - 1, REPLICA] > 0:
+        step += _replica_sync(tables, model, bandwidth, latency, segments, count, traffic_out)
+    bill = 0.0
+    n_domains = traffic_out.shape[0]
+    for i in range(n_domains):
+        for j in range(n_domains):
+            bill += traffic_out[i, j] * domains.price_usd_per_byte[i, j]
+    energy = 0.0
+    carbon = 0.0
+    utilisation = 0.0
+    for row_index in range(count):
+        row = segments[row_index]
+        k = row[DOMAIN]
+        n = row[DP] * row[TP] * row[PP]
+        idle = domains.idle_w[k]
+        busy = segment_out[row_index, BUSY_S]
+        joules = n * (idle * step + (segment_out[row_index, POWER_W] - idle) * busy)
+        energy += joules
+        carbon += joules * domains.carbon_g_per_j[k]
+        utilisation += busy / step
+        intra_total += segment_out[row_index, SEGMENT_COMM_S]
+    plan_out[STEP_S] = step
+    plan_out[COMPUTE_S] = slowest_compute
+    plan_out[COMM_S] = step - step_free if breakdown else 0.0
+    plan_out[BUBBLE_S] = step_free - slowest_compute if breakdown else 0.0
+    plan_out[BILL_USD] = bill
+    plan_out[ENERGY_J] = energy
+    plan_out[CARBON_G] = carbon
+    plan_out[MEMORY_RATIO] = worst_memory
+    plan_out[INTRA_COMM_S] = intra_total
+    plan_out[UTILISATION] = utilisation / count
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _replica_sync(
+    tables: CostTables,
+    model: int,
+    bandwidth: FloatArray,
+    latency: FloatArray,
+    segments: IntArray,
+    count: int,
+    traffic_out: FloatArray,
+) -> float:
+    """Average gradients across replicas over the WAN.
+
+    Layers are grouped into runs that the same set of domains holds; each run is one ring over those domains,
+    and a domain does its rings one after the other. Returns the time of the busiest domain.
+    """
+    sizes = tables.sizes[model]
+    n_layers = tables.n_layers[model]
+    replicas = segments[count - 1, REPLICA] + 1
+    busy = np.zeros(bandwidth.shape[0])
+    owner = np.zeros(replicas, dtype=np.int64)
+    layer = 0
+    while layer < n_layers:
+        run_stop = n_layers
+        element = 2.0
+        for r in range(count):
+            if segments[r, FIRST] <= layer < segments[r, STOP]:
+                owner[segments[r, REPLICA]] = segments[r, DOMAIN]
+                run_stop = min(run_stop, segments[r, STOP])
+                if segments[r, PRECISION] == 0:
+                    element = 4.0
+        volume = element * (
+            sizes[0, run_stop] - sizes[0, layer] + sizes[1, run_stop] - sizes[1, layer]
+        )
+        sent = ring_sent_bytes(float(replicas), volume)
+        slowest = 0.0
+        for r in range(replicas):
+            i = owner[r]
+            j = owner[(r + 1) % replicas]
+            traffic_out[i, j] += sent
+            slowest = max(slowest, sent / bandwidth[i, j] + 2.0 * (replicas - 1) * latency[i, j])
+        for r in range(replicas):
+            busy[owner[r]] += slowest
+        layer = run_stop
+    return float(busy.max())

@@ -1,0 +1,56 @@
+"""Device memory of a pipeline stage: weights, gradients, optimiser states, activations in flight.
+
+With P parameters on the device, ZeRO stage z over d data-parallel ranks, A activation elements of one
+microbatch and k microbatches in flight (1F1B: ``min(M, stages − s)``; GPipe: ``M``)::
+
+    bytes = P·(weight/[d if z≥3] + gradient/[d if z≥2] + optimiser/[d if z≥1])
+            + element_bytes·A·k + reserved
+
+With recomputation only layer inputs stay in flight, plus one layer's full set while it is recomputed.
+"""
+
+from __future__ import annotations
+
+import numba
+
+#: Adam in mixed or full precision: fp32 master copy and two moments, or two moments next to fp32 weights.
+OPTIMISER_BYTES_MIXED = 12.0
+OPTIMISER_BYTES_FULL = 8.0
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def state_bytes_per_parameter(element_bytes: float, training: bool, zero_stage: int, dp: float) -> float:
+    """Bytes of weights, gradients and optimiser states that one device keeps per parameter."""
+    if not training:
+        return element_bytes
+    # Below two bytes weights are still trained from a half-precision copy.
+    weight = max(element_bytes, 2.0)
+    gradient = weight
+    optimiser = 8.0 if weight >= 4.0 else 12.0
+    if zero_stage >= 1:
+        optimiser /= dp
+    if zero_stage >= 2:
+        gradient /= dp
+    if zero_stage >= 3:
+        weight /= dp
+    return weight + gradient + optimiser
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def in_flight(schedule: int, stages: int, stage: int, microbatches: int) -> int:
+    """Microbatches whose activations stage ``stage`` holds at its peak."""
+    if schedule == 1:
+        return microbatches
+    return min(microbatches, stages - stage)
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def activation_share(tp: float, sequence_parallel: bool) -> float:
+    """Part of a sharded layer's activations that one tensor-parallel rank keeps.
+
+    Without sequence parallelism 10 of the 34 s·b·h bytes of a transformer block (layer norms, dropout
+    masks, block inputs) are kept whole on every rank; the other 24 are divided.
+    """
+    if sequence_parallel:
+        return 1.0 / tp
+    return 10.0 / 34.0 + 24.0 / 34.0 / tp
