@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,19 @@ GPUS = {
     "RTX-2080": consumer("RTX-2080", 13.4, 11, 616, 250),
     "RTX-3090": consumer("RTX-3090", 35.6, 24, 936, 350),
 }
-RUNTIME = Runtime(recompute=False, zero_stage=0, flash_attention=False, blocking_sends=True, reserved_bytes=4.6e9)
-"""The runtime that was measured synchronises after every transfer; the reservation is fitted to its runs."""
+FABRIC_GBPS, FABRIC_SHARE, FABRIC_LATENCY_S = 200.0, 0.73, 5e-6
+"""One Slingshot port per device, and the share of it that point-to-point transfers reach."""
+RUNTIME = Runtime(recompute=False, zero_stage=0, flash_attention=False, blocking_sends=True)
+"""The runtime that was measured synchronises after every transfer."""
+RESERVED_SUPERCHIP_BYTES, RESERVED_CARD_BYTES = 5.6e9, 3.5e9
+"""Fitted, one figure per kind of device: what it held beyond states and activations (CUDA context, communicator
+buffers, flattened gradient buckets, kernel workspaces, allocator slack). A GH200 reserves more than a consumer
+card: it has 132 multiprocessors to keep a context for, not 68-82, and its collectives open more channels."""
+DOUBTFUL = {
+    "clariden__GPT-NEO__N8__plan_config_N8_D2": "28.5 GB where the same stages at D4, D8 and D16 took 37.3-37.5 GB",
+    "mit__N2__plan_config_N2_D2": "5.9 GB where score matrices alone need 6.4 GB at tp 2 without recomputation",
+}  # fmt: skip
+"""Runs whose recorded peak memory contradicts arithmetic or their siblings; their times are not in doubt."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,11 @@ def compare(path: Path) -> Comparison:
         plan, cluster = one_domain_per_node(ranks, stops, run["mbs"], microbatches)
     cost = CostModel(cluster, [model]).score(plan)
     return Comparison(
-        path.stem, run["real"], float(cost.step_s[0]), run["max_mem"], float(cost.segment("memory_bytes").max())
+        path.stem,
+        run["real"],
+        float(cost.step_s[0]),
+        run["max_mem"],
+        float(cost.segment("memory_bytes").max()),
     )
 
 
@@ -95,15 +110,15 @@ def one_site(ranks: list[list[tuple[Gpu, int]]], stops: Any, mbs: int, m: int) -
     """
     card, tp = ranks[0][0]
     dp, names = len(ranks[0]), [f"nodes {s}" for s in range(len(ranks))]
-    fabric_gbps = 200.0
-    domains = tuple(Domain(name, card, dp * tp, tp, fabric_gbps) for name in names)
+    domains = tuple(Domain(name, card, dp * tp, tp, FABRIC_GBPS) for name in names)
     # All dp ranks of a stage send at once, each over its own interface.
-    wan = Wan.uniform(names, gbps=fabric_gbps * dp * 0.73, latency_s=5e-6, usd_per_gb=0.0)
+    wan = Wan.uniform(names, gbps=FABRIC_GBPS * dp * FABRIC_SHARE, latency_s=FABRIC_LATENCY_S, usd_per_gb=0.0)
     segments = tuple(
         Segment(s, 0 if s == 0 else int(stops[s - 1]), int(stops[s]), dp, tp, 1, Precision.FP32)
         for s in range(len(ranks))
     )
-    return Plan((Replica(segments, mbs * dp, m),)), Cluster(domains, wan, RUNTIME)
+    runtime = replace(RUNTIME, reserved_bytes=RESERVED_SUPERCHIP_BYTES)
+    return Plan((Replica(segments, mbs * dp, m),)), Cluster(domains, wan, runtime)
 
 
 def one_domain_per_node(ranks: list[list[tuple[Gpu, int]]], stops: Any, mbs: int, m: int) -> tuple[Plan, Cluster]:
@@ -120,7 +135,8 @@ def one_domain_per_node(ranks: list[list[tuple[Gpu, int]]], stops: Any, mbs: int
             domains.append(Domain(names[len(domains)], card, tp, tp))
         replicas.append(Replica(tuple(segments), mbs, m))
     wan = Wan.uniform(names, gbps=ETHERNET_GBPS, latency_s=ETHERNET_LATENCY_S, usd_per_gb=0.0)
-    return Plan(tuple(replicas)), Cluster(tuple(domains), wan, RUNTIME)
+    runtime = replace(RUNTIME, reserved_bytes=RESERVED_CARD_BYTES)
+    return Plan(tuple(replicas)), Cluster(tuple(domains), wan, runtime)
 
 
 def compare_all(folder: Path) -> list[Comparison]:
@@ -140,9 +156,19 @@ def main() -> None:
             f"{row.name:<46} {row.measured_s:>10.3f} {row.predicted_s:>8.3f} {row.time_error:>+7.1%} "
             f"{row.measured_bytes / 1e9:>8.1f} {row.predicted_bytes / 1e9:>8.1f} {row.memory_error:>+7.1%}"
         )
-    for label, errors in (("time", [r.time_error for r in rows]), ("memory", [r.memory_error for r in rows])):
+    sound = [r for r in rows if r.name not in DOUBTFUL]
+    for label, errors in (
+        ("time", [r.time_error for r in rows]),
+        ("memory", [r.memory_error for r in rows]),
+        (f"memory, {len(sound)} runs", [r.memory_error for r in sound]),
+    ):
         absolute = np.abs(errors)
-        print(f"{label}: mean error {absolute.mean():.1%}, median {np.median(absolute):.1%}, worst {absolute.max():.1%}")
+        print(
+            f"{label}: mean error {absolute.mean():.1%}, median {np.median(absolute):.1%}, worst {absolute.max():.1%}"
+        )
+    print("the last line leaves out:")
+    for name, reason in DOUBTFUL.items():
+        print(f"  {name}: {reason}")
 
 
 if __name__ == "__main__":

@@ -64,8 +64,7 @@ def predict(row: Row, achieved: Efficiencies | None = None) -> tuple[float, int]
     dp = row.gpus // (row.tp * row.pp)
     sizes = [b for b in (1, 2, 4, 8) if row.batch % (dp * b) == 0]
     plans = [
-        Plan((Replica((Segment(0, 0, len(model), dp, row.tp, row.pp),), b * dp, row.batch // (dp * b)),))
-        for b in sizes
+        Plan((Replica((Segment(0, 0, len(model), dp, row.tp, row.pp),), b * dp, row.batch // (dp * b)),)) for b in sizes
     ]
     scored = cost.score(PlanBatch.of(plans), breakdown=False)
     flops = 96 * row.batch * SEQUENCE * row.layers * row.hidden**2

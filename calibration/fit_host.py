@@ -62,10 +62,15 @@ def cpu_power() -> dict[str, object]:
         mine = (table["machine"] == machine).to_numpy()
         outside += list(np.abs(load_curve(load[mine], *fit(load[~mine], value[~mine])) - value[mine]))
     return {
-        "source": CODECARBON, "idle_share": theta[0], "curvature": theta[1], "rows": len(table),
-        "machines": int(table["machine"].nunique()), "error_unit": "share of maximum package power, mean absolute",
-        "in_sample": float(np.mean(np.abs(load_curve(load, *theta) - value))), "held_out_by_machine": float(np.mean(outside)),
-    }  # fmt: skip
+        "source": CODECARBON,
+        "idle_share": theta[0],
+        "curvature": theta[1],
+        "rows": len(table),
+        "machines": int(table["machine"].nunique()),
+        "error_unit": "share of maximum package power, mean absolute",
+        "in_sample": float(np.mean(np.abs(load_curve(load, *theta) - value))),
+        "held_out_by_machine": float(np.mean(outside)),
+    }
 
 
 def node_facts() -> dict[str, object]:
@@ -75,10 +80,17 @@ def node_facts() -> dict[str, object]:
     for name, (prefix, gpus) in SYSTEMS.items():
         rows = table[table["system"].str.startswith(prefix)]
         nodes[name] = {
-            "gpus": gpus, "rows": len(rows), "idle_wall_w": float(rows["pre_run_min_wall_w"].median()),
-            "load_wall_w_min": float(rows["avg_wall_w"].min()), "load_wall_w_max": float(rows["avg_wall_w"].max()),
-        }  # fmt: skip
-    return {"source": [MLPERF, MLPERF_H200], "note": "idle is the lowest reading before the run: an upper bound", "nodes": nodes}
+            "gpus": gpus,
+            "rows": len(rows),
+            "idle_wall_w": float(rows["pre_run_min_wall_w"].median()),
+            "load_wall_w_min": float(rows["avg_wall_w"].min()),
+            "load_wall_w_max": float(rows["avg_wall_w"].max()),
+        }
+    return {
+        "source": [MLPERF, MLPERF_H200],
+        "note": "idle is the lowest reading before the run: an upper bound",
+        "nodes": nodes,
+    }
 
 
 def counter_dependence() -> dict[str, object]:
@@ -88,11 +100,15 @@ def counter_dependence() -> dict[str, object]:
     corr = counters.corr().to_numpy()
     ipc = table["cpu_instructions"] / table["cpu_cycles"]
     return {
-        "source": KEPLER, "rows": len(table), "cycles_instructions": corr[0, 1], "cycles_misses": corr[0, 2],
+        "source": KEPLER,
+        "rows": len(table),
+        "cycles_instructions": corr[0, 1],
+        "cycles_misses": corr[0, 2],
         "instructions_misses": corr[1, 2],
-        "instructions_per_cycle": float(ipc.median()), "log_instructions_per_cycle_std": float(np.log(ipc).std()),
+        "instructions_per_cycle": float(ipc.median()),
+        "log_instructions_per_cycle_std": float(np.log(ipc).std()),
         "misses_per_cycle": float((table["cache_miss"] / table["cpu_cycles"]).median()),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

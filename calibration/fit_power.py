@@ -19,6 +19,8 @@ from scipy.optimize import least_squares
 
 from attribution_sched.cluster.power import cap_slowdown, draw_w, fit_cap_beta
 from attribution_sched.cluster.throughput import fit_floor_law, floor_law
+from benchmarks.zeus_cells import cap_predictions, load
+from benchmarks.zeus_cells import errors as errors_of
 
 OUT = Path("attribution_sched/cluster/constants/power.json")
 
@@ -125,15 +127,33 @@ def natural_draw() -> dict[str, Any]:
     for run in table["run"].unique():
         mask = table["run"] == run
         outside[mask] = np.abs(predicted(table[mask], fit_draw(table[~mask])) - table.loc[mask, "activity"])
+    medians = {}
+    for (group, chip), part in table.groupby(["group", table["run"].str.split(" ").str[0]]):
+        if group == "training":
+            continue
+        # The typical decode run; for diffusion the saturated runs (device busy more than 95 %).
+        part = part if group == "decode" else part[part["u_compute"] > 0.95]
+        memory = part["u_memory"].fillna(theta[3] * part["u_compute"])
+        medians[f"{group} {chip}"] = {
+            "u_compute": part["u_compute"].median(),
+            "u_memory": memory.median(),
+            "measured_activity": part["activity"].median(),
+            "predicted_activity": float(np.median(predicted(part, theta))),
+        }
     return {
-        "source": [MLENERGY, ZEUS], "a_c": theta[0], "a_m": theta[1], "g": theta[2],
-        "memory_share_of_dense_work": theta[3], "compute_share_of_depthwise_work": theta[4],
+        "medians": medians,
+        "source": [MLENERGY, ZEUS],
+        "a_c": theta[0],
+        "a_m": theta[1],
+        "g": theta[2],
+        "memory_share_of_dense_work": theta[3],
+        "compute_share_of_depthwise_work": theta[4],
         "error_unit": "share of TDP - idle, mean absolute",
         "rows": {g: int(n) for g, n in table.groupby("group").size().items()},
         "in_sample": {g: float(e) for g, e in inside.groupby(table["group"]).mean().items()},
         "held_out_by_model": {g: float(e) for g, e in outside.groupby(table["group"]).mean().items()},
         "assumed": "A100 and H100 idle watts; achieved FLOP/s and 0.75 of HBM bandwidth in decoding",
-    }  # fmt: skip
+    }
 
 
 def cells(name: str) -> list[tuple[tuple[str, ...], np.ndarray, np.ndarray, float]]:
@@ -158,6 +178,20 @@ def cap_errors(name: str, p0: float) -> float:
     return float(np.mean(errors))
 
 
+def fit_beta_law(busy: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """(beta_max, k) of ``beta_max · busy^k``."""
+    return least_squares(lambda v: v[0] * busy ** v[1] - beta, [0.25, 1.0], loss="soft_l1", f_scale=0.05).x
+
+
+def beta_held_out(busy: np.ndarray, beta: np.ndarray, names: np.ndarray) -> float:
+    """Mean absolute error of beta for models the law was not fitted to."""
+    errors = []
+    for name in np.unique(names):
+        top, k = fit_beta_law(busy[names != name], beta[names != name])
+        errors += list(np.abs(top * busy[names == name] ** k - beta[names == name]))
+    return float(np.mean(errors))
+
+
 def main() -> None:
     """Fit every group and write the constants."""
     floors = {}
@@ -165,7 +199,11 @@ def main() -> None:
         grid = np.arange(50, lowest - 4, 1.0)
         errors = [cap_errors(name, p0) for p0 in grid]
         best = int(np.argmin(errors))
-        floors[name.upper()] = {"p0_w": float(grid[best]), "cells": len(cells(name)), "in_sample": errors[best]}
+        floors[name.upper()] = {
+            "p0_w": float(grid[best]),
+            "cells": len(cells(name)),
+            "in_sample": errors[best],
+        }
     p0 = floors["V100"]["p0_w"]
     busy_beta = []
     table = pd.read_csv(data_dir() / "zeus" / "summary_power_v100.csv")
@@ -180,26 +218,35 @@ def main() -> None:
         busy_beta.append((float(key[3]) * t1 / floor_law(floor, t1, float(key[3]), 2), beta))
         by_model.setdefault(f"{key[1]}/{key[0]}", []).append(beta)
     busy, beta = np.array(busy_beta).T
+    names = np.array([f"{key[1]}/{key[0]}" for key, *_ in cells("v100")])
     # One gentle power law; fitted by absolute error so that near-zero betas do not dominate.
-    fit = least_squares(lambda v: v[0] * busy ** v[1] - beta, [0.25, 1.0], loss="soft_l1", f_scale=0.05).x
+    fit = fit_beta_law(busy, beta)
+    held = cap_predictions(load("v100"))
     constants = {
         "natural_draw": natural_draw(),
         "cap_floor": {
-            "source": ZEUS, "gpus": floors,
+            "source": ZEUS,
+            "gpus": floors,
+            "held_out_v100_interior_caps_median": errors_of(held[held["interior"]])[1],
             "share_idle_to_min_cap": (p0 - V100_IDLE_W) / (100.0 - V100_IDLE_W),
             "assumed": "A100 and H100 take the V100's position between idle and lowest cap",
         },
         "cap_beta": {
-            "source": ZEUS, "beta_max": fit[0], "k": fit[1], "rows": len(beta),
+            "source": ZEUS,
+            "beta_max": fit[0],
+            "k": fit[1],
+            "rows": len(beta),
             "in_sample_mean_abs": float(np.mean(np.abs(fit[0] * busy ** fit[1] - beta))),
+            "held_out_by_model": beta_held_out(busy, beta, names),
             "by_model_v100": {m: float(np.median(b)) for m, b in by_model.items()},
         },
         "precision_factor": {
-            "source": MLPERF, "values": {"fp32": 1.0, "fp16": 1.0, "bf16": 1.0, "int8": int8_factor()},
+            "source": MLPERF,
+            "values": {"fp32": 1.0, "fp16": 1.0, "bf16": 1.0, "int8": int8_factor()},
             "how": "int8 from DGX-A100 BERT offline wall power above idle, int8 over fp16; "
-                   "the others are assumed equal at equal utilisation",
+            "the others are assumed equal at equal utilisation",
         },
-    }  # fmt: skip
+    }
     OUT.write_text(json.dumps(rounded(json.loads(json.dumps(constants, default=float))), indent=1) + "\n")
     print(OUT.read_text())
 

@@ -153,15 +153,18 @@ def speedups() -> dict[str, dict[str, Any]]:
             median = float(np.median(values))
             held = [abs(np.median(np.delete(values, i)) / values[i] - 1) for i in range(len(values))]
             out[family][str(gpu)] = {
-                "speedup": median, "rows": len(values), "min": float(values.min()), "max": float(values.max()),
+                "speedup": median,
+                "rows": len(values),
+                "min": float(values.min()),
+                "max": float(values.max()),
                 "in_sample_median_error": float(np.median(np.abs(median / values - 1))),
                 "held_out_median_error": float(np.median(held)) if len(values) > 1 else None,
-            }  # fmt: skip
+            }
     return out
 
 
-def training_efficiency() -> dict[str, dict[str, float]]:
-    """Achieved fraction of the full-precision peak in one-GPU training, per family and GPU."""
+def training_efficiency() -> tuple[dict[str, dict[str, float]], dict[str, Any]]:
+    """Achieved fraction of the full-precision peak in one-GPU training, per family and GPU, and its errors."""
     table = pd.read_csv(data_dir() / "nvidia_dle" / "precision_throughput.csv")
     table = table[(table["kind"] == "training") & (table["n_gpus"] == 1)]
     samples: dict[tuple[str, str], list[float]] = {}
@@ -184,7 +187,18 @@ def training_efficiency() -> dict[str, dict[str, float]]:
     out: dict[str, dict[str, float]] = {}
     for (family, gpu), values in samples.items():
         out.setdefault(family, {})[gpu] = float(np.exp(np.mean(np.log(values))))
-    return out
+    return out, {"compute_training": {f"{f} {g}": spread(v) for (f, g), v in samples.items()}}
+
+
+def spread(values: list[float]) -> dict[str, float | int | None]:
+    """Rows, and the median relative error of their mean in-sample and leaving one row out."""
+    logs = np.log(values)
+    rest = [abs(np.mean(np.delete(logs, i)) - logs[i]) for i in range(len(logs))] if len(logs) > 1 else None
+    return {
+        "rows": len(values),
+        "in_sample": float(np.expm1(np.median(np.abs(logs - logs.mean())))),
+        "held_out": float(np.expm1(np.median(rest))) if rest else None,
+    }
 
 
 def decoder_floor() -> dict[str, dict[str, float]]:
@@ -202,8 +216,13 @@ def decoder_floor() -> dict[str, dict[str, float]]:
             reads = 2 * params / (0.75 * BANDWIDTH[name])
             if intercept > reads:
                 floors.append((intercept**3 - reads**3) ** (1 / 3) / blocks)
-        out[name] = {"floor_per_block_s": float(np.median(floors)), "models": len(floors),
-                     "min": float(min(floors)), "max": float(max(floors))}  # fmt: skip
+        out[name] = {
+            "floor_per_block_s": float(np.median(floors)),
+            "models": len(floors),
+            **spread(floors),
+            "min": float(min(floors)),
+            "max": float(max(floors)),
+        }
     return out
 
 
@@ -212,13 +231,19 @@ def hopper_over_ampere() -> dict[str, float]:
     table = pd.read_csv(data_dir() / "mlenergy_v2" / "diffusion.csv")
     ratios = []
     for _, group in table.groupby("model"):
-        time = group.pivot_table(index="batch_size", columns=group["gpu"].str.contains("H100"),
-                                 values="batch_latency_s")  # fmt: skip
+        time = group.pivot_table(
+            index="batch_size", columns=group["gpu"].str.contains("H100"), values="batch_latency_s"
+        )
         time = time.dropna()
         if len(time) and time.shape[1] == 2:
             last = time.iloc[-1]
             ratios.append(float(last[False] / last[True]))
-    return {"speed_ratio": float(np.median(ratios)), "models": len(ratios), "min": min(ratios), "max": max(ratios)}
+    return {
+        "speed_ratio": float(np.median(ratios)),
+        "models": len(ratios),
+        "min": min(ratios),
+        "max": max(ratios),
+    }
 
 
 def int8_gain() -> dict[str, float]:
@@ -239,7 +264,7 @@ def main() -> None:
     wide = curves.pivot_table(index=["network", "gpu"], columns="precision", values=["floor_s", "t1_s"])
     amp_floor = wide["floor_s"]["AMP"] / wide["floor_s"]["FULL"]
     gain = wide["t1_s"]["FULL"] / wide["t1_s"]["AMP"]
-    train, speed, decode = training_efficiency(), speedups(), decoder_floor()
+    (train, errors), speed, decode = training_efficiency(), speedups(), decoder_floor()
     hopper, int8 = hopper_over_ampere(), int8_gain()
     zeus_curves = zeus_training_curves()
 
@@ -248,76 +273,94 @@ def main() -> None:
         return float(np.median(picked))
 
     full = {(r.network, r.gpu): r for r in curves[curves["precision"] == "FULL"].itertuples()}
-    per_block = {
-        (n, g): full[(n, g)].floor_s / BLOCKS[n] for n in BLOCKS for g in ("V100", "A100") if (n, g) in full
-    }
-    host_ratio = float(np.median([per_block[(n, "A100")] / per_block[(n, "V100")] for n in ("efficientnet-b0", "efficientnet-b4")]))  # fmt: skip
-    infer_fraction = {
-        (n, g): 2e9 * GMAC[n] / full[(n, g)].t1_s / PEAK[g] for n in GMAC for g in PEAK if (n, g) in full
-    }
-    effnet = {g: float(np.sqrt(infer_fraction[("efficientnet-b0", g)] * infer_fraction[("efficientnet-b4", g)]))
-              for g in PEAK}  # fmt: skip
+    per_block = {(n, g): full[(n, g)].floor_s / BLOCKS[n] for n in BLOCKS for g in ("V100", "A100") if (n, g) in full}
+    variants = ("efficientnet-b0", "efficientnet-b4")
+    host_ratio = float(np.median([per_block[(n, "A100")] / per_block[(n, "V100")] for n in variants]))
+    infer_fraction = {(n, g): 2e9 * GMAC[n] / full[(n, g)].t1_s / PEAK[g] for n in GMAC for g in PEAK if (n, g) in full}
+    effnet = {g: float(np.sqrt(np.prod([infer_fraction[(n, g)] for n in variants]))) for g in PEAK}
     resnet_v = infer_fraction[("resnet50v1.5", "V100")]
     rows = pd.read_csv(data_dir() / "nvidia_dle" / "precision_throughput.csv")
     bert_row = rows[rows["model"].str.endswith("BERT") & (rows["kind"] == "inference")].iloc[0]
     bert_infer = float(bert_row["throughput_full"]) * bert_large_flops(384, False) / PEAK["A100"]
 
-    def entry(**fields: Any) -> dict[str, Any]:
-        return fields
+    def over(table: dict[str, Any], gpu: str, other: str) -> float:
+        return float(table[gpu]["speedup"] / table[other]["speedup"])
 
     families = {
         "resnet": {
             "reference_blocks": 16,
-            "V100": entry(
-                compute_training=train["resnet"]["V100"], compute_inference=resnet_v,
-                speedup_training=speed["resnet"]["V100"]["speedup"],
-                speedup_inference=of(gain, "resnet50", "V100"),
-                floor_per_block_s=per_block[("resnet50v1.5", "V100")],
-                floor_amp_factor=of(amp_floor, "resnet50", "V100"), estimated=[],
-            ),
-            "A100": entry(
-                compute_training=train["resnet"]["A100"],
-                compute_inference=train["resnet"]["A100"] * resnet_v / train["resnet"]["V100"],
-                speedup_training=speed["resnet"]["A100"]["speedup"],
-                speedup_inference=speed["resnet"]["A100"]["speedup"] * of(gain, "resnet50", "V100") / speed["resnet"]["V100"]["speedup"],
-                floor_per_block_s=per_block[("resnet50v1.5", "V100")] * host_ratio,
-                floor_amp_factor=of(amp_floor, "efficientnet", "A100"),
-                estimated=["compute_inference", "speedup_inference", "floor_per_block_s", "floor_amp_factor"],
-            ),
+            "V100": {
+                "compute_training": train["resnet"]["V100"],
+                "compute_inference": resnet_v,
+                "speedup_training": speed["resnet"]["V100"]["speedup"],
+                "speedup_inference": of(gain, "resnet50", "V100"),
+                "floor_per_block_s": per_block[("resnet50v1.5", "V100")],
+                "floor_amp_factor": of(amp_floor, "resnet50", "V100"),
+                "estimated": [],
+            },
+            "A100": {
+                "compute_training": train["resnet"]["A100"],
+                "compute_inference": train["resnet"]["A100"] * resnet_v / train["resnet"]["V100"],
+                "speedup_training": speed["resnet"]["A100"]["speedup"],
+                "speedup_inference": of(gain, "resnet50", "V100") * over(speed["resnet"], "A100", "V100"),
+                "floor_per_block_s": per_block[("resnet50v1.5", "V100")] * host_ratio,
+                "floor_amp_factor": of(amp_floor, "efficientnet", "A100"),
+                "estimated": [
+                    "compute_inference",
+                    "speedup_inference",
+                    "floor_per_block_s",
+                    "floor_amp_factor",
+                ],
+            },
         },
         "efficientnet": {
             "reference_blocks": 16,
-            **{g: entry(
-                compute_training=train["efficientnet"][g], compute_inference=effnet[g],
-                speedup_training=speed["efficientnet"][g]["speedup"],
-                speedup_inference=of(gain, "efficientnet", g),
-                floor_per_block_s=float(np.mean([per_block[(n, g)] for n in ("efficientnet-b0", "efficientnet-b4")])),
-                floor_amp_factor=of(amp_floor, "efficientnet", g), estimated=[],
-            ) for g in ("V100", "A100")},
+            **{
+                g: {
+                    "compute_training": train["efficientnet"][g],
+                    "compute_inference": effnet[g],
+                    "speedup_training": speed["efficientnet"][g]["speedup"],
+                    "speedup_inference": of(gain, "efficientnet", g),
+                    "floor_per_block_s": float(np.mean([per_block[(n, g)] for n in variants])),
+                    "floor_amp_factor": of(amp_floor, "efficientnet", g),
+                    "estimated": [],
+                }
+                for g in ("V100", "A100")
+            },
         },
         "bert": {
             "reference_blocks": 24,
-            "V100": entry(
-                compute_training=train["bert"]["V100"],
-                compute_inference=train["bert"]["V100"] * bert_infer / train["bert"]["A100"],
-                speedup_training=speed["bert"]["V100"]["speedup"],
-                speedup_inference=speed["bert"]["V100"]["speedup"] * float(bert_row["speedup"]) / speed["bert"]["A100"]["speedup"],
-                floor_per_block_s=decode["A100"]["floor_per_block_s"] / host_ratio,
-                floor_amp_factor=float(np.median(amp_floor)),
-                estimated=["compute_inference", "speedup_inference", "floor_per_block_s", "floor_amp_factor"],
-            ),
-            "A100": entry(
-                compute_training=train["bert"]["A100"], compute_inference=bert_infer,
-                speedup_training=speed["bert"]["A100"]["speedup"], speedup_inference=float(bert_row["speedup"]),
-                floor_per_block_s=decode["A100"]["floor_per_block_s"], floor_amp_factor=float(np.median(amp_floor)),
-                estimated=["floor_per_block_s", "floor_amp_factor"],
-            ),
+            "V100": {
+                "compute_training": train["bert"]["V100"],
+                "compute_inference": train["bert"]["V100"] * bert_infer / train["bert"]["A100"],
+                "speedup_training": speed["bert"]["V100"]["speedup"],
+                "speedup_inference": float(bert_row["speedup"]) * over(speed["bert"], "V100", "A100"),
+                "floor_per_block_s": decode["A100"]["floor_per_block_s"] / host_ratio,
+                "floor_amp_factor": float(np.median(amp_floor)),
+                "estimated": [
+                    "compute_inference",
+                    "speedup_inference",
+                    "floor_per_block_s",
+                    "floor_amp_factor",
+                ],
+            },
+            "A100": {
+                "compute_training": train["bert"]["A100"],
+                "compute_inference": bert_infer,
+                "speedup_training": speed["bert"]["A100"]["speedup"],
+                "speedup_inference": float(bert_row["speedup"]),
+                "floor_per_block_s": decode["A100"]["floor_per_block_s"],
+                "floor_amp_factor": float(np.median(amp_floor)),
+                "estimated": ["floor_per_block_s", "floor_amp_factor"],
+            },
         },
-    }  # fmt: skip
+    }
     peak_ratio = 495 / 156
     for family in families.values():
         base: dict[str, Any] = family["A100"]  # type: ignore[assignment]
-        hopper_floor = base["floor_per_block_s"] * decode["H100"]["floor_per_block_s"] / decode["A100"]["floor_per_block_s"]
+        hopper_floor = (
+            base["floor_per_block_s"] * decode["H100"]["floor_per_block_s"] / decode["A100"]["floor_per_block_s"]
+        )
         family["H100"] = {
             **base,
             "compute_training": base["compute_training"] * hopper["speed_ratio"] / peak_ratio,
@@ -329,28 +372,31 @@ def main() -> None:
     forward_int8 = int8["speedup_over_fp16"]
     constants = {
         "floor_law": {
-            "p_inference": 3, "p_training": 2,
-            "source_inference": DLE, "source_training": ZEUS,
+            "p_inference": 3,
+            "p_training": 2,
+            "source_inference": DLE,
+            "source_training": ZEUS,
             "errors_inference": curve_errors(list(curves["curve"]), 3),
             "errors_training": curve_errors(zeus_curves, 2),
         },
-        "families": {"source": DLE, "floor_source": {"transformers": MLENERGY}, "values": families},
+        "families": {"source": DLE, "floor_source": {"transformers": MLENERGY}, "errors": errors, "values": families},
         "training_floor_factor": {
             "value": 3.0,
             "how": "estimated: forward, backward and update launch about three times the kernels; "
-                   "the Zeus ResNet-50 V100 floor is 29 ms, three inference floors are 31 ms",
+            "the Zeus ResNet-50 V100 floor is 29 ms, three inference floors are 31 ms",
         },
         "decoder_floor": {"source": MLENERGY, "values": decode},
         "host_floor_ratio_a100_over_v100": host_ratio,
         "h100": {"source": MLENERGY, "how": "extrapolated: diffusion speed ratio over peak ratio", **hopper},
         "int8": {
-            "source": MLPERF, "speedup_over_fp16_inference": forward_int8,
+            "source": MLPERF,
+            "speedup_over_fp16_inference": forward_int8,
             "wall_power_ratio": int8["wall_power_ratio"],
             "speedup_over_fp16_training": 1 / (1 / (3 * forward_int8) + 2 / 3),
             "how_training": "estimated: forward pass in INT8, the two backward thirds in FP16",
         },
         "speedups": {"source": DLE, "values": speed},
-    }  # fmt: skip
+    }
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(rounded(constants), indent=1) + "\n")
     print(json.dumps(rounded({k: constants[k] for k in ("floor_law", "families", "h100", "decoder_floor")}), indent=1))

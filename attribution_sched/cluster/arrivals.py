@@ -107,9 +107,7 @@ class Diurnal:
             fix = "A larger swing would make the rate negative"
             raise SettingsError(problem("amplitude", self.amplitude, "must lie in [0, 1]", fix))
         if not 0 <= self.peak_hour < 24:
-            raise SettingsError(
-                problem("peak_hour", self.peak_hour, "must lie in [0, 24)", "Give an hour of the day")
-            )
+            raise SettingsError(problem("peak_hour", self.peak_hour, "must lie in [0, 24)", "Give an hour of the day"))
 
     def spec(self) -> ArrivalSpec:
         """Return the form the kernels take."""
@@ -176,9 +174,7 @@ class TraceArrivals:
             row = _row(path, line, cells)
             if rows and row.arrival_s < rows[-1].arrival_s:
                 rule = f"must not be earlier than {rows[-1].arrival_s}, the row before it"
-                raise row_error(
-                    path, line, "arrival_s", cells["arrival_s"], rule, "Sort the file by arrival_s"
-                )
+                raise row_error(path, line, "arrival_s", cells["arrival_s"], rule, "Sort the file by arrival_s")
             rows.append(row)
         return cls(tuple(rows), source=str(path))
 
@@ -256,16 +252,12 @@ def _row(path: str | Path, line: int, cells: dict[str, str]) -> ArrivalRow:
     def integer(column: str, holds: Callable[[float], bool], rule: str) -> int:
         value = number(path, line, column, cells[column])
         if value != int(value) or not holds(value):
-            raise row_error(
-                path, line, column, cells[column], f"must be a whole number{rule}", "Mend the line"
-            )
+            raise row_error(path, line, column, cells[column], f"must be a whole number{rule}", "Mend the line")
         return int(value)
 
     arrival_s = number(path, line, "arrival_s", cells["arrival_s"])
     if arrival_s < 0:
-        raise row_error(
-            path, line, "arrival_s", cells["arrival_s"], "must be >= 0", "Count from the start of the run"
-        )
+        raise row_error(path, line, "arrival_s", cells["arrival_s"], "must be >= 0", "Count from the start of the run")
     for column in ("model", "tenant"):
         if not cells[column]:
             raise row_error(path, line, column, "", "must not be empty", f"Name the {column}")

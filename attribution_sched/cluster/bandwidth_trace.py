@@ -53,15 +53,11 @@ class BandwidthTrace:
             raise TraceError(problem("gbps.shape", gbps.shape, rule, "Give one matrix per row time"))
         if times[0] != 0.0 or not np.all(np.isfinite(times)) or not np.all(np.diff(times) > 0):
             rule = "must start at 0 and increase strictly"
-            raise TraceError(
-                problem("times_s", times.tolist()[:5], rule, "Sort the rows, subtract the first time")
-            )
+            raise TraceError(problem("times_s", times.tolist()[:5], rule, "Sort the rows, subtract the first time"))
         recorded = gbps[~np.isnan(gbps)]
         if not np.all(np.isfinite(recorded) & (recorded > 0)):
             bad = float(recorded[~(np.isfinite(recorded) & (recorded > 0))][0])
-            raise TraceError(
-                problem("gbps", bad, "must be finite and > 0, or NaN for the base", "Mend the row")
-            )
+            raise TraceError(problem("gbps", bad, "must be finite and > 0, or NaN for the base", "Mend the row"))
         if not np.all(np.isnan(gbps[:, np.arange(k), np.arange(k)])):
             rule = "must be NaN on the diagonal: links inside a domain do not fluctuate"
             raise TraceError(problem("gbps", "diagonal", rule, "Leave them out"))
@@ -104,9 +100,7 @@ class BandwidthTrace:
                 raise row_error(path, line, "gbps", row["gbps"], "must be > 0", fix)
             if time_s <= last.get(link, -math.inf):
                 rule = f"must be later than {last[link]}, the time before it on this link"
-                raise row_error(
-                    path, line, "time_s", row["time_s"], rule, "Sort the file by time_s, drop repeats"
-                )
+                raise row_error(path, line, "time_s", row["time_s"], rule, "Sort the file by time_s, drop repeats")
             last[link] = time_s
             rows.append((time_s, *link, gbps))
         times, which = np.unique([r[0] for r in rows], return_inverse=True)
@@ -205,8 +199,6 @@ def read_trace_rows(path: str | Path, required: Sequence[str]) -> Iterator[tuple
                 empty = False
                 yield reader.line_num, {key: value.strip() for key, value in row.items()}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(
-            problem("trace file", str(path), f"cannot be read ({error})", "Give a UTF-8 CSV")
-        ) from error
+        raise TraceError(problem("trace file", str(path), f"cannot be read ({error})", "Give a UTF-8 CSV")) from error
     if empty:
         raise row_error(path, 1, "rows", 0, "must have at least one row below the header", "Record some data")

@@ -16,9 +16,7 @@ def ring_all_reduce_s(ranks: float, volume_bytes: float, bandwidth_bytes_per_s: 
     """Seconds of a ring all-reduce; 0 for a single rank."""
     if ranks <= 1:
         return 0.0
-    return float(
-        2.0 * (ranks - 1.0) / ranks * volume_bytes / bandwidth_bytes_per_s + 2.0 * (ranks - 1.0) * latency_s
-    )
+    return float(2.0 * (ranks - 1.0) / ranks * volume_bytes / bandwidth_bytes_per_s + 2.0 * (ranks - 1.0) * latency_s)
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]

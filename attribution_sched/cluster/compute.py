@@ -59,9 +59,10 @@ class CostTables(NamedTuple):
         n_layers: Layers of each model, shape ``(n_models,)``.
         times_s: Shape ``(n_models, n_gpus, 4 precisions, 4 tp degrees, 8 columns, N + 1)``; NaN where a
             precision does not exist on the GPU.
-        sizes: Shape ``(n_models, 9 columns, N + 1)``.
+        sizes: Shape ``(n_models, 10 columns, N + 1)``.
         boundary: Elements per sample crossing a cut before layer i, shape ``(n_models, N + 1)``.
-        peak_layer: Largest activation set of one layer, elements per sample, shape ``(n_models,)``.
+        peak_layer: Largest activation set of one layer on one tensor-parallel rank, elements per sample,
+            shape ``(n_models, 4 tp degrees)``.
         sharpness: Exponent p of the floor law, shape ``(n_models,)``.
         measured: 1 where the times come from a measured profile (which already holds tensor-parallel
             communication), shape ``(n_models, n_gpus, 4 tp degrees)``.
@@ -136,7 +137,7 @@ def build_tables(
         times_s=times,
         sizes=sizes,
         boundary=boundary,
-        peak_layer=np.array([model.column("activation_elements").max() for model in models]),
+        peak_layer=np.stack([_peak_layer(model, runtime) for model in models]),
         sharpness=np.array([_sharpness(train) for train in trains]),
         measured=measured,
     )
@@ -171,6 +172,20 @@ def _sizes(model: Model) -> FloatArray:
         model.column("conv_flops") + model.column("fc_flops") + model.column("attention_flops"),
         kept * head,
     ])  # fmt: skip
+
+
+def _peak_layer(model: Model, runtime: Runtime) -> FloatArray:
+    """Largest set that recomputing one layer brings to life, per tensor-parallel degree."""
+    whole, scores = model.column("activation_elements"), model.column("score_elements")
+    if runtime.flash_attention:
+        scores = np.zeros_like(scores)
+    sharded = np.array([layer.tp_sharded for layer in model.layers])
+    head = np.array([layer.kind == "head" for layer in model.layers])
+    peaks = []
+    for tp in TP_DEGREES:
+        share = np.where(head, 1.0 / tp, activation_share(float(tp), runtime.sequence_parallel))
+        peaks.append(np.max(np.where(sharded, whole * share + scores / tp, whole)))
+    return np.array(peaks)
 
 
 def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved: Efficiencies) -> FloatArray:

@@ -63,7 +63,7 @@ class PlanCosts:
         intra_comm_s: Communication inside domains, summed over segments.
         utilisation: Mean over the domains in use of compute time over step time.
         traffic_bytes: Bytes per step from domain to domain, shape ``(n_plans, K, K)``.
-        segments: Per-segment figures, shape ``(n_plans, P, 6)``, columns ``SEGMENT_COLUMNS``.
+        segments: Per-segment figures, shape ``(n_plans, P, 7)``, columns ``SEGMENT_COLUMNS``.
     """
 
     step_s: FloatArray
@@ -108,10 +108,13 @@ def _score(
     segment_out: FloatArray,
     traffic_out: FloatArray,
 ) -> None:
+    # Links that all plans share are passed once: a matrix per plan would not fit memory at 64 domains.
+    each_bandwidth, each_latency = bandwidth.shape[0] > 1, latency.shape[0] > 1
     for p in range(counts.shape[0]):
         plan_cost(
-            domains, runtime, power_law, tables, workload, bandwidth[p], latency[p], segments[p], counts[p],
-            schedules[p], slowdown[p], breakdown, scratch, plan_out[p], segment_out[p], traffic_out[p],
+            domains, runtime, power_law, tables, workload, bandwidth[p if each_bandwidth else 0],
+            latency[p if each_latency else 0], segments[p], counts[p], schedules[p], slowdown[p], breakdown, scratch,
+            plan_out[p], segment_out[p], traffic_out[p],
         )  # fmt: skip
 
 
@@ -163,11 +166,14 @@ class CostModel:
         """Price plans for one model.
 
         Args:
-            plans: A batch of plans, or plan records (which are checked against the model and cluster).
+            plans: A batch of plans, or plan records. Records are checked against the model and the cluster;
+                of a batch only the ranges are checked, and a precision the hardware lacks gives infinite time and
+                memory ratio, so that such a plan never fits.
             model: Index into ``models``.
             bandwidth_gbps: WAN bandwidth now, shape ``(K, K)`` or ``(n_plans, K, K)``; the base by default.
             latency_s: WAN one-way latency now, same shapes; the base by default.
-            slowdown: Compute slow-down of each segment, shape ``(n_plans, P)``; 1 by default.
+            slowdown: Compute slow-down of each segment, shape ``(n_plans, P)`` or one that broadcasts to it;
+                1 by default.
             factors: The task's demand multipliers on compute, memory and host time.
             breakdown: Whether to split the step time into its three terms (else they are 0).
         """
@@ -176,18 +182,20 @@ class CostModel:
         wan = self.cluster.wan
         bandwidth = BYTES_PER_GBIT * _links("bandwidth_gbps", bandwidth_gbps, wan.bandwidth_gbps, n, k, positive=True)
         latency = _links("latency_s", latency_s, wan.latency_s, n, k, positive=False)
-        stretched = np.ones(batch.segments.shape[:2]) if slowdown is None else np.asarray(slowdown, dtype=np.float64)
-        stages = max(1, int(batch.segments[:, :, PP].sum(axis=1).max(initial=1)))
+        stretched = _slowdowns(slowdown, batch)
+        in_use = np.arange(batch.segments.shape[1]) < batch.counts[:, None]
+        stages = int((batch.segments[:, :, PP] * in_use).sum(axis=1).max(initial=1))
         scratch = make_scratch(stages, max(1, int(batch.segments[:, :, MICROBATCHES].max(initial=1))))
+        rows = [np.ascontiguousarray(a, dtype=np.int64) for a in (batch.segments, batch.counts, batch.schedules)]
         plan_out = np.zeros((n, len(PLAN_COLUMNS)))
         segment_out = np.zeros((*batch.segments.shape[:2], len(SEGMENT_COLUMNS)))
         traffic = np.zeros((n, k, k))
         _score(
             self.domains, self.runtime, self.power_law, self.tables, self.workload(model, factors), bandwidth,
-            latency, batch.segments, batch.counts, batch.schedules, np.ascontiguousarray(stretched), breakdown,
-            scratch, plan_out, segment_out, traffic,
+            latency, *rows, stretched, breakdown, scratch, plan_out, segment_out, traffic,
         )  # fmt: skip
-        return PlanCosts(*plan_out.T.copy(), traffic, segment_out)
+        columns = dict(zip(PLAN_COLUMNS, plan_out.T.copy(), strict=True))
+        return PlanCosts(**columns, traffic_bytes=traffic, segments=segment_out)
 
     def check(self, plan: Plan, model: int = 0) -> None:
         """Raise ``PlanError`` if the plan is malformed, uses hardware that is not there, or overflows memory."""
@@ -195,9 +203,10 @@ class CostModel:
         cost = self.score(PlanBatch.of([plan]), model, breakdown=False)
         if not cost.fits[0]:
             ratio = float(cost.memory_ratio[0])
-            worst = int(np.argmax(cost.segment("memory_bytes")[0]))
+            rooms = [self.cluster.domains[s.domain].gpu.memory_bytes for s in plan.segments]
+            worst = int(np.argmax(cost.segment("memory_bytes")[0] / rooms))
             segment = plan.segments[worst]
-            capacity = self.cluster.domains[segment.domain].gpu.memory_bytes
+            capacity = rooms[worst]
             needed = float(cost.segment("memory_bytes")[0, worst])
             raise PlanError(
                 problem(f"memory of segment {worst} (layers {segment.first}-{segment.stop - 1})",
@@ -207,6 +216,7 @@ class CostModel:
 
     def _batch(self, plans: PlanBatch | Plan | Sequence[Plan], model: int) -> PlanBatch:
         if isinstance(plans, PlanBatch):
+            plans.check(len(self.models[model]), len(self.cluster), TP_DEGREES)
             return plans
         listed = [plans] if isinstance(plans, Plan) else list(plans)
         for plan in listed:
@@ -219,6 +229,9 @@ class CostModel:
             domain = self.cluster.domains[segment.domain]
             if segment.tp not in TP_DEGREES:
                 raise PlanError(problem("tp", segment.tp, f"must be one of {TP_DEGREES}", "Pick one of these"))
+            if any(device >= domain.devices for device in segment.devices):
+                rule = f"{domain.name} has devices 0..{domain.devices - 1}"
+                raise PlanError(problem("devices", segment.devices, rule, "List devices that exist"))
             if segment.device_count > domain.devices:
                 raise PlanError(
                     problem("dp*tp*pp", segment.device_count, f"{domain.name} has {domain.devices} devices",
@@ -232,14 +245,13 @@ class CostModel:
 
 def domain_arrays(cluster: Cluster, achieved: Efficiencies) -> DomainArrays:
     """Lay the cluster out as arrays."""
-    names = [gpu.name for gpu in cluster.gpus]
-    domains = cluster.domains
+    gpus, domains = cluster.gpus, cluster.domains
 
     def column(values: Sequence[float]) -> FloatArray:
         return np.array(values, dtype=np.float64)
 
     return DomainArrays(
-        gpu=np.array([names.index(d.gpu.name) for d in domains], dtype=np.int64),
+        gpu=np.array([gpus.index(d.gpu) for d in domains], dtype=np.int64),
         devices=np.array([d.devices for d in domains], dtype=np.int64),
         node_devices=np.array([d.node_devices for d in domains], dtype=np.int64),
         memory_bytes=column([d.gpu.memory_bytes for d in domains]),
@@ -270,15 +282,37 @@ def power_arrays() -> PowerArrays:
     )
 
 
+def _slowdowns(given: FloatArray | None, batch: PlanBatch) -> FloatArray:
+    """Broadcast slow-downs to ``(n_plans, P)`` and refuse what is not a positive number."""
+    shape = batch.segments.shape[:2]
+    if given is None:
+        return np.ones(shape)
+    values = np.asarray(given, dtype=np.float64)
+    try:
+        values = np.array(np.broadcast_to(values, shape), order="C")
+    except ValueError as error:
+        rule = f"must broadcast to (plans, segments) = {shape}"
+        raise PlanError(problem("slowdown.shape", values.shape, rule, "Give one factor per segment")) from error
+    used = np.arange(shape[1]) < batch.counts[:, None]
+    wrong = used & ~(np.isfinite(values) & (values > 0))
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise PlanError(problem(f"slowdown{list(at)}", float(values[at]), "must be finite and > 0", "Use 1 for none"))
+    return values
+
+
 def _links(name: str, given: FloatArray | None, base: FloatArray, n: int, k: int, *, positive: bool) -> FloatArray:
-    """Broadcast link figures to ``(n, k, k)`` and refuse NaN, negative and (for bandwidth) zero off-diagonal."""
+    """Bring link figures to ``(n or 1, k, k)``; refuse NaN, negative and (for bandwidth) zero off-diagonal."""
     values = np.asarray(base if given is None else given, dtype=np.float64)
     if values.shape not in ((k, k), (n, k, k)):
-        raise NetworkError(problem(f"{name}.shape", values.shape, f"must be ({k}, {k}) or ({n}, {k}, {k})", "Reshape it"))
+        raise NetworkError(
+            problem(f"{name}.shape", values.shape, f"must be ({k}, {k}) or ({n}, {k}, {k})", "Reshape it")
+        )
     off = ~np.eye(k, dtype=bool)
     wrong = ~np.isfinite(values) | (values < 0) | ((values == 0) & off if positive else False)
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         rule = "must be finite and " + ("> 0 between domains" if positive else ">= 0")
         raise NetworkError(problem(f"{name}{list(at)}", float(values[at]), rule, "Mend the link figures"))
-    return np.ascontiguousarray(np.broadcast_to(values, (n, k, k)))
+    # A fresh array: a read-only view would be another type to the compiler.
+    return np.array(values.reshape(-1, k, k), order="C")

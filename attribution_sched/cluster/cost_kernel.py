@@ -41,8 +41,16 @@ PLAN_COLUMNS = (
 )  # fmt: skip
 
 # Columns of the per-segment result.
-BUSY_S, MEMORY_BYTES, POWER_W, SEGMENT_COMM_S, COMPUTE_SHARE, MEMORY_SHARE = range(6)
-SEGMENT_COLUMNS = ("busy_s", "memory_bytes", "power_w", "intra_comm_s", "compute_share", "memory_share")
+BUSY_S, MEMORY_BYTES, POWER_W, SEGMENT_COMM_S, COMPUTE_SHARE, MEMORY_SHARE, HOST_SHARE = range(7)
+SEGMENT_COLUMNS = (
+    "busy_s",
+    "memory_bytes",
+    "power_w",
+    "intra_comm_s",
+    "compute_share",
+    "memory_share",
+    "host_share",
+)
 
 
 class DomainArrays(NamedTuple):
@@ -144,8 +152,17 @@ class Scratch(NamedTuple):
 def make_scratch(max_stages: int, max_microbatches: int) -> Scratch:
     """Allocate buffers for pipelines of at most the given size."""
     s = max_stages
+    forward, backward, send_forward, send_backward, finish, zero, free_forward, free_backward, update = np.zeros((9, s))
     return Scratch(
-        *(np.zeros(s) for _ in range(9)),
+        forward,
+        backward,
+        send_forward,
+        send_backward,
+        finish,
+        zero,
+        free_forward,
+        free_backward,
+        update,
         np.zeros((2, s, max_microbatches)),
         np.zeros(s, dtype=np.int64),
         np.zeros(s + 1, dtype=np.int64),
@@ -192,6 +209,16 @@ def _split_stages(prefix: FloatArray, first: int, stop: int, parts: int, at: int
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _hardware_missing(domains: DomainArrays, tables: CostTables, model: int, segments: IntArray, count: int) -> bool:
+    """Say whether some segment runs in a precision its device does not have: its times are NaN."""
+    for r in range(count):
+        row = segments[r]
+        if np.isnan(tables.times_s[model, domains.gpu[row[DOMAIN]], row[PRECISION], 0, 0, -1]):
+            return True
+    return False
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def plan_cost(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -226,13 +253,22 @@ def plan_cost(
         slowdown: Compute slow-down of each segment from co-located tasks, shape ``(P,)``, ≥ 1.
         breakdown: Also compute the compute/communication/bubble split (runs the recurrence once more).
         scratch: Buffers.
-        plan_out: Shape ``(10,)``, columns ``PLAN_COLUMNS``.
+        plan_out: Shape ``(10,)``, columns ``PLAN_COLUMNS``; infinite time, energy and memory ratio for a plan
+            in a precision that its device has no hardware for.
         segment_out: Shape ``(P, 6)``, columns ``SEGMENT_COLUMNS``.
         traffic_out: Bytes per step from domain to domain, shape ``(K, K)``; added to, not cleared.
     """
     model = workload.model
     sizes = tables.sizes[model]
     p = tables.sharpness[model]
+    # Inference has no backward pass to alternate with: its forwards stream, which is GPipe's first half.
+    order = schedule if workload.training else 1
+    if _hardware_missing(domains, tables, model, segments, count):
+        plan_out[:] = 0.0
+        segment_out[:] = 0.0
+        for column in (STEP_S, COMPUTE_S, ENERGY_J, CARBON_G, MEMORY_RATIO):
+            plan_out[column] = np.inf
+        return
     step = 0.0
     step_free = 0.0
     slowest_compute = 0.0
@@ -270,7 +306,8 @@ def plan_cost(
             b = micro / dp
             element = 4.0 if q == 0 else (1.0 if q == 3 else 2.0)
             times = tables.times_s[model, domains.gpu[k], q, _tp_index(row[TP])]
-            passes = (4.0 if runtime.recompute else 3.0) if workload.training else 1.0
+            # Each pass reduces once: forward, backward and, where it recomputes, the second forward.
+            reductions = (3.0 if runtime.recompute else 2.0) if workload.training else 1.0
             kc, km, kh = workload.compute_factor, workload.memory_factor, workload.host_factor
             forward_compute = b * kc * (times[0, z] - times[0, a])
             forward_memory = km * (b * (times[1, z] - times[1, a]) + times[2, z] - times[2, a])
@@ -284,6 +321,7 @@ def plan_cost(
                     p,
                 )
             # Power follows from what share of the busy time the units really work; a cap stretches it.
+            nominal = forward
             compute_share = min(1.0, forward_compute / forward)
             memory_share = min(1.0, forward_memory / forward)
             natural = _draw_w(
@@ -311,10 +349,11 @@ def plan_cost(
             if workload.training:
                 scratch.backward_s[s] += (2.0 if runtime.recompute else 1.0) * reduce_s
             segment_out[row_index, BUSY_S] += m_count * (forward + backward) / row[PP]
-            segment_out[row_index, POWER_W] += power / row[PP]
-            segment_out[row_index, SEGMENT_COMM_S] += m_count * passes * reduce_s / row[PP]
+            segment_out[row_index, POWER_W] += power * m_count * (forward + backward) / row[PP]
+            segment_out[row_index, SEGMENT_COMM_S] += m_count * reductions * reduce_s / row[PP]
             segment_out[row_index, COMPUTE_SHARE] += compute_share / row[PP]
             segment_out[row_index, MEMORY_SHARE] += memory_share / row[PP]
+            segment_out[row_index, HOST_SHARE] += min(1.0, kh * (times[3, z] - times[3, a]) / nominal) / row[PP]
             # Memory, and the optimiser's pass over its states.
             params = (sizes[0, z] - sizes[0, a]) / tp + sizes[1, z] - sizes[1, a]
             states = state_bytes_per_parameter(element, workload.training, runtime.zero_stage, dp)
@@ -327,11 +366,14 @@ def plan_cost(
             if not runtime.flash_attention:
                 kept += (sizes[4, z] - sizes[4, a]) / tp
             held = in_flight(schedule, stages, s, m_count)
+            peak = tables.peak_layer[model, _tp_index(row[TP])]
             if not workload.training:
-                activations = b * tables.peak_layer[model] * share
+                activations = b * peak
             elif runtime.recompute:
                 inputs = sizes[5, z] - sizes[5, a]
-                activations = b * (held * inputs + tables.peak_layer[model] * share)
+                if runtime.sequence_parallel:
+                    inputs /= tp
+                activations = b * (held * inputs + peak)
             else:
                 activations = b * held * kept
             used = params * states + max(element, 2.0) * activations + runtime.reserved_bytes
@@ -349,8 +391,8 @@ def plan_cost(
             volume = micro * element * tables.boundary[model, scratch.stage_first[s + 1]]
             i, j = row[DOMAIN], after[DOMAIN]
             if i == j:
-                scratch.send_forward_s[s] = domains.fabric_latency_s[i] + volume / row[DP] / (
-                    domains.fabric_bytes_per_s[i]
+                scratch.send_forward_s[s] = (
+                    domains.fabric_latency_s[i] + volume / row[DP] / (domains.fabric_bytes_per_s[i])
                 )
                 back = scratch.send_forward_s[s]
             else:
@@ -360,8 +402,10 @@ def plan_cost(
                 if workload.training:
                     traffic_out[j, i] += m_count * volume
             scratch.send_backward_s[s + 1] = back if workload.training else 0.0
+        for row_index in range(begin, end):
+            segment_out[row_index, POWER_W] /= segment_out[row_index, BUSY_S]
         pipeline_finish(
-            schedule, stages, m_count, scratch.forward_s, scratch.backward_s,
+            order, stages, m_count, scratch.forward_s, scratch.backward_s,
             scratch.send_forward_s, scratch.send_backward_s, runtime.blocking_sends, scratch.arrival, scratch.finish_s,
         )  # fmt: skip
         # Gradient all-reduce inside each domain.
@@ -379,13 +423,16 @@ def plan_cost(
                 inside = row[DP] * row[TP] <= domains.node_devices[k]
                 link = domains.nvlink_bytes_per_s[k] if inside else domains.fabric_bytes_per_s[k]
                 reduce_s = ring_all_reduce_s(float(row[DP]), params * element, link, domains.fabric_latency_s[k])
+                if runtime.zero_stage >= 3:
+                    # Half a ring scatters the gradients; weights are gathered for both passes of every microbatch.
+                    reduce_s *= 0.5 + m_count
                 done += reduce_s
                 segment_out[row_index, SEGMENT_COMM_S] += reduce_s / row[PP]
             replica_finish = max(replica_finish, done)
         step = max(step, replica_finish)
         if breakdown:
             pipeline_finish(
-                schedule, stages, m_count, scratch.free_forward_s, scratch.free_backward_s,
+                order, stages, m_count, scratch.free_forward_s, scratch.free_backward_s,
                 scratch.zero_s, scratch.zero_s, False, scratch.arrival, scratch.finish_s,
             )  # fmt: skip
             for s in range(stages):
@@ -413,6 +460,9 @@ def plan_cost(
         utilisation += busy / step
         intra_total += segment_out[row_index, SEGMENT_COMM_S]
     plan_out[STEP_S] = step
+    if breakdown:
+        # M·(f + b) and M times adding f and b may differ in the last bit.
+        slowest_compute = min(slowest_compute, step_free)
     plan_out[COMPUTE_S] = slowest_compute
     plan_out[COMM_S] = step - step_free if breakdown else 0.0
     plan_out[BUBBLE_S] = step_free - slowest_compute if breakdown else 0.0
@@ -454,9 +504,7 @@ def _replica_sync(
                 run_stop = min(run_stop, segments[r, STOP])
                 if segments[r, PRECISION] == 0:
                     element = 4.0
-        volume = element * (
-            sizes[0, run_stop] - sizes[0, layer] + sizes[1, run_stop] - sizes[1, layer]
-        )
+        volume = element * (sizes[0, run_stop] - sizes[0, layer] + sizes[1, run_stop] - sizes[1, layer])
         sent = ring_sent_bytes(float(replicas), volume)
         slowest = 0.0
         for r in range(replicas):

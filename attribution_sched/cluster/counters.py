@@ -47,6 +47,9 @@ NOISE = 0.10
 REFERENCES_PER_MISS = 12.0
 """Last-level-cache references per miss (assumed)."""
 
+DRAM_PER_ELEMENTWISE = 1.2
+"""DRAM busy time per element-wise busy time: operators read their operands too (assumed)."""
+
 _BOUNDED = [COUNTER_NAMES.index(name) for name in ("conv", "fc", "attention", "sm_active", "dram_active")]
 
 
@@ -85,7 +88,8 @@ def sample_time_s(demands: Demands) -> FloatArray:
     seconds = demands.seconds
     device = seconds[:, 2] + seconds[:, 4:].sum(1)
     host = seconds[:, 0] + seconds[:, 1]
-    return np.sqrt(np.maximum(device, seconds[:, 3]) ** 2 + host**2)
+    time: FloatArray = np.hypot(np.maximum(device, seconds[:, 3]), host)
+    return time
 
 
 def true_rates(demands: Demands) -> FloatArray:
@@ -99,9 +103,12 @@ def true_rates(demands: Demands) -> FloatArray:
     stall = 1.0 + 0.05 * misses / np.maximum(cycles * law["misses_per_cycle"], 1e-12)
     instructions = cycles * law["instructions_per_cycle"] / stall
     extra = [
-        instructions, misses * REFERENCES_PER_MISS,
-        np.minimum(busy[:, 2] + busy[:, 4:].sum(1), 1.0), np.minimum(busy[:, 2] * 1.2, 1.0), cycles / CLOCK_HZ,
-    ]  # fmt: skip
+        instructions,
+        misses * REFERENCES_PER_MISS,
+        np.minimum(busy[:, 2] + busy[:, 4:].sum(1), 1.0),
+        np.minimum(busy[:, 2] * DRAM_PER_ELEMENTWISE, 1.0),
+        cycles / CLOCK_HZ,
+    ]
     return np.column_stack([rate, *extra])
 
 

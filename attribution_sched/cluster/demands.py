@@ -69,7 +69,7 @@ def _correlation() -> FloatArray:
     return corr
 
 
-_ROOT: FloatArray = np.linalg.cholesky(_correlation())
+_ROOT: FloatArray = np.linalg.cholesky(_correlation()).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class Demands:
         scaled = base * np.stack([host, compute, memory, self.ratio[:, 3]], axis=1)
         # A task that asks more also runs longer, so shares of its own step grow less than demands.
         stretch = np.sqrt((scaled**2).sum(1) / np.maximum((base**2).sum(-1), 1e-12))
-        return np.clip(scaled / np.maximum(stretch, 1e-12)[:, None], 0.0, 1.0)
+        shares: FloatArray = np.clip(scaled / np.maximum(stretch, 1e-12)[:, None], 0.0, 1.0)
+        return shares
 
     def take(self, index: int | slice | NDArray[np.int64]) -> Demands:
         """The tasks at ``index``, as a batch."""
@@ -126,7 +127,9 @@ class Demands:
         return Demands(self.values[rows], self.nominal[rows], self.nominal_s[rows])
 
 
-def nominal_demands(model: Model, device: Gpu | None = None, batch: float = REFERENCE_BATCH) -> tuple[FloatArray, FloatArray]:
+def nominal_demands(
+    model: Model, device: Gpu | None = None, batch: float = REFERENCE_BATCH
+) -> tuple[FloatArray, FloatArray]:
     """Demands per training sample from arithmetic alone, and the seconds they take.
 
     Args:

@@ -87,8 +87,12 @@ class Cluster:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """Distinct GPU types, in order of first use."""
-        return tuple({domain.gpu.name: domain.gpu for domain in self.domains}.values())
+        """Distinct GPU types, in order of first use; an overridden copy is a type of its own."""
+        found: list[Gpu] = []
+        for domain in self.domains:
+            if domain.gpu not in found:
+                found.append(domain.gpu)
+        return tuple(found)
 
     @property
     def devices(self) -> int:

@@ -59,7 +59,7 @@ class Gpu:
                 raise SettingsError(problem("gpu field", key, "is not overridable", nearest(key, allowed)))
             if not value > 0:
                 raise SettingsError(problem(f"{self.name}.{key}", value, "must be > 0", "Give a positive number"))
-        sources = dict(self.sources) | {key: "set by the user" for key in changes}
+        sources = dict(self.sources) | dict.fromkeys(changes, "set by the user")
         return replace(self, sources=MappingProxyType(sources), **changes)
 
 
@@ -67,7 +67,7 @@ _DATASHEET = "NVIDIA datasheet"
 _ASSUMED_IDLE = "assumed: no measured idle figure with a licence was found"
 
 
-def _gpu(  # noqa: PLR0913 - one row of a table
+def _gpu(
     name: str, fp32: float, fp16: float, bf16: float | None, int8: float | None,
     memory_gb: float, hbm_gb_s: float, tdp_w: float, min_cap_w: float, idle_w: float,
     nvlink_gb_s: float, idle_source: str, peak_source: str = _DATASHEET,

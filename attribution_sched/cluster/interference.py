@@ -65,25 +65,39 @@ def summed_throughput(demands_a: Any, demands_b: Any, strength: Any = None) -> A
     return 1.0 / slowdown(demands_a, demands_b, strength) + 1.0 / slowdown(demands_b, demands_a, strength)
 
 
-def resource_demands(model: Model, gpu: Gpu, precision: Precision, batch_per_device: float, training: bool = True) -> FloatArray:
-    """Demands of a model from its arithmetic, as busy shares of its own step, shape ``(R,)``.
+def resource_demands(
+    model: Model, gpu: Gpu, precision: Precision, batch_per_device: Any, training: bool = True
+) -> FloatArray:
+    """Demands of a model from its arithmetic, as busy shares of its own step.
 
     Host is the launch floor, compute the FLOPs at the achieved rate, memory the moved bytes at 0.75 of
     peak bandwidth, pcie the input batch; each over the step time of the floor law and scaled by the gain
     that best maps arithmetic to the fitted demands of the measured jobs.
+
+    Args:
+        model: The model.
+        gpu: The device.
+        precision: Numeric format.
+        batch_per_device: Samples per step on the device, scalar or shape ``(...)``.
+        training: Training or inference.
+
+    Returns:
+        Shape ``(..., R)``.
     """
+    batch = np.asarray(batch_per_device, float)
     found = efficiency(model.family, gpu, precision, training)
     passes = 3.0 if training else 1.0
     blocks = sum(layer.kind in ("block", "conv") for layer in model.layers)
     floor_s = found.floor_per_block_s * max(blocks, 1)
-    compute_s = batch_per_device * model.forward_flops * passes / found.flops_per_s
-    moved = float(model.column("moved_elements").sum()) * batch_per_device + model.params
+    compute_s = batch * model.forward_flops * passes / found.flops_per_s
+    moved = float(model.column("moved_elements").sum()) * batch + model.params
     memory_s = passes * moved * precision.element_bytes / (MEMORY_EFFICIENCY * gpu.bandwidth_bytes_per_s)
-    input_s = batch_per_device * model.layers[0].input_elements * 4.0 / PCIE_BYTES_PER_S
-    step_s = floor_law(floor_s, max(compute_s, memory_s), 1.0, found.p)
-    busy = np.array([floor_s, compute_s, memory_s, input_s]) / step_s
+    input_s = batch * model.layers[0].input_elements * 4.0 / PCIE_BYTES_PER_S
+    step_s = floor_law(floor_s, np.maximum(compute_s, memory_s), 1.0, found.p)
+    busy = np.stack([np.full_like(batch, floor_s), compute_s, memory_s, input_s], axis=-1) / step_s[..., None]
     gain = np.array(load_constants("interference")["gain"], float)
-    return np.clip(gain * busy, 0.0, 1.0)
+    found_shares: FloatArray = np.clip(gain * busy, 0.0, 1.0)
+    return found_shares
 
 
 def fit_demands(
@@ -151,7 +165,7 @@ def __getattr__(name: str) -> Any:
 
     top = 1.0 + EPSILON
 
-    @njit
+    @njit  # type: ignore[untyped-decorator]
     def slowdown_kernel(demands: FloatArray, co_demands: FloatArray, strength: FloatArray) -> float:
         total = 1.0
         for r in range(demands.shape[0]):

@@ -113,9 +113,7 @@ class Plan:
             where = f"replicas[{r}]"
             if replica.microbatch < 1 or replica.microbatches < 1:
                 given = (replica.microbatch, replica.microbatches)
-                raise PlanError(
-                    problem(f"{where}.microbatch(es)", given, "both must be >= 1", "Use positive integers")
-                )
+                raise PlanError(problem(f"{where}.microbatch(es)", given, "both must be >= 1", "Use positive integers"))
             at = 0
             for s, segment in enumerate(replica.segments):
                 _check_segment(segment, f"{where}.segments[{s}]", at, n_layers, n_domains, replica.microbatch)
@@ -156,9 +154,10 @@ def _check_segment(segment: Segment, where: str, at: int, n_layers: int, n_domai
             problem(f"{where}.dp", segment.dp, f"must divide the microbatch of {microbatch} samples",
                     "Change dp or the microbatch")
         )  # fmt: skip
-    if segment.devices and len(segment.devices) != segment.device_count:
+    listed = segment.devices
+    if listed and (len(set(listed)) != segment.device_count or len(listed) != segment.device_count or min(listed) < 0):
         raise PlanError(
-            problem(f"{where}.devices", segment.devices, f"the layout needs {segment.device_count} devices",
+            problem(f"{where}.devices", listed, f"the layout needs {segment.device_count} different devices",
                     "List exactly dp*tp*pp devices or none")
         )  # fmt: skip
 
@@ -193,7 +192,8 @@ class PlanBatch:
         listed = list(plans)
         rows = [
             [
-                (s.domain, s.first, s.stop, s.dp, s.tp, s.pp, s.precision.index, r, replica.microbatch, replica.microbatches)
+                (s.domain, s.first, s.stop, s.dp, s.tp, s.pp, s.precision.index, r,
+                 replica.microbatch, replica.microbatches)
                 for r, replica in enumerate(plan.replicas)
                 for s in replica.segments
             ]
@@ -206,14 +206,46 @@ class PlanBatch:
             segments[p, : len(row)] = row
         return cls(segments, counts, np.array([int(plan.schedule) for plan in listed], dtype=np.int64))
 
+    def check(self, n_layers: int, n_domains: int, tp_degrees: tuple[int, ...]) -> None:
+        """Raise ``PlanError`` if a row points outside the model, the cluster or the cost tables.
+
+        The compiled kernel follows these indices without looking, so they must be sound. What only makes a plan
+        unwise, such as a layout larger than its domain, is for :meth:`Plan.check` and the cost model.
+        """
+        width = self.segments.shape[1]
+        if ((self.counts < 1) | (self.counts > width)).any():
+            raise PlanError(problem("counts", self.counts.tolist(), f"must lie in 1..{width}", "Count the rows in use"))
+        used = np.arange(width) < self.counts[:, None]
+        row = np.moveaxis(self.segments, -1, 0)
+        following = np.diff(row[REPLICA], axis=1, prepend=0)
+        following[:, 0] *= 2  # the first replica must be 0, not 1
+        rules = (
+            ("domain", (row[DOMAIN] < 0) | (row[DOMAIN] >= n_domains), f"must lie in 0..{n_domains - 1}"),
+            ("stop", (row[FIRST] < 0) | (row[STOP] <= row[FIRST]) | (row[STOP] > n_layers),
+             f"a segment must hold layers within 0..{n_layers}"),
+            ("dp", row[DP] < 1, "must be >= 1"),
+            ("tp", ~np.isin(row[TP], tp_degrees), f"must be one of {tp_degrees}"),
+            ("pp", (row[PP] < 1) | (row[PP] > row[STOP] - row[FIRST]), "must lie in 1..layers of the segment"),
+            ("precision", (row[PRECISION] < 0) | (row[PRECISION] >= len(PRECISIONS)), "is not on the precision axis"),
+            ("microbatch", row[MICROBATCH] < 1, "must be >= 1"),
+            ("microbatches", row[MICROBATCHES] < 1, "must be >= 1"),
+            ("replica", (following < 0) | (following > 1), "must count up from 0, in order"),
+        )  # fmt: skip
+        for name, wrong, rule in rules:
+            if (wrong & used).any():
+                p, s = (int(i) for i in np.argwhere(wrong & used)[0])
+                value = int(self.segments[p, s, SEGMENT_FIELDS.index(name)])
+                raise PlanError(problem(f"plan {p}, segment {s}: {name}", value, rule, "Mend the row"))
+
     def plan(self, index: int) -> Plan:
         """Unpack one plan (without device indices, which arrays do not carry)."""
         rows = self.segments[index, : self.counts[index]]
         replicas = []
         for r in range(int(rows[:, REPLICA].max()) + 1):
             own = rows[rows[:, REPLICA] == r]
-            segments = tuple(
-                Segment(*(int(v) for v in row[:PRECISION]), precision=PRECISIONS[int(row[PRECISION])]) for row in own
-            )
-            replicas.append(Replica(segments, int(own[0, MICROBATCH]), int(own[0, MICROBATCHES])))
+            segments = []
+            for row in own:
+                domain, first, stop, dp, tp, pp = (int(value) for value in row[:PRECISION])
+                segments.append(Segment(domain, first, stop, dp, tp, pp, PRECISIONS[int(row[PRECISION])]))
+            replicas.append(Replica(tuple(segments), int(own[0, MICROBATCH]), int(own[0, MICROBATCHES])))
         return Plan(tuple(replicas), Schedule(int(self.schedules[index])))

@@ -35,15 +35,15 @@ FloatArray = NDArray[np.float64]
 """Floating-point array; its axes are stated where it is used."""
 
 
-def draw_w(idle_w: Any, tdp_w: Any, compute_util: Any, memory_util: Any, factor: Any, a_c: Any, a_m: Any, g: Any) -> Any:
+def draw_w(
+    idle_w: Any, tdp_w: Any, compute_util: Any, memory_util: Any, factor: Any, a_c: Any, a_m: Any, g: Any
+) -> Any:
     """Natural draw with every constant explicit; see the module's first formula."""
     activity = a_c * (1.0 - (1.0 - compute_util) ** g) + a_m * (1.0 - (1.0 - memory_util) ** g)
     return idle_w + (tdp_w - idle_w) * np.minimum(1.0, factor * activity)
 
 
-def natural_power_w(
-    idle_w: Any, tdp_w: Any, compute_util: Any, memory_util: Any, precision_factor: Any = 1.0
-) -> Any:
+def natural_power_w(idle_w: Any, tdp_w: Any, compute_util: Any, memory_util: Any, precision_factor: Any = 1.0) -> Any:
     """Draw of one device without a cap, in watts; broadcasts over arrays.
 
     Args:
@@ -201,7 +201,11 @@ def split_energy(
     total = float(dynamic.sum())
     scale = above / total if total > 0 else 1.0
     idle = meter_j - above if total > 0 else meter_j
-    weights = {IdleRule.RESERVATION: capacity_s, IdleRule.TIME: float(held.sum()), IdleRule.UNALLOCATED: np.inf}
+    weights = {
+        IdleRule.RESERVATION: capacity_s,
+        IdleRule.TIME: float(held.sum()),
+        IdleRule.UNALLOCATED: np.inf,
+    }
     base = weights[rule]
     shares = idle * held / base if base > 0 else np.zeros_like(held)
     return EnergySplit(dynamic * scale, shares, idle - float(shares.sum()), meter_j, scale)
@@ -254,7 +258,7 @@ class Meter:
 
 
 def __getattr__(name: str) -> Any:
-    """Compile scalar twins on first use: ``natural_power_kernel``, ``cap_slowdown_kernel``, …"""
+    """Compile ``natural_power_kernel``, ``cap_slowdown_kernel`` or ``step_energy_kernel`` on first use."""
     sources = {"cap_slowdown_kernel": cap_slowdown, "step_energy_kernel": step_energy_j}
     if name not in (*sources, "natural_power_kernel"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -267,7 +271,7 @@ def __getattr__(name: str) -> Any:
         a_c, a_m, g = float(law["a_c"]), float(law["a_m"]), float(law["g"])
         core = njit(draw_w)
 
-        @njit
+        @njit  # type: ignore[untyped-decorator]
         def natural_power_kernel(
             idle_w: float, tdp_w: float, compute_util: float, memory_util: float, factor: float
         ) -> Any:

@@ -18,13 +18,13 @@ import re
 import statistics
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.errors import NetworkError, nearest, problem
 
 if TYPE_CHECKING:
-    from attribution_sched.cluster.wan import Wan
+    from attribution_sched.cluster.wan import Wan, WanMotion
 
 _FIELDS = {"gbps": "bandwidth", "rtt_ms": "latency", "usd_per_gb": "price"}
 _MEASURED = "measured"
@@ -59,7 +59,11 @@ def carbon_g_per_kwh(name: str) -> float | None:
 
 
 def wan_between(
-    names: Sequence[str], *, intra_gbps: float = 100.0, intra_latency_s: float = 1e-4, **process: Any
+    names: Sequence[str],
+    *,
+    intra_gbps: float = 100.0,
+    intra_latency_s: float = 1e-4,
+    **motion: Unpack[WanMotion],
 ) -> Wan:
     """Build the network between real places.
 
@@ -67,7 +71,7 @@ def wan_between(
         names: Region or zone names, see :func:`region_names`.
         intra_gbps: Assumed bandwidth between the machines of one place, Gb/s.
         intra_latency_s: Assumed latency between the machines of one place.
-        **process: Fields of :class:`~attribution_sched.cluster.wan.Wan` that describe its motion:
+        **motion: Fields of :class:`~attribution_sched.cluster.wan.Wan` that say how it moves:
             ``reversion_per_s``, ``spread``, ``bound``, ``correlation``, ``congestion``, ``trace``. The
             defaults of the first two are assumptions: two campaigns cannot identify a reversion rate.
 
@@ -103,7 +107,7 @@ def wan_between(
         latency_s=matrices["rtt_ms"] / 2e3,
         price_usd_per_gb=matrices["usd_per_gb"],
         provenance=provenance,
-        **process,
+        **motion,
     )
 
 

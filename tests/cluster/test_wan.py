@@ -172,6 +172,17 @@ def test_path_does_not_depend_on_the_batch_it_is_in():
     assert np.all(batch[:, 3] == 0)
 
 
+def test_stationary_draw_forgets_what_was_there_and_the_diagonal_never_moves():
+    dirty, clean = np.full((3, 3), np.nan), np.zeros((3, 3))
+    ou_stationary(dirty, 0.2, 0.3, seed_stream(1))
+    ou_stationary(clean, 0.2, 0.3, seed_stream(1))
+    assert np.array_equal(dirty, clean)
+    assert np.all(np.diag(dirty) == 0)
+    np.fill_diagonal(dirty, 7.0)
+    ou_advance(dirty, 0.5, 0.1, 0.3, seed_stream(2))
+    assert np.all(np.diag(dirty) == 7.0)
+
+
 def test_same_seed_same_path_and_the_process_uses_the_kernels():
     wan = network(spread=0.2, correlation=0.3)
     one, two = WanProcess(wan, 9), WanProcess(wan, 9)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from attribution_sched.cluster.memory import activation_share
 from attribution_sched.cluster.zoo import model
 from attribution_sched.cluster.zoo.profiled import PROFILED_NAMES, profiled_model
 from attribution_sched.errors import TaskError
@@ -44,6 +45,19 @@ def test_tensor_parallelism_divides_the_sharded_parameters(sizes, name):
             if layer.kind == "block":
                 # Norms and the biases after a reduction stay whole on every rank.
                 assert params == pytest.approx(layer.params / ways, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    # The profiled LLaMA build fused none of its element-wise chains, so it kept more than the arithmetic says.
+    ("name", "tolerance"),
+    [("OPT-350", 0.08), ("OPT-30", 0.08), ("GPT-Neo-2.7", 0.08), ("LLAMA-3-8", 0.15)],
+)
+def test_blocks_keep_what_was_measured(sizes, name, tolerance):
+    block = profiled_model(name).layers[1]
+    for ways, table in sizes[name].items():
+        share = activation_share(float(ways), False)
+        kept = share * block.activation_elements + block.score_elements / int(ways)
+        assert kept == pytest.approx(table["1"]["act_mem_floats"], rel=tolerance)
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,7 @@ Builder = Callable[[str], Model]
 def _bert(hidden: int, layers: int, heads: int, published: float) -> Builder:
     """Devlin et al. 2019: post-norm encoder, segment table, pooler; no masked-language head."""
     block = BlockSpec(hidden, heads, tokens=512)
-    spec = LanguageSpec(
-        block, layers, vocabulary=30522, positions=512, token_types=2, embedding_norm=True, pooler=True
-    )
+    spec = LanguageSpec(block, layers, vocabulary=30522, positions=512, token_types=2, embedding_norm=True, pooler=True)
     return partial(language_model, family="bert", spec=spec, published_params=published)
 
 

@@ -111,9 +111,7 @@ def efficientnet(name: str, *, width: float, depth: float, resolution: int, publ
     return _vision_model(name, "efficientnet", layers, resolution, published_params)
 
 
-def _mbconv(
-    source: FeatureMap, stage: MBConvStage, channels: int, stride: int, index: int
-) -> tuple[Layer, FeatureMap]:
+def _mbconv(source: FeatureMap, stage: MBConvStage, channels: int, stride: int, index: int) -> tuple[Layer, FeatureMap]:
     """Expand, depthwise convolve, squeeze and excite, project; add the input where shapes allow."""
     tally = ConvTally(source)
     wide = source
@@ -132,9 +130,7 @@ def _mbconv(
     return tally.layer(f"block {index}", "conv", out.elements), out
 
 
-def _vision_model(
-    name: str, family: str, layers: list[Layer], resolution: int, published_params: float
-) -> Model:
+def _vision_model(name: str, family: str, layers: list[Layer], resolution: int, published_params: float) -> Model:
     return Model(
         name=name,
         family=family,

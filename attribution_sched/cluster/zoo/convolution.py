@@ -47,9 +47,7 @@ class ConvTally:
         self.kept = start.elements
         self.moved = 0
 
-    def conv(
-        self, source: FeatureMap, channels: int, kernel: int, *, stride: int = 1, groups: int = 1
-    ) -> FeatureMap:
+    def conv(self, source: FeatureMap, channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> FeatureMap:
         """Convolve with "same" padding and no bias, then batch-normalise; return the resulting map.
 
         The convolution's output is kept as the norm's input. Its own input is not: call :meth:`keep`

@@ -6,6 +6,10 @@ copy in the head, and "LLAMA-3-8" has one key/value head per query head, a feed-
 times the hidden size, biases everywhere and an extra norm layer (8.8e9 parameters, not 8.0e9). Dividing
 its measured block times by the FLOPs of a real LLaMA-3 8B block would overstate the cost of every FLOP
 by 18 %, so calibration against those profiles must use these chains.
+
+What a block keeps follows the measured size table: with ``t`` tensor-parallel ranks an OPT block kept
+``s·h·(3 + 8/t) + a·s²/t`` elements and a GPT-Neo block ``s·h·(4.5 + 12/t) + a·s²/t``: one score matrix,
+so no dropout on scores, and no dropout masks at all in OPT.
 """
 
 from __future__ import annotations
@@ -21,15 +25,22 @@ from attribution_sched.errors import TaskError, nearest, problem
 _PADDED_VOCABULARY = 50304
 
 
-def _learned_positions(hidden: int, heads: int, layers: int, *, tied: bool) -> LanguageSpec:
-    block = BlockSpec(hidden, heads, tokens=2048)
-    return LanguageSpec(block, layers, _PADDED_VOCABULARY, positions=2048, tied=tied)
+def _opt(hidden: int, heads: int, layers: int) -> LanguageSpec:
+    """An OPT as it was profiled: ReLU, no dropout anywhere, an untied head."""
+    block = BlockSpec(hidden, heads, tokens=2048, activation=Activation.RELU, dropout=False, score_dropout=False)
+    return LanguageSpec(block, layers, _PADDED_VOCABULARY, positions=2048, tied=False)
+
+
+def _gpt_neo(hidden: int, heads: int, layers: int) -> LanguageSpec:
+    """A GPT-Neo as it was profiled: dropout on the residual branches, none on the scores."""
+    block = BlockSpec(hidden, heads, tokens=2048, score_dropout=False)
+    return LanguageSpec(block, layers, _PADDED_VOCABULARY, positions=2048, tied=True)
 
 
 _SPECS = {
-    "OPT-350": ("opt", _learned_positions(1024, 16, 24, tied=False), 407_431_168),
-    "OPT-30": ("opt", _learned_positions(7168, 56, 48, tied=False), 30_335_334_400),
-    "GPT-Neo-2.7": ("gpt", _learned_positions(2560, 20, 32, tied=True), 2_651_673_600),
+    "OPT-350": ("opt", _opt(1024, 16, 24), 407_431_168),
+    "OPT-30": ("opt", _opt(7168, 56, 48), 30_335_334_400),
+    "GPT-Neo-2.7": ("gpt", _gpt_neo(2560, 20, 32), 2_651_673_600),
     "LLAMA-3-8": (
         "llama",
         LanguageSpec(

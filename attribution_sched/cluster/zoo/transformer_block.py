@@ -73,9 +73,7 @@ class BlockSpec:
         for field in ("hidden", "heads", "tokens"):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise TaskError(
-                    problem(field, value, "must be a whole number ≥ 1", "Give a positive integer")
-                )
+                raise TaskError(problem(field, value, "must be a whole number ≥ 1", "Give a positive integer"))
         if self.hidden % self.heads:
             rule = f"must be a multiple of heads = {self.heads}"
             raise TaskError(problem("hidden", self.hidden, rule, "Change hidden or heads"))

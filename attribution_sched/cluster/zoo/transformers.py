@@ -57,9 +57,7 @@ class LanguageSpec:
         for field in ("layers", "vocabulary"):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise TaskError(
-                    problem(field, value, "must be a whole number ≥ 1", "Give a positive integer")
-                )
+                raise TaskError(problem(field, value, "must be a whole number ≥ 1", "Give a positive integer"))
 
     @property
     def word_width(self) -> int:

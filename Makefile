@@ -1,0 +1,62 @@
+# One word per job. Each creates the environment on first use; a stamp keeps it from being installed again.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# One thread per process: the kernels are compiled, and workers and tests share the cores.
+THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Compiled kernels are kept per state of the sources: numba itself does not notice that a kernel is stale
+# when only another file, from which it was inlined, has changed.
+KERNELS := $(shell cat attribution_sched/cluster/*.py | cksum | cut -d' ' -f1)
+ENVIRONMENT = $(THREADS) NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-$(KERNELS)
+PYTEST = $(ENVIRONMENT) $(BIN)/python -m pytest -n 2
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test test-slow lint format bench clean
+
+help:
+	@echo "make run        simulate the main job and print its summary"
+	@echo "make test       the tests that take seconds"
+	@echo "make test-slow  all tests"
+	@echo "make lint       ruff, mypy --strict and the import rules of the rooms"
+	@echo "make format     let ruff rewrite the sources"
+	@echo "make bench      every script under benchmarks/"
+	@echo "make clean      remove the environment and all caches"
+
+# torch goes first, alone: a local build of the pinned version is then kept by the second install.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt torch
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+install: $(STAMP)
+
+run: $(STAMP)
+	$(ENVIRONMENT) $(BIN)/attribution-sched run
+
+test: $(STAMP)
+	$(PYTEST) -m "not slow"
+
+test-slow: $(STAMP)
+	$(PYTEST)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	set -e; for script in benchmarks/*.py; do \
+		echo "== $$script"; $(ENVIRONMENT) $(BIN)/python $$script; \
+	done
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,289 @@
+"""How a world looks to a learner: spaces, observations, masks and actions, for a batch of clusters.
+
+A codec translates between the engine's arrays and Gymnasium spaces. ``CrossDomainCodec`` shows everything a
+cross-domain scheduler may know; ``TestbedCodec`` is the 32-number, 64-action view of one four-device node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.counters import COUNTER_NAMES
+from attribution_sched.cluster.demands import DEMAND_NAMES
+from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
+from attribution_sched.cluster.engine_kernel import kind_of
+from attribution_sched.cluster.engine_observe import (
+    DOMAIN_FEATURES,
+    EVENT_FEATURES,
+    GROUPS,
+    LINK_FEATURES,
+    TASK_FEATURES,
+)
+from attribution_sched.cluster.engine_state import StateArrays, WorldArrays
+from attribution_sched.cluster.plan import DOMAIN, PlanBatch
+from attribution_sched.cluster.precision import PRECISIONS, Precision
+from attribution_sched.cluster.world import BATCH_LEVELS
+from attribution_sched.errors import PlanError, SettingsError, problem
+
+FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+Attributor = Callable[[FloatArray], FloatArray]
+"""Counters ``(n, 12)`` → attributions ``(n, 7)`` in [−1, 1]."""
+
+
+class Codec(Protocol):
+    """What an environment needs of a codec."""
+
+    engine: Engine
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+
+    def observe(self) -> Any:
+        """Observations of all clusters, batched."""
+        ...
+
+    def masks(self) -> BoolArray:
+        """Action masks of all clusters."""
+        ...
+
+    def decode(self, actions: Any) -> tuple[IntArray, IntArray | None]:
+        """Batched space actions to engine actions and forced devices."""
+        ...
+
+    def settle(self, active: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Pass over decision events this view does not offer; returns rewards and terms earned meanwhile."""
+        ...
+
+
+def scaled_counters(engine: Engine) -> FloatArray:
+    """The seven counters of every pool instance, as ranks in [0, 1]: the view before any attribution."""
+    seven = engine.pool.counters.seven
+    order = seven.argsort(axis=0).argsort(axis=0)
+    return order / max(1, len(seven) - 1)
+
+
+class CrossDomainCodec:
+    """The full view: every domain, every link, the task, its counters and its plan in force.
+
+    Args:
+        engine: The clusters.
+        attributor: Turns counters into the seven attribution numbers; ranks of the counters by default.
+    """
+
+    def __init__(self, engine: Engine, attributor: Attributor | None = None) -> None:
+        self.engine = engine
+        world, k, p = engine.world, len(engine.world.cluster), engine.world.max_segments
+        self.attributions = (attributor(engine.pool.counters.values) if attributor else scaled_counters(engine)).astype(
+            np.float32
+        )
+        most_layers = max(len(kind.model) for kind in world.kinds)
+        box = gym.spaces.Box
+        self.observation_space = gym.spaces.Dict({
+            "domains": box(0.0, 1.0, (k, len(DOMAIN_FEATURES)), np.float32),
+            "links": box(0.0, np.inf, (len(LINK_FEATURES), k, k), np.float32),
+            "task": box(0.0, 2.0, (len(TASK_FEATURES),), np.float32),
+            "event": box(-1.0, 1.0, (len(EVENT_FEATURES),), np.float32),
+            "plan": box(-1, 2**20, (p, 6), np.int64),
+            "counters": box(0.0, np.inf, (len(COUNTER_NAMES),), np.float32),
+            "attribution": box(-1.0, 1.0, (len(DEMAND_NAMES),), np.float32),
+        })  # fmt: skip
+        self.choices = (k + 1, most_layers + 1, len(engine.layouts), len(PRECISIONS), BATCH_LEVELS)
+        self.action_space = gym.spaces.MultiDiscrete(np.array(self.choices * p))
+        self._micro = np.array([kind.microbatches for kind in world.kinds])
+        self._precision = np.array(
+            [[domain.gpu.supports(q) for q in PRECISIONS] for domain in world.cluster.domains]
+        ).any(axis=0)
+
+    def observe(self) -> dict[str, Any]:
+        """Observations of all clusters, each entry with the cluster axis first."""
+        seen = self.engine.observe()
+        attribution = self.attributions[self.engine.pending_pool()]
+        attribution[self.engine.state.event[:, st.EVENT] == st.NO_EVENT] = 0.0
+        return {
+            "domains": seen.domains.astype(np.float32),
+            "links": seen.links.astype(np.float32),
+            "task": seen.task.astype(np.float32),
+            "event": seen.event.astype(np.float32),
+            "plan": seen.plan,
+            "counters": seen.counters.astype(np.float32),
+            "attribution": attribution,
+        }
+
+    def masks(self) -> BoolArray:
+        """What each single choice allows at all, shape ``(E, sum of choices)``, in the order of the space.
+
+        A combination can still fail (memory, devices): it is then refused as a whole and named in ``info``.
+        ``Engine.probe`` tells beforehand.
+        """
+        engine = self.engine
+        world, arrays = engine.world, engine.arrays
+        e, p = engine.clusters, world.max_segments
+        kind = engine.pending_kind()
+        free = engine.free_devices(share=world.share_limit > 1)
+        replan = engine.state.event[:, st.EVENT] == st.REPLAN
+        domains = np.ones((e, self.choices[0]), dtype=np.bool_)
+        # A running task may also stay where it is, so its own domains count as free.
+        domains[:, :-1] = (free > 0) | replan[:, None]
+        layers = np.arange(self.choices[1])
+        stops = (layers[None, :] >= 1) & (layers[None, :] <= arrays.tables.n_layers[kind][:, None])
+        divides = (self._micro[:, :, None] % engine.layouts[None, None, :, 0] == 0).any(axis=1)
+        fits = (
+            engine.layouts[:, :3].prod(axis=1)[None, :]
+            <= np.where(replan, arrays.domains.devices.max(), free.max(axis=1))[:, None]
+        )
+        layouts = divides[kind] & fits
+        layouts[~layouts.any(axis=1)] = True
+        precisions = np.repeat(self._precision[None, :], e, axis=0)
+        precisions[arrays.kinds[kind, st.K_TRAINING] == 1.0, Precision.INT8.index] = False
+        batches = np.ones((e, BATCH_LEVELS), dtype=np.bool_)
+        row = np.concatenate([domains, stops, layouts, precisions, batches], axis=1)
+        return np.tile(row, (1, p))
+
+    def decode(self, actions: Any) -> tuple[IntArray, IntArray | None]:
+        """Space actions ``(E, 5·P)`` to engine actions ``(E, P, 5)``."""
+        e, p = self.engine.clusters, self.engine.world.max_segments
+        chosen = np.asarray(actions, dtype=np.int64)
+        if chosen.shape != (e, p * len(ACTION_COLUMNS)):
+            rule = f"must have shape ({e}, {p * len(ACTION_COLUMNS)})"
+            raise PlanError(problem("actions.shape", chosen.shape, rule, "Give five choices per segment"))
+        rows = chosen.reshape(e, p, len(ACTION_COLUMNS))
+        if (rows < 0).any() or (rows >= np.array(self.choices)).any():
+            at = np.argwhere((rows < 0) | (rows >= np.array(self.choices)))[0]
+            name, given = ACTION_COLUMNS[at[2]], int(rows[tuple(at)])
+            raise PlanError(
+                problem(f"action {name}", given, f"must lie in 0..{self.choices[at[2]] - 1}", "Use the mask")
+            )
+        return rows, None
+
+    def settle(self, active: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Every event is offered; there is nothing to pass over."""
+        return np.zeros(active.size), np.zeros((active.size, 3))
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _testbed_masks(world: WorldArrays, state: StateArrays, memory: FloatArray, masks: BoolArray) -> None:
+    """A device may take a task if it has a free place and room, and knows the precision."""
+    for e in range(masks.shape[0]):
+        masks[e, :] = False
+        if state.event[e, st.EVENT] == st.NO_EVENT:
+            continue
+        kind = kind_of(world, state, e, state.event[e, st.SLOT])
+        for d in range(world.domains.devices[0]):
+            used = 0
+            held = 0.0
+            for place in range(2):
+                slot = state.occupant[e, 0, d, place]
+                if slot >= 0:
+                    used += 1
+                    for p in range(state.slots[e, slot, st.SEGMENTS]):
+                        if state.plans[e, slot, p, DOMAIN] == 0:
+                            held += state.loads[e, slot, p, st.MEMORY]
+            if used >= world.share_limit:
+                continue
+            for q in range(memory.shape[1]):
+                for b in range(memory.shape[2]):
+                    masks[e, (d * memory.shape[1] + q) * memory.shape[2] + b] = (
+                        held + memory[kind, q, b] <= world.domains.memory_bytes[0]
+                    )
+
+
+class TestbedCodec:
+    """The four-device view: 20 system numbers, 5 task numbers, 7 attributions; device × precision × batch.
+
+    Args:
+        engine: The clusters; their world must have one domain.
+        attributor: Turns counters into the seven attribution numbers; ranks of the counters by default.
+    """
+
+    __test__ = False  # the name is the world's, not a test's
+
+    def __init__(self, engine: Engine, attributor: Attributor | None = None) -> None:
+        world = engine.world
+        if len(world.cluster) != 1 or world.cluster.domains[0].devices != GROUPS:
+            given = [domain.devices for domain in world.cluster.domains]
+            fix = "Use the cross-domain environment for other clusters"
+            raise SettingsError(problem("domains", given, f"the testbed is one domain of {GROUPS} devices", fix))
+        self.engine = engine
+        self.attributions = (attributor(engine.pool.counters.values) if attributor else scaled_counters(engine)).astype(
+            np.float32
+        )
+        size = len(DOMAIN_FEATURES) + len(TASK_FEATURES) + len(DEMAND_NAMES)
+        low = np.zeros(size, dtype=np.float32)
+        low[-len(DEMAND_NAMES) :] = -1.0
+        high = np.ones(size, dtype=np.float32)
+        high[len(DOMAIN_FEATURES) : -len(DEMAND_NAMES)] = 2.0
+        self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
+        self.action_space = gym.spaces.Discrete(GROUPS * len(PRECISIONS) * BATCH_LEVELS)
+        shared = world.share_limit > 1
+        self._layout = int(np.flatnonzero((engine.layouts == [1, 1, 1, int(shared)]).all(axis=1))[0])
+        self._memory = self._memory_table()
+
+    def _memory_table(self) -> FloatArray:
+        """Bytes of every kind × precision × batch level on one device; infinite where not allowed."""
+        engine, kinds = self.engine, self.engine.world.kinds
+        table = np.full((len(kinds), len(PRECISIONS), BATCH_LEVELS), np.inf)
+        gpu = engine.world.cluster.domains[0].gpu
+        for k, kind in enumerate(kinds):
+            for q in PRECISIONS:
+                if not gpu.supports(q) or (kind.training and q is Precision.INT8):
+                    continue
+                rows = np.zeros((BATCH_LEVELS, 1, 10), dtype=np.int64)
+                for b, micro in enumerate(kind.microbatches):
+                    rows[b, 0] = (0, 0, len(kind.model), 1, 1, 1, q.index, 0, micro, kind.batch_size // micro)
+                ones = np.ones(BATCH_LEVELS, dtype=np.int64)
+                cost = engine.cost.score(PlanBatch(rows, ones, 0 * ones), k, breakdown=False)
+                table[k, q.index] = cost.segment("memory_bytes")[:, 0]
+        return table
+
+    def observe(self) -> Float32Array:
+        """Observations ``(E, 32)``."""
+        seen = self.engine.observe()
+        attribution = self.attributions[self.engine.pending_pool()]
+        attribution[self.engine.state.event[:, st.EVENT] == st.NO_EVENT] = 0.0
+        return np.concatenate([seen.domains[:, 0], seen.task, attribution], axis=1, dtype=np.float32)
+
+    def masks(self) -> BoolArray:
+        """Exactly the feasible actions, shape ``(E, 64)``."""
+        masks = np.zeros((self.engine.clusters, 64), dtype=np.bool_)
+        _testbed_masks(self.engine.arrays, self.engine.state, self._memory, masks)
+        return masks
+
+    def decode(self, actions: Any) -> tuple[IntArray, IntArray | None]:
+        """Space actions ``(E,)`` to engine actions and the device each names."""
+        chosen = np.asarray(actions, dtype=np.int64)
+        e = self.engine.clusters
+        if chosen.shape != (e,) or (chosen < 0).any() or (chosen >= 64).any():
+            fix = "Use device·16 + precision·4 + batch level"
+            raise PlanError(problem("actions", chosen.tolist(), f"must be {e} numbers in 0..63", fix))
+        rows = np.zeros((e, 1, len(ACTION_COLUMNS)), dtype=np.int64)
+        rows[:, 0, 1] = self.engine.arrays.tables.n_layers[self.engine.pending_kind()]
+        rows[:, 0, 2] = self._layout
+        rows[:, 0, 3] = chosen // BATCH_LEVELS % len(PRECISIONS)
+        rows[:, 0, 4] = chosen % BATCH_LEVELS
+        return rows, chosen // (BATCH_LEVELS * len(PRECISIONS))
+
+    def settle(self, active: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Pass over re-planning events and tasks no device can take now: the 64 actions only place."""
+        engine = self.engine
+        idle = np.full((engine.clusters, 1, len(ACTION_COLUMNS)), 1, dtype=np.int64)
+        rewards, terms = np.zeros(engine.clusters), np.zeros((engine.clusters, 3))
+        while True:
+            pending = engine.state.event[:, st.EVENT]
+            stuck = active & (engine.state.event[:, st.DONE] == 0)
+            stuck &= (pending == st.REPLAN) | ((pending == st.PLACE) & ~self.masks().any(axis=1))
+            if not stuck.any():
+                return rewards, terms
+            more, more_terms = engine.step(idle, active=stuck)
+            if not engine.world.reward.per_decision:
+                rewards += more
+                terms += more_terms

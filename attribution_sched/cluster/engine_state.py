@@ -1,0 +1,207 @@
+"""Arrays of the batched world: what never changes (``WorldArrays``) and what does (``StateArrays``).
+
+E is the number of clusters, K of domains, D of devices in the largest domain, S of task slots (running plus
+queued), P of segments a plan may have.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.compute import CostTables
+from attribution_sched.cluster.cost_kernel import DomainArrays, PowerArrays, RuntimeArrays
+from attribution_sched.cluster.plan import SEGMENT_FIELDS
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+UintArray = NDArray[np.uint64]
+
+NOW, NEXT_TICK, NEXT_ARRIVAL = range(3)
+"""Columns of ``StateArrays.clock``, seconds."""
+
+EVENT, SLOT, TAKEN, DONE = range(4)
+"""Columns of ``StateArrays.event``: pending decision, its task slot, tasks arrived so far, episode over."""
+
+STATUS, POOL, SERIAL, SEGMENTS = range(4)
+"""Columns of ``StateArrays.slots``: status, pool instance, arrival number, segments of its plan."""
+
+K_BATCH, K_TRAINING, K_EPOCH, K_PRIORITY, K_BASE_STEP, K_BASE_COST, K_MICRO, K_FEATURES = 0, 1, 2, 3, 4, 5, 6, 10
+"""Columns of ``WorldArrays.kinds``; four microbatch sizes and five features follow."""
+
+P_KIND, P_STEPS, P_FACTORS, P_PCIE = 0, 1, 2, 5
+"""Columns of ``WorldArrays.pool``; three demand factors."""
+
+FREE, QUEUED, RUNNING = 0, 1, 2
+"""Status of a task slot."""
+
+NO_EVENT, PLACE, REPLAN = 0, 1, 2
+"""Kind of a decision event."""
+
+TASK_COLUMNS = (
+    "arrival_s", "steps_left", "step_s", "paused_until_s", "epoch_left", "offered_s", "energy_j", "bill_usd",
+    "r_eff", "r_util", "r_cost", "review", "started_s", "power_w", "step_bill_usd",
+)  # fmt: skip
+(
+    ARRIVAL, LEFT, STEP, PAUSED, EPOCH, OFFERED, ENERGY, BILL, T_EFF, T_UTIL, T_COST, REVIEW, STARTED, POWER,
+    STEP_BILL,
+) = range(len(TASK_COLUMNS))  # fmt: skip
+"""Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch."""
+
+LOAD_COLUMNS = ("busy", "memory_bytes", "dynamic_w", "intra_comm_s", "link", "host", "compute", "memory", "pcie")
+BUSY, MEMORY, DYNAMIC_W, INTRA, LINK, HOST = range(6)
+"""Columns of ``StateArrays.loads``: what one device of a segment carries, the bandwidth of the link that
+leaves the segment when it was planned, and the demands on the four shared resources."""
+
+TOTAL_COLUMNS = (
+    "completed", "dropped", "rejected", "migrations", "decisions", "meter_j", "task_j", "idle_j", "bill_usd",
+    "carbon_g", "busy_device_s", "completion_s", "migration_s", "placed", "wait_s", "steps_done",
+)  # fmt: skip
+(
+    COMPLETED, DROPPED, REJECTED, MIGRATIONS, DECISIONS, METER_J, TASK_J, IDLE_J, BILL_TOTAL, CARBON_TOTAL,
+    BUSY_DEVICE_S, COMPLETION_S, MIGRATION_S, PLACED, WAIT_S, STEPS_DONE,
+) = range(len(TOTAL_COLUMNS))  # fmt: skip
+"""Columns of ``StateArrays.totals``: sums over the episode."""
+
+DECISION_COLUMNS = ("r_eff", "r_util", "r_cost", "r_high", "step_s", "bill_usd", "migration_s", "migration_usd", "code")
+D_EFF, D_UTIL, D_COST, D_HIGH, D_STEP, D_BILL, D_MOVE_S, D_MOVE_USD, D_CODE = range(len(DECISION_COLUMNS))
+"""First columns of ``StateArrays.outcome``: what the last decision was worth by itself."""
+
+INTEGRALS = len(DECISION_COLUMNS)
+"""Where the three reward terms paid over time since the last decision begin in ``StateArrays.outcome``."""
+
+CODES = {
+    1: "placed",
+    2: "moved",
+    0: "deferred or kept",
+    -1: "the segments do not cover the model in order",
+    -2: "a domain is used twice",
+    -3: "not enough devices are free",
+    -4: "the GPU has no hardware for the precision",
+    -5: "dp does not divide the microbatch",
+    -6: "a device runs out of memory",
+    -7: "the domain exceeds its power budget",
+    -8: "more pipeline stages than layers",
+    -9: "INT8 is for inference only",
+    -10: "the batch level differs inside a replica",
+}
+"""What an applied action came to; negative codes are refusals that leave the world as it was."""
+
+
+class WorldArrays(NamedTuple):
+    """The constant part of a world, shared by all clusters of a batch.
+
+    Few, wide tables instead of many arrays: every array is an argument of every compiled call.
+
+    Attributes:
+        domains: The cluster.
+        runtime: Framework behaviour.
+        power_law: Constants of the power laws.
+        tables: Layer cost tables; model m is kind m.
+        base: Base bandwidth (bytes/s) and latency (s), shape ``(2, K, K)``.
+        kinds: Task kinds, shape ``(n_kinds, 15)``, columns ``K_…``.
+        pool: Task instances, shape ``(n, 6)``, columns ``P_…``.
+        resources: Coupling and demand gain of the shared resources, shape ``(2, 4)``.
+        layouts: Shape ``(n_layouts, 4)``: dp, tp, pp, share.
+        budget_w: Power budget per domain, shape ``(K,)``.
+        trace_times_s: Times of a replayed bandwidth trace; empty without one.
+        trace_multiplier: Its bandwidth over base, shape ``(T, K, K)``.
+        arrival_params: Parameters of the arrival process.
+        arrival_times_s: Recorded arrivals.
+    """
+
+    domains: DomainArrays
+    runtime: RuntimeArrays
+    power_law: PowerArrays
+    tables: CostTables
+    base: FloatArray
+    kinds: FloatArray
+    pool: FloatArray
+    resources: FloatArray
+    layouts: IntArray
+    budget_w: FloatArray
+    trace_times_s: FloatArray
+    trace_multiplier: FloatArray
+    arrival_params: FloatArray
+    arrival_times_s: FloatArray
+    arrival_kind: int
+    trace_period_s: float
+    ou_decay: float
+    ou_noise: float
+    ou_spread: float
+    ou_correlation: float
+    ou_bound: float
+    congestion: float
+    coupling_epsilon: float
+    energy_usd_per_j: float
+    carbon_usd_per_g: float
+    horizon_s: float
+    tick_s: float
+    interval_s: float
+    restart_s: float
+    retry_s: float
+    replan_threshold: float
+    waiting_r_eff: float
+    share_limit: int
+    max_running: int
+    queue_capacity: int
+    alpha: float
+    beta: float
+    lambda_fragmentation: float
+    lambda_intra_comm: float
+
+
+class StateArrays(NamedTuple):
+    """The changing part; every array has the cluster axis first.
+
+    Attributes:
+        clock: Shape ``(E, 3)``.
+        event: Shape ``(E, 4)``.
+        streams: Random streams of the network and of the tasks, shape ``(E, 2, 4)``.
+        links: Latent process and bandwidth now (bytes/s), shape ``(E, 2, K, K)``.
+        slots: Shape ``(E, S, 4)``.
+        tasks: Shape ``(E, S, 15)``, columns ``TASK_COLUMNS``.
+        plans: Segment rows of running tasks, shape ``(E, S, P, 10)``.
+        loads: Shape ``(E, S, P, 9)``, columns ``LOAD_COLUMNS``.
+        traffic: Bytes per step of every task, shape ``(E, S, K, K)``.
+        occupant: Task slots on every device, −1 for none, shape ``(E, K, D, 2)``.
+        outcome: Shape ``(E, 12)``: the last decision's own worth, then the terms paid over time.
+        totals: Shape ``(E, 16)``, columns ``TOTAL_COLUMNS``.
+        r_low: Lower agents' reward of the last decision, shape ``(E, K)``.
+    """
+
+    clock: FloatArray
+    event: IntArray
+    streams: UintArray
+    links: FloatArray
+    slots: IntArray
+    tasks: FloatArray
+    plans: IntArray
+    loads: FloatArray
+    traffic: FloatArray
+    occupant: IntArray
+    outcome: FloatArray
+    totals: FloatArray
+    r_low: FloatArray
+
+
+def make_state(clusters: int, domains: int, devices: int, slots: int, segments: int) -> StateArrays:
+    """Allocate the state of a batch of clusters."""
+    e, k, d, s, p = clusters, domains, devices, slots, segments
+    return StateArrays(
+        clock=np.zeros((e, 3)),
+        event=np.zeros((e, 4), dtype=np.int64),
+        streams=np.zeros((e, 2, 4), dtype=np.uint64),
+        links=np.zeros((e, 2, k, k)),
+        slots=np.zeros((e, s, 4), dtype=np.int64),
+        tasks=np.zeros((e, s, len(TASK_COLUMNS))),
+        plans=np.zeros((e, s, p, len(SEGMENT_FIELDS)), dtype=np.int64),
+        loads=np.zeros((e, s, p, len(LOAD_COLUMNS))),
+        traffic=np.zeros((e, s, k, k)),
+        occupant=np.full((e, k, d, 2), -1, dtype=np.int64),
+        outcome=np.zeros((e, INTEGRALS + 3)),
+        totals=np.zeros((e, len(TOTAL_COLUMNS))),
+        r_low=np.zeros((e, k)),
+    )

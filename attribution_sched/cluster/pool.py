@@ -1,0 +1,74 @@
+"""The tasks that can arrive: instances of the task kinds with their own latent demands and counters.
+
+A world holds a fixed pool of instances; an arrival draws one. Two instances of one kind differ in what they
+really demand, which shows only in their counters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.arrivals import TraceArrivals
+from attribution_sched.cluster.counters import Counters, counters
+from attribution_sched.cluster.demands import Demands, draw_demands
+from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.errors import TraceError, nearest, problem
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TaskPool:
+    """Instances of tasks; every array has the instance axis first.
+
+    Attributes:
+        kinds: Index into ``World.kinds``, shape ``(n,)``.
+        steps: Work in steps, shape ``(n,)``.
+        demands: Latent demands; no scheduler may look at them.
+        counters: What can be measured of the instances.
+    """
+
+    kinds: IntArray
+    steps: FloatArray
+    demands: Demands
+    counters: Counters
+
+    def __len__(self) -> int:
+        return int(self.kinds.size)
+
+
+def build_pool(world: World) -> TaskPool:
+    """Draw the pool of a world from its ``pool_seed``; a trace's tasks come in the trace's order."""
+    rng = np.random.default_rng(world.pool_seed)
+    if isinstance(world.arrivals, TraceArrivals):
+        kinds, steps = _traced(world, world.arrivals)
+    else:
+        shares = np.array([kind.share for kind in world.kinds])
+        kinds = rng.choice(len(world.kinds), size=world.pool_size, p=shares / shares.sum()).astype(np.int64)
+        low = np.log([world.kinds[k].steps[0] for k in kinds])
+        high = np.log([world.kinds[k].steps[1] for k in kinds])
+        steps = np.round(np.exp(rng.uniform(low, high)))
+    demands = draw_demands([world.kinds[k].model for k in kinds], rng, world.idiosyncrasy)
+    return TaskPool(kinds, steps, demands, counters(demands, rng))
+
+
+def _traced(world: World, arrivals: TraceArrivals) -> tuple[IntArray, FloatArray]:
+    known = {(kind.model.name, kind.batch_size, kind.training): k for k, kind in enumerate(world.kinds)}
+    rows = []
+    for number, row in enumerate(arrivals.rows):
+        key = (row.model.lower(), row.batch_size, row.mode == "training")
+        if key not in known:
+            names = [_label(kind) for kind in world.kinds]
+            given = f"{row.model} batch {row.batch_size} {row.mode}"
+            rule = f"task {number} of {arrivals.source} matches no task kind of the world"
+            raise TraceError(problem("trace task", given, rule, nearest(given, names)))
+        rows.append(known[key])
+    return np.array(rows, dtype=np.int64), np.array([float(row.steps) for row in arrivals.rows])
+
+
+def _label(kind: TaskKind) -> str:
+    return f"{kind.model.name} batch {kind.batch_size} {'training' if kind.training else 'inference'}"

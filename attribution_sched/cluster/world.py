@@ -1,0 +1,162 @@
+"""The world a scheduler lives in: a cluster, the work that arrives, and how decisions are rewarded.
+
+A ``World`` is a complete, frozen description; the environments and the event simulator are built from it
+and add nothing but a seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
+from attribution_sched.cluster.domains import Cluster
+from attribution_sched.cluster.layers import Model
+from attribution_sched.errors import SettingsError, TaskError, problem
+
+Arrivals = Poisson | Diurnal | TraceArrivals
+
+BATCH_LEVELS = 4
+"""Microbatch choices per task kind."""
+
+
+@dataclass(frozen=True)
+class TaskKind:
+    """A kind of task that arrives.
+
+    Attributes:
+        model: What is trained or run.
+        batch_size: Global batch: samples per step.
+        microbatches: The four microbatch sizes (samples) a plan may choose, ascending; each divides the batch.
+        steps: Fewest and most steps a task of this kind needs (log-uniform between them).
+        epoch_steps: Steps after which a running task may be re-planned.
+        training: False for inference.
+        share: How often this kind arrives, relative to the others.
+        priority: Larger is more urgent.
+        tenant: Who asks for it.
+    """
+
+    model: Model
+    batch_size: int
+    microbatches: tuple[int, int, int, int]
+    steps: tuple[int, int]
+    epoch_steps: int
+    training: bool = True
+    share: float = 1.0
+    priority: int = 0
+    tenant: str = "default"
+
+    def __post_init__(self) -> None:
+        name = self.model.name
+        if self.batch_size < 1:
+            raise TaskError(problem(f"{name}.batch_size", self.batch_size, "must be >= 1", "Use samples per step"))
+        levels = self.microbatches
+        wrong = [m for m in levels if m < 1 or self.batch_size % m]
+        if len(levels) != BATCH_LEVELS or wrong or list(levels) != sorted(levels):
+            rule = f"must be {BATCH_LEVELS} ascending divisors of the batch {self.batch_size}"
+            raise TaskError(problem(f"{name}.microbatches", levels, rule, "Use powers of two"))
+        if not 1 <= self.steps[0] <= self.steps[1]:
+            raise TaskError(problem(f"{name}.steps", self.steps, "must be 1 <= fewest <= most", "Swap or raise them"))
+        if self.epoch_steps < 1:
+            raise TaskError(problem(f"{name}.epoch_steps", self.epoch_steps, "must be >= 1", "Use steps per epoch"))
+        if not self.share > 0:
+            raise TaskError(problem(f"{name}.share", self.share, "must be > 0", "Leave the kind out instead"))
+
+
+@dataclass(frozen=True)
+class Reward:
+    """What a decision is worth: ``R = w_eff·R_eff + w_util·R_util − w_cost·R_cost``.
+
+    Attributes:
+        w_eff: Weight of training efficiency.
+        w_util: Weight of utilisation.
+        w_cost: Weight of cost.
+        alpha: Weight of the step time (s) in the upper agent's reward.
+        beta: Weight of the cross-domain bill (USD) in the upper agent's reward.
+        lambda_fragmentation: λ1 of the lower agents' reward.
+        lambda_intra_comm: λ2 of the lower agents' reward, per second.
+        energy_usd_per_kwh: Price of energy inside R_cost; 0 leaves energy out.
+        carbon_usd_per_kg: Price of carbon inside R_cost; 0 leaves carbon out.
+        per_decision: True rewards a decision at once with its own R; False pays R over time, for every
+            running task, as long as it runs (so that waiting, moving and later arrivals count).
+        interval_s: Time over which a running task earns one R when paid over time.
+    """
+
+    w_eff: float = 1.0
+    w_util: float = 0.5
+    w_cost: float = 0.5
+    alpha: float = 1.0
+    beta: float = 1.0
+    lambda_fragmentation: float = 1.0
+    lambda_intra_comm: float = 1.0
+    energy_usd_per_kwh: float = 0.0
+    carbon_usd_per_kg: float = 0.0
+    per_decision: bool = False
+    interval_s: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if not value >= 0:
+                raise SettingsError(problem(f"reward.{name}", value, "must be >= 0", "Use a non-negative number"))
+        if not self.interval_s > 0:
+            raise SettingsError(problem("reward.interval_s", self.interval_s, "must be > 0", "Use seconds"))
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that defines a scheduling problem.
+
+    Attributes:
+        cluster: Domains, network, framework.
+        kinds: Kinds of tasks.
+        arrivals: When tasks arrive.
+        reward: What is good.
+        horizon_s: Length of an episode.
+        tick_s: How often link bandwidth changes.
+        max_segments: Most domains one plan may use (P).
+        max_running: Most tasks running at once.
+        queue_capacity: Most tasks waiting; a task that finds the queue full is turned away and counted.
+        replan_threshold: Relative change of a used link that calls for a re-planning decision.
+        restart_s: Pause of a task that moves, on top of sending its state.
+        retry_s: How long a deferred task waits before it is offered again if nothing else changes.
+        share_limit: Most tasks on one device.
+        waiting_r_eff: R_eff credited per interval to a task that waits or is being moved.
+        idiosyncrasy: Spread of latent demands; 0 makes all tasks of a kind alike.
+        pool_size: Number of distinct task instances drawn from.
+        pool_seed: Seed of those instances.
+    """
+
+    cluster: Cluster
+    kinds: tuple[TaskKind, ...]
+    arrivals: Arrivals
+    reward: Reward = field(default_factory=Reward)
+    horizon_s: float = 86_400.0
+    tick_s: float = 300.0
+    max_segments: int = 4
+    max_running: int = 8
+    queue_capacity: int = 16
+    replan_threshold: float = 0.15
+    restart_s: float = 60.0
+    retry_s: float = 1800.0
+    share_limit: int = 2
+    waiting_r_eff: float = -1.0
+    idiosyncrasy: float = 1.0
+    pool_size: int = 1024
+    pool_seed: int = 20261116
+
+    def __post_init__(self) -> None:
+        if not self.kinds:
+            raise SettingsError(problem("kinds", (), "a world needs at least one", "Add a task kind"))
+        for name in ("horizon_s", "tick_s", "retry_s", "replan_threshold"):
+            if not getattr(self, name) > 0:
+                raise SettingsError(problem(name, getattr(self, name), "must be > 0", "Use a positive number"))
+        for name in ("max_segments", "max_running", "queue_capacity", "share_limit", "pool_size"):
+            if getattr(self, name) < 1:
+                raise SettingsError(problem(name, getattr(self, name), "must be >= 1", "Use a positive integer"))
+        if self.share_limit > 2:
+            fix = "Interference is measured for pairs; use 1 or 2"
+            raise SettingsError(problem("share_limit", self.share_limit, "must be 1 or 2", fix))
+        if not self.restart_s >= 0:
+            raise SettingsError(problem("restart_s", self.restart_s, "must be >= 0", "Use seconds"))
+        if self.max_segments > len(self.cluster):
+            object.__setattr__(self, "max_segments", len(self.cluster))

@@ -1,0 +1,138 @@
+"""From settings to the world; the only module of the room that loads the compiled cluster model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+from attribution_sched.config.network import MatrixLinks, RegionLinks, UniformLinks
+from attribution_sched.config.work import (
+    PROFILED_PREFIX,
+    DiurnalSettings,
+    KindSettings,
+    PoissonSettings,
+)
+from attribution_sched.errors import AttributionSchedError, NetworkError, SettingsError
+
+if TYPE_CHECKING:
+    from attribution_sched.cluster.domains import Domain
+    from attribution_sched.cluster.layers import Model
+    from attribution_sched.cluster.wan import Wan, WanMotion
+    from attribution_sched.cluster.world import Arrivals, TaskKind, World
+    from attribution_sched.config.schema import Settings
+
+
+def known_carbon(name: str) -> float | None:
+    """Return the carbon intensity of a cloud region, or None where the table has no figure or no region."""
+    from attribution_sched.cluster.regions import carbon_g_per_kwh
+
+    try:
+        return carbon_g_per_kwh(name)
+    except NetworkError:
+        return None
+
+
+def build_world(settings: Settings) -> World:
+    """Build the world that ``settings`` describe; see :meth:`Settings.build_world`."""
+    from attribution_sched.cluster.domains import Cluster
+    from attribution_sched.cluster.runtime import Runtime
+    from attribution_sched.cluster.world import Reward, World
+
+    with _named("network"):
+        wan = _wan(settings)
+    with _named("runtime"):
+        runtime = Runtime(**settings.runtime.model_dump())
+    with _named("domains"):
+        cluster = Cluster(_domains(settings), wan, runtime)
+    kinds = []
+    for i, kind in enumerate(settings.kinds):
+        with _named(f"kinds[{i}]"):
+            kinds.append(_kind(kind))
+    with _named("arrivals"):
+        arrivals = _arrivals(settings)
+    with _named("reward"):
+        reward = Reward(**settings.reward.model_dump())
+    with _named("episode"):
+        return World(cluster, tuple(kinds), arrivals, reward, **settings.episode.model_dump())
+
+
+@contextmanager
+def _named(key: str) -> Iterator[None]:
+    """Say in which part of the settings a mistake lies that only the world itself can see."""
+    try:
+        yield
+    except AttributionSchedError as error:
+        raise SettingsError(f"{key}: {error}") from error
+
+
+def _wan(settings: Settings) -> Wan:
+    from attribution_sched.cluster.bandwidth_trace import BandwidthTrace
+    from attribution_sched.cluster.regions import wan_between
+    from attribution_sched.cluster.wan import Wan
+
+    network, names = settings.network, settings.domain_names
+    motion = cast("WanMotion", network.motion.model_dump())
+    if network.trace is not None:
+        motion["trace"] = BandwidthTrace.from_csv(network.trace, names, at_end=network.trace_at_end)
+    links = network.links
+    figures = links.model_dump(exclude={"kind"})
+    if isinstance(links, RegionLinks):
+        return wan_between(names, **figures, **motion)
+    if isinstance(links, UniformLinks):
+        return Wan.uniform(names, **figures, **motion)
+    return _wan_of_matrices(names, links, motion)
+
+
+def _wan_of_matrices(names: tuple[str, ...], links: MatrixLinks, motion: WanMotion) -> Wan:
+    import numpy as np
+
+    from attribution_sched.cluster.wan import Wan
+
+    return Wan(
+        names,
+        bandwidth_gbps=np.array(links.bandwidth_gbps),
+        latency_s=np.array(links.latency_s),
+        price_usd_per_gb=np.array(links.price_usd_per_gb),
+        **motion,
+    )
+
+
+def _domains(settings: Settings) -> tuple[Domain, ...]:
+    from attribution_sched.cluster.domains import Domain
+    from attribution_sched.cluster.gpus import gpu
+
+    domains = []
+    for domain in settings.resolved_domains():
+        figures = domain.model_dump(exclude_none=True)
+        device = gpu(figures.pop("gpu"))
+        if device.name in settings.gpus:
+            device = device.override(**settings.gpus[device.name].model_dump(exclude_none=True))
+        domains.append(Domain(gpu=device, **figures))
+    return tuple(domains)
+
+
+def _model(name: str) -> Model:
+    from attribution_sched.cluster.zoo import model
+    from attribution_sched.cluster.zoo.profiled import profiled_model
+
+    if name.startswith(PROFILED_PREFIX):
+        return profiled_model(name.removeprefix(PROFILED_PREFIX))
+    return model(name)
+
+
+def _kind(kind: KindSettings) -> TaskKind:
+    from attribution_sched.cluster.world import TaskKind
+
+    return TaskKind(model=_model(kind.model), **kind.model_dump(exclude={"model"}))
+
+
+def _arrivals(settings: Settings) -> Arrivals:
+    from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
+
+    arrivals = settings.arrivals
+    if isinstance(arrivals, PoissonSettings):
+        return Poisson(arrivals.rate_per_hour)
+    if isinstance(arrivals, DiurnalSettings):
+        return Diurnal(arrivals.rate_per_hour, arrivals.amplitude, arrivals.peak_hour)
+    return TraceArrivals.from_csv(arrivals.path)

@@ -1,0 +1,97 @@
+"""Settings of the network between domains."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from attribution_sched.config.fields import Name, NonNegative, Positive, Record
+
+Matrix = tuple[tuple[NonNegative, ...], ...]
+"""Source domain, then destination domain; the diagonal is the link inside a domain."""
+
+
+class RegionLinks(Record):
+    """Measured figures between cloud regions; every domain must bear the name of one.
+
+    Attributes:
+        kind: ``regions``.
+        intra_gbps: Bandwidth between machines of one region, Gb/s.
+        intra_latency_s: Latency between machines of one region.
+    """
+
+    kind: Literal["regions"] = "regions"
+    intra_gbps: Positive = 100.0
+    intra_latency_s: NonNegative = 1e-4
+
+
+class UniformLinks(Record):
+    """All links alike.
+
+    Attributes:
+        kind: ``uniform``.
+        gbps: Bandwidth, Gb/s.
+        latency_s: One-way latency.
+        usd_per_gb: Price of a gigabyte.
+        intra_gbps: Bandwidth between machines of one domain, Gb/s.
+        intra_latency_s: Latency between machines of one domain.
+    """
+
+    kind: Literal["uniform"]
+    gbps: Positive
+    latency_s: NonNegative
+    usd_per_gb: NonNegative = 0.0
+    intra_gbps: Positive = 100.0
+    intra_latency_s: NonNegative = 1e-4
+
+
+class MatrixLinks(Record):
+    """Every link by itself.
+
+    Attributes:
+        kind: ``matrix``.
+        bandwidth_gbps: Bandwidth of every ordered pair.
+        latency_s: One-way latency of every ordered pair.
+        price_usd_per_gb: Price of every ordered pair.
+    """
+
+    kind: Literal["matrix"]
+    bandwidth_gbps: Matrix
+    latency_s: Matrix
+    price_usd_per_gb: Matrix
+
+
+class MotionSettings(Record):
+    """How bandwidth and latency move, see :class:`attribution_sched.cluster.wan.Wan`.
+
+    Attributes:
+        reversion_per_s: Rate at which a link forgets where it was.
+        spread: Standard deviation of the process behind a link's bandwidth; 0 for a still network.
+        bound: Largest relative deviation from the base bandwidth.
+        correlation: Correlation between the links.
+        congestion: How strongly load raises latency.
+    """
+
+    reversion_per_s: Positive = 1.0 / 1800.0
+    spread: NonNegative = 0.12
+    bound: Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)] = 0.3
+    correlation: Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)] = 0.0
+    congestion: NonNegative = 0.1
+
+
+class NetworkSettings(Record):
+    """The network: its links, how they move, and optionally a recording that replaces the movement.
+
+    Attributes:
+        links: Base figures of the links.
+        motion: The random process.
+        trace: CSV file of recorded bandwidth (``time_s, src, dst, gbps``); a relative path starts at the
+            file that names it.
+        trace_at_end: ``hold`` the last figures of the recording, or ``wrap`` around to its first.
+    """
+
+    links: Annotated[RegionLinks | UniformLinks | MatrixLinks, Field(discriminator="kind")] = RegionLinks()
+    motion: MotionSettings = MotionSettings()
+    trace: Name | None = None
+    trace_at_end: Literal["hold", "wrap"] = "hold"

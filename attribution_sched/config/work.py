@@ -1,0 +1,183 @@
+"""Settings of the work: kinds of tasks, when they arrive, what a decision is worth, how long it all runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from attribution_sched.config.fields import (
+    Count,
+    Fraction,
+    Name,
+    NonNegative,
+    Positive,
+    Real,
+    Record,
+    Switch,
+    Whole,
+    broken_rule,
+)
+from attribution_sched.errors import nearest
+
+PROFILED_PREFIX = "profiled:"
+"""Before the name of a network whose layers were measured one by one, as in ``profiled:LLAMA-3-8``."""
+
+
+class KindSettings(Record):
+    """A kind of task, see :class:`attribution_sched.cluster.world.TaskKind`.
+
+    Attributes:
+        model: Name in the model zoo, or ``profiled:`` and the name of a profiled network.
+        batch_size: Samples per step.
+        microbatches: Four microbatch sizes a plan may choose from, ascending divisors of the batch.
+        steps: Fewest and most steps of a task.
+        epoch_steps: Steps after which a running task may be re-planned.
+        training: False for inference.
+        share: How often the kind arrives, relative to the others.
+        priority: Larger is more urgent.
+        tenant: Who asks for it.
+    """
+
+    model: Name
+    batch_size: Count
+    microbatches: tuple[Count, Count, Count, Count]
+    steps: tuple[Count, Count]
+    epoch_steps: Count
+    training: Switch = True
+    share: Positive = 1.0
+    priority: Whole = 0
+    tenant: Name = "default"
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, name: str) -> str:
+        from attribution_sched.cluster.zoo import model_names
+        from attribution_sched.cluster.zoo.profiled import PROFILED_NAMES
+
+        if name.startswith(PROFILED_PREFIX):
+            if name.removeprefix(PROFILED_PREFIX) not in PROFILED_NAMES:
+                valid = [PROFILED_PREFIX + profiled for profiled in PROFILED_NAMES]
+                raise broken_rule("was not profiled", nearest(name, valid))
+        elif name.lower() not in model_names():
+            raise broken_rule("is not in the model zoo", nearest(name.lower(), model_names()))
+        return name
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        levels = self.microbatches
+        if list(levels) != sorted(levels) or any(self.batch_size % level for level in levels):
+            rule = f"must be ascending divisors of batch_size = {self.batch_size}"
+            raise broken_rule(rule, "Use powers of two", key=("microbatches",), value=levels)
+        if self.steps[0] > self.steps[1]:
+            rule = "must give the fewest steps first, then the most"
+            raise broken_rule(rule, "Swap them", key=("steps",), value=self.steps)
+        return self
+
+
+class PoissonSettings(Record):
+    """Arrivals at a constant mean rate.
+
+    Attributes:
+        kind: ``poisson``.
+        rate_per_hour: Mean number of tasks per hour.
+    """
+
+    kind: Literal["poisson"]
+    rate_per_hour: Positive
+
+
+class DiurnalSettings(Record):
+    """Arrivals that follow the hours of the day.
+
+    Attributes:
+        kind: ``diurnal``.
+        rate_per_hour: Mean number of tasks per hour over a day.
+        amplitude: Swing around the mean.
+        peak_hour: Busiest hour of the day.
+    """
+
+    kind: Literal["diurnal"]
+    rate_per_hour: Positive
+    amplitude: Fraction = 0.5
+    peak_hour: Annotated[float, Field(strict=True, ge=0, lt=24, allow_inf_nan=False)] = 14.0
+
+
+class TraceSettings(Record):
+    """Arrivals replayed from a CSV file.
+
+    Attributes:
+        kind: ``trace``.
+        path: File with ``arrival_s, model, steps, batch_size, priority, tenant[, mode]``; a relative path
+            starts at the file that names it.
+    """
+
+    kind: Literal["trace"]
+    path: Name
+
+
+ArrivalSettings = Annotated[PoissonSettings | DiurnalSettings | TraceSettings, Field(discriminator="kind")]
+
+
+class RewardSettings(Record):
+    """What a decision is worth, see :class:`attribution_sched.cluster.world.Reward`.
+
+    Attributes:
+        w_eff: Weight of training efficiency.
+        w_util: Weight of utilisation.
+        w_cost: Weight of cost.
+        alpha: Weight of the step time in the upper agent's reward.
+        beta: Weight of the cross-domain bill in the upper agent's reward.
+        lambda_fragmentation: Weight of fragmentation in the lower agents' reward.
+        lambda_intra_comm: Weight of communication inside a domain in the lower agents' reward.
+        energy_usd_per_kwh: Price of energy inside the cost; 0 leaves energy out.
+        carbon_usd_per_kg: Price of carbon inside the cost; 0 leaves carbon out.
+        per_decision: Pay a decision at once instead of while its task runs.
+        interval_s: Time over which a running task earns one reward when paid over time.
+    """
+
+    w_eff: NonNegative = 1.0
+    w_util: NonNegative = 0.5
+    w_cost: NonNegative = 0.5
+    alpha: NonNegative = 1.0
+    beta: NonNegative = 1.0
+    lambda_fragmentation: NonNegative = 1.0
+    lambda_intra_comm: NonNegative = 1.0
+    energy_usd_per_kwh: NonNegative = 0.0
+    carbon_usd_per_kg: NonNegative = 0.0
+    per_decision: Switch = False
+    interval_s: Positive = 3600.0
+
+
+class EpisodeSettings(Record):
+    """Length and limits of a run, see :class:`attribution_sched.cluster.world.World`.
+
+    Attributes:
+        horizon_s: Length of an episode.
+        tick_s: How often link bandwidth changes.
+        max_segments: Most domains one plan may use.
+        max_running: Most tasks running at once.
+        queue_capacity: Most tasks waiting.
+        replan_threshold: Relative change of a used link that calls for a re-planning decision.
+        restart_s: Pause of a task that moves, on top of sending its state.
+        retry_s: How long a deferred task waits before it is offered again.
+        share_limit: Most tasks on one device, 1 or 2.
+        waiting_r_eff: Efficiency credited per interval to a task that waits or moves.
+        idiosyncrasy: Spread of latent demands; 0 makes all tasks of a kind alike.
+        pool_size: Number of distinct task instances drawn from.
+        pool_seed: Seed of those instances.
+    """
+
+    horizon_s: Positive = 86_400.0
+    tick_s: Positive = 300.0
+    max_segments: Count = 4
+    max_running: Count = 8
+    queue_capacity: Count = 16
+    replan_threshold: Positive = 0.15
+    restart_s: NonNegative = 60.0
+    retry_s: Positive = 1800.0
+    share_limit: Annotated[int, Field(strict=True, ge=1, le=2)] = 2
+    waiting_r_eff: Real = -1.0
+    idiosyncrasy: NonNegative = 1.0
+    pool_size: Count = 1024
+    pool_seed: Annotated[int, Field(strict=True, ge=0)] = 20261116

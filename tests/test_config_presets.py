@@ -1,0 +1,161 @@
+"""The packaged worlds: they build, every kind of task has a plan that fits, and the load is as stated."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster.cost import CostModel, PlanCosts
+from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
+from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.config import load_settings, preset_names
+
+DEGREES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@cache
+def built(name: str) -> World:
+    return load_settings(name).build_world()
+
+
+@cache
+def cost_model(name: str) -> CostModel:
+    world = built(name)
+    return CostModel(world.cluster, [k.model for k in world.kinds], [k.training for k in world.kinds])
+
+
+def layouts(kind: TaskKind, devices: int) -> list[Plan]:
+    """Every dp × tp × pp of powers of two inside domain 0, at 16 bits and every microbatch."""
+    n = len(kind.model)
+    return [
+        Plan((Replica((Segment(0, 0, n, dp, tp, pp, Precision.BF16),), m, kind.batch_size // m),))
+        for m in kind.microbatches
+        for tp in DEGREES[:4]
+        for pp in DEGREES
+        for dp in DEGREES
+        if m % dp == 0 and pp <= n and dp * tp * pp <= devices
+    ]
+
+
+def halves(kind: TaskKind, plans: list[Plan]) -> list[Plan]:
+    """The same layouts with the model cut in the middle, over domains 0 and 1."""
+    n = len(kind.model)
+    cut = []
+    for plan in plans:
+        replica = plan.replicas[0]
+        s = replica.segments[0]
+        if s.pp <= n // 2:
+            pair = (
+                Segment(0, 0, n // 2, s.dp, s.tp, s.pp, s.precision),
+                Segment(1, n // 2, n, s.dp, s.tp, s.pp, s.precision),
+            )
+            cut.append(Plan((Replica(pair, replica.microbatch, replica.microbatches),)))
+    return cut
+
+
+def devices_per_task(name: str) -> int:
+    """On the testbed a task has one device."""
+    return 1 if name == "testbed" else built(name).cluster.domains[0].devices
+
+
+@cache
+def scored(name: str, index: int) -> tuple[list[Plan], PlanCosts]:
+    plans = layouts(built(name).kinds[index], devices_per_task(name))
+    return plans, cost_model(name).score(PlanBatch.of(plans), index, breakdown=False)
+
+
+EVERY_KIND = [(name, i) for name in preset_names() for i in range(len(load_settings(name).kinds))]
+
+
+def test_the_presets_are_the_three_that_are_documented():
+    assert preset_names() == ("cross-domain", "large", "testbed")
+
+
+@pytest.mark.parametrize(("name", "index"), EVERY_KIND)
+def test_every_kind_fits_inside_one_domain(name, index):
+    plans, costs = scored(name, index)
+    fitting = np.flatnonzero(costs.fits)
+    assert fitting.size > 0
+    cost_model(name).check(plans[fitting[0]], index)
+
+
+@pytest.mark.parametrize("model", ["llama-2-70b", "opt-66b"])
+def test_the_largest_models_gain_from_a_second_domain(model):
+    world = built("cross-domain")
+    index = [kind.model.name for kind in world.kinds].index(model)
+    plans, alone = scored("cross-domain", index)
+    together = cost_model("cross-domain").score(PlanBatch.of(halves(world.kinds[index], plans)), index, breakdown=False)
+    assert together.step_s[together.fits].min() < alone.step_s[alone.fits].min()
+    # Memory is the reason: few layouts fit one domain, many fit two.
+    assert alone.fits.mean() < 0.5 * together.fits.mean()
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_about_four_fifths_of_the_devices_are_busy(name):
+    world = built(name)
+    device_seconds = 0.0
+    for i, kind in enumerate(world.kinds):
+        plans, costs = scored(name, i)
+        best = min(np.flatnonzero(costs.fits), key=lambda j: costs.step_s[j])
+        fewest, most = kind.steps
+        mean_steps = (most - fewest) / math.log(most / fewest)
+        device_seconds += kind.share * mean_steps * costs.step_s[best] * plans[best].segments[0].device_count
+    device_seconds /= sum(kind.share for kind in world.kinds)
+    busy = world.arrivals.rate_per_hour / 3600 * device_seconds / world.cluster.devices
+    assert 0.70 <= busy <= 0.85
+
+
+def test_cross_domain_links_are_measured_and_in_the_range_of_the_study():
+    wan = built("cross-domain").cluster.wan
+    outside = ~np.eye(len(wan.names), dtype=bool)
+    assert all(how == "measured" for (a, b), how in wan.provenance.items() if a != b)
+    assert np.all((wan.bandwidth_gbps[outside] >= 1) & (wan.bandwidth_gbps[outside] <= 10))
+    round_trip_ms = 2e3 * wan.latency_s[outside]
+    assert np.all((round_trip_ms >= 20) & (round_trip_ms <= 200))
+    assert wan.bound == 0.3
+
+
+def test_cross_domain_is_homogeneous():
+    domains = built("cross-domain").cluster.domains
+    assert {(domain.gpu.name, domain.devices) for domain in domains} == {("A100-80", 16)}
+    assert all(domain.carbon_g_per_kwh > 0 for domain in domains)
+
+
+def test_large_is_64_by_64():
+    cluster = built("large").cluster
+    assert len(cluster) == 64
+    assert {domain.devices for domain in cluster.domains} == {64}
+    assert {"gpt3-175b", "llama-3-70b"} <= {kind.model.name for kind in built("large").kinds}
+    measured = [how for (a, b), how in cluster.wan.provenance.items() if a != b and how == "measured"]
+    assert len(measured) == 60 * 59
+
+
+def test_testbed_has_four_devices_four_levels_and_one_segment():
+    world = built("testbed")
+    assert world.cluster.devices == 4
+    assert world.max_segments == 1
+    assert {kind.microbatches for kind in world.kinds} == {(16, 32, 64, 128)}
+    assert {kind.batch_size for kind in world.kinds} == {128}
+    assert {kind.training for kind in world.kinds} == {True, False}
+    assert {"resnet-50", "bert-base", "efficientnet-b0"} <= {kind.model.name for kind in world.kinds}
+    assert world.reward.per_decision
+    assert world.reward.energy_usd_per_kwh > 0
+
+
+def test_int8_pays_for_serving_on_the_testbed_but_less_at_small_batches():
+    world = built("testbed")
+    served = next(i for i, k in enumerate(world.kinds) if k.model.name == "resnet-50" and not k.training)
+    n = len(world.kinds[served].model)
+
+    def step_s(precision: Precision, microbatch: int) -> float:
+        plan = Plan((Replica((Segment(0, 0, n, precision=precision),), microbatch, 128 // microbatch),))
+        return float(cost_model("testbed").score(plan, served, breakdown=False).step_s[0])
+
+    large = step_s(Precision.FP16, 128) / step_s(Precision.INT8, 128)
+    small = step_s(Precision.FP16, 16) / step_s(Precision.INT8, 16)
+    assert large > 1.3
+    assert small < 1.1
