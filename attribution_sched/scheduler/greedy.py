@@ -1,0 +1,130 @@
+"""The greedy rule: price every sensible plan with the cost model and take the best one now.
+
+Candidates are all layouts inside one domain and, where a task may span domains, speed-proportional cuts over
+every ordered pair of domains with room. One batched call prices them. A running task is moved only if the
+time gained over its remaining work exceeds what moving costs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from attribution_sched.cluster.compute import TP_DEGREES
+from attribution_sched.cluster.cost import PlanCosts
+from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
+from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.view import DecisionView
+
+MOVE_PAUSE_S = 900.0
+"""Pause a move is expected to cost when its gain is weighed (state of tens of GB over a few Gb/s)."""
+
+
+@lru_cache(maxsize=256)
+def layouts_within(devices: int, node: int) -> tuple[tuple[int, int, int], ...]:
+    """All (dp, tp, pp) in powers of two that use at most ``devices``."""
+    powers = [2**i for i in range(devices.bit_length())]
+    return tuple(
+        (dp, tp, pp)
+        for tp in TP_DEGREES
+        for pp in powers
+        for dp in powers
+        if dp * tp * pp <= devices and tp <= node and pp <= 8
+    )
+
+
+class Greedy:
+    """Best plan of the moment by step time, traffic priced in.
+
+    Args:
+        seconds_per_usd: Step seconds a dollar of traffic per step is worth.
+        seconds_per_device: Share of the step time each device held must save, so that small tasks stay small.
+    """
+
+    name = "greedy"
+
+    def __init__(self, seconds_per_usd: float = 1.0, seconds_per_device: float = 0.02) -> None:
+        self.seconds_per_usd = seconds_per_usd
+        self.seconds_per_device = seconds_per_device
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """Take the best plan that fits memory; wait if none does."""
+        candidates = self._candidates(view)
+        if not candidates:
+            return None
+        batch = PlanBatch.of(candidates)
+        priced = view.cost.score(
+            batch, view.kind_index, bandwidth_gbps=view.bandwidth_gbps, latency_s=view.latency_s, breakdown=False
+        )
+        score = self._score(priced, candidates)
+        best = int(np.argmin(score))
+        if not np.isfinite(score[best]):
+            return None
+        if view.current_plan is not None and not self._worth_moving(view, float(priced.step_s[best])):
+            return None
+        return candidates[best]
+
+    def _score(self, priced: PlanCosts, candidates: list[Plan]) -> np.ndarray:
+        devices = np.array([sum(s.device_count for s in plan.segments) for plan in candidates])
+        time = priced.step_s + self.seconds_per_usd * priced.bill_usd
+        return np.where(priced.fits, time * (1.0 + self.seconds_per_device * devices), np.inf)
+
+    def _worth_moving(self, view: DecisionView, step_s: float) -> bool:
+        now = view.cost.score(
+            PlanBatch.of([view.current_plan] if view.current_plan else []),
+            view.kind_index,
+            bandwidth_gbps=view.bandwidth_gbps,
+            latency_s=view.latency_s,
+            breakdown=False,
+        )
+        return (float(now.step_s[0]) - step_s) * view.steps_left > 2.0 * MOVE_PAUSE_S
+
+    def _candidates(self, view: DecisionView) -> list[Plan]:
+        kind, cluster = view.kind, view.cost.cluster
+        n = len(kind.model)
+        precision = Precision.BF16 if all(d.gpu.supports(Precision.BF16) for d in cluster.domains) else Precision.FP16
+        plans = []
+        rooms = [int(free) for free in view.free_devices]
+        for micro in kind.microbatches:
+            count = kind.batch_size // micro
+            for domain, free in enumerate(rooms):
+                if free == 0:
+                    continue
+                for dp, tp, pp in layouts_within(free, cluster.domains[domain].node_devices):
+                    if micro % dp == 0 and pp <= n:
+                        segment = Segment(domain, 0, n, dp, tp, pp, precision)
+                        plans.append(Plan((Replica((segment,), micro, count),)))
+            if view.max_segments > 1:
+                plans += self._cuts(view, micro, count, rooms, n, precision)
+        return plans
+
+    def _cuts(
+        self, view: DecisionView, micro: int, count: int, rooms: list[int], n: int, precision: Precision
+    ) -> list[Plan]:
+        """Pipelines over two domains, cut in proportion to the devices each gives."""
+        plans = []
+        domains = view.cost.cluster.domains
+        for i, first_room in enumerate(rooms):
+            for j, second_room in enumerate(rooms):
+                if i == j or min(first_room, second_room) == 0:
+                    continue
+                for tp in TP_DEGREES:
+                    shapes = []
+                    for domain, room in ((i, first_room), (j, second_room)):
+                        if tp > min(room, domains[domain].node_devices):
+                            break
+                        pp = 1 << ((room // tp).bit_length() - 1)
+                        shapes.append((domain, 1, tp, min(pp, 8)))
+                    if len(shapes) < 2:
+                        continue
+                    weights = [tp_ * pp for _, _, tp_, pp in shapes]
+                    cut = max(1, min(n - 1, round(n * weights[0] / sum(weights))))
+                    bounds = ((0, cut), (cut, n))
+                    segments = tuple(
+                        Segment(d, a, z, dp, t, min(pp, z - a), precision)
+                        for (d, dp, t, pp), (a, z) in zip(shapes, bounds, strict=True)
+                    )
+                    if all((s.pp & (s.pp - 1)) == 0 for s in segments):
+                        plans.append(Plan((Replica(segments, micro, count),)))
+        return plans

@@ -1,0 +1,33 @@
+"""Shared set-up: the scripts of ``benchmarks/`` are importable, and compiled code is never stale."""
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+
+def _compiled_sources_digest() -> str:
+    """Hash the kernels and what they freeze: numba's own cache sees only the file a kernel stands in."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "attribution_sched" / "cluster").glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+if "numba" not in sys.modules:
+    folder = Path(__file__).parent / "__pycache__" / f"numba-{_compiled_sources_digest()}"
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(folder))
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of measured data; tests that need it are skipped where it is absent."""
+    folder = os.environ.get("ATTRIBUTION_SCHED_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("ATTRIBUTION_SCHED_DATA does not point to a folder of measured data")
+    return Path(folder)
