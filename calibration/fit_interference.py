@@ -157,6 +157,9 @@ def main() -> None:
             constants["strength"] = [float(f"{k:.5g}") for k in strength]
             constants["gain"] = [float(f"{g:.5g}") for g in gain]
             constants["gain_how"] = "least squares through the origin, fitted demand on arithmetic busy share"
+            measured = np.percentile(1.0 / throughput[fits], 95)
+            constants["slowdown_cap"] = float(f"{measured:.4g}")
+            constants["slowdown_cap_how"] = "95th percentile of the measured slow-downs; worse ones are not resolved"
             constants["jobs_v100"] = {j: [round(float(x), 4) for x in d] for j, d in zip(jobs, demands, strict=True)}
             print("gain", gain)
     OUT.write_text(json.dumps(constants, indent=1) + "\n")

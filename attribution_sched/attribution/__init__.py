@@ -1,0 +1,41 @@
+"""Attribution: counters, the energy model, and EmSHAP's conditional Shapley values of its predictions.
+
+Names load on first use, so importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "AmortisedAttribution": "amortised",
+    "AttributionVector": "vector",
+    "EmSHAP": "emshap",
+    "LinearCounters": "rivals",
+    "cpu_time_share": "rivals",
+    "load_times_tdp": "rivals",
+    "sm_utilisation_share": "rivals",
+}
+
+__all__ = [  # noqa: F822 (loaded by __getattr__)
+    "AmortisedAttribution",
+    "AttributionVector",
+    "EmSHAP",
+    "LinearCounters",
+    "cpu_time_share",
+    "load_times_tdp",
+    "sm_utilisation_share",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Public names, loaded or not."""
+    return sorted(__all__)

@@ -90,11 +90,11 @@ class CrossDomainCodec:
         box = gym.spaces.Box
         self.observation_space = gym.spaces.Dict({
             "domains": box(0.0, 1.0, (k, len(DOMAIN_FEATURES)), np.float32),
-            "links": box(0.0, np.inf, (len(LINK_FEATURES), k, k), np.float32),
+            "links": box(0.0, 1e4, (len(LINK_FEATURES), k, k), np.float32),
             "task": box(0.0, 2.0, (len(TASK_FEATURES),), np.float32),
             "event": box(-1.0, 1.0, (len(EVENT_FEATURES),), np.float32),
             "plan": box(-1, 2**20, (p, 6), np.int64),
-            "counters": box(0.0, np.inf, (len(COUNTER_NAMES),), np.float32),
+            "counters": box(0.0, 1e15, (len(COUNTER_NAMES),), np.float32),
             "attribution": box(-1.0, 1.0, (len(DEMAND_NAMES),), np.float32),
         })  # fmt: skip
         self.choices = (k + 1, most_layers + 1, len(engine.layouts), len(PRECISIONS), BATCH_LEVELS)
@@ -110,12 +110,12 @@ class CrossDomainCodec:
         attribution = self.attributions[self.engine.pending_pool()]
         attribution[self.engine.state.event[:, st.EVENT] == st.NO_EVENT] = 0.0
         return {
-            "domains": seen.domains.astype(np.float32),
-            "links": seen.links.astype(np.float32),
-            "task": seen.task.astype(np.float32),
-            "event": seen.event.astype(np.float32),
+            "domains": seen.domains,
+            "links": seen.links,
+            "task": seen.task,
+            "event": seen.event,
             "plan": seen.plan,
-            "counters": seen.counters.astype(np.float32),
+            "counters": seen.counters,
             "attribution": attribution,
         }
 
@@ -139,7 +139,7 @@ class CrossDomainCodec:
         divides = (self._micro[:, :, None] % engine.layouts[None, None, :, 0] == 0).any(axis=1)
         fits = (
             engine.layouts[:, :3].prod(axis=1)[None, :]
-            <= np.where(replan, arrays.domains.devices.max(), free.max(axis=1))[:, None]
+            <= np.where(replan, arrays.domains.rows.devices.max(), free.max(axis=1))[:, None]
         )
         layouts = divides[kind] & fits
         layouts[~layouts.any(axis=1)] = True
@@ -178,7 +178,7 @@ def _testbed_masks(world: WorldArrays, state: StateArrays, memory: FloatArray, m
         if state.event[e, st.EVENT] == st.NO_EVENT:
             continue
         kind = kind_of(world, state, e, state.event[e, st.SLOT])
-        for d in range(world.domains.devices[0]):
+        for d in range(world.domains.rows[0].devices):
             used = 0
             held = 0.0
             for place in range(2):
@@ -193,7 +193,7 @@ def _testbed_masks(world: WorldArrays, state: StateArrays, memory: FloatArray, m
             for q in range(memory.shape[1]):
                 for b in range(memory.shape[2]):
                     masks[e, (d * memory.shape[1] + q) * memory.shape[2] + b] = (
-                        held + memory[kind, q, b] <= world.domains.memory_bytes[0]
+                        held + memory[kind, q, b] <= world.domains.rows[0].memory_bytes
                     )
 
 

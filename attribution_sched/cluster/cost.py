@@ -22,6 +22,7 @@ from attribution_sched.cluster.compute import (
 )
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost_kernel import (
+    DOMAIN_ROW,
     PLAN_COLUMNS,
     SEGMENT_COLUMNS,
     DomainArrays,
@@ -247,25 +248,27 @@ def domain_arrays(cluster: Cluster, achieved: Efficiencies) -> DomainArrays:
     """Lay the cluster out as arrays."""
     gpus, domains = cluster.gpus, cluster.domains
 
-    def column(values: Sequence[float]) -> FloatArray:
-        return np.array(values, dtype=np.float64)
-
+    rows = np.recarray(len(domains), dtype=DOMAIN_ROW)
+    for k, d in enumerate(domains):
+        rows[k] = (
+            gpus.index(d.gpu),
+            d.devices,
+            d.node_devices,
+            d.gpu.memory_bytes,
+            achieved.nvlink * d.gpu.nvlink_bytes_per_s,
+            achieved.fabric * d.fabric_gbps * BYTES_PER_GBIT,
+            d.fabric_latency_s,
+            achieved.memory * d.gpu.bandwidth_bytes_per_s,
+            d.gpu.idle_w,
+            d.gpu.tdp_w,
+            d.cap_w,
+            cap_floor_w(d.gpu),
+            d.carbon_g_per_kwh / JOULES_PER_KWH,
+        )
     return DomainArrays(
-        gpu=np.array([gpus.index(d.gpu) for d in domains], dtype=np.int64),
-        devices=np.array([d.devices for d in domains], dtype=np.int64),
-        node_devices=np.array([d.node_devices for d in domains], dtype=np.int64),
-        memory_bytes=column([d.gpu.memory_bytes for d in domains]),
-        nvlink_bytes_per_s=column([achieved.nvlink * d.gpu.nvlink_bytes_per_s for d in domains]),
-        fabric_bytes_per_s=column([achieved.fabric * d.fabric_gbps * BYTES_PER_GBIT for d in domains]),
-        fabric_latency_s=column([d.fabric_latency_s for d in domains]),
+        rows=rows,
         peak_flops=np.array([[d.gpu.peak_flops.get(q, np.nan) for q in PRECISIONS] for d in domains]),
-        hbm_bytes_per_s=column([achieved.memory * d.gpu.bandwidth_bytes_per_s for d in domains]),
-        idle_w=column([d.gpu.idle_w for d in domains]),
-        tdp_w=column([d.gpu.tdp_w for d in domains]),
-        cap_w=column([d.cap_w for d in domains]),
-        cap_floor_w=column([cap_floor_w(d.gpu) for d in domains]),
         price_usd_per_byte=cluster.wan.price_usd_per_gb / BYTES_PER_GB,
-        carbon_g_per_j=column([d.carbon_g_per_kwh / JOULES_PER_KWH for d in domains]),
     )
 
 

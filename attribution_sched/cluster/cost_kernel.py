@@ -53,42 +53,37 @@ SEGMENT_COLUMNS = (
 )
 
 
+DOMAIN_ROW = np.dtype([
+    ("gpu", np.int64),
+    ("devices", np.int64),
+    ("node_devices", np.int64),
+    ("memory_bytes", np.float64),
+    ("nvlink_bytes_per_s", np.float64),
+    ("fabric_bytes_per_s", np.float64),
+    ("fabric_latency_s", np.float64),
+    ("hbm_bytes_per_s", np.float64),
+    ("idle_w", np.float64),
+    ("tdp_w", np.float64),
+    ("cap_w", np.float64),
+    ("cap_floor_w", np.float64),
+    ("carbon_g_per_j", np.float64),
+])  # fmt: skip
+"""One domain: row of the GPU tables, devices, devices per node, device memory, *achieved* link, fabric and HBM
+bandwidth, idle, rated and capped power, the constant P0 of the cap law, grid carbon intensity."""
+
+
 class DomainArrays(NamedTuple):
     """The cluster as arrays over K domains.
 
     Attributes:
-        gpu: Row of the GPU tables, shape ``(K,)``.
-        devices: Devices, shape ``(K,)``.
-        node_devices: Devices per node, shape ``(K,)``.
-        memory_bytes: Device memory, shape ``(K,)``.
-        nvlink_bytes_per_s: Achieved link bandwidth inside a node, shape ``(K,)``.
-        fabric_bytes_per_s: Achieved bandwidth of one device between nodes, shape ``(K,)``.
-        fabric_latency_s: Shape ``(K,)``.
+        rows: Records of ``DOMAIN_ROW``, shape ``(K,)``.
         peak_flops: Shape ``(K, 4)``; NaN where the precision does not exist.
-        hbm_bytes_per_s: Shape ``(K,)``.
-        idle_w: Shape ``(K,)``.
-        tdp_w: Shape ``(K,)``.
-        cap_w: Power cap in force, shape ``(K,)``.
-        cap_floor_w: Constant P0 of the cap law, shape ``(K,)``.
         price_usd_per_byte: Egress price, shape ``(K, K)``.
-        carbon_g_per_j: Grid carbon intensity, shape ``(K,)``.
     """
 
-    gpu: IntArray
-    devices: IntArray
-    node_devices: IntArray
-    memory_bytes: FloatArray
-    nvlink_bytes_per_s: FloatArray
-    fabric_bytes_per_s: FloatArray
-    fabric_latency_s: FloatArray
+    rows: np.recarray[tuple[int], np.dtype[np.void]]
     peak_flops: FloatArray
-    hbm_bytes_per_s: FloatArray
-    idle_w: FloatArray
-    tdp_w: FloatArray
-    cap_w: FloatArray
-    cap_floor_w: FloatArray
     price_usd_per_byte: FloatArray
-    carbon_g_per_j: FloatArray
 
 
 class RuntimeArrays(NamedTuple):
@@ -133,40 +128,23 @@ class Workload(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Reusable buffers of the kernel: S stages at most, M microbatches at most."""
+    """Reusable buffers of the kernel: S stages at most, M microbatches at most.
 
-    forward_s: FloatArray
-    backward_s: FloatArray
-    send_forward_s: FloatArray
-    send_backward_s: FloatArray
-    finish_s: FloatArray
-    zero_s: FloatArray
-    free_forward_s: FloatArray
-    free_backward_s: FloatArray
-    update_s: FloatArray
+    Attributes:
+        seconds: Per-stage times, shape ``(9, S)``, rows named at the top of ``plan_cost``.
+        arrival: Buffer of the recurrence, shape ``(2, S, M)``.
+        layers: Segment of each stage and its first layer, shape ``(2, S + 1)``.
+    """
+
+    seconds: FloatArray
     arrival: FloatArray
-    stage_segment: IntArray
-    stage_first: IntArray
+    layers: IntArray
 
 
 def make_scratch(max_stages: int, max_microbatches: int) -> Scratch:
     """Allocate buffers for pipelines of at most the given size."""
     s = max_stages
-    forward, backward, send_forward, send_backward, finish, zero, free_forward, free_backward, update = np.zeros((9, s))
-    return Scratch(
-        forward,
-        backward,
-        send_forward,
-        send_backward,
-        finish,
-        zero,
-        free_forward,
-        free_backward,
-        update,
-        np.zeros((2, s, max_microbatches)),
-        np.zeros(s, dtype=np.int64),
-        np.zeros(s + 1, dtype=np.int64),
-    )
+    return Scratch(np.zeros((9, s)), np.zeros((2, s, max_microbatches)), np.zeros((2, s + 1), dtype=np.int64))
 
 
 _draw_w = numba.njit(cache=True, error_model="numpy")(draw_w)
@@ -213,7 +191,7 @@ def _hardware_missing(domains: DomainArrays, tables: CostTables, model: int, seg
     """Say whether some segment runs in a precision its device does not have: its times are NaN."""
     for r in range(count):
         row = segments[r]
-        if np.isnan(tables.times_s[model, domains.gpu[row[DOMAIN]], row[PRECISION], 0, 0, -1]):
+        if np.isnan(tables.times_s[model, domains.rows[row[DOMAIN]].gpu, row[PRECISION], 0, 0, -1]):
             return True
     return False
 
@@ -258,6 +236,13 @@ def plan_cost(
         segment_out: Shape ``(P, 6)``, columns ``SEGMENT_COLUMNS``.
         traffic_out: Bytes per step from domain to domain, shape ``(K, K)``; added to, not cleared.
     """
+    forward_s, backward_s = scratch.seconds[0], scratch.seconds[1]
+    send_forward_s, send_backward_s = scratch.seconds[2], scratch.seconds[3]
+    finish_s, zero_s = scratch.seconds[4], scratch.seconds[5]
+    free_forward_s, free_backward_s = scratch.seconds[6], scratch.seconds[7]
+    update_s = scratch.seconds[8]
+    arrival = scratch.arrival
+    stage_segment, stage_first = scratch.layers[0], scratch.layers[1]
     model = workload.model
     sizes = tables.sizes[model]
     p = tables.sharpness[model]
@@ -282,11 +267,11 @@ def plan_cost(
         stages = 0
         while end < count and segments[end, REPLICA] == replica:
             row = segments[end]
-            gpu = domains.gpu[row[DOMAIN]]
+            gpu = domains.rows[row[DOMAIN]].gpu
             prefix = tables.times_s[model, gpu, row[PRECISION], _tp_index(row[TP]), 0]
-            _split_stages(prefix, row[FIRST], row[STOP], row[PP], stages, scratch.stage_first)
+            _split_stages(prefix, row[FIRST], row[STOP], row[PP], stages, stage_first)
             for part in range(row[PP]):
-                scratch.stage_segment[stages + part] = end
+                stage_segment[stages + part] = end
             stages += row[PP]
             end += 1
         micro = segments[begin, MICROBATCH]
@@ -295,17 +280,18 @@ def plan_cost(
             for column in range(segment_out.shape[1]):
                 segment_out[row_index, column] = 0.0
         for s in range(stages):
-            row_index = scratch.stage_segment[s]
+            row_index = stage_segment[s]
             row = segments[row_index]
             k = row[DOMAIN]
+            here = domains.rows[k]
             dp = float(row[DP])
             tp = float(row[TP])
             q = row[PRECISION]
-            a = scratch.stage_first[s]
-            z = scratch.stage_first[s + 1]
+            a = stage_first[s]
+            z = stage_first[s + 1]
             b = micro / dp
             element = 4.0 if q == 0 else (1.0 if q == 3 else 2.0)
-            times = tables.times_s[model, domains.gpu[k], q, _tp_index(row[TP])]
+            times = tables.times_s[model, domains.rows[k].gpu, q, _tp_index(row[TP])]
             # Each pass reduces once: forward, backward and, where it recomputes, the second forward.
             reductions = (3.0 if runtime.recompute else 2.0) if workload.training else 1.0
             kc, km, kh = workload.compute_factor, workload.memory_factor, workload.host_factor
@@ -325,29 +311,31 @@ def plan_cost(
             compute_share = min(1.0, forward_compute / forward)
             memory_share = min(1.0, forward_memory / forward)
             natural = _draw_w(
-                domains.idle_w[k], domains.tdp_w[k], compute_share, memory_share, power_law.precision_factor[q],
+                here.idle_w, here.tdp_w, compute_share, memory_share, power_law.precision_factor[q],
                 power_law.compute_weight, power_law.memory_weight, power_law.saturation,
             )  # fmt: skip
             beta = power_law.cap_beta_max * max(compute_share, memory_share) ** power_law.cap_beta_exponent
-            stretch = slowdown[row_index] * _cap_slowdown(natural, domains.cap_w[k], domains.cap_floor_w[k], beta)
-            power = min(natural, domains.cap_w[k])
+            stretch = slowdown[row_index] * _cap_slowdown(
+                natural, domains.rows[k].cap_w, domains.rows[k].cap_floor_w, beta
+            )
+            power = min(natural, domains.rows[k].cap_w)
             forward *= stretch
             backward *= stretch
             # Tensor-parallel all-reduces, one set per pass, where the profile does not already hold them.
             reduce_s = 0.0
-            if tp > 1.0 and tables.measured[model, domains.gpu[k], _tp_index(row[TP])] == 0:
-                link = domains.nvlink_bytes_per_s[k]
-                if tp > domains.node_devices[k]:
-                    link = domains.fabric_bytes_per_s[k]
+            if tp > 1.0 and tables.measured[model, domains.rows[k].gpu, _tp_index(row[TP])] == 0:
+                link = domains.rows[k].nvlink_bytes_per_s
+                if tp > domains.rows[k].node_devices:
+                    link = domains.rows[k].fabric_bytes_per_s
                 volume = b * element * (sizes[6, z] - sizes[6, a])
                 reduce_s = ring_all_reduce_s(tp, volume, link, 0.0)
                 reduce_s += 2.0 * (tp - 1.0) * runtime.collective_latency_s * (sizes[7, z] - sizes[7, a])
-            scratch.free_forward_s[s] = forward
-            scratch.free_backward_s[s] = backward
-            scratch.forward_s[s] = forward + reduce_s
-            scratch.backward_s[s] = backward
+            free_forward_s[s] = forward
+            free_backward_s[s] = backward
+            forward_s[s] = forward + reduce_s
+            backward_s[s] = backward
             if workload.training:
-                scratch.backward_s[s] += (2.0 if runtime.recompute else 1.0) * reduce_s
+                backward_s[s] += (2.0 if runtime.recompute else 1.0) * reduce_s
             segment_out[row_index, BUSY_S] += m_count * (forward + backward) / row[PP]
             segment_out[row_index, POWER_W] += power * m_count * (forward + backward) / row[PP]
             segment_out[row_index, SEGMENT_COMM_S] += m_count * reductions * reduce_s / row[PP]
@@ -357,10 +345,10 @@ def plan_cost(
             # Memory, and the optimiser's pass over its states.
             params = (sizes[0, z] - sizes[0, a]) / tp + sizes[1, z] - sizes[1, a]
             states = state_bytes_per_parameter(element, workload.training, runtime.zero_stage, dp)
-            scratch.update_s[s] = 0.0
+            update_s[s] = 0.0
             if workload.training:
-                scratch.update_s[s] = 2.0 * params * states / domains.hbm_bytes_per_s[k]
-            slowest_compute = max(slowest_compute, m_count * (forward + backward) + scratch.update_s[s])
+                update_s[s] = 2.0 * params * states / domains.rows[k].hbm_bytes_per_s
+            slowest_compute = max(slowest_compute, m_count * (forward + backward) + update_s[s])
             share = activation_share(tp, runtime.sequence_parallel)
             kept = (sizes[2, z] - sizes[2, a]) * share + sizes[3, z] - sizes[3, a] + (sizes[9, z] - sizes[9, a]) / tp
             if not runtime.flash_attention:
@@ -378,51 +366,51 @@ def plan_cost(
                 activations = b * held * kept
             used = params * states + max(element, 2.0) * activations + runtime.reserved_bytes
             segment_out[row_index, MEMORY_BYTES] = max(segment_out[row_index, MEMORY_BYTES], used)
-            worst_memory = max(worst_memory, used / domains.memory_bytes[k])
+            worst_memory = max(worst_memory, used / domains.rows[k].memory_bytes)
         # Sends between stages.
         for s in range(stages):
-            scratch.send_forward_s[s] = 0.0
-            scratch.send_backward_s[s] = 0.0
-            scratch.zero_s[s] = 0.0
+            send_forward_s[s] = 0.0
+            send_backward_s[s] = 0.0
+            zero_s[s] = 0.0
         for s in range(stages - 1):
-            row = segments[scratch.stage_segment[s]]
-            after = segments[scratch.stage_segment[s + 1]]
+            row = segments[stage_segment[s]]
+            after = segments[stage_segment[s + 1]]
             element = 4.0 if row[PRECISION] == 0 else 2.0
-            volume = micro * element * tables.boundary[model, scratch.stage_first[s + 1]]
+            volume = micro * element * tables.boundary[model, stage_first[s + 1]]
             i, j = row[DOMAIN], after[DOMAIN]
             if i == j:
-                scratch.send_forward_s[s] = (
-                    domains.fabric_latency_s[i] + volume / row[DP] / (domains.fabric_bytes_per_s[i])
+                send_forward_s[s] = domains.rows[i].fabric_latency_s + volume / row[DP] / (
+                    domains.rows[i].fabric_bytes_per_s
                 )
-                back = scratch.send_forward_s[s]
+                back = send_forward_s[s]
             else:
-                scratch.send_forward_s[s] = latency[i, j] + volume / bandwidth[i, j]
+                send_forward_s[s] = latency[i, j] + volume / bandwidth[i, j]
                 back = latency[j, i] + volume / bandwidth[j, i]
                 traffic_out[i, j] += m_count * volume
                 if workload.training:
                     traffic_out[j, i] += m_count * volume
-            scratch.send_backward_s[s + 1] = back if workload.training else 0.0
+            send_backward_s[s + 1] = back if workload.training else 0.0
         for row_index in range(begin, end):
             segment_out[row_index, POWER_W] /= segment_out[row_index, BUSY_S]
         pipeline_finish(
-            order, stages, m_count, scratch.forward_s, scratch.backward_s,
-            scratch.send_forward_s, scratch.send_backward_s, runtime.blocking_sends, scratch.arrival, scratch.finish_s,
+            order, stages, m_count, forward_s, backward_s,
+            send_forward_s, send_backward_s, runtime.blocking_sends, arrival, finish_s,
         )  # fmt: skip
         # Gradient all-reduce inside each domain.
         replica_finish = 0.0
         for s in range(stages):
-            row_index = scratch.stage_segment[s]
+            row_index = stage_segment[s]
             row = segments[row_index]
             k = row[DOMAIN]
-            done = scratch.finish_s[s] + scratch.update_s[s]
+            done = finish_s[s] + update_s[s]
             if workload.training:
-                a = scratch.stage_first[s]
-                z = scratch.stage_first[s + 1]
+                a = stage_first[s]
+                z = stage_first[s + 1]
                 params = (sizes[0, z] - sizes[0, a]) / row[TP] + sizes[1, z] - sizes[1, a]
                 element = 4.0 if row[PRECISION] == 0 else 2.0
-                inside = row[DP] * row[TP] <= domains.node_devices[k]
-                link = domains.nvlink_bytes_per_s[k] if inside else domains.fabric_bytes_per_s[k]
-                reduce_s = ring_all_reduce_s(float(row[DP]), params * element, link, domains.fabric_latency_s[k])
+                inside = row[DP] * row[TP] <= domains.rows[k].node_devices
+                link = domains.rows[k].nvlink_bytes_per_s if inside else domains.rows[k].fabric_bytes_per_s
+                reduce_s = ring_all_reduce_s(float(row[DP]), params * element, link, domains.rows[k].fabric_latency_s)
                 if runtime.zero_stage >= 3:
                     # Half a ring scatters the gradients; weights are gathered for both passes of every microbatch.
                     reduce_s *= 0.5 + m_count
@@ -432,11 +420,11 @@ def plan_cost(
         step = max(step, replica_finish)
         if breakdown:
             pipeline_finish(
-                order, stages, m_count, scratch.free_forward_s, scratch.free_backward_s,
-                scratch.zero_s, scratch.zero_s, False, scratch.arrival, scratch.finish_s,
+                order, stages, m_count, free_forward_s, free_backward_s,
+                zero_s, zero_s, False, arrival, finish_s,
             )  # fmt: skip
             for s in range(stages):
-                step_free = max(step_free, scratch.finish_s[s] + scratch.update_s[s])
+                step_free = max(step_free, finish_s[s] + update_s[s])
         begin = end
     if workload.training and segments[count - 1, REPLICA] > 0:
         step += _replica_sync(tables, model, bandwidth, latency, segments, count, traffic_out)
@@ -452,11 +440,11 @@ def plan_cost(
         row = segments[row_index]
         k = row[DOMAIN]
         n = row[DP] * row[TP] * row[PP]
-        idle = domains.idle_w[k]
+        idle = domains.rows[k].idle_w
         busy = segment_out[row_index, BUSY_S]
         joules = n * (idle * step + (segment_out[row_index, POWER_W] - idle) * busy)
         energy += joules
-        carbon += joules * domains.carbon_g_per_j[k]
+        carbon += joules * domains.rows[k].carbon_g_per_j
         utilisation += busy / step
         intra_total += segment_out[row_index, SEGMENT_COMM_S]
     plan_out[STEP_S] = step

@@ -35,7 +35,7 @@ from attribution_sched.cluster.engine_state import (
     WorldArrays,
     make_state,
 )
-from attribution_sched.cluster.interference import EPSILON, PCIE_BYTES_PER_S, strengths
+from attribution_sched.cluster.interference import EPSILON, PCIE_BYTES_PER_S, slowdown_cap, strengths
 from attribution_sched.cluster.layers import TaskType
 from attribution_sched.cluster.layouts import layout_table
 from attribution_sched.cluster.plan import Plan, PlanBatch
@@ -45,6 +45,7 @@ from attribution_sched.cluster.wan import ou_coefficients
 from attribution_sched.cluster.world import World
 
 FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
@@ -67,22 +68,22 @@ class Observations:
         counters: The task's measured counters, shape ``(E, 12)``.
     """
 
-    domains: FloatArray
-    links: FloatArray
-    task: FloatArray
-    event: FloatArray
+    domains: Float32Array
+    links: Float32Array
+    task: Float32Array
+    event: Float32Array
     plan: IntArray
-    counters: FloatArray
+    counters: Float32Array
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _observe_all(
     world: WorldArrays,
     state: StateArrays,
-    domains: FloatArray,
-    links: FloatArray,
-    task: FloatArray,
-    event: FloatArray,
+    domains: Float32Array,
+    links: Float32Array,
+    task: Float32Array,
+    event: Float32Array,
     plan: IntArray,
 ) -> None:
     for e in range(state.clock.shape[0]):
@@ -193,12 +194,12 @@ class Engine:
         """Return what the schedulers see now."""
         e, k, p = self.clusters, len(self.world.cluster), self.world.max_segments
         seen = Observations(
-            domains=np.empty((e, k, len(DOMAIN_FEATURES))),
-            links=np.empty((e, len(LINK_FEATURES), k, k)),
-            task=np.empty((e, len(TASK_FEATURES))),
-            event=np.empty((e, len(EVENT_FEATURES))),
+            domains=np.empty((e, k, len(DOMAIN_FEATURES)), dtype=np.float32),
+            links=np.empty((e, len(LINK_FEATURES), k, k), dtype=np.float32),
+            task=np.empty((e, len(TASK_FEATURES)), dtype=np.float32),
+            event=np.empty((e, len(EVENT_FEATURES)), dtype=np.float32),
             plan=np.empty((e, p, 6), dtype=np.int64),
-            counters=np.zeros((e, self.pool.counters.values.shape[1])),
+            counters=np.zeros((e, self.pool.counters.values.shape[1]), dtype=np.float32),
         )
         _observe_all(self.arrays, self.state, seen.domains, seen.links, seen.task, seen.event, seen.plan)
         pending = self.state.event[:, st.EVENT] != st.NO_EVENT
@@ -316,6 +317,7 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
         ou_bound=wan.bound,
         congestion=wan.congestion,
         coupling_epsilon=EPSILON,
+        slowdown_cap=slowdown_cap(),
         energy_usd_per_j=reward.energy_usd_per_kwh / 3.6e6,
         carbon_usd_per_g=reward.carbon_usd_per_kg / 1e3,
         horizon_s=world.horizon_s,

@@ -12,7 +12,16 @@ import numpy as np
 
 from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.cost_kernel import Scratch
-from attribution_sched.cluster.engine_kernel import kind_of, link_load, offer_queue, price, release, snapshot_links
+from attribution_sched.cluster.engine_kernel import (
+    domain_power_w,
+    kind_of,
+    link_load,
+    offer_queue,
+    price,
+    release,
+    shares_devices,
+    snapshot_links,
+)
 from attribution_sched.cluster.engine_state import FloatArray, IntArray, StateArrays, WorldArrays
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.plan import (
@@ -44,7 +53,7 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
     Returns:
         ``(count, code)``: segments written into ``rows`` and 0, or 0 and a negative code.
     """
-    n_domains = world.domains.devices.size
+    n_domains = world.domains.rows.size
     n_layers = world.tables.n_layers[kind]
     training = world.kinds[kind, st.K_TRAINING] == 1.0
     at = 0
@@ -76,7 +85,7 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
             return 0, -5
         if layout[L_PP] > stop - at:
             return 0, -8
-        if layout[L_DP] * layout[L_TP] * layout[L_PP] > world.domains.devices[domain]:
+        if layout[L_DP] * layout[L_TP] * layout[L_PP] > world.domains.rows[domain].devices:
             return 0, -3
         row = rows[count]
         row[DOMAIN] = domain
@@ -110,7 +119,7 @@ def _share_batch(world: WorldArrays, kind: int, rows: IntArray, count: int, repl
                 continue
             tp = rows[p, TP]
             t = 0 if tp == 1 else (1 if tp == 2 else (2 if tp == 4 else 3))
-            times = world.tables.times_s[kind, world.domains.gpu[rows[p, DOMAIN]], rows[p, PRECISION], t]
+            times = world.tables.times_s[kind, world.domains.rows[rows[p, DOMAIN]].gpu, rows[p, PRECISION], t]
             a, z = rows[p, FIRST], rows[p, STOP]
             seconds = times[0, z] - times[0, a] + times[1, z] - times[1, a]
             slowest = max(slowest, seconds / (rows[p, DP] * rows[p, PP]))
@@ -126,7 +135,7 @@ def free_devices(world: WorldArrays, state: StateArrays, e: int, domain: int, sh
     """Count the devices of a domain that one more task may use."""
     limit = world.share_limit if share else 1
     free = 0
-    for d in range(world.domains.devices[domain]):
+    for d in range(world.domains.rows[domain].devices):
         used = (state.occupant[e, domain, d, 0] >= 0) + (state.occupant[e, domain, d, 1] >= 0)
         if used < limit:
             free += 1
@@ -141,7 +150,7 @@ def _occupy(
     limit = world.share_limit if share else 1
     left = wanted
     for sharing in range(limit - 1, -1, -1):
-        for d in range(world.domains.devices[domain]):
+        for d in range(world.domains.rows[domain].devices):
             if left == 0 or (device >= 0 and d != device):
                 continue
             used = (state.occupant[e, domain, d, 0] >= 0) + (state.occupant[e, domain, d, 1] >= 0)
@@ -156,7 +165,7 @@ def _memory_fits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> b
     """Whether every device that holds the task has room for all it holds."""
     for row in range(state.slots[e, slot, st.SEGMENTS]):
         domain = state.plans[e, slot, row, DOMAIN]
-        for d in range(world.domains.devices[domain]):
+        for d in range(world.domains.rows[domain].devices):
             first = state.occupant[e, domain, d, 0]
             second = state.occupant[e, domain, d, 1]
             if first != slot and second != slot:
@@ -167,21 +176,9 @@ def _memory_fits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> b
                 for p in range(state.slots[e, other, st.SEGMENTS] if other >= 0 else 0):
                     if state.plans[e, other, p, DOMAIN] == domain:
                         used += state.loads[e, other, p, st.MEMORY]
-            if used > world.domains.memory_bytes[domain]:
+            if used > world.domains.rows[domain].memory_bytes:
                 return False
     return True
-
-
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def domain_power_w(world: WorldArrays, state: StateArrays, e: int, domain: int) -> float:
-    """Draw of all devices of a domain when no task is paused."""
-    total = world.domains.devices[domain] * world.domains.idle_w[domain]
-    for slot in range(state.slots.shape[1]):
-        for row in range(state.slots[e, slot, st.SEGMENTS]):
-            segment = state.plans[e, slot, row]
-            if segment[DOMAIN] == domain:
-                total += segment[DP] * segment[TP] * segment[PP] * state.loads[e, slot, row, st.DYNAMIC_W]
-    return total
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -262,7 +259,7 @@ def _within_limits(world: WorldArrays, state: StateArrays, e: int, slot: int) ->
         return -6
     for p in range(state.slots[e, slot, st.SEGMENTS]):
         domain = state.plans[e, slot, p, DOMAIN]
-        if domain_power_w(world, state, e, domain) > world.budget_w[domain]:
+        if domain_power_w(world, state, e, domain, True, False)[0] > world.budget_w[domain]:
             return -7
     return 0
 
@@ -293,8 +290,9 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
         if code == 0:
             load = np.zeros((world.base.shape[1], world.base.shape[1]))
             link_load(state, e, load)
-            # The first pricing gives the demands that interference needs; the second includes it.
-            for _ in range(2):
+            # The first pricing gives the demands that interference needs; with a co-runner, the second includes it.
+            rounds = 2 if shares_devices(world, state, e, slot) else 1
+            for _ in range(rounds):
                 price(world, state, e, slot, load, scratch)
             code = _within_limits(world, state, e, slot)
         if code < 0:
@@ -397,8 +395,8 @@ def probe(
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def fragmentation(world: WorldArrays, state: StateArrays, e: int, domain: int) -> float:
     """Share of a domain's free devices that sit in partly used nodes."""
-    node = world.domains.node_devices[domain]
-    devices = world.domains.devices[domain]
+    node = world.domains.rows[domain].node_devices
+    devices = world.domains.rows[domain].devices
     free = 0
     broken = 0
     start = 0

@@ -82,7 +82,7 @@ def pair_slowdown(world: WorldArrays, own: FloatArray, other: FloatArray) -> flo
     for r in range(own.size):
         d = min(other[r], 1.0)
         total += world.resources[0, r] * own[r] * d / (1.0 + world.coupling_epsilon - d)
-    return total
+    return min(total, world.slowdown_cap)
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -90,7 +90,7 @@ def segment_slowdown(world: WorldArrays, state: StateArrays, e: int, slot: int, 
     """Worst slow-down over the devices of a segment (its ranks wait for each other)."""
     domain = state.plans[e, slot, row, DOMAIN]
     worst = 1.0
-    for d in range(world.domains.devices[domain]):
+    for d in range(world.domains.rows[domain].devices):
         first = state.occupant[e, domain, d, 0]
         second = state.occupant[e, domain, d, 1]
         if first != slot and second != slot:
@@ -159,12 +159,10 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     traffic *= norm
     step = plan_out[STEP_S] * norm
     memory_ratio = 0.0
-    power = 0.0
     for row in range(count):
         domain = segments[row, DOMAIN]
-        devices = segments[row, DP] * segments[row, TP] * segments[row, PP]
         busy = min(1.0, segment_out[row, BUSY_S] / plan_out[STEP_S])
-        dynamic = (segment_out[row, POWER_W] - world.domains.idle_w[domain]) * busy
+        dynamic = (segment_out[row, POWER_W] - world.domains.rows[domain].idle_w) * busy
         row_load = state.loads[e, slot, row]
         row_load[st.BUSY] = busy
         row_load[st.MEMORY] = segment_out[row, MEMORY_BYTES]
@@ -176,15 +174,13 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
         row_load[st.HOST + 3] = min(
             1.0, world.resources[1, 3] * world.pool[pool, st.P_PCIE] * samples / plan_out[STEP_S]
         )
-        memory_ratio = max(memory_ratio, segment_out[row, MEMORY_BYTES] / world.domains.memory_bytes[domain])
-        power += devices * (world.domains.idle_w[domain] + dynamic)
+        memory_ratio = max(memory_ratio, segment_out[row, MEMORY_BYTES] / world.domains.rows[domain].memory_bytes)
     bill = plan_out[BILL_USD] * norm
     cost = (
         bill + world.energy_usd_per_j * plan_out[ENERGY_J] * norm + world.carbon_usd_per_g * plan_out[CARBON_G] * norm
     )
     task[st.STEP] = step
     task[st.STEP_BILL] = bill
-    task[st.POWER] = power
     task[st.T_EFF] = (world.kinds[kind, st.K_BASE_STEP] - step) / world.kinds[kind, st.K_BASE_STEP]
     task[st.T_UTIL] = plan_out[UTILISATION]
     task[st.T_COST] = cost / world.kinds[kind, st.K_BASE_COST] if world.kinds[kind, st.K_BASE_COST] > 0.0 else 0.0
@@ -204,18 +200,40 @@ def link_load(state: StateArrays, e: int, load: FloatArray) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, scratch: Scratch) -> None:
-    """Price running tasks anew, against the link loads as they stood before.
+def shares_devices(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
+    """Whether a task has a co-runner on any of its devices."""
+    for row in range(state.slots[e, slot, st.SEGMENTS]):
+        domain = state.plans[e, slot, row, DOMAIN]
+        for d in range(world.domains.rows[domain].devices):
+            if state.occupant[e, domain, d, 1] < 0:
+                continue
+            if state.occupant[e, domain, d, 0] == slot or state.occupant[e, domain, d, 1] == slot:
+                return True
+    return False
 
-    When only the network has changed, tasks inside one domain keep their price.
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, scratch: Scratch) -> None:
+    """Price anew the running tasks that a change can have touched, against the link loads as they stood before.
+
+    A task inside one domain feels neither the network nor tasks on other devices; it keeps its price.
     """
     load = np.zeros((world.base.shape[1], world.base.shape[1]))
     link_load(state, e, load)
+    changed = not network_only
     for slot in range(state.slots.shape[1]):
-        if state.slots[e, slot, st.STATUS] == st.RUNNING and (
-            state.slots[e, slot, st.SEGMENTS] > 1 or not network_only
-        ):
+        if state.slots[e, slot, st.STATUS] != st.RUNNING:
+            continue
+        touched = state.slots[e, slot, st.SEGMENTS] > 1
+        if not network_only:
+            shared = shares_devices(world, state, e, slot)
+            touched = touched or shared or state.tasks[e, slot, st.SHARED] > 0.0
+            state.tasks[e, slot, st.SHARED] = 1.0 if shared else 0.0
+        if touched:
             price(world, state, e, slot, load, scratch)
+            changed = True
+    if changed:
+        meter(world, state, e)
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -223,7 +241,7 @@ def release(world: WorldArrays, state: StateArrays, e: int, slot: int) -> None:
     """Take a task off its devices."""
     for row in range(state.slots[e, slot, st.SEGMENTS]):
         domain = state.plans[e, slot, row, DOMAIN]
-        for d in range(world.domains.devices[domain]):
+        for d in range(world.domains.rows[domain].devices):
             if state.occupant[e, domain, d, 0] == slot:
                 state.occupant[e, domain, d, 0] = state.occupant[e, domain, d, 1]
                 state.occupant[e, domain, d, 1] = -1
@@ -279,22 +297,11 @@ def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -
             totals[st.WAIT_S] += dt
             continue
         paused = task[st.PAUSED] > state.clock[e, st.NOW]
-        carbon_rate = 0.0
-        power = 0.0
-        for row in range(state.slots[e, slot, st.SEGMENTS]):
-            segment = state.plans[e, slot, row]
-            domain = segment[DOMAIN]
-            devices = segment[DP] * segment[TP] * segment[PP]
-            watts = 0.0 if paused else devices * state.loads[e, slot, row, st.DYNAMIC_W]
-            watts += _idle_share_w(world, state, e, slot, domain)
-            power += watts
-            carbon_rate += watts * world.domains.carbon_g_per_j[domain]
-            if not paused:
-                totals[st.BUSY_DEVICE_S] += dt * devices * state.loads[e, slot, row, st.BUSY]
-        joules = power * dt
+        joules = task[st.POWER] * dt
         task[st.ENERGY] += joules
         totals[st.TASK_J] += joules
-        totals[st.CARBON_TOTAL] += carbon_rate * dt
+        totals[st.CARBON_TOTAL] += task[st.CARBON_RATE] * dt
+        totals[st.BUSY_DEVICE_S] += task[st.BUSY_DEVICES] * dt
         if paused:
             state.outcome[e, st.INTEGRALS + 0] += world.waiting_r_eff * per_interval
             continue
@@ -308,46 +315,85 @@ def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -
         state.outcome[e, st.INTEGRALS + 0] += task[st.T_EFF] * per_interval
         state.outcome[e, st.INTEGRALS + 1] += task[st.T_UTIL] * per_interval
         state.outcome[e, st.INTEGRALS + 2] += task[st.T_COST] * per_interval
-    meter, idle = _meter_w(world, state, e)
-    totals[st.METER_J] += meter * dt
-    totals[st.IDLE_J] += idle * dt
+    totals[st.METER_J] += state.clock[e, st.METER_W] * dt
+    totals[st.IDLE_J] += state.clock[e, st.UNUSED_W] * dt
     state.clock[e, st.NOW] = until_s
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _idle_share_w(world: WorldArrays, state: StateArrays, e: int, slot: int, domain: int) -> float:
-    """Idle draw that a task answers for in a domain: its devices', halved where it shares one."""
+def domain_power_w(
+    world: WorldArrays, state: StateArrays, e: int, domain: int, awake: bool, book: bool
+) -> tuple[float, float]:
+    """Read the meters of a domain's devices.
+
+    A device draws its idle power and what its tasks ask for above it, cut to what its cap leaves; tasks that
+    share a device answer for half its idle power each.
+
+    Args:
+        world: Constants.
+        state: State.
+        e: Cluster.
+        domain: Which domain.
+        awake: Count paused tasks as if they ran.
+        book: Add each task's part to its ``power_w`` and ``carbon_g_per_s``.
+
+    Returns:
+        Watts of all devices, and watts of devices that hold no task.
+    """
+    here = world.domains.rows[domain]
     total = 0.0
-    for d in range(world.domains.devices[domain]):
-        first = state.occupant[e, domain, d, 0]
-        second = state.occupant[e, domain, d, 1]
-        if first == slot or second == slot:
-            total += world.domains.idle_w[domain] * (0.5 if first >= 0 and second >= 0 else 1.0)
-    return total
+    unused = 0.0
+    asks = np.zeros(2)
+    for d in range(here.devices):
+        holders = 0
+        asked = 0.0
+        for place in range(2):
+            asks[place] = 0.0
+            slot = state.occupant[e, domain, d, place]
+            if slot < 0:
+                continue
+            holders += 1
+            if awake or state.tasks[e, slot, st.PAUSED] <= state.clock[e, st.NOW]:
+                for row in range(state.slots[e, slot, st.SEGMENTS]):
+                    if state.plans[e, slot, row, DOMAIN] == domain:
+                        asks[place] = state.loads[e, slot, row, st.DYNAMIC_W]
+                asked += asks[place]
+        room = here.cap_w - here.idle_w
+        granted = room / asked if asked > room else 1.0
+        total += here.idle_w + asked * granted
+        if holders == 0:
+            unused += here.idle_w
+        elif book:
+            for place in range(2):
+                slot = state.occupant[e, domain, d, place]
+                if slot >= 0:
+                    watts = here.idle_w / holders + asks[place] * granted
+                    state.tasks[e, slot, st.POWER] += watts
+                    state.tasks[e, slot, st.CARBON_RATE] += watts * here.carbon_g_per_j
+    return total, unused
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def device_power_w(world: WorldArrays, state: StateArrays, e: int, domain: int, d: int) -> float:
-    """Draw of one device: idle plus what its tasks add."""
-    power = world.domains.idle_w[domain]
-    for place in range(2):
-        slot = state.occupant[e, domain, d, place]
-        if slot >= 0 and state.tasks[e, slot, st.PAUSED] <= state.clock[e, st.NOW]:
-            power += state.loads[e, slot, _segment_of(state, e, slot, domain), st.DYNAMIC_W]
-    return power
-
-
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _meter_w(world: WorldArrays, state: StateArrays, e: int) -> tuple[float, float]:
-    """What a meter on every device reads, and how much of it belongs to no task."""
-    meter = 0.0
-    idle = 0.0
-    for domain in range(world.domains.devices.size):
-        for d in range(world.domains.devices[domain]):
-            meter += device_power_w(world, state, e, domain, d)
-            if state.occupant[e, domain, d, 0] < 0:
-                idle += world.domains.idle_w[domain]
-    return meter, idle
+def meter(world: WorldArrays, state: StateArrays, e: int) -> None:
+    """Read all meters and write down who answers for what, until the next change."""
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] != st.RUNNING:
+            continue
+        task = state.tasks[e, slot]
+        task[st.POWER] = 0.0
+        task[st.CARBON_RATE] = 0.0
+        task[st.BUSY_DEVICES] = 0.0
+        if task[st.PAUSED] <= state.clock[e, st.NOW]:
+            for row in range(state.slots[e, slot, st.SEGMENTS]):
+                segment = state.plans[e, slot, row]
+                devices = segment[DP] * segment[TP] * segment[PP]
+                task[st.BUSY_DEVICES] += devices * state.loads[e, slot, row, st.BUSY]
+    state.clock[e, st.METER_W] = 0.0
+    state.clock[e, st.UNUSED_W] = 0.0
+    for domain in range(world.domains.rows.size):
+        total, unused = domain_power_w(world, state, e, domain, False, True)
+        state.clock[e, st.METER_W] += total
+        state.clock[e, st.UNUSED_W] += unused
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -389,9 +435,10 @@ def _arrive(world: WorldArrays, state: StateArrays, e: int) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _finish_tasks(world: WorldArrays, state: StateArrays, e: int) -> bool:
-    """Complete what is done and flag what ended an epoch; True if devices were freed."""
+def _finish_tasks(world: WorldArrays, state: StateArrays, e: int) -> tuple[bool, bool]:
+    """Complete what is done, wake what has moved, flag what ended an epoch; say if any was freed or woken."""
     freed = False
+    resumed = False
     for slot in range(state.slots.shape[1]):
         if state.slots[e, slot, st.STATUS] != st.RUNNING:
             continue
@@ -403,10 +450,13 @@ def _finish_tasks(world: WorldArrays, state: StateArrays, e: int) -> bool:
             state.totals[e, st.COMPLETED] += 1
             state.totals[e, st.COMPLETION_S] += state.clock[e, st.NOW] - task[st.ARRIVAL]
             freed = True
+        elif task[st.PAUSED] > 0.0 and task[st.PAUSED] <= state.clock[e, st.NOW]:
+            task[st.PAUSED] = 0.0
+            resumed = True
         elif task[st.EPOCH] <= TIME_TOLERANCE:
             task[st.EPOCH] = world.kinds[kind_of(world, state, e, slot), st.K_EPOCH]
             task[st.REVIEW] = 1.0
-    return freed
+    return freed, resumed
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -480,8 +530,7 @@ def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
         if _next_decision(world, state, e):
             return SETTLED
         _integrate(world, state, e, _next_time(world, state, e))
-        freed = _finish_tasks(world, state, e)
-        moved = False
+        freed, moved = _finish_tasks(world, state, e)
         if freed:
             offer_queue(state, e)
         if state.clock[e, st.NEXT_TICK] <= state.clock[e, st.NOW]:
@@ -514,6 +563,7 @@ def begin(world: WorldArrays, state: StateArrays, e: int) -> None:
     state.outcome[e, : st.INTEGRALS] = 0.0
     state.r_low[e, :] = 0.0
     state.event[e, st.DONE] = 0
+    meter(world, state, e)
     ou_stationary(state.links[e, 0], world.ou_spread, world.ou_correlation, state.streams[e, 0])
     set_bandwidth(world, state, e)
     state.clock[e, st.NEXT_ARRIVAL] = next_arrival(

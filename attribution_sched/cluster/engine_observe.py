@@ -6,9 +6,8 @@ import numba
 import numpy as np
 
 from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.engine_actions import domain_power_w
-from attribution_sched.cluster.engine_kernel import kind_of, link_load
-from attribution_sched.cluster.engine_state import FloatArray, IntArray, StateArrays, WorldArrays
+from attribution_sched.cluster.engine_kernel import domain_power_w, kind_of, link_load
+from attribution_sched.cluster.engine_state import Float32Array, IntArray, StateArrays, WorldArrays
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, STOP, TP
 from attribution_sched.cluster.wan import effective_latency
 
@@ -43,10 +42,10 @@ def observe(
     world: WorldArrays,
     state: StateArrays,
     e: int,
-    domains: FloatArray,
-    links: FloatArray,
-    task: FloatArray,
-    event: FloatArray,
+    domains: Float32Array,
+    links: Float32Array,
+    task: Float32Array,
+    event: Float32Array,
     plan: IntArray,
 ) -> None:
     """Write the observation of cluster ``e``.
@@ -79,7 +78,7 @@ def observe(
         if state.slots[e, slot, st.STATUS] == st.QUEUED:
             waiting += 1
     for i in range(k):
-        devices = world.domains.devices[i]
+        devices = world.domains.rows[i].devices
         row = domains[i]
         for d in range(devices):
             group = d * GROUPS // devices
@@ -92,12 +91,12 @@ def observe(
                     if state.plans[e, slot, p, DOMAIN] == i:
                         loads = state.loads[e, slot, p]
                         row[group] += loads[st.BUSY] / size
-                        row[4 + group] += loads[st.MEMORY] / world.domains.memory_bytes[i] / size
+                        row[4 + group] += loads[st.MEMORY] / world.domains.rows[i].memory_bytes / size
                         row[8] += loads[st.HOST] / devices
                         row[9 + group] += loads[st.HOST + 2] / size
                         row[13 + group] += loads[st.HOST + 3] / size
-        peak = devices * world.domains.tdp_w[i]
-        row[17] = domain_power_w(world, state, e, i) / peak
+        peak = devices * world.domains.rows[i].tdp_w
+        row[17] = domain_power_w(world, state, e, i, False, False)[0] / peak
         row[18] = waiting / world.queue_capacity
         row[19] = min(1.0, world.budget_w[i] / peak)
         for f in range(20):

@@ -16,11 +16,12 @@ from attribution_sched.cluster.cost_kernel import DomainArrays, PowerArrays, Run
 from attribution_sched.cluster.plan import SEGMENT_FIELDS
 
 FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 UintArray = NDArray[np.uint64]
 
-NOW, NEXT_TICK, NEXT_ARRIVAL = range(3)
-"""Columns of ``StateArrays.clock``, seconds."""
+NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W = range(5)
+"""Columns of ``StateArrays.clock``: times in seconds, then what all devices draw and how much of it no task uses."""
 
 EVENT, SLOT, TAKEN, DONE = range(4)
 """Columns of ``StateArrays.event``: pending decision, its task slot, tasks arrived so far, episode over."""
@@ -42,11 +43,12 @@ NO_EVENT, PLACE, REPLAN = 0, 1, 2
 
 TASK_COLUMNS = (
     "arrival_s", "steps_left", "step_s", "paused_until_s", "epoch_left", "offered_s", "energy_j", "bill_usd",
-    "r_eff", "r_util", "r_cost", "review", "started_s", "power_w", "step_bill_usd",
+    "r_eff", "r_util", "r_cost", "review", "started_s", "power_w", "step_bill_usd", "carbon_g_per_s",
+    "busy_devices", "shared",
 )  # fmt: skip
 (
     ARRIVAL, LEFT, STEP, PAUSED, EPOCH, OFFERED, ENERGY, BILL, T_EFF, T_UTIL, T_COST, REVIEW, STARTED, POWER,
-    STEP_BILL,
+    STEP_BILL, CARBON_RATE, BUSY_DEVICES, SHARED,
 ) = range(len(TASK_COLUMNS))  # fmt: skip
 """Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch."""
 
@@ -135,6 +137,7 @@ class WorldArrays(NamedTuple):
     ou_bound: float
     congestion: float
     coupling_epsilon: float
+    slowdown_cap: float
     energy_usd_per_j: float
     carbon_usd_per_g: float
     horizon_s: float
@@ -157,12 +160,12 @@ class StateArrays(NamedTuple):
     """The changing part; every array has the cluster axis first.
 
     Attributes:
-        clock: Shape ``(E, 3)``.
+        clock: Shape ``(E, 5)``.
         event: Shape ``(E, 4)``.
         streams: Random streams of the network and of the tasks, shape ``(E, 2, 4)``.
         links: Latent process and bandwidth now (bytes/s), shape ``(E, 2, K, K)``.
         slots: Shape ``(E, S, 4)``.
-        tasks: Shape ``(E, S, 15)``, columns ``TASK_COLUMNS``.
+        tasks: Shape ``(E, S, 18)``, columns ``TASK_COLUMNS``.
         plans: Segment rows of running tasks, shape ``(E, S, P, 10)``.
         loads: Shape ``(E, S, P, 9)``, columns ``LOAD_COLUMNS``.
         traffic: Bytes per step of every task, shape ``(E, S, K, K)``.
@@ -191,7 +194,7 @@ def make_state(clusters: int, domains: int, devices: int, slots: int, segments: 
     """Allocate the state of a batch of clusters."""
     e, k, d, s, p = clusters, domains, devices, slots, segments
     return StateArrays(
-        clock=np.zeros((e, 3)),
+        clock=np.zeros((e, 5)),
         event=np.zeros((e, 4), dtype=np.int64),
         streams=np.zeros((e, 2, 4), dtype=np.uint64),
         links=np.zeros((e, 2, k, k)),

@@ -5,10 +5,11 @@ it keeps that resource busy). A task waits where its co-runner is already busy, 
 
     slowdown_a = 1 + Σ_r k_r · d_{a,r} · d_{b,r} / (1 + ε − d_{b,r})
 
-so the slowdown is 1 without a common resource, rises with both demands, and a heavy user hurts a light
-one more than the reverse. ``k`` and the demand vectors of 26 jobs are fitted to pairs measured on one GPU
-(``constants/interference.json``). The names of the resources are given by the anchors of that fit (the
-arithmetic of ResNet and Transformer jobs); pair throughputs alone do not identify them.
+so the slowdown is 1 without a common resource, rises with both demands (up to the worst that was measured
+often enough to resolve), and a heavy user hurts a light one more than the reverse. ``k`` and the demand
+vectors of 26 jobs are fitted to pairs measured on one GPU (``constants/interference.json``). The names of the
+resources are given by the anchors of that fit (the arithmetic of ResNet and Transformer jobs); pair
+throughputs alone do not identify them.
 """
 
 from __future__ import annotations
@@ -46,8 +47,13 @@ def strengths() -> FloatArray:
     return np.array(load_constants("interference")["strength"], float)
 
 
+def slowdown_cap() -> float:
+    """Largest slow-down the law gives: the 95th percentile of those measured."""
+    return float(load_constants("interference")["slowdown_cap"])
+
+
 def slowdown(demands: Any, co_demands: Any, strength: Any = None) -> Any:
-    """Factor ≥ 1 by which a co-runner stretches a task.
+    """Factor ≥ 1 by which a co-runner stretches a task, at most :func:`slowdown_cap`.
 
     Args:
         demands: The task's demands, shape ``(..., R)``.
@@ -57,7 +63,7 @@ def slowdown(demands: Any, co_demands: Any, strength: Any = None) -> Any:
     """
     own, other = np.asarray(demands, float), np.minimum(np.asarray(co_demands, float), 1.0)
     k = strengths() if strength is None else strength
-    return 1.0 + np.sum(k * own * other / (1.0 + EPSILON - other), axis=-1)
+    return np.minimum(1.0 + np.sum(k * own * other / (1.0 + EPSILON - other), axis=-1), slowdown_cap())
 
 
 def summed_throughput(demands_a: Any, demands_b: Any, strength: Any = None) -> Any:

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, problem
 
@@ -62,10 +63,14 @@ def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
     pool = int(state.slots[cluster, slot, st.POOL])
     kind = int(engine.pool.kinds[pool])
     occupant = state.occupant[cluster]
-    devices = engine.arrays.domains.devices
+    devices = engine.arrays.domains.rows.devices
     real = np.arange(occupant.shape[1])[None, :] < devices[:, None]
     alone = (occupant[:, :, 1] < 0) & ((occupant[:, :, 0] < 0) | (occupant[:, :, 0] == slot))
-    seen = engine.observe()
+    running = (state.slots[cluster, :, st.STATUS] == st.RUNNING) & (state.tasks[cluster, :, st.STEP] > 0)
+    running &= state.tasks[cluster, :, st.PAUSED] <= state.clock[cluster, st.NOW]
+    load = (state.traffic[cluster, running] / state.tasks[cluster, running, st.STEP, None, None]).sum(axis=0)
+    bandwidth = state.links[cluster, 1]
+    wan = engine.world.cluster.wan
     return DecisionView(
         kind=engine.world.kinds[kind],
         kind_index=kind,
@@ -76,8 +81,8 @@ def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
         time_s=float(state.clock[cluster, st.NOW]),
         waiting=int((state.slots[cluster, :, st.STATUS] == st.QUEUED).sum()),
         free_devices=(alone & real).sum(axis=1),
-        bandwidth_gbps=seen.links[cluster, 0],
-        latency_s=seen.links[cluster, 1],
+        bandwidth_gbps=bandwidth / BYTES_PER_GBIT,
+        latency_s=effective_latency(np.array(wan.latency_s), load / bandwidth, wan.congestion),
         cost=engine.cost,
         max_segments=engine.world.max_segments,
     )

@@ -111,7 +111,7 @@ def test_a_cut_pipeline_is_the_event_simulation_of_its_parts(schedule):
     # Forward and backward of each stage from the tables; every floor law has p = 2 in training.
     passes, updates = [], []
     for domain, a, z in ((3, 0, cut), (1, cut, LAYERS)):
-        t = COST.tables.times_s[0, COST.domains.gpu[domain], Precision.FP16.index, 0]
+        t = COST.tables.times_s[0, COST.domains.rows.gpu[domain], Precision.FP16.index, 0]
         d = t[:, z] - t[:, a]
         passes.append([math.hypot(d[3], micro * (d[0] + d[1]) + d[2]), math.hypot(d[7], micro * (d[4] + d[5]) + d[6])])
         params = GPT.column("params")[a:z].sum()

@@ -1,0 +1,1 @@
+"""Conditional models of the hidden counters given the observed ones."""

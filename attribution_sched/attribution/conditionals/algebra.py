@@ -1,0 +1,91 @@
+"""Conditioning of Gaussians on every coalition at once, by batched Cholesky factors.
+
+For a component with mean m and covariance C, and observed features S:
+``E[x | x_S] = m + G (x - m)`` with ``G = C[:, S] C[S, S]^-1``, and the covariance that is left is
+``C - G C[S, :]``. Observed rows and columns are padded with the identity, so all subsets have one shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attribution_sched.attribution.conditionals.base import LOG_2PI, BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """Everything a set of Gaussians needs to be conditioned on a set of masks.
+
+    Attributes:
+        gain: (k, n_masks, d, d); maps ``x - mean`` to ``E[x | x_S] - mean``, identity on observed features.
+        factor: (k, n_masks, d, d); lower Cholesky factor of the covariance left, zero on observed features.
+        whitener: (k, n_masks, d, d); inverse Cholesky factor of C[S, S], zero on hidden features.
+        log_scale: (k, n_masks); log normaliser of the observed features' density.
+    """
+
+    gain: FloatArray
+    factor: FloatArray
+    whitener: FloatArray
+    log_scale: FloatArray
+
+
+def condition(covariances: FloatArray, masks: BoolArray) -> Conditioning:
+    """Condition covariances (k, d, d) on masks (n_masks, d), where True is observed."""
+    d = masks.shape[1]
+    observed = masks.astype(np.float64)
+    hidden = 1.0 - observed
+    eye = np.eye(d)
+    both = observed[:, :, None] * observed[:, None, :]
+    cov = covariances[:, None]
+    lower = np.linalg.cholesky(cov * both + eye * hidden[:, :, None])
+    inverse = np.linalg.inv(lower) * both
+    precision = np.swapaxes(inverse, -1, -2) @ inverse
+    cross = cov * hidden[:, :, None] * observed[:, None, :]
+    regression = cross @ precision
+    left = cov * (hidden[:, :, None] * hidden[:, None, :]) - regression @ np.swapaxes(cross, -1, -2)
+    # The unit diagonal on observed features only makes the factor exist; it is removed again at once.
+    factor = np.linalg.cholesky(left + eye * observed[:, :, None]) * hidden[:, :, None] * hidden[:, None, :]
+    diagonal = np.diagonal(lower, axis1=-2, axis2=-1)
+    log_scale = -np.log(diagonal).sum(-1) - 0.5 * LOG_2PI * observed.sum(-1)
+    return Conditioning(regression + eye * observed[:, :, None], factor, inverse, log_scale)
+
+
+def conditional_means(parts: Conditioning, means: FloatArray, x: FloatArray) -> FloatArray:
+    """Conditional means (n, n_masks, k, d) of rows (n, d) under every mask and component."""
+    offset = x[None, :, :] - means[:, None, :]
+    k, m, d, _ = parts.gain.shape
+    flat = parts.gain.reshape(k, m * d, d) @ np.swapaxes(offset, -1, -2)
+    moved = flat.reshape(k, m, d, len(x)).transpose(3, 1, 0, 2)
+    return np.ascontiguousarray(moved + means[None, None])
+
+
+def observed_log_density(parts: Conditioning, means: FloatArray, x: FloatArray) -> FloatArray:
+    """Log density of the observed features of each row under every mask and component, (n, n_masks, k)."""
+    offset = x[None, :, :] - means[:, None, :]
+    k, m, d, _ = parts.whitener.shape
+    flat = parts.whitener.reshape(k, m * d, d) @ np.swapaxes(offset, -1, -2)
+    square = np.square(flat.reshape(k, m, d, len(x))).sum(2)
+    return np.ascontiguousarray((parts.log_scale[:, :, None] - 0.5 * square).transpose(2, 1, 0))
+
+
+def joint_and_observed(
+    means: FloatArray, covariances: FloatArray, x: FloatArray, observed: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Log densities of whole rows and of their observed part, each (n, k); masks differ from row to row."""
+    patterns, which = np.unique(observed, axis=0, return_inverse=True)
+    parts = condition(covariances, patterns)
+    full = condition(covariances, np.ones((1, x.shape[1]), dtype=bool))
+    seen = np.empty((len(x), len(means)))
+    hidden_free = np.where(observed, x, 0.0)
+    for p in range(len(patterns)):
+        rows = np.flatnonzero(which == p)
+        one = Conditioning(
+            parts.gain[:, p : p + 1],
+            parts.factor[:, p : p + 1],
+            parts.whitener[:, p : p + 1],
+            parts.log_scale[:, p : p + 1],
+        )
+        seen[rows] = observed_log_density(one, means, hidden_free[rows])[:, 0]
+    return observed_log_density(full, means, x)[:, 0], seen

@@ -1,0 +1,99 @@
+"""Small torch helpers shared by the network models: seeded layers, one thread, arrays in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attribution_sched.attribution.conditionals.base import FloatArray, State
+from attribution_sched.attribution.progress import Tick, silent
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread: these networks are too small to gain from more, and the sums stay reproducible."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def generator(rng: np.random.Generator) -> torch.Generator:
+    """A torch generator seeded from a numpy one, so the global torch state is never touched."""
+    return torch.Generator().manual_seed(int(rng.integers(2**62)))
+
+
+def linear(n_in: int, n_out: int, g: torch.Generator, gain: float = 1.0) -> nn.Linear:
+    """A linear layer whose start comes from ``g``; ``gain`` below one makes it start near zero."""
+    layer = nn.utils.skip_init(nn.Linear, n_in, n_out)
+    bound = gain / n_in**0.5
+    with torch.no_grad():
+        layer.weight.uniform_(-bound, bound, generator=g)
+        layer.bias.uniform_(-bound, bound, generator=g)
+    return layer
+
+
+def mlp(sizes: Sequence[int], g: torch.Generator, last_gain: float = 1.0) -> nn.Sequential:
+    """Linear layers with SiLU between them."""
+    layers: list[nn.Module] = []
+    for i, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        last = i == len(sizes) - 2
+        layers.append(linear(a, b, g, last_gain if last else 1.7))
+        if not last:
+            layers.append(nn.SiLU(inplace=True))
+    return nn.Sequential(*layers)
+
+
+def tensor(x: FloatArray) -> Tensor:
+    """Float32 tensor of an array."""
+    return torch.as_tensor(np.ascontiguousarray(x), dtype=torch.float32)
+
+
+def cosine_rate(step: int, steps: int, rate: float, warm: int = 50) -> float:
+    """Learning rate with a linear warm-up and a cosine decay to zero."""
+    return rate * min(1.0, (step + 1) / warm) * (0.5 + 0.5 * float(np.cos(np.pi * step / steps)))
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all groups."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+@torch.no_grad()
+def follow(slow: nn.Module, fast: nn.Module, decay: float) -> None:
+    """Move the running average of the weights toward the trained ones."""
+    for a, b in zip(slow.parameters(), fast.parameters(), strict=True):
+        a.lerp_(b, 1.0 - decay)
+
+
+def weights_of(module: nn.Module, prefix: str = "") -> State:
+    """Parameters as float32 arrays."""
+    return {prefix + name: value.detach().numpy().copy() for name, value in module.state_dict().items()}
+
+
+def load_weights(module: nn.Module, arrays: State) -> None:
+    """Put saved parameters back."""
+    module.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in arrays.items()})
+
+
+__all__ = [
+    "Tick",
+    "cosine_rate",
+    "follow",
+    "generator",
+    "linear",
+    "load_weights",
+    "mlp",
+    "one_thread",
+    "set_rate",
+    "silent",
+    "tensor",
+    "weights_of",
+]

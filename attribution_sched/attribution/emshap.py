@@ -1,0 +1,296 @@
+"""EmSHAP: conditional Shapley values of an energy prediction over correlated counters.
+
+``v(S) = E[f(X) | x_S]`` under a learnt joint distribution of the counters, and
+``phi_j = sum_S |S|! (d-|S|-1)! / d! [v(S + j) - v(S)]``. The base is the mean prediction over the training rows and the
+full coalition is f(x) itself, so base and contributions add up to the prediction.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from attribution_sched.attribution import store
+from attribution_sched.attribution.checks import as_rows, check_training, match_rows, predictor
+from attribution_sched.attribution.coalitions import (
+    EXACT_LIMIT,
+    all_masks,
+    sample_coalitions,
+    shapley_matrix,
+    solve_sampled,
+)
+from attribution_sched.attribution.conditionals.base import BoolArray, FloatArray
+from attribution_sched.attribution.conditionals.catalogue import KINDS, restore
+from attribution_sched.attribution.conditionals.points import Points, sobol_points
+from attribution_sched.attribution.progress import Tick, progress_bar
+from attribution_sched.attribution.selection import choose, energy_over, fit_chosen, search
+from attribution_sched.attribution.value_function import Predict, Scale, coalition_values
+from attribution_sched.attribution.vector import AttributionVector
+from attribution_sched.errors import ModelFitError, nearest, problem
+
+PROPOSALS = ("auto", "closed", "mlp", "gru")
+
+
+class EmSHAP:
+    """Conditional Shapley attribution with a learnt distribution of the counters.
+
+    Args:
+        model: ``auto`` fits several families and keeps the best by held-out conditional likelihood. Or one of them:
+            ``gaussian``, ``mixture``, ``copula``, ``copula-mixture`` (closed forms), ``neural`` (autoregressive network),
+            ``energy`` (energy network over a proposal), and the rivals ``marginal`` and ``empirical``.
+        proposal: Under the energy or in the neural model: ``closed`` (a copula or a mixture, the default of ``energy``),
+            ``mlp`` (the default of ``neural``), or ``gru``, the paper's network; ``EmSHAP(proposal="gru")`` is
+            the paper's method, an energy over a GRU proposal.
+        n_draws: Conditional draws for each coalition in one replicate, even; default 128 for the closed forms, 64 for
+            the networks.
+        replicates: Independent scramblings, whose spread gives the standard errors.
+        n_coalitions: Coalitions sampled when there are more than 12 features.
+        held_out: Share of rows that ``auto`` judges its candidates on.
+        nonnegative: Refuse predictions below zero, as for an energy.
+        progress: Show a progress bar while fitting.
+        seed: Seed of everything random; the same seed gives the same result.
+
+    Attributes:
+        model_: The fitted conditional model.
+        names_: Column names.
+        units_: Unit of the predictions.
+        scores_: Held-out conditional log likelihood of each candidate (``auto`` only).
+    """
+
+    def __init__(
+        self,
+        model: str = "auto",
+        *,
+        proposal: str = "auto",
+        n_draws: int | None = None,
+        replicates: int = 4,
+        n_coalitions: int = 2048,
+        held_out: float = 0.2,
+        nonnegative: bool = False,
+        progress: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.model = model
+        self.proposal = proposal
+        self.n_draws = n_draws
+        self.replicates = replicates
+        self.n_coalitions = n_coalitions
+        self.held_out = held_out
+        self.nonnegative = nonnegative
+        self.progress = progress
+        self.seed = seed
+
+    def fit(self, X: Any, names: Any = None, units: str = "J") -> Self:
+        """Learn the joint distribution of the counters.
+
+        Args:
+            X: (n, d) rows of counters, at least 50, finite, no constant or repeated column.
+            names: Column names; a data frame brings its own.
+            units: Unit of the predictions to be explained.
+        """
+        self._check_settings()
+        rows, self.names_ = as_rows(X, names)
+        check_training(rows, self.names_)
+        self.units_ = units
+        self.background_ = rows
+        self.scale_ = Scale(rows.mean(axis=0), rows.std(axis=0))
+        z = self.scale_.standardise(rows)
+        rng = np.random.default_rng(self.seed)
+        self.scores_: dict[str, float] = {}
+        with progress_bar(self.progress) as tick:
+            self.model_ = fit_chosen(self._kind(z, rng, tick), z, rng, tick)
+        return self
+
+    def attribute(self, f: Any, X: Any, *, seed: int | None = None) -> AttributionVector:
+        """Attribute the predictions of ``f`` at rows ``X`` to the counters.
+
+        Args:
+            f: Function of rows (n, d), or an object with ``predict``.
+            X: One row (d,) or rows (n, d), or a data frame with the fitted columns.
+            seed: Another seed of the quasi-random points, to see the sampling error; default the estimator's.
+
+        Returns:
+            Contributions with standard errors; one vector (d,) for a single row.
+        """
+        self._check_fitted()
+        rows, alone = match_rows(X, self.names_)
+        predict = predictor(f, self.names_, self.nonnegative)
+        base = float(predict(self.background_).mean())
+        full = predict(rows)
+        seed = self.seed if seed is None else seed
+        exact = len(self.names_) <= EXACT_LIMIT
+        solve = self._exact if exact else self._sampled
+        phi, error = solve(predict, rows, base, full, np.random.default_rng([seed, 1]))
+        pick = 0 if alone else slice(None)
+        provenance = {
+            "coalitions": "exact" if exact else "sampled",
+            "n_coalitions": 2 ** len(self.names_) if exact else self.n_coalitions,
+            "draws": self._draw_count() * (self.replicates if exact else 1),
+            "replicates": self.replicates,
+            "seed": seed,
+            "model": self.model_.kind,
+            "chosen_by": "held-out conditional likelihood" if self.model == "auto" and self.scores_ else "user",
+        }
+        return AttributionVector(
+            phi[pick],
+            self.names_,
+            base,
+            full[pick],
+            error[pick],
+            self.units_,
+            f"emshap({self.model_.kind})",
+            provenance,
+        )
+
+    def values(self, f: Any, X: Any, masks: BoolArray, *, seed: int | None = None) -> FloatArray:
+        """Coalition values ``E[f | x_S]`` for masks (n_masks, d), averaged over replicates: (n_rows, n_masks)."""
+        self._check_fitted()
+        rows, _ = match_rows(X, self.names_)
+        predict = predictor(f, self.names_, self.nonnegative)
+        points = self._points(np.random.default_rng([self.seed if seed is None else seed, 1]))
+        return np.asarray(coalition_values(self.model_, self.scale_, predict, rows, masks, points).mean(-1))
+
+    def sample(self, n_rows: int, *, seed: int | None = None) -> FloatArray:
+        """Rows of counters drawn from the fitted joint distribution, (n_rows, d), in raw units."""
+        self._check_fitted()
+        d = len(self.names_)
+        rng = np.random.default_rng([self.seed if seed is None else seed, 2])
+        points = sobol_points(n_rows + n_rows % 2, d, 1, rng)
+        draws = self.model_.draws(np.zeros((1, d)), np.zeros((1, d), dtype=bool), points)
+        rows = self.scale_.restore(draws.rows[0, 0, 0].copy())
+        if draws.weights is not None:
+            weight = draws.weights[0, 0, 0]
+            rows = rows[rng.choice(len(rows), len(rows), p=weight / weight.sum())]
+        return np.asarray(rows[:n_rows])
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one safetensors file with a checksum; no pickle."""
+        self._check_fitted()
+        settings, arrays = self.model_.state()
+        header = {
+            "parameters": self.get_params(),
+            "names": list(self.names_),
+            "units": self.units_,
+            "scores": self.scores_,
+            "kind": self.model_.kind,
+            "settings": settings,
+        }
+        own = {"background": self.background_, "mean": self.scale_.mean, "spread": self.scale_.spread}
+        store.write(path, "emshap", header, {**{f"model.{k}": v for k, v in arrays.items()}, **own})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an estimator back; a truncated, tampered or foreign file raises ``CheckpointError``."""
+        header, arrays = store.read(path, "emshap")
+        self = cls(**header["parameters"])
+        self.names_, self.units_ = tuple(header["names"]), str(header["units"])
+        self.scores_ = dict(header["scores"])
+        self.background_ = arrays["background"]
+        self.scale_ = Scale(arrays["mean"], arrays["spread"])
+        inner = {k[len("model.") :]: v for k, v in arrays.items() if k.startswith("model.")}
+        self.model_ = restore(header["kind"], header["settings"], inner)
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Constructor settings, as scikit-learn expects them."""
+        keys = (
+            "model",
+            "proposal",
+            "n_draws",
+            "replicates",
+            "n_coalitions",
+            "held_out",
+            "nonnegative",
+            "progress",
+            "seed",
+        )
+        return {key: getattr(self, key) for key in keys}
+
+    def set_params(self, **changes: Any) -> Self:
+        """Change constructor settings; takes effect at the next fit or query."""
+        for key, value in changes.items():
+            if key not in self.get_params():
+                raise ModelFitError(problem("parameter", key, "is unknown", f"Valid: {sorted(self.get_params())}."))
+            setattr(self, key, value)
+        return self
+
+    def _exact(
+        self, predict: Predict, rows: FloatArray, base: float, full: FloatArray, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Value all 2^d coalitions in every replicate."""
+        masks = all_masks(len(self.names_))
+        inner = coalition_values(self.model_, self.scale_, predict, rows, masks[1:-1], self._points(rng))
+        values = np.empty((len(rows), self.replicates, len(masks)))
+        values[:, :, 0], values[:, :, -1] = base, full[:, None]
+        values[:, :, 1:-1] = inner.transpose(0, 2, 1)
+        each = values @ shapley_matrix(len(self.names_))
+        error = each.std(axis=1, ddof=1) / np.sqrt(self.replicates)
+        return each.mean(axis=1), error * _student(self.replicates)
+
+    def _sampled(
+        self, predict: Predict, rows: FloatArray, base: float, full: FloatArray, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Value sampled coalitions, one scrambling for each group of them."""
+        d = len(self.names_)
+        sample = sample_coalitions(d, self.n_coalitions, self.replicates, rng)
+        points = self._points(rng)
+        values = np.empty((len(rows), self.replicates, sample.masks.shape[1]))
+        for g in range(self.replicates):
+            one = Points(points.uniforms[g : g + 1])
+            values[:, g] = coalition_values(self.model_, self.scale_, predict, rows, sample.masks[g], one)[:, :, 0]
+        phi, error = solve_sampled(sample, values, base, full)
+        return phi, error * _student(self.replicates)
+
+    def _points(self, rng: np.random.Generator) -> Points:
+        return sobol_points(self._draw_count(), len(self.names_), self.replicates, rng)
+
+    def _draw_count(self) -> int:
+        if self.n_draws is not None:
+            return self.n_draws
+        return 64 if self.model_.kind.startswith(("energy", "neural")) else 128
+
+    def _kind(self, z: FloatArray, rng: np.random.Generator, tick: Tick) -> str:
+        """Name of the conditional model to fit, after a search where the settings leave it open."""
+        model = "energy" if self.model == "auto" and self.proposal == "gru" else self.model
+        if model in ("neural", "energy") and self.proposal in ("mlp", "gru"):
+            return f"{model}-{self.proposal}"
+        if model == "neural":
+            return "neural-mlp"
+        if model not in ("auto", "energy"):
+            return model
+        networks = () if model == "energy" else ("energy", "neural-mlp")
+        scored = search(z, self.held_out, rng, networks, tick)
+        self.scores_ = {s.kind: s.mean for s in scored}
+        return choose(scored).kind if model == "auto" else energy_over(scored)
+
+    def _check_settings(self) -> None:
+        models = {"auto", "neural", *KINDS}
+        if self.model not in models:
+            raise ModelFitError(problem("model", self.model, "is not a conditional model", nearest(self.model, models)))
+        if self.proposal not in PROPOSALS:
+            raise ModelFitError(problem("proposal", self.proposal, "is unknown", nearest(self.proposal, PROPOSALS)))
+        if self.n_draws is not None and (self.n_draws < 2 or self.n_draws % 2):
+            raise ModelFitError(
+                problem("n_draws", self.n_draws, "must be even and at least 2", "Draws come in mirrored pairs.")
+            )
+        if self.replicates < 2:
+            raise ModelFitError(
+                problem("replicates", self.replicates, "must be at least 2", "Errors are measured between replicates.")
+            )
+        if not 0 < self.held_out < 0.9:
+            raise ModelFitError(problem("held_out", self.held_out, "must lie between 0 and 0.9", "Use 0.2."))
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "model_"):
+            raise ModelFitError(
+                problem("EmSHAP", "unfitted", "has no distribution of the counters yet", "Call fit(X) first.")
+            )
+
+
+def _student(replicates: int) -> float:
+    """Widen the error of few replicates so that ±1.96 of it is a 95 % interval."""
+    from scipy.special import ndtri, stdtrit
+
+    return float(stdtrit(replicates - 1, 0.975) / ndtri(0.975))

@@ -1,0 +1,127 @@
+"""Choice between conditional models by held-out conditional likelihood.
+
+Candidates are fitted on part of the rows and scored on the rest, under masks of every size. The simplest model that
+is not clearly worse than the best one wins and is fitted again on all rows. The closed forms come first; a network is
+tried over the better of the two kinds of closed form, since it has only that one's misfit to learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attribution_sched.attribution.conditionals.base import BoolArray, Conditional, FloatArray
+from attribution_sched.attribution.conditionals.catalogue import CLOSED_KINDS, make
+from attribution_sched.attribution.conditionals.masking import uniform_size_masks
+from attribution_sched.attribution.progress import Tick, silent
+
+MASKS_PER_ROW = 4
+TOLERANCE = 0.5
+"""A simpler model wins while it is behind by less than this many standard errors."""
+
+NEGLIGIBLE_NATS = 1e-3
+
+_TRIAL: dict[str, dict[str, Any]] = {"energy": {"members": 2}, "energy-mixture": {"members": 2}}
+"""Cheaper settings while a candidate is only being judged."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One candidate and how it did on the held-out rows.
+
+    Attributes:
+        kind: Name of the model.
+        log_likelihood: (rows * masks,) held-out conditional log densities.
+        kept: False where a network dropped its energy and is its own proposal again.
+    """
+
+    kind: str
+    log_likelihood: FloatArray
+    kept: bool = True
+
+    @property
+    def mean(self) -> float:
+        """Mean held-out conditional log likelihood, in nats."""
+        return float(self.log_likelihood.mean())
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to fit on, rows to score on, and the masks of the latter."""
+
+    train: FloatArray
+    test: FloatArray
+    masks: BoolArray
+
+
+def split_rows(x: FloatArray, held_out: float, rng: np.random.Generator) -> Split:
+    """Hold ``held_out`` of the rows back and give each of them several masks."""
+    order = rng.permutation(len(x))
+    cut = min(max(round(len(x) * held_out), 10), 2000)
+    test = np.repeat(x[order[:cut]], MASKS_PER_ROW, axis=0)
+    return Split(x[order[cut:]], test, uniform_size_masks(len(test), x.shape[1], rng))
+
+
+def score(kind: str, split: Split, rng: np.random.Generator, tick: Tick = silent) -> Scored:
+    """Fit one candidate on the training part and score it on the rest."""
+    model = make(kind, **_TRIAL.get(kind, {}))
+    if hasattr(model, "tick"):
+        model.tick = tick
+    model.fit(split.train, rng)
+    return Scored(kind, model.log_likelihood(split.test, split.masks), bool(getattr(model, "kept", True)))
+
+
+def search(
+    x: FloatArray, held_out: float, rng: np.random.Generator, networks: Sequence[str], tick: Tick = silent
+) -> list[Scored]:
+    """Score the closed forms, then the networks that can still gain; simplest first.
+
+    Args:
+        x: (n, d) standardised rows.
+        held_out: Share of rows to score on.
+        rng: Source of the split, the masks and the starts.
+        networks: Network kinds to try; ``energy`` turns into ``energy-mixture`` where a mixture fits better.
+        tick: Progress callback.
+    """
+    split = split_rows(x, held_out, rng)
+    scored = []
+    for i, kind in enumerate(CLOSED_KINDS):
+        tick("closed forms", i / len(CLOSED_KINDS))
+        scored.append(score(kind, split, rng))
+    for kind in networks:
+        name = energy_over(scored) if kind == "energy" else kind
+        scored.append(score(name, split, rng, tick))
+    return [s for s in scored if s.kept]
+
+
+def energy_over(scored: Sequence[Scored]) -> str:
+    """Kind of the energy model over the better of copula and mixture."""
+    mean = {s.kind: s.mean for s in scored}
+    return "energy" if mean["copula"] >= mean["mixture"] else "energy-mixture"
+
+
+def choose(scored: Sequence[Scored]) -> Scored:
+    """Simplest candidate that is not clearly behind the best; candidates come simplest first."""
+    best = max(scored, key=lambda s: s.mean)
+    for candidate in scored:
+        if candidate is best:
+            break
+        gap = (best.log_likelihood - candidate.log_likelihood).reshape(-1, MASKS_PER_ROW).mean(axis=1)
+        error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
+        if gap.mean() <= max(TOLERANCE * error, NEGLIGIBLE_NATS):
+            return candidate
+    return best
+
+
+def fit_chosen(kind: str, x: FloatArray, rng: np.random.Generator, tick: Tick = silent) -> Conditional:
+    """Fit one model on all rows."""
+    model = make(kind)
+    if hasattr(model, "tick"):
+        model.tick = tick
+    fitted = model.fit(x, rng)
+    if hasattr(fitted, "tick"):
+        fitted.tick = silent
+    return fitted

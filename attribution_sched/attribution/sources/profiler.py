@@ -1,0 +1,265 @@
+"""Convolution, fully-connected and attention time and FLOPs of a user's torch module.
+
+Every profiled operator's *self* time goes to one of four groups, so the groups add up to the whole:
+
+- an operator belongs to the outermost known operator around it, so the time inside ``mkldnn_convolution`` is
+  convolution and a ``bmm`` inside ``scaled_dot_product_attention`` is attention;
+- products of two activations (``bmm``, ``softmax``) inside a module whose class is called "...Attention..."
+  are attention, its projections with weights stay fully-connected;
+- a backward operator belongs to the group of the forward operator that created it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from attribution_sched.attribution.sources.operator_flops import operator_flops
+from attribution_sched.attribution.sources.reading import Reading, ReadingBuilder
+from attribution_sched.errors import CounterError, problem
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+GROUPS = ("conv", "fc", "attention", "other")
+
+_MARK = "attribution_sched::attention"
+_ATTENTION = re.compile(r"scaled_?dot_?product|(flash|efficient)_attention", re.IGNORECASE)
+_CONV = re.compile(r"aten::(\w*conv(\d|olution|_|$)\w*)|ConvolutionBackward\d*")
+_FC = re.compile(r"aten::(linear|addmm|mm|bmm|baddbmm|matmul|mv|addmv|einsum|bilinear)_?")
+_SCORES = re.compile(r"aten::(bmm|baddbmm|matmul|einsum|_?softmax)_?")
+
+
+@dataclass(frozen=True)
+class OperatorProfile:
+    """Where the time and the arithmetic of one step go.
+
+    Attributes:
+        time_s: Group to self time of one step.
+        flops: Group to FLOPs of one step.
+        steps: Steps averaged over.
+        training: Whether a step is forward and backward, or forward only.
+        device: Where time was taken, ``cpu`` or ``cuda``.
+    """
+
+    time_s: Mapping[str, float]
+    flops: Mapping[str, float]
+    steps: int
+    training: bool
+    device: str
+
+    @property
+    def time_share(self) -> Mapping[str, float]:
+        """Group to its share of time; the shares sum to 1."""
+        return _shares(self.time_s)
+
+    @property
+    def flops_share(self) -> Mapping[str, float]:
+        """Group to its share of FLOPs; the shares sum to 1 (all "other" where nothing was counted)."""
+        return _shares(self.flops)
+
+    def reading(self, timestamp_s: float | None = None) -> Reading:
+        """The profile as a reading: ``conv_time_s`` ... ``other_time_s`` and ``conv_flops`` ..."""
+        out = ReadingBuilder()
+        for group in GROUPS:
+            out.add(f"{group}_time_s", self.time_s[group], "s", note=f"self time per step on {self.device}")
+        for group in GROUPS[:-1]:
+            out.add(f"{group}_flops", self.flops[group], "FLOP", note="counted from shapes")
+        return out.build(time.time() if timestamp_s is None else timestamp_s)
+
+
+def _shares(parts: Mapping[str, float]) -> Mapping[str, float]:
+    total = sum(parts.values())
+    if total <= 0:
+        return MappingProxyType({g: float(g == "other") for g in GROUPS})
+    return MappingProxyType({g: parts[g] / total for g in GROUPS})
+
+
+def profile(
+    model: nn.Module,
+    inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
+    *,
+    training: bool = False,
+    steps: int = 3,
+    warmup: int = 1,
+    loss: Callable[[Any], Tensor] | None = None,
+) -> OperatorProfile:
+    """Profile a module as it is: weights, mode and gradients are left as found.
+
+    Args:
+        model: Any torch module.
+        inputs: One tensor, a tuple of positional arguments, or a mapping of keyword arguments.
+        training: Profile forward and backward in training mode, else forward in evaluation mode.
+        steps: Profiled steps to average over.
+        warmup: Unprofiled steps first, so that lazy set-up is not charged to an operator.
+        loss: Maps the output to a scalar for backward; by default the mean of the first floating tensor.
+    """
+    for field, value, least in (("steps", steps, 1), ("warmup", warmup, 0)):
+        if value < least:
+            raise CounterError(problem(field, value, f"must be at least {least}", f"Use {field}={least}"))
+    import torch
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as torch_profile
+
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])
+    with _as_found(model, training), _marks(model):
+        for _ in range(warmup):
+            _step(model, inputs, training, loss)
+        with torch_profile(activities=activities, record_shapes=True) as recorder:
+            for _ in range(steps):
+                _step(model, inputs, training, loss)
+    return _summarise(list(recorder.events() or []), steps, training)
+
+
+class ProfilerSource:
+    """A module and its inputs as a counter source: each read profiles it once."""
+
+    def __init__(self, model: nn.Module, inputs: Any, *, training: bool = False, steps: int = 3) -> None:
+        """Keep what to profile; arguments as in `profile`."""
+        self._model, self._inputs, self._training, self._steps = model, inputs, training, steps
+
+    def read(self) -> Reading:
+        """Profile the module once."""
+        return profile(self._model, self._inputs, training=self._training, steps=self._steps).reading()
+
+
+@contextlib.contextmanager
+def _as_found(model: nn.Module, training: bool) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    grads = [(p, p.grad) for p in model.parameters()]
+    buffers = [(b, b.detach().clone()) for b in model.buffers()]  # batch norm moves its averages in training
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for parameter, grad in grads:
+            parameter.grad = grad
+        for buffer, saved in buffers:
+            buffer.detach().copy_(saved)
+
+
+@contextlib.contextmanager
+def _marks(model: nn.Module) -> Iterator[None]:
+    """Wrap each attention module's forward in a named range, so that its score products can be told apart."""
+    from torch.profiler import record_function
+
+    open_ranges: list[Any] = []
+
+    def enter(*_: Any) -> None:
+        open_ranges.append(record_function(_MARK))
+        open_ranges[-1].__enter__()
+
+    def leave(*_: Any) -> None:
+        open_ranges.pop().__exit__(None, None, None)
+
+    hooks: list[Any] = []
+    for module in model.modules():
+        if "attention" in type(module).__name__.lower():
+            hooks.append(module.register_forward_pre_hook(enter))
+            hooks.append(module.register_forward_hook(leave, always_call=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _step(model: nn.Module, inputs: Any, training: bool, loss: Callable[[Any], Tensor] | None) -> None:
+    import torch
+
+    with torch.set_grad_enabled(training):
+        if isinstance(inputs, Mapping):
+            output = model(**inputs)
+        else:
+            output = model(*inputs) if isinstance(inputs, tuple) else model(inputs)
+        if not training:
+            return
+        scalar = loss(output) if loss is not None else _mean(output)
+    for parameter in model.parameters():
+        parameter.grad = None
+    scalar.backward()  # type: ignore[no-untyped-call]
+
+
+def _mean(output: Any) -> Tensor:
+    import torch
+
+    candidates = output.values() if isinstance(output, Mapping) else output
+    for item in [output] if isinstance(output, torch.Tensor) else candidates:
+        if isinstance(item, torch.Tensor) and item.is_floating_point() and item.requires_grad:
+            return item.mean()
+    raise CounterError(
+        problem("loss", None, "the output holds no tensor with a gradient", "Pass loss=, a function of the output")
+    )
+
+
+def _chain(event: Any) -> list[Any]:
+    """The event and its ancestors, outermost first."""
+    chain = [event]
+    while (parent := chain[-1].cpu_parent) is not None:
+        chain.append(parent)
+    return chain[::-1]
+
+
+def _group(chain: list[Any], forward_group: Mapping[int, str]) -> str:
+    in_attention = False
+    for event in chain:
+        name = event.name
+        if name == _MARK or name == "aten::_native_multi_head_attention":
+            in_attention = True
+        elif name.startswith("autograd::engine::evaluate_function") and event.sequence_nr in forward_group:
+            return forward_group[event.sequence_nr]
+        elif _ATTENTION.search(name):
+            return "attention"
+        elif _CONV.fullmatch(name):
+            return "conv"
+        elif in_attention and _SCORES.fullmatch(name) and not _by_weight(event):
+            return "attention"
+        elif _FC.fullmatch(name):
+            return "fc"
+    return "other"
+
+
+def _by_weight(event: Any) -> bool:
+    """Whether a product has a two-dimensional right side: a weight, not a batch of keys or values."""
+    shapes = [s for s in event.input_shapes or [] if s]
+    return "matmul" in event.name and len(shapes) > 1 and len(shapes[1]) <= 2
+
+
+def _summarise(events: list[Any], steps: int, training: bool) -> OperatorProfile:
+    # Device kernels appear a second time as events of their own; their time is already on the operator.
+    host = [e for e in events if str(e.device_type).endswith("CPU")]
+    cuda = any(e.self_device_time_total > 0 for e in host)
+    chains = [_chain(e) for e in host]
+    forward: dict[int, str] = {}
+    for event, chain in zip(host, chains, strict=True):
+        backward = any(e.name.startswith("autograd::engine") for e in chain)
+        if event.sequence_nr >= 0 and not backward:
+            # The innermost event of a number made the autograd node; outer ones merely contain it.
+            group = _group(chain, {})
+            if group != "other" or event.sequence_nr not in forward:
+                forward[event.sequence_nr] = group
+    seconds, flops = dict.fromkeys(GROUPS, 0.0), dict.fromkeys(GROUPS, 0)
+    counted: set[int] = set()
+    for event, chain in zip(host, chains, strict=True):
+        group = _group(chain, forward)
+        seconds[group] += 1e-6 * (event.self_device_time_total if cuda else event.self_cpu_time_total) / steps
+        if any(id(e) in counted for e in chain[:-1]):
+            continue
+        count = operator_flops(event.name, event.input_shapes or [], event.concrete_inputs or [])
+        if count is not None:
+            counted.add(id(event))
+            flops[group] += count
+    return OperatorProfile(
+        MappingProxyType(seconds),
+        MappingProxyType({g: n / steps for g, n in flops.items()}),
+        steps,
+        training,
+        "cuda" if cuda else "cpu",
+    )

@@ -1,0 +1,149 @@
+"""The attribution vector: where a prediction's joules go, named, with units, error bars and how it was got."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attribution_sched.errors import ModelFitError, nearest, problem
+
+FloatArray = NDArray[np.float64]
+
+EFFICIENCY_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class AttributionVector:
+    """Contributions of named counters to one prediction, or to each of n predictions.
+
+    The contributions and the base add up to the prediction; a vector that does not is refused.
+
+    Attributes:
+        values: (d,) or (n, d), contribution of each counter.
+        names: The d counter names.
+        base: Mean prediction when nothing is known.
+        prediction: () or (n,), what the contributions add up to, together with the base.
+        standard_error: Like ``values``; ±1.96 of them is a 95 % interval of the sampling error alone.
+        units: Unit of values, base and prediction.
+        method: Which conditional model answered, for example ``mixture`` or ``amortised(mixture)``.
+        provenance: How it was got: exact or sampled coalitions, draws, seed.
+    """
+
+    values: FloatArray
+    names: tuple[str, ...]
+    base: float
+    prediction: FloatArray
+    standard_error: FloatArray
+    units: str = "J"
+    method: str = "unknown"
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays and refuse shapes, values or sums that are wrong."""
+        for name in ("values", "prediction", "standard_error"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            if not np.isfinite(array).all():
+                raise ModelFitError(
+                    problem(name, array, "every entry must be finite", "Check the energy model's output.")
+                )
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "base", float(self.base))
+        object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
+        shape = self.values.shape
+        if len(shape) not in (1, 2) or shape[-1] != len(self.names):
+            raise ModelFitError(
+                problem(
+                    "values",
+                    shape,
+                    f"must be (d,) or (n, d) with d = {len(self.names)} names",
+                    "Give one name for each column.",
+                )
+            )
+        if self.standard_error.shape != shape or self.prediction.shape != shape[:-1]:
+            got = (self.standard_error.shape, self.prediction.shape)
+            raise ModelFitError(
+                problem(
+                    "standard_error, prediction",
+                    got,
+                    f"must be {shape} and {shape[:-1]}",
+                    "Pass one of each for each row.",
+                )
+            )
+        gap = np.abs(self.values.sum(-1) + self.base - self.prediction)
+        scale = np.maximum(1.0, np.maximum(np.abs(self.prediction), abs(self.base)))
+        if np.any(gap > EFFICIENCY_TOLERANCE * scale):
+            rule = "contributions and base must add up to the prediction to 1e-6"
+            raise ModelFitError(
+                problem("values", float(np.max(gap)), rule, "Recompute them; do not edit single entries.")
+            )
+
+    def __len__(self) -> int:
+        """Number of predictions explained (one for a single vector)."""
+        return 1 if self.values.ndim == 1 else len(self.values)
+
+    def __getitem__(self, name: str) -> Any:
+        """Contribution of one named counter, a number or one for each row."""
+        if name not in self.names:
+            raise ModelFitError(problem("counter", name, "is not part of this attribution", nearest(name, self.names)))
+        column = self.values[..., self.names.index(name)]
+        return float(column) if column.ndim == 0 else column
+
+    def row(self, index: int) -> AttributionVector:
+        """The vector of one prediction out of a batch."""
+        if self.values.ndim == 1:
+            raise ModelFitError(problem("row", index, "this vector explains one prediction", "Use it directly."))
+        return AttributionVector(
+            self.values[index],
+            self.names,
+            self.base,
+            self.prediction[index],
+            self.standard_error[index],
+            self.units,
+            self.method,
+            self.provenance,
+        )
+
+    def normalised(self) -> FloatArray:
+        """Signed shares for the scheduler's state: each contribution over the sum of magnitudes, in [-1, 1]."""
+        total = np.abs(self.values).sum(-1, keepdims=True)
+        return np.asarray(np.divide(self.values, total, out=np.zeros_like(self.values), where=total > 0))
+
+    def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends of the sampling interval at ``level``."""
+        from scipy.special import ndtri
+
+        if not 0 < level < 1:
+            raise ModelFitError(problem("level", level, "must lie between 0 and 1", "Use 0.95 for a 95 % interval."))
+        reach = float(ndtri(0.5 + level / 2)) * self.standard_error
+        return self.values - reach, self.values + reach
+
+    def ranking(self) -> tuple[str, ...]:
+        """Counter names by magnitude of their (mean) contribution, largest first."""
+        size = np.abs(self.values) if self.values.ndim == 1 else np.abs(self.values).mean(axis=0)
+        return tuple(self.names[i] for i in np.argsort(-size, kind="stable"))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, ready for JSON."""
+        return {
+            "names": list(self.names),
+            "values": self.values.tolist(),
+            "standard_error": self.standard_error.tolist(),
+            "base": self.base,
+            "prediction": self.prediction.tolist(),
+            "units": self.units,
+            "method": self.method,
+            "provenance": dict(self.provenance),
+        }
+
+
+def single(values: ArrayLike, names: tuple[str, ...], base: float, **details: Any) -> AttributionVector:
+    """Build a vector whose prediction is what its parts add up to, with no sampling error (share rules, for example)."""
+    array = np.asarray(values, dtype=np.float64)
+    return AttributionVector(array, names, base, array.sum(-1) + base, np.zeros_like(array), **details)
