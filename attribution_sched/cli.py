@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -54,6 +55,33 @@ def _root() -> None:
 def version() -> None:
     """Print the version."""
     Console().print(__version__, highlight=False)
+
+
+@app.command()
+def doctor(
+    dcgm_url: Annotated[str | None, typer.Option(help="Address of a dcgm-exporter to try.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the counters this machine offers and, for the rest, why not and what to do."""
+    from attribution_sched.attribution.sources import detect
+
+    found = detect(dcgm_url=dcgm_url)
+    if as_json:
+        typer.echo(json.dumps([{**dataclasses.asdict(c), "available": c.available} for c in found], indent=2))
+        return
+    console = Console()
+    table = Table(title="Counters of this machine")
+    for heading in ("Source", "Counter", "Provenance"):
+        table.add_column(heading)
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for item in found:
+        colour = "green" if item.available else "yellow"
+        table.add_row(item.source, item.counter, f"[{colour}]{item.provenance.value}[/{colour}]")
+        if item.detail:
+            reasons.setdefault((item.detail, item.fix), []).append(f"{item.source} {item.counter}")
+    console.print(table)
+    for (detail, fix), counters in reasons.items():
+        console.print(f"[bold]{', '.join(counters)}[/bold]: {escape(detail)}. {escape(fix)}", highlight=False)
 
 
 @app.command()

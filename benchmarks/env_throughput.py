@@ -1,8 +1,11 @@
-"""Throughput of the batched CrossDomain environment against single environments stepped one by one.
+"""Throughput of the batched CrossDomain environment against the same environment stepped one by one.
 
-Both sides run the same world, seeds and actions in one process; only the time inside ``step`` is counted (process
-CPU time). Actions: a waiting task gets a layout that fits it in the domain with most free devices, every tenth
-running task under review is cut over two domains, all others keep their plan.
+All sides run the same world, seeds and actions; only the time inside ``step`` is counted (process CPU time).
+Actions: a waiting task gets a layout that fits it in the domain with most free devices, every tenth running task
+under review is cut over two domains, all others keep their plan. Two opponents:
+
+- single environments, each a batch of one over the same compiled kernels;
+- the same environment in plain Python: the same code with the compiler switched off, on a few clusters.
 
 Run: ``python benchmarks/env_throughput.py [--clusters 256] [--steps 200]``
 """
@@ -10,6 +13,10 @@ Run: ``python benchmarks/env_throughput.py [--clusters 256] [--steps 200]``
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -108,23 +115,53 @@ def one_by_one(world: World, clusters: int, actions: list[IntArray]) -> tuple[fl
     return spent, total
 
 
+def interpreted(preset: str, clusters: int, steps: int) -> float:
+    """Decisions per CPU second of single environments with the compiler switched off."""
+    command = [sys.executable, __file__, "--preset", preset, "--clusters", str(clusters), "--steps", str(steps)]
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([*command, "--plain"], env=environment, capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout.splitlines()[-1])["decisions_per_s"])
+
+
+def plain(world: World, clusters: int, steps: int) -> None:
+    """Play a few clusters one by one and print the rate; meant to run with the compiler switched off."""
+    script = Script(Engine(world))
+    envs = [CrossDomainEnv(world) for _ in range(clusters)]
+    spent = 0.0
+    for e, env in enumerate(envs):
+        env.reset(seed=e)
+        for number in range(steps):
+            action = script.act(env.engine, number + e)[0]
+            start = time.process_time()
+            env.step(action)
+            spent += time.process_time() - start
+    print(json.dumps({"decisions_per_s": clusters * steps / spent}))
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clusters", type=int, default=256)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--preset", default="cross-domain")
+    parser.add_argument("--plain", action="store_true", help="only the plain-Python side, as JSON")
     chosen = parser.parse_args()
     world = load_settings(chosen.preset).build_world()
+    if chosen.plain:
+        plain(world, chosen.clusters, chosen.steps)
+        return
     batched(world, 2, 2)
     fast, rewards, actions = batched(world, chosen.clusters, chosen.steps)
     slow, single_rewards = one_by_one(world, chosen.clusters, actions)
     decisions = chosen.clusters * chosen.steps
     same = bool(np.array_equal(rewards, single_rewards))
-    print(f"{'':<14} {'CPU s':>8} {'decisions/s':>12}")
-    print(f"{'batched':<14} {fast:>8.2f} {decisions / fast:>12,.0f}")
-    print(f"{'one by one':<14} {slow:>8.2f} {decisions / slow:>12,.0f}")
-    print(f"ratio {slow / fast:.1f}x at {chosen.clusters} clusters (target 50x); rewards identical: {same}")
+    rate = decisions / fast
+    python_rate = interpreted(chosen.preset, 2, 40)
+    print(f"{'':<42} {'decisions per CPU s':>20} {'batched is':>12}")
+    print(f"{f'batched, {chosen.clusters} clusters':<42} {rate:>20,.0f}")
+    print(f"{'one by one, compiled kernels':<42} {decisions / slow:>20,.0f} {slow / fast:>10.1f} x")
+    print(f"{'one by one, plain Python (2 clusters)':<42} {python_rate:>20,.1f} {rate / python_rate:>10.0f} x")
+    print(f"target: 50 x. Rewards of the two compiled sides identical: {same}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,12 @@ def write(path: str | Path, kind: str, header: dict[str, Any], arrays: Arrays) -
     target = Path(path)
     text = json.dumps(header, sort_keys=True)
     packed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    metadata = {"kind": kind, "version": str(FORMAT_VERSION), "header": text, "sha256": _digest(kind, text, packed)}
+    about = {"kind": kind, "version": FORMAT_VERSION, "header": text, "sha256": _digest(kind, text, packed)}
+    # One key: safetensors writes several in no fixed order, and equal estimators should be equal files.
+    metadata = {"estimator": json.dumps(about, sort_keys=True)}
     partial = target.with_name(target.name + ".partial")
     partial.write_bytes(save(packed, metadata=metadata))
-    os.replace(partial, target)
+    partial.replace(target)
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
@@ -52,7 +53,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
         raise CheckpointError(problem("file", name, "does not exist", "Check the path."))
     try:
         with safe_open(name, framework="numpy") as file:
-            metadata = dict(file.metadata() or {})
+            metadata = json.loads((file.metadata() or {}).get("estimator", "{}"))
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(
@@ -62,7 +63,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
         raise CheckpointError(
             problem("file kind", metadata.get("kind"), f"must be {kind!r}", "Load it with the class that wrote it.")
         )
-    if metadata.get("version") != str(FORMAT_VERSION):
+    if metadata.get("version") != FORMAT_VERSION:
         rule = f"this release reads version {FORMAT_VERSION}"
         raise CheckpointError(
             problem("file version", metadata.get("version"), rule, "Fit and save again with this release.")

@@ -308,8 +308,11 @@ def plan_cost(
                 )
             # Power follows from what share of the busy time the units really work; a cap stretches it.
             nominal = forward
-            compute_share = min(1.0, forward_compute / forward)
-            memory_share = min(1.0, forward_memory / forward)
+            # The heavier of the two counts as busy whenever the device works, as in the fit of the power law.
+            working = min(1.0, (forward_compute + forward_memory) / forward)
+            heavier = max(forward_compute, forward_memory)
+            compute_share = working * forward_compute / heavier
+            memory_share = working * forward_memory / heavier
             natural = _draw_w(
                 here.idle_w, here.tdp_w, compute_share, memory_share, power_law.precision_factor[q],
                 power_law.compute_weight, power_law.memory_weight, power_law.saturation,

@@ -293,6 +293,8 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
             # The first pricing gives the demands that interference needs; with a co-runner, the second includes it.
             rounds = 2 if shares_devices(world, state, e, slot) else 1
             for _ in range(rounds):
+                # No step time yet: its traffic is not in the load and must not be taken out of it.
+                task[st.STEP] = 0.0
                 price(world, state, e, slot, load, scratch)
             code = _within_limits(world, state, e, slot)
         if code < 0:

@@ -128,7 +128,8 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     for i in range(k):
         for j in range(k):
             others = load[i, j]
-            if own_step > 0.0:
+            # A paused task sends nothing, so its traffic is not in the load.
+            if own_step > 0.0 and task[st.PAUSED] <= state.clock[e, st.NOW]:
                 others -= state.traffic[e, slot, i, j] / own_step
             share = max(0.0, others) / state.links[e, 1, i, j] if i != j else 0.0
             bandwidth[i, j] = state.links[e, 1, i, j] * max(LEAST_BANDWIDTH_SHARE, 1.0 - share)
@@ -531,6 +532,9 @@ def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
             return SETTLED
         _integrate(world, state, e, _next_time(world, state, e))
         freed, moved = _finish_tasks(world, state, e)
+        if moved:
+            # A task at work again draws more even where no price changes.
+            meter(world, state, e)
         if freed:
             offer_queue(state, e)
         if state.clock[e, st.NEXT_TICK] <= state.clock[e, st.NOW]:

@@ -60,7 +60,7 @@ class Gpu:
             if not value > 0:
                 raise SettingsError(problem(f"{self.name}.{key}", value, "must be > 0", "Give a positive number"))
         sources = dict(self.sources) | dict.fromkeys(changes, "set by the user")
-        return replace(self, sources=MappingProxyType(sources), **changes)
+        return replace(self, sources=MappingProxyType(sources), **changes)  # type: ignore[arg-type]
 
 
 _DATASHEET = "NVIDIA datasheet"

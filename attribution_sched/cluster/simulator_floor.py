@@ -182,7 +182,7 @@ class Floor:
         """Find devices: shared ones first if it may share, then empty ones, in order."""
         limit = self.world.share_limit if share else 1
         deployed = job.plan_in_force
-        for segment, taken in zip(deployed.plan.segments, deployed.devices, strict=True):
+        for segment, taken in zip(deployed.segments, deployed.devices, strict=True):
             rooms = [device for device in self.devices[segment.domain] if device.room(limit)]
             rooms.sort(key=lambda device: -len(device.jobs))
             taken += rooms[: segment.device_count]
@@ -200,7 +200,7 @@ class Floor:
 
     def within_power(self, job: Job) -> bool:
         """Whether the domains a job uses stay within their budgets when no job is paused."""
-        for k in job.plan_in_force.plan.domains:
+        for k in {segment.domain for segment in job.plan_in_force.segments}:
             budget_w = self.domains[k].power_budget_w
             drawn_w = sum(self._device_w(device, awake=True) for device in self.devices[k] if device.up)
             if budget_w is not None and drawn_w > budget_w:

@@ -64,6 +64,7 @@ class Deployment:
 
     Attributes:
         plan: The plan, with the microbatches the cluster gave each replica.
+        segments: All its segments, in plan order.
         batch: The same as arrays.
         traffic_bytes: Bytes per global batch from domain to domain, shape ``(K, K)``.
         devices: Devices of every segment.
@@ -74,6 +75,7 @@ class Deployment:
     """
 
     plan: Plan
+    segments: tuple[Segment, ...]
     batch: PlanBatch
     traffic_bytes: FloatArray
     devices: list[list[Device]]
@@ -85,9 +87,10 @@ class Deployment:
     @classmethod
     def of(cls, plan: Plan, n_domains: int) -> Deployment:
         """A plan that sits nowhere yet and has no price."""
-        count = len(plan.segments)
-        empty: list[list[Device]] = [[] for _ in range(count)]
-        return cls(plan, PlanBatch.of([plan]), np.zeros((n_domains, n_domains)), empty, [SegmentLoad()] * count)
+        segments = plan.segments
+        places: list[list[Device]] = [[] for _ in segments]
+        loads = [SegmentLoad()] * len(segments)
+        return cls(plan, segments, PlanBatch.of([plan]), np.zeros((n_domains, n_domains)), places, loads)
 
     def same_plan(self, other: Plan) -> bool:
         """Whether another plan would change nothing."""
@@ -96,16 +99,16 @@ class Deployment:
 
     def parts(self) -> list[tuple[Segment, list[Device], SegmentLoad]]:
         """Segments with their devices and loads, in plan order."""
-        return list(zip(self.plan.segments, self.devices, self.loads, strict=True))
+        return list(zip(self.segments, self.devices, self.loads, strict=True))
 
     def load_in(self, domain: int) -> SegmentLoad:
         """Load of its one segment in a domain."""
-        return self.loads[self.plan.domains.index(domain)]
+        return next(load for s, load in zip(self.segments, self.loads, strict=True) if s.domain == domain)
 
     def link_ends(self) -> list[tuple[int, int]]:
         """The link that leaves each segment: to the next one, from the last of all back to the first."""
-        domains = self.plan.domains
-        return list(zip(domains, (*domains[1:], domains[0]), strict=True))
+        domains = [segment.domain for segment in self.segments]
+        return list(zip(domains, [*domains[1:], domains[0]], strict=True))
 
 
 @dataclass(eq=False)

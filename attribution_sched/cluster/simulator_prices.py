@@ -113,7 +113,7 @@ class Prices:
         deployed.traffic_bytes = scored.traffic_bytes[0] * norm
         deployed.step_s = raw_step_s * norm
         deployed.step_bill_usd = float(scored.bill_usd[0]) * norm
-        for row, segment in enumerate(deployed.plan.segments):
+        for row, segment in enumerate(deployed.segments):
             idle_w = self.world.cluster.domains[segment.domain].gpu.idle_w
             deployed.loads[row] = SegmentLoad(
                 busy=float(busy[row]),
@@ -126,7 +126,7 @@ class Prices:
     def _stretch(self, job: Job, row: int) -> float:
         """Worst slow-down over the devices of a segment: its ranks wait for each other."""
         own, devices = job.plan_in_force.loads[row].demands, job.plan_in_force.devices[row]
-        domain = job.plan_in_force.plan.segments[row].domain
+        domain = job.plan_in_force.segments[row].domain
         company = {id(other): other for device in devices for other in device.jobs if other is not job}
         return max(
             (float(slowdown(own, other.plan_in_force.load_in(domain).demands, self._strength))

@@ -1,0 +1,1 @@
+"""Explanations of decisions: Shapley estimators, reward drivers, plots and reports."""

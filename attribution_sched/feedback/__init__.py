@@ -1,0 +1,1 @@
+"""From explanations back to reward weights."""

@@ -1,0 +1,1 @@
+"""Schedulers: the policy protocol and every policy that satisfies it."""

@@ -79,7 +79,7 @@ def test_every_job_and_every_sum_agrees_with_the_engine(name):
 
 @pytest.mark.parametrize("name", ["one domain", "cross domain", "shared devices"])
 def test_greedy_agrees_with_the_engine(name):
-    world = agreement.WORLDS[name](horizon_s=HORIZON_S)
+    world = agreement.WORLDS[name](horizon_s=HORIZON_S / 2)
     for seed in SEEDS:
         worst, where, journal = agreement.compare(world, lambda s: Greedy(), seed)
         assert worst < TOLERANCE, f"seed {seed}: {where} differs by {worst}"
@@ -143,14 +143,16 @@ def test_lost_steps_are_bounded_by_the_checkpoint_interval():
 
 
 def test_a_stopped_job_returns_to_the_front_of_its_queue():
-    tasks = [(0.0, LOW)] + [(1.0 + n, LOW) for n in range(4)]
-    world = traced(*tasks, devices=1)
-    run = simulate(world, Fixed(), 1, failures=Failures(0.2, 0.1, 50))
-    stops = [h for h in run.timeline if h.what == "stopped"]
-    assert stops
-    for stop in stops:
-        later = [h for h in run.timeline if h.what == "placed" and h.time_s >= stop.time_s]
-        assert not later or later[0].job == stop.job
+    world = traced(*[(float(n), LOW) for n in range(5)], devices=1)
+    stops = 0
+    for seed in range(4):
+        run = simulate(world, Fixed(), seed, failures=Failures(0.1, 0.1, 50))
+        for at, happening in enumerate(run.timeline):
+            if happening.what == "stopped":
+                stops += 1
+                started = next((h.job for h in run.timeline[at:] if h.what == "placed"), happening.job)
+                assert started == happening.job
+    assert stops > 3
 
 
 def test_a_restart_elsewhere_pays_for_sending_the_state():
@@ -211,7 +213,7 @@ class Inspector:
         assert not floor.running.keys() & floor.waiting.keys()
         assert len(floor.running) <= self.simulator.world.max_running
         for berth, devices in seats.items():
-            assert len(devices) == sum(s.device_count for s in floor.running[berth].deployment.plan.segments)
+            assert len(devices) == sum(s.device_count for s in floor.running[berth].deployment.segments)
         return self.inner.decide(view)
 
 
@@ -222,7 +224,7 @@ class Inspector:
     checkpoint=st.sampled_from([1, 50, 1000]),
     preempt=st.booleans(),
 )
-@settings(deadline=None, max_examples=20, derandomize=True)
+@settings(deadline=None, max_examples=15, derandomize=True)
 def test_nothing_is_lost_and_no_device_is_oversubscribed(seed, world, mtbf_h, checkpoint, preempt):
     inspector = Inspector(agreement.AnyPlan(seed, share=0.5))
     simulator = Simulator(

@@ -55,7 +55,7 @@ class EnergyConditional:
     def __init__(
         self,
         proposal: Proposal,
-        members: int = 5,
+        members: int = 6,
         width: int = 64,
         student: int = 32,
         steps: int = 1200,
