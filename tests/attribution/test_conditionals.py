@@ -12,8 +12,8 @@ from attribution_sched.errors import ModelFitError
 
 D = 4
 SMALL = {
-    "energy": {"members": 2, "steps": 150, "least_gain": -1.0},
-    "energy-mixture": {"members": 2, "steps": 150, "least_gain": -1.0},
+    "energy": {"members": 2, "steps": 150, "distil_steps": 150, "least_gain": -1.0},
+    "energy-mixture": {"members": 2, "steps": 150, "distil_steps": 150, "least_gain": -1.0},
     "neural-mlp": {"steps": 120, "width": 16},
     "neural-gru": {"steps": 400, "width": 8},
     "energy-mlp": {"steps": 120, "width": 16},

@@ -20,7 +20,7 @@ def frailty(n, seed):
 
 @pytest.fixture(scope="module")
 def tilted():
-    return make("energy", members=2, steps=500).fit(frailty(1500, 0), np.random.default_rng(0))
+    return make("energy", members=2, steps=500, distil_steps=600).fit(frailty(1500, 0), np.random.default_rng(0))
 
 
 def score(model, seed=9):

@@ -69,13 +69,10 @@ def closed_form(dp, tp, b, m, gpu_index=0):
     gradients = 2 * (dp - 1) / dp * 2 * params / link + 2 * (dp - 1) * domain.fabric_latency_s
     busy = m * (forward + backward)
     step = busy + 2 * m * reduce_s + update + gradients
-    power = natural_power_w(
-        card.idle_w,
-        card.tdp_w,
-        b * compute / forward,
-        (b * memory + weights) / forward,
-        precision_factor(Precision.FP16),
-    )
+    parts = np.array([b * compute, b * memory + weights])
+    # The heavier part counts as busy whenever the device works at all.
+    shares = work / forward * parts / parts.max()
+    power = natural_power_w(card.idle_w, card.tdp_w, *shares, precision_factor(Precision.FP16))
     energy = dp * tp * (card.idle_w * step + (power - card.idle_w) * busy)
     head = np.array([layer.kind == "head" for layer in GPT.layers])
     held = (np.where(head, 1 / tp, kept) * GPT.column("activation_elements")).sum()

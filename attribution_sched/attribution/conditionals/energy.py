@@ -49,6 +49,7 @@ class EnergyConditional:
         width: Units of the two hidden layers of a member.
         student: Units of the two hidden layers of the distilled network.
         steps: Training steps of a member, before early stopping.
+        distil_steps: Training steps of the distilled network.
         least_gain: Held-out nats a row below which the energy is dropped.
     """
 
@@ -59,6 +60,7 @@ class EnergyConditional:
         width: int = 64,
         student: int = 32,
         steps: int = 1200,
+        distil_steps: int = 2000,
         least_gain: float = 0.005,
     ) -> None:
         self.proposal = proposal
@@ -66,6 +68,7 @@ class EnergyConditional:
         self.width = width
         self.student = student
         self.steps = steps
+        self.distil_steps = distil_steps
         self.least_gain = least_gain
         self.gain = 0.0
         self.network: nn.Sequential | None = None
@@ -149,6 +152,7 @@ class EnergyConditional:
             "width": self.width,
             "student": self.student,
             "steps": self.steps,
+            "distil_steps": self.distil_steps,
             "least_gain": self.least_gain,
             "gain": self.gain,
             "kept": self.kept,
@@ -163,7 +167,7 @@ class EnergyConditional:
         """Build the fitted model back."""
         closed = MixtureConditional if settings["proposal"] == "mixture" else GaussianisedConditional
         proposal = closed.restore(settings["inner"], pick(arrays, "proposal."))
-        keys = ("members", "width", "student", "steps", "least_gain")
+        keys = ("members", "width", "student", "steps", "distil_steps", "least_gain")
         model = cls(proposal, **{key: settings[key] for key in keys})
         model.gain = float(settings["gain"])
         if settings["kept"]:
@@ -250,7 +254,7 @@ class EnergyConditional:
         student = mlp((scores.shape[1], self.student, self.student, 1), g)
         slow = copy.deepcopy(student)
         optimiser = torch.optim.Adam(student.parameters())
-        steps = 2000
+        steps = self.distil_steps
         for step in range(steps):
             set_rate(optimiser, cosine_rate(step, steps, 1e-2))
             chosen = torch.randint(len(inputs), (1024,), generator=g)
