@@ -261,7 +261,8 @@ def test_energy_adds_up_over_the_stages_of_a_segment():
         d = times[:, z] - times[:, a]
         forward = math.hypot(d[3], micro * (d[0] + d[1]) + d[2])
         busy.append(m * (forward + math.hypot(d[7], micro * (d[4] + d[5]) + d[6])))
-        shares = micro * d[0] / forward, (micro * d[1] + d[2]) / forward
+        parts = np.array([micro * d[0], micro * d[1] + d[2]])
+        shares = parts.sum() / forward * parts / parts.max()
         power = natural_power_w(card.idle_w, card.tdp_w, *shares, precision_factor(Precision.FP16))
         joules += card.idle_w * cost.step_s[0] + (power - card.idle_w) * busy[-1]
     assert max(busy) > 1.05 * min(busy)
