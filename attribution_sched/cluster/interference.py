@@ -161,23 +161,3 @@ def fit_demands(
     bounds = [(0.0, 1.0)] * (jobs * width) + [(0.0, 5.0)] * width
     found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": iterations})
     return found.x[: jobs * width].reshape(jobs, width), found.x[jobs * width :]
-
-
-def __getattr__(name: str) -> Any:
-    """Compile on first use ``slowdown_kernel(demands, co_demands, strength)`` for 1-D arrays of length R."""
-    if name != "slowdown_kernel":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from numba import njit
-
-    top = 1.0 + EPSILON
-
-    @njit  # type: ignore[untyped-decorator]
-    def slowdown_kernel(demands: FloatArray, co_demands: FloatArray, strength: FloatArray) -> float:
-        total = 1.0
-        for r in range(demands.shape[0]):
-            other = min(co_demands[r], 1.0)
-            total += strength[r] * demands[r] * other / (top - other)
-        return total
-
-    globals()[name] = slowdown_kernel
-    return slowdown_kernel

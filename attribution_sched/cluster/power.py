@@ -255,27 +255,3 @@ class Meter:
             self.devices * self.window_s,
             rule,
         )
-
-
-def __getattr__(name: str) -> Any:
-    """Compile ``natural_power_kernel``, ``cap_slowdown_kernel`` or ``step_energy_kernel`` on first use."""
-    sources = {"cap_slowdown_kernel": cap_slowdown, "step_energy_kernel": step_energy_j}
-    if name not in (*sources, "natural_power_kernel"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from numba import njit
-
-    if name in sources:
-        globals()[name] = njit(sources[name])
-    else:
-        law = load_constants("power")["natural_draw"]
-        a_c, a_m, g = float(law["a_c"]), float(law["a_m"]), float(law["g"])
-        core = njit(draw_w)
-
-        @njit  # type: ignore[untyped-decorator]
-        def natural_power_kernel(
-            idle_w: float, tdp_w: float, compute_util: float, memory_util: float, factor: float
-        ) -> Any:
-            return core(idle_w, tdp_w, compute_util, memory_util, factor, a_c, a_m, g)
-
-        globals()[name] = natural_power_kernel
-    return globals()[name]

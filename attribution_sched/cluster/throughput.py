@@ -36,7 +36,7 @@ _LIKE = {"vit": "bert", "gpt": "bert", "opt": "bert", "llama": "bert"}
 def floor_law(t_floor_s: Any, t1_s: Any, batch: Any, p: Any) -> Any:
     """Step time in seconds of ``batch`` samples: ``(t_floor^p + (batch · t1)^p)^(1/p)``.
 
-    Broadcasts over arrays; ``floor_law_kernel`` is the same function compiled for scalars.
+    Broadcasts over arrays.
     """
     return (t_floor_s**p + (batch * t1_s) ** p) ** (1.0 / p)
 
@@ -244,12 +244,3 @@ def fit_floor_law(batch: Any, step_s: Any, p: float) -> tuple[float, float]:
     start = np.log([times.min(), (times / sizes).min()])
     floor, slope = np.exp(least_squares(residual, start).x)
     return float(floor), float(slope)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "floor_law_kernel":
-        from numba import njit
-
-        globals()[name] = njit(floor_law)
-        return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,8 +14,6 @@ from attribution_sched.cluster.interference import (
     fit_demands,
     resource_demands,
     slowdown,
-    slowdown_kernel,
-    strengths,
     summed_throughput,
 )
 from attribution_sched.cluster.precision import Precision
@@ -41,10 +39,9 @@ def test_slowdown_is_at_least_one_and_rises_with_the_co_runner(own, other, r, mo
 
 @given(vectors, vectors)
 @settings(deadline=None, max_examples=50)
-def test_sum_is_symmetric_and_twin_agrees(a, b):
+def test_sum_is_symmetric(a, b):
     assert summed_throughput(a, b) == pytest.approx(summed_throughput(b, a))
     assert 0 < summed_throughput(a, b) <= 2
-    assert slowdown_kernel(a, b, strengths()) == pytest.approx(slowdown(a, b))
 
 
 @given(vectors, vectors, st.permutations(range(len(RESOURCES))))

