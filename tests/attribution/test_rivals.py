@@ -41,8 +41,16 @@ def test_linear_counters_recover_an_additive_meter():
         (lambda: cpu_time_share(5.0, [1], NAMES), CounterError, "one for each"),
         (lambda: load_times_tdp([50, 20], [1, 1], 1.0, NAMES), CounterError, "percentages"),
         (lambda: load_times_tdp([0.5, 0.2], [1, 1], 0.0, NAMES), CounterError, "positive"),
-        (lambda: LinearCounters().fit(np.random.default_rng(0).random((60, 2)), -np.ones(60)), ModelFitError, "negative"),
-        (lambda: LinearCounters().fit(np.random.default_rng(0).random((60, 2)), np.ones(59)), ModelFitError, "one energy"),
+        (
+            lambda: LinearCounters().fit(np.random.default_rng(0).random((60, 2)), -np.ones(60)),
+            ModelFitError,
+            "negative",
+        ),
+        (
+            lambda: LinearCounters().fit(np.random.default_rng(0).random((60, 2)), np.ones(59)),
+            ModelFitError,
+            "one energy",
+        ),
     ],
 )
 def test_bad_input_gives_one_clear_error(call, error, match):

@@ -64,9 +64,7 @@ def test_diurnal_rescaled_by_its_intensity_is_a_unit_poisson_process():
     process = Diurnal(30.0, 0.9, 16.0)
     t = process.times(40 * DAY_S, seed=3)
     phase = 2 * np.pi / DAY_S
-    integral = (
-        30.0 / HOUR_S * (t + 0.9 / phase * (np.sin(phase * (t - 16 * HOUR_S)) + np.sin(phase * 16 * HOUR_S)))
-    )
+    integral = 30.0 / HOUR_S * (t + 0.9 / phase * (np.sin(phase * (t - 16 * HOUR_S)) + np.sin(phase * 16 * HOUR_S)))
     assert stats.kstest(np.diff(integral), stats.expon.cdf).pvalue > 0.001
 
 

@@ -96,9 +96,7 @@ def test_provenance_covers_every_link_and_never_claims_an_estimate_as_measured()
     table = load_constants("regions")
     wan = wan_between(names)
     assert set(wan.provenance) == {(a, b) for a in names for b in names}
-    complete = ~np.isnan([np.array(table[f], dtype=float) for f in ("gbps", "rtt_ms", "usd_per_gb")]).any(
-        axis=0
-    )
+    complete = ~np.isnan([np.array(table[f], dtype=float) for f in ("gbps", "rtt_ms", "usd_per_gb")]).any(axis=0)
     for i, a in enumerate(names):
         for j, b in enumerate(names):
             word = wan.provenance[a, b].split(":")[0]

@@ -33,11 +33,6 @@ def test_floor_law_lies_between_its_parts_and_their_sum(floor, t1, batch, p):
     assert floor_law(floor, t1, 2 * batch, p) / (2 * batch) <= time / batch * (1 + 1e-12)
 
 
-@given(positive, positive, st.floats(1, 4096), st.sampled_from([2.0, 3.0]))
-@settings(deadline=None, max_examples=30)
-def test_compiled_twin_is_the_same_function(floor, t1, batch, p):
-
-
 def test_floor_law_broadcasts():
     times = floor_law(0.01, np.array([[1e-3], [2e-3]]), np.array([1.0, 8.0, 64.0]), 3.0)
     assert times.shape == (2, 3)

@@ -113,9 +113,7 @@ def test_lookup_ignores_case_and_builds_once():
     assert model("LLaMA-3-8B") is model(" llama-3-8b ") is MODELS["llama-3-8b"]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "hint"), [("lama-3-8b", "llama-3-8b"), ("resnet50", "resnet-50"), ("", "Valid")]
-)
+@pytest.mark.parametrize(("wrong", "hint"), [("lama-3-8b", "llama-3-8b"), ("resnet50", "resnet-50"), ("", "Valid")])
 def test_unknown_name_gives_the_nearest(wrong, hint):
     with pytest.raises(TaskError, match="is not in the model zoo") as caught:
         model(wrong)

@@ -63,9 +63,7 @@ def moved(module, x):
 def test_convolutional_networks_move_what_torch_moves(built, chain):
     network = nn.Sequential(*chain()).train()
     # Per-channel statistics do not grow with the batch and are left out of the model's count.
-    assert moved(network, torch.zeros(8, 3, 64, 64)) == pytest.approx(
-        built.column("moved_elements").sum(), rel=0.01
-    )
+    assert moved(network, torch.zeros(8, 3, 64, 64)) == pytest.approx(built.column("moved_elements").sum(), rel=0.01)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
@@ -89,14 +87,10 @@ def test_classic_block_moves_what_torch_moves(activation):
 
 
 def test_dropout_adds_two_masks():
-    with_masks, without = (
-        block_layer(BlockSpec(64, 4, 16, dropout=d), "b").moved_elements for d in (True, False)
-    )
+    with_masks, without = (block_layer(BlockSpec(64, 4, 16, dropout=d), "b").moved_elements for d in (True, False))
     assert with_masks - without == 2 * 0.5 * 16 * 64
 
 
 def test_rotation_reads_and_writes_queries_and_keys_once():
-    rotary, plain = (
-        block_layer(BlockSpec(64, 4, 16, kv_heads=2, rotary=r), "b").moved_elements for r in (True, False)
-    )
+    rotary, plain = (block_layer(BlockSpec(64, 4, 16, kv_heads=2, rotary=r), "b").moved_elements for r in (True, False))
     assert rotary - plain == 2 * 16 * (64 + 32)

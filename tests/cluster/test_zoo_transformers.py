@@ -59,9 +59,7 @@ class TorchBlock(nn.Module):
     def attend(self, x):
         batch, tokens, hidden = x.shape
         widths = [n * self.head for n in (self.heads, self.kv_heads, self.kv_heads)]
-        q, k, v = (
-            t.view(batch, tokens, -1, self.head).transpose(1, 2) for t in self.qkv(x).split(widths, dim=-1)
-        )
+        q, k, v = (t.view(batch, tokens, -1, self.head).transpose(1, 2) for t in self.qkv(x).split(widths, dim=-1))
         if self.fused:
             mixed = F.scaled_dot_product_attention(q, k, v)
         else:
@@ -129,9 +127,7 @@ def test_whole_gpt2_small_equals_its_torch_twin():
 @pytest.mark.parametrize(("activation", "function"), [(Activation.GELU, F.gelu), (Activation.RELU, F.relu)])
 def test_block_keeps_what_autograd_saves_without_dropout(activation, function):
     batch, tokens, hidden, heads = 2, 64, 64, 4
-    block = TorchBlock(
-        hidden, heads, heads, 4 * hidden, gated=False, bias=True, activation=function, fused=True
-    )
+    block = TorchBlock(hidden, heads, heads, 4 * hidden, gated=False, bias=True, activation=function, fused=True)
     own = {p.untyped_storage().data_ptr() for p in block.parameters()}
     held = {}
 
@@ -199,9 +195,7 @@ def test_any_block_has_the_parameters_and_flops_of_a_torch_block(spec):
         twin = TorchBlock(spec.hidden, spec.heads, spec.kv_heads, spec.ffn, gated=gated, bias=spec.qkv_bias)
         x = torch.empty(1, spec.tokens, spec.hidden)
     params, flops = counted(twin, x)
-    rms = (
-        0 if not gated else 2 * spec.hidden
-    )  # the twin's RMS norms have one number per feature, the spec two
+    rms = 0 if not gated else 2 * spec.hidden  # the twin's RMS norms have one number per feature, the spec two
     assert block_params(spec) == params + rms
     assert block_layer(spec, "block").forward_flops == flops
 
@@ -221,8 +215,7 @@ def test_longer_sequences_scale_as_they_must(spec, factor):
 def test_tied_head_has_no_table_but_all_of_its_work():
     block = BlockSpec(64, 4, 32)
     tied, untied = (
-        language_model("m", "gpt", LanguageSpec(block, 2, 1000, tied=t), published_params=1)
-        for t in (True, False)
+        language_model("m", "gpt", LanguageSpec(block, 2, 1000, tied=t), published_params=1) for t in (True, False)
     )
     assert untied.params - tied.params == 64 * 1000
     assert tied.layers[-1].params == 2 * 64
