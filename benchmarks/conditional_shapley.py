@@ -16,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.conditional_truth import (  # noqa: E402
+from benchmarks.conditional_truth import (
     BurrWorld,
     Function,
     GaussianWorld,
@@ -79,7 +80,11 @@ def shapiq_method(kind: str) -> Callable[[np.ndarray], Attribute]:
         import shapiq
         from shapiq import imputer
 
-        names = {"gaussian": "GaussianImputer", "copula": "GaussianCopulaImputer", "generative": "GenerativeConditionalImputer"}
+        names = {
+            "gaussian": "GaussianImputer",
+            "copula": "GaussianCopulaImputer",
+            "generative": "GenerativeConditionalImputer",
+        }
 
         def attribute(f: Function, rows: np.ndarray) -> np.ndarray:
             maker = getattr(imputer, names[kind])
@@ -135,7 +140,9 @@ LARGE: dict[str, Callable[[np.ndarray], Attribute]] = {
 }
 
 
-def measure(fit: Callable[[np.ndarray], Attribute], train: np.ndarray, test: np.ndarray, truth: np.ndarray, amortise: bool) -> dict[str, Any]:
+def measure(
+    fit: Callable[[np.ndarray], Attribute], train: np.ndarray, test: np.ndarray, truth: np.ndarray, amortise: bool
+) -> dict[str, Any]:
     """Fit, attribute with every function, and compare with the truth (functions, rows, d)."""
     start = time.process_time()
     attribute = fit(train)
@@ -195,7 +202,9 @@ class Cells:
         return value
 
 
-def run(seeds: int, slow_seeds: int, large_seeds: int, rows: int, log2: int, cells: Cells) -> dict[str, dict[str, list[dict[str, Any]]]]:
+def run(
+    seeds: int, slow_seeds: int, large_seeds: int, rows: int, log2: int, cells: Cells
+) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """All cells: table → "case/method" → one result for each seed."""
     table: dict[str, dict[str, list[dict[str, Any]]]] = {"small": {}, "large": {}}
     warm_up()
@@ -205,17 +214,19 @@ def run(seeds: int, slow_seeds: int, large_seeds: int, rows: int, log2: int, cel
             train = made.sample(10_000, np.random.default_rng([21, seed]))
             test = made.sample(rows, np.random.default_rng([22, seed]))
             size = f"{case}-{seed}-{rows}-{log2}"
-            values = cells.get(f"truth-{size}", lambda: true_values(made, list(FUNCTIONS.values()), test, log2).tolist())  # noqa: B023
+            values = cells.get(f"truth-{size}", partial(_truth, made, test, log2))
             truth = shapley_from_values(np.array(values), made.dimension)
-            jobs = [("small", name, fit, train[:2000]) for name, fit in METHODS.items() if name not in SLOW or seed < slow_seeds]
+            jobs = [
+                ("small", name, fit, train[:2000])
+                for name, fit in METHODS.items()
+                if name not in SLOW or seed < slow_seeds
+            ]
             jobs += [("large", name, fit, train) for name, fit in LARGE.items() if seed < large_seeds]
             for group, name, fit, data in jobs:
                 amortise = group == "small" and "auto" in name
                 try:
-                    cell = cells.get(
-                        f"{group}-{name}-{size}",
-                        lambda: measure(fit, data, test, truth, amortise),  # noqa: B023
-                    )
+                    job = partial(measure, fit, data, test, truth, amortise)
+                    cell = cells.get(f"{group}-{name}-{size}", job)
                 except ImportError as error:
                     cell = {"missing": str(error).split(".")[0]}
                 table[group].setdefault(f"{case}/{name}", []).append(cell)
@@ -223,11 +234,18 @@ def run(seeds: int, slow_seeds: int, large_seeds: int, rows: int, log2: int, cel
     return table
 
 
+def _truth(made: World, test: np.ndarray, log2: int) -> Any:
+    """Coalition values of all functions, as nested lists."""
+    return true_values(made, list(FUNCTIONS.values()), test, log2).tolist()
+
+
 def summary(cell: dict[str, Any]) -> str:
     """One line of a cell."""
     if "missing" in cell:
         return cell["missing"]
-    return ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in cell.items())
+    return ", ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in cell.items()
+    )
 
 
 def warm_up() -> None:
@@ -239,15 +257,25 @@ def warm_up() -> None:
 
 def report(table: dict[str, dict[str, list[dict[str, Any]]]], rows: int) -> str:
     """Markdown of the tables."""
-    lines = ["### 2,000 training rows", "", f"{rows} test rows a seed, reference function; mean over seeds (range).", ""]
+    lines = [
+        "### 2,000 training rows",
+        "",
+        f"{rows} test rows a seed, reference function; mean over seeds (range).",
+        "",
+    ]
     lines += _errors(table["small"], "reference")
     lines += ["", "The same for the functions that no setting was chosen on (mean over seeds).", ""]
     lines += _others(table["small"])
-    lines += ["", "Processor time, reference function (mean over cases and seeds; largest mean of a case for EmSHAP).", ""]
+    lines += [
+        "",
+        "Processor time, reference function (mean over cases and seeds; largest mean of a case for EmSHAP).",
+        "",
+    ]
     lines += _times(table["small"])
-    lines += ["", "### Amortised head", ""] + _amortised(table["small"])
+    lines += ["", "### Amortised head", "", *_amortised(table["small"])]
     if table["large"]:
-        lines += ["", "### 10,000 training rows", ""] + _errors(table["large"], "reference") + [""] + _times(table["large"])
+        large = table["large"]
+        lines += ["", "### 10,000 training rows", "", *_errors(large, "reference"), "", *_times(large)]
     return "\n".join(lines)
 
 
@@ -289,7 +317,10 @@ def _others(group: dict[str, list[dict[str, Any]]]) -> list[str]:
 
 
 def _times(group: dict[str, list[dict[str, Any]]]) -> list[str]:
-    lines = ["| method | fit, s | query, ms a row in batches | query, ms alone | model chosen |", "|---|---|---|---|---|"]
+    lines = [
+        "| method | fit, s | query, ms a row in batches | query, ms alone | model chosen |",
+        "|---|---|---|---|---|",
+    ]
     for name in _names(group):
         parts = []
         for key in ("fit_s", "row_ms", "single_ms"):
@@ -333,8 +364,8 @@ Every table on this page is written by a script under `benchmarks/`; do not edit
 
 Conditional Shapley values of a non-linear energy function of seven correlated counters, against the exact values:
 closed-form conditionals, at least 16,384 Sobol points for each of the 128 coalitions, exact Shapley weights. The score
-is the mean absolute error divided by the mean absolute true value, so 0.05 is five per cent. `shap` attributes under the
-marginal game, which is another question when counters are correlated: its error here is the price of that.
+is the mean absolute error divided by the mean absolute true value, so 0.05 is five per cent. `shap` attributes under
+the marginal game, which is another question when counters are correlated: its error here is the price of that.
 
 Command: `python benchmarks/conditional_shapley.py`
 """

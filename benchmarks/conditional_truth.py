@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from math import comb
 from typing import Protocol
 
@@ -173,15 +172,15 @@ def subsets(d: int) -> np.ndarray:
 
 
 def shapley_from_values(values: np.ndarray, d: int) -> np.ndarray:
-    """Shapley values by the definition, one marginal contribution at a time: (..., 2^d) to (..., d)."""
-    phi = np.zeros((*values.shape[:-1], d))
+    """Shapley values by the definition, feature by feature over all marginal contributions: (..., 2^d) to (..., d)."""
+    codes = np.arange(2**d)
+    size = np.bitwise_count(codes)
+    weight = np.array([1.0 / (d * comb(d - 1, s)) for s in range(d)])
+    phi = np.empty((*values.shape[:-1], d))
     for j in range(d):
-        rest = [k for k in range(d) if k != j]
-        for size in range(d):
-            weight = 1.0 / (d * comb(d - 1, size))
-            for members in combinations(rest, size):
-                without = sum(1 << k for k in members)
-                phi[..., j] += weight * (values[..., without | (1 << j)] - values[..., without])
+        without = codes[(codes >> j) & 1 == 0]
+        gain = values[..., without | (1 << j)] - values[..., without]
+        phi[..., j] = gain @ weight[size[without]]
     return phi
 
 
@@ -215,22 +214,22 @@ def true_shapley(world: World, function: Function, rows: np.ndarray, log2_draws:
     return shapley_from_values(true_values(world, [function], rows, log2_draws)[0], world.dimension)
 
 
-def quadratic_gaussian_values(cov: np.ndarray, linear: np.ndarray, form: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Closed-form v(S) of ``linear @ x + x' form x`` under N(0, cov), for all 2^d coalitions, (2^d,).
+def quadratic_gaussian_values(cov: np.ndarray, linear: np.ndarray, form: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Closed-form v(S) of ``linear @ x + x' form x`` under N(0, cov), for all 2^d coalitions, (rows, 2^d).
 
     E[x' Q x | x_S] is the form at the conditional mean plus the trace of Q with the conditional covariance.
     Coalitions are built one feature at a time (a pivot of the covariance), so no system is ever solved.
     """
-    d = len(row)
-    out = np.empty(2**d)
+    d = rows.shape[1]
+    out = np.empty((len(rows), 2**d))
 
     def walk(position: int, code: int, mean: np.ndarray, left: np.ndarray) -> None:
-        out[code] = linear @ mean + mean @ form @ mean + np.sum(form * left)
+        out[:, code] = mean @ linear + ((mean @ form) * mean).sum(1) + np.sum(form * left)
         for j in range(position, d):
             gain = left[:, j] / left[j, j]
-            walk(j + 1, code | (1 << j), mean + gain * (row[j] - mean[j]), left - np.outer(gain, left[j]))
+            walk(j + 1, code | (1 << j), mean + np.outer(rows[:, j] - mean[:, j], gain), left - np.outer(gain, left[j]))
 
-    walk(0, 0, np.zeros(d), cov.copy())
+    walk(0, 0, np.zeros(rows.shape), cov.copy())
     return out
 
 

@@ -1,8 +1,8 @@
 """Amortised attribution: a network distilled from EmSHAP that answers in one forward pass.
 
-It is trained on attributions of rows drawn from the fitted distribution. Each target is cheap and noisy, which the regression
-averages out. Whatever the network says, the rest of ``f(x) - base`` is spread evenly over the counters (additive
-efficient normalisation), so the parts always add up. Its results are labelled ``amortised``.
+It is trained on attributions of rows drawn from the fitted distribution. Each target is cheap and noisy, which the
+regression averages out. Whatever the network says, the rest of ``f(x) - base`` is spread evenly over the counters
+(additive efficient normalisation), so the parts always add up. Its results are labelled ``amortised``.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ class AmortisedAttribution:
         real = explainer.background_
         real = real[rng.permutation(len(real))[: self.n_rows // 2]]
         rows = np.concatenate([real, explainer.sample(self.n_rows - len(real), seed=self.seed)])
-        parts, block = [], 500
-        for i in range(0, len(rows), block):
-            # Another scrambling for each block, or all targets would share one error.
-            parts.append(teacher.attribute(f, rows[i : i + block], seed=self.seed + i + 1))
+        block = 500
+        # Another scrambling for each block, or all targets would share one error.
+        parts = [teacher.attribute(f, rows[i : i + block], seed=self.seed + i + 1) for i in range(0, len(rows), block)]
         phi = np.concatenate([p.values for p in parts])
         self.names_, self.units_, self.nonnegative = explainer.names_, explainer.units_, explainer.nonnegative
         self.method_ = parts[0].method
@@ -175,7 +174,7 @@ class AmortisedAttribution:
                 out = out + ((total[index] - out.sum(1)) / out.shape[1])[:, None]
                 loss = (out - y[index]).square().mean()
                 optimiser.zero_grad(set_to_none=True)
-                loss.backward()
+                torch.autograd.backward(loss)
                 optimiser.step()
                 networks.follow(slow, network, 0.995)
         arrays = networks.weights_of(slow)

@@ -63,7 +63,8 @@ def check_training(x: FloatArray, names: Sequence[str]) -> None:
             problem("X columns", x.shape[1], rule, "One counter takes the whole prediction by definition.")
         )
     spread, size = x.std(axis=0), np.abs(x).max(axis=0)
-    for j in np.flatnonzero(spread <= 1e-12 * np.maximum(size, 1e-300)):
+    for constant in np.flatnonzero(spread <= 1e-12 * np.maximum(size, 1e-300)):
+        j = int(constant)
         rule = "a constant column carries no information"
         raise ModelFitError(problem(f"X[:, {names[j]!r}]", float(x[0, j]), rule, f"Drop {names[j]!r}."))
     z = (x - x.mean(axis=0)) / spread

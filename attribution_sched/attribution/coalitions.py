@@ -39,7 +39,7 @@ def shapley_matrix(d: int) -> FloatArray:
     size = masks.sum(axis=1)
     gain = np.array([0.0] + [1.0 / (d * comb(d - 1, s - 1)) for s in range(1, d + 1)])
     loss = np.array([1.0 / (d * comb(d - 1, s)) for s in range(d)] + [0.0])
-    matrix = np.where(masks, gain[size][:, None], -loss[size][:, None])
+    matrix: FloatArray = np.where(masks, gain[size][:, None], -loss[size][:, None])
     matrix.setflags(write=False)
     return matrix
 
@@ -103,7 +103,7 @@ def solve_sampled(
     Returns:
         Shapley values (n_rows, d) and their standard errors (n_rows, d), by the delete-one-group jackknife.
     """
-    groups, n, d = sample.masks.shape
+    groups, _, d = sample.masks.shape
     gram = np.empty((groups, d, d))
     right = np.empty((groups, len(values), d))
     for g in range(groups):

@@ -38,11 +38,11 @@ class EmSHAP:
 
     Args:
         model: ``auto`` fits several families and keeps the best by held-out conditional likelihood. Or one of them:
-            ``gaussian``, ``mixture``, ``copula``, ``copula-mixture`` (closed forms), ``neural`` (autoregressive network),
-            ``energy`` (energy network over a proposal), and the rivals ``marginal`` and ``empirical``.
-        proposal: Under the energy or in the neural model: ``closed`` (a copula or a mixture, the default of ``energy``),
-            ``mlp`` (the default of ``neural``), or ``gru``, the paper's network; ``EmSHAP(proposal="gru")`` is
-            the paper's method, an energy over a GRU proposal.
+            ``gaussian``, ``mixture``, ``copula``, ``copula-mixture`` (closed forms), ``neural`` (autoregressive
+            network), ``energy`` (energy network over a proposal), and the rivals ``marginal`` and ``empirical``.
+        proposal: Under the energy or in the neural model: ``closed`` (a copula or a mixture, the default of
+            ``energy``), ``mlp`` (the default of ``neural``), or ``gru``, the paper's network;
+            ``EmSHAP(proposal="gru")`` is the paper's method, an energy over a GRU proposal.
         n_draws: Conditional draws for each coalition in one replicate, even; default 128 for the closed forms, 64 for
             the networks.
         replicates: Independent scramblings, whose spread gives the standard errors.
@@ -260,7 +260,10 @@ class EmSHAP:
             return "neural-mlp"
         if model not in ("auto", "energy"):
             return model
-        networks = () if model == "energy" else ("energy", "neural-mlp")
+        networks: tuple[str, ...] = () if model == "energy" else ("energy", "neural-mlp")
+        if z.shape[1] > EXACT_LIMIT:
+            # Walking through many hidden features for thousands of sampled coalitions would take seconds a row.
+            networks = tuple(kind for kind in networks if kind != "neural-mlp")
         scored = search(z, self.held_out, rng, networks, tick)
         self.scores_ = {s.kind: s.mean for s in scored}
         return choose(scored).kind if model == "auto" else energy_over(scored)

@@ -67,8 +67,8 @@ def load_times_tdp(load: ArrayLike, tdp_w: ArrayLike, duration_s: float, names: 
 class LinearCounters:
     """Linear regression of energy on counters; each counter gets ``coefficient × (x - mean)``.
 
-    The classic counter model of power. Its parts add up, but what correlated counters share goes to whichever the regression
-    happened to pick.
+    The classic counter model of power. Its parts add up, but what correlated counters share goes to whichever the
+    regression happened to pick.
     """
 
     def fit(self, X: Any, energy_j: ArrayLike, names: Any = None, units: str = "J") -> LinearCounters:

@@ -21,8 +21,8 @@ from attribution_sched.attribution.progress import Tick, silent
 MASKS_PER_ROW = 4
 TOLERANCE = {"neural-mlp": 2.0}
 USUAL_TOLERANCE = 0.5
-"""A simpler model wins while it is behind the best by less than this many standard errors. The autoregressive network must
-win clearly: its queries walk through the hidden features one by one and cost several times more."""
+"""A simpler model wins while it is behind the best by less than this many standard errors. The autoregressive network
+must win clearly: its queries walk through the hidden features one by one and cost several times more."""
 
 NEGLIGIBLE_NATS = 1e-3
 

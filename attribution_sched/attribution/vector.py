@@ -144,6 +144,6 @@ class AttributionVector:
 
 
 def single(values: ArrayLike, names: tuple[str, ...], base: float, **details: Any) -> AttributionVector:
-    """Build a vector whose prediction is what its parts add up to, with no sampling error (share rules, for example)."""
+    """Build a vector whose prediction is what its parts add up to, with no sampling error (a share rule, say)."""
     array = np.asarray(values, dtype=np.float64)
     return AttributionVector(array, names, base, array.sum(-1) + base, np.zeros_like(array), **details)

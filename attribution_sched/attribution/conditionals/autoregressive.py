@@ -1,7 +1,8 @@
 """Neural autoregressive conditionals: hidden features are drawn one after another, each given all before it.
 
 One network gives ``p(x_j | x_S)`` for every j and S; a joint draw walks through the hidden features in a random order,
-``p(x_hidden | x_S) = prod_j p(x_j | x_S, those before j)``. With ``energy`` each factor is tilted by a one-dimensional energy.
+``p(x_hidden | x_S) = prod_j p(x_j | x_S, those before j)``. With ``energy`` each factor is tilted by a
+one-dimensional energy.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class AutoregressiveConditional:
         with one_thread():
             g = generator(rng)
             self._network = self._build(d, g)
-            settings = {"dynamic": self.proposal == "gru", "steps": steps, "tick": self.tick}
+            settings: dict[str, Any] = {"dynamic": self.proposal == "gru", "steps": steps, "tick": self.tick}
             score = train_proposal(self._network, self._table, train, held, rng, **settings)
             self.held_out = {"proposal": score}
             self.head = None
@@ -118,7 +119,7 @@ class AutoregressiveConditional:
                     log = tilted_log_density(heads, tilt, own, log_partition(heads, tilt))
                 out[rows] += (log - spread[:, j].log()).numpy()
                 now[rows, j] = True
-        return out
+        return np.asarray(out)
 
     def draws(self, x: FloatArray, masks: BoolArray, points: Points) -> Draws:
         """Walk through the hidden features in a random order that differs between replicates."""
@@ -138,7 +139,7 @@ class AutoregressiveConditional:
 
     def _walk(self, shown: FloatArray, masks: BoolArray, uniform: Tensor, order: np.ndarray[Any, Any]) -> FloatArray:
         """Complete one row under all masks, (n_masks, n_draws, d)."""
-        m, d = masks.shape
+        d = masks.shape[1]
         n = len(uniform)
         z = tensor(shown)[:, None, :].repeat(1, n, 1)
         now = masks.copy()

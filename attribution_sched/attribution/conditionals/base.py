@@ -39,7 +39,7 @@ class Draws:
         """Average values (n_rows, n_masks, replicates, n_draws) over the draws of each replicate."""
         if self.weights is None:
             return np.asarray(values.mean(axis=-1), dtype=np.float64)
-        return np.einsum("nmrk,nmrk->nmr", values, self.weights)
+        return np.asarray(np.einsum("nmrk,nmrk->nmr", values, self.weights), dtype=np.float64)
 
 
 class Conditional(Protocol):

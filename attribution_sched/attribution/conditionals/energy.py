@@ -2,8 +2,8 @@
 
 ``p(x) = q(x) exp(-E(x)) / Z``: the proposal q has closed-form conditionals, the network learns only what q misses, and
 every conditional follows from the one joint, ``p(x_hidden | x_S) = q(x_hidden | x_S) exp(-E(x)) / Z(x_S)``. The
-partition function ``Z(x_S) = E_q[exp(-E) | x_S]`` is a mean over quasi-random conditional draws of the proposal, which then
-serve as weighted draws of p. Training maximises the likelihood, with Z from fresh proposal draws.
+partition function ``Z(x_S) = E_q[exp(-E) | x_S]`` is a mean over quasi-random conditional draws of the proposal, which
+then serve as weighted draws of p. Training maximises the likelihood, with Z from fresh proposal draws.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class EnergyConditional:
         draws = self._score_draws(np.zeros((1, d)), np.zeros((1, d), dtype=bool), sobol_points(n, d, 1, rng))
         rows = draws.rows[0, 0, 0]
         if draws.weights is None:
-            return rows
+            return np.asarray(rows)
         return np.asarray(rows[rng.choice(n, n, p=draws.weights[0, 0, 0] / draws.weights[0, 0, 0].sum())])
 
     def _energy(self, scores: FloatArray) -> FloatArray:
@@ -202,7 +202,7 @@ class EnergyConditional:
             return np.zeros(scores.shape[:-1])
         with one_thread(), torch.inference_mode():
             flat = tensor(scores.reshape(-1, scores.shape[-1]))
-            answer = torch.cat([self.network(part) for part in flat.split(2**14)])
+            answer = torch.cat([self.network(flat[i : i + 2**14]) for i in range(0, len(flat), 2**14)])
         return answer.numpy().astype(np.float64).reshape(scores.shape[:-1])
 
     def _train(
@@ -222,7 +222,7 @@ class EnergyConditional:
             free = network(noise[torch.randint(len(noise), (fresh,), generator=g)])[:, 0]
             loss = real.mean() + torch.logsumexp(-free, 0) + 1e-3 * free.square().mean()
             optimiser.zero_grad(set_to_none=True)
-            loss.backward()
+            torch.autograd.backward(loss)
             optimiser.step()
             follow(slow, network, 0.99)
             if step % 25 == 24:
@@ -260,7 +260,7 @@ class EnergyConditional:
             chosen = torch.randint(len(inputs), (1024,), generator=g)
             loss = (student(inputs[chosen])[:, 0] - target[chosen]).square().mean()
             optimiser.zero_grad(set_to_none=True)
-            loss.backward()
+            torch.autograd.backward(loss)
             optimiser.step()
             follow(slow, student, 0.99)
         return slow

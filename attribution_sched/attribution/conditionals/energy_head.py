@@ -1,9 +1,9 @@
 """A one-dimensional energy on top of a proposal: ``p(x_j | x_S) = q(x_j | x_S) exp(-E) / Z``.
 
-The network maps the context of x_S to coefficients of smooth bumps of t, the feature in units of the proposal's own mean and
-spread, so ``E = -sum_b c_b(x_S, S) B_b(t)``. In training Z is importance-sampled from the proposal, as in the paper, with
-fresh draws at every step (fixed ones would be exploited: the network learns to put mass between them). At a
-query Z is one-dimensional quadrature, so the density is normalised and draws come from an exact inverse.
+The network maps the context of x_S to coefficients of smooth bumps of t, the feature in units of the proposal's own
+mean and spread, so ``E = -sum_b c_b(x_S, S) B_b(t)``. In training Z is importance-sampled from the proposal, as in the
+paper, with fresh draws at every step (fixed ones would be exploited: the network learns to put mass between them). At
+a query Z is one-dimensional quadrature, so the density is normalised and draws come from an exact inverse.
 """
 
 from __future__ import annotations

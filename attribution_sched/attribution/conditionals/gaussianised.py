@@ -38,7 +38,7 @@ class GaussianisedConditional:
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """Log density of the hidden features given the observed ones, (n,)."""
         slope = np.where(observed, 0.0, self.margins.log_slope(x)).sum(-1)
-        return self.inner.log_likelihood(self.margins.to_scores(x), observed) + slope
+        return np.asarray(self.inner.log_likelihood(self.margins.to_scores(x), observed) + slope)
 
     def draws(self, x: FloatArray, masks: BoolArray, points: Points) -> Draws:
         """Draw scores and map them back; observed values are kept up to rounding."""
@@ -54,7 +54,7 @@ class GaussianisedConditional:
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: State) -> GaussianisedConditional:
         """Build the fitted model back."""
-        kinds = {"gaussian": GaussianConditional, "mixture": MixtureConditional}
+        kinds: dict[str, Any] = {"gaussian": GaussianConditional, "mixture": MixtureConditional}
         inner = kinds[settings["inner"]].restore(settings["settings"], pick(arrays, "inner."))
         model = cls(inner)
         model.margins = Margins(arrays["table"])

@@ -9,6 +9,9 @@ from torch import Tensor
 from attribution_sched.attribution.conditionals.algebra import condition
 from attribution_sched.attribution.conditionals.base import BoolArray, FloatArray
 
+LIMIT = 8192
+"""Masks kept before the table starts afresh; all of them up to 13 features."""
+
 
 class LinearTable:
     """Cache of conditional regressions for zero-mean, standardised features.
@@ -26,6 +29,8 @@ class LinearTable:
 
     def codes(self, masks: BoolArray) -> Tensor:
         """Positions of masks (n, d) in the table, which grows by those it has not met."""
+        if len(self._index) > LIMIT:
+            self._index, self.gain, self.spread = {}, self.gain[:0], self.spread[:0]
         keys = [row.tobytes() for row in np.ascontiguousarray(masks)]
         fresh = {key: mask for key, mask in zip(keys, masks, strict=True) if key not in self._index}
         if fresh:

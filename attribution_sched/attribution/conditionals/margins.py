@@ -1,8 +1,8 @@
 """Smooth one-dimensional margins: map every feature to normal scores and back.
 
-Each margin is a one-dimensional Gaussian mixture whose size is chosen by the Bayesian information criterion, so a normal
-margin stays exactly linear. The map ``score = Phi^-1(F(x))`` is tabulated on a fine even grid of scores and continued
-by straight lines, so both directions are plain interpolation.
+Each margin is a one-dimensional Gaussian mixture whose size is chosen by the Bayesian information criterion, so a
+normal margin stays exactly linear. The map ``score = Phi^-1(F(x))`` is tabulated on a fine even grid of scores and
+continued by straight lines, so both directions are plain interpolation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Margins:
     @property
     def step(self) -> float:
         """Distance between two grid scores."""
-        return 2 * _REACH / (self.table.shape[1] - 1)
+        return float(2 * _REACH / (self.table.shape[1] - 1))
 
     def to_scores(self, x: FloatArray) -> FloatArray:
         """Normal scores of rows (..., d)."""

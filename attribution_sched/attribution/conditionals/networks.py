@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ def generator(rng: np.random.Generator) -> torch.Generator:
 
 def linear(n_in: int, n_out: int, g: torch.Generator, gain: float = 1.0) -> nn.Linear:
     """A linear layer whose start comes from ``g``; ``gain`` below one makes it start near zero."""
-    layer = nn.utils.skip_init(nn.Linear, n_in, n_out)
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, n_in, n_out)  # type: ignore[no-untyped-call]
     bound = gain / n_in**0.5
     with torch.no_grad():
         layer.weight.uniform_(-bound, bound, generator=g)
@@ -42,7 +43,7 @@ def linear(n_in: int, n_out: int, g: torch.Generator, gain: float = 1.0) -> nn.L
 def mlp(sizes: Sequence[int], g: torch.Generator, last_gain: float = 1.0) -> nn.Sequential:
     """Linear layers with SiLU between them."""
     layers: list[nn.Module] = []
-    for i, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (a, b) in enumerate(pairwise(sizes)):
         last = i == len(sizes) - 2
         layers.append(linear(a, b, g, last_gain if last else 1.7))
         if not last:

@@ -43,11 +43,13 @@ class MlpProposal(nn.Module):
 
     def heads(self, context: Tensor) -> Tensor:
         """Parameters of all heads, (batch, d, 3, components)."""
-        return torch.einsum("bch,jph->bjp", context, self.head.weight).add_(self.head.bias).unflatten(-1, (3, -1))
+        out = torch.einsum("bch,jph->bjp", context, self.head.weight) + self.head.bias
+        return out.reshape(len(out), self.d, 3, self.components)
 
     def one_head(self, context: Tensor, j: int) -> Tensor:
         """Parameters of one head, (batch, 3, components)."""
-        return functional.linear(context[:, 0], self.head.weight[j], self.head.bias[j]).unflatten(-1, (3, -1))
+        out = functional.linear(context[:, 0], self.head.weight[j], self.head.bias[j])
+        return out.reshape(len(out), 3, self.components)
 
 
 class GruProposal(nn.Module):
@@ -78,15 +80,18 @@ class GruProposal(nn.Module):
         which = torch.eye(self.d).expand(len(x), -1, -1)
         steps = torch.cat([x[:, :, None], mask[:, :, None], which], dim=2)
         out, _ = self.gru(steps)
-        return out + functional.silu(self.mix(out))
+        mixed: Tensor = out + functional.silu(self.mix(out))
+        return mixed
 
     def heads(self, context: Tensor) -> Tensor:
         """Parameters of all heads, (batch, d, 3, components)."""
-        return torch.einsum("bjh,jph->bjp", context, self.head.weight).add_(self.head.bias).unflatten(-1, (3, -1))
+        out = torch.einsum("bjh,jph->bjp", context, self.head.weight) + self.head.bias
+        return out.reshape(len(out), self.d, 3, self.components)
 
     def one_head(self, context: Tensor, j: int) -> Tensor:
         """Parameters of one head, (batch, 3, components)."""
-        return functional.linear(context[:, j], self.head.weight[j], self.head.bias[j]).unflatten(-1, (3, -1))
+        out = functional.linear(context[:, j], self.head.weight[j], self.head.bias[j])
+        return out.reshape(len(out), 3, self.components)
 
 
 class _Heads(nn.Module):
@@ -111,7 +116,8 @@ def log_density(heads: Tensor, residual: Tensor) -> Tensor:
     log_weight = torch.log_softmax(heads[..., 0, :], dim=-1)
     log_spread = heads[..., 2, :].clamp(*LOG_SPREAD_RANGE)
     z = (residual[..., None] - heads[..., 1, :]) * torch.exp(-log_spread)
-    return torch.logsumexp(log_weight - log_spread - 0.5 * z * z, dim=-1) - 0.9189385332046727
+    total: Tensor = torch.logsumexp(log_weight - log_spread - 0.5 * z * z, dim=-1) - 0.9189385332046727
+    return total
 
 
 def transform(heads: Tensor, uniform: Tensor) -> Tensor:
@@ -122,7 +128,8 @@ def transform(heads: Tensor, uniform: Tensor) -> Tensor:
     """
     if heads.shape[-1] == 1:
         spread = heads[:, 2, 0].clamp(*LOG_SPREAD_RANGE).exp()
-        return heads[:, 1, 0] + spread * torch.special.ndtri(uniform.clamp(1e-6, 1 - 1e-6))
+        plain: Tensor = heads[:, 1, 0] + spread * torch.special.ndtri(uniform.clamp(1e-6, 1 - 1e-6))
+        return plain
     mean, order = heads[:, 1].sort(dim=-1)
     weight = torch.softmax(heads[:, 0], dim=-1).gather(-1, order)
     top = weight.cumsum(dim=-1)
@@ -130,4 +137,5 @@ def transform(heads: Tensor, uniform: Tensor) -> Tensor:
     own = weight.gather(-1, k)
     inner = ((uniform[:, None] - (top.gather(-1, k) - own)) / own).clamp(1e-6, 1 - 1e-6)
     spread = heads[:, 2].clamp(*LOG_SPREAD_RANGE).gather(-1, order.gather(-1, k)).exp()
-    return (mean.gather(-1, k) + spread * torch.special.ndtri(inner))[:, 0]
+    drawn: Tensor = (mean.gather(-1, k) + spread * torch.special.ndtri(inner))[:, 0]
+    return drawn

@@ -105,7 +105,7 @@ class _Trainer:
             masks = self._masks(len(rows), rows.shape[1], step / steps)
             loss = -self.log_likelihood(rows, masks, g).mean()
             optimiser.zero_grad(set_to_none=True)
-            loss.backward()
+            torch.autograd.backward(loss)
             nn.utils.clip_grad_norm_(module.parameters(), 5.0)
             optimiser.step()
             follow(slow, module, 0.99)
