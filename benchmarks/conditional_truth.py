@@ -20,6 +20,30 @@ NAMES = ("cpu_cycles", "l3_misses", "memory_bandwidth", "pcie", "convolution", "
 Function = Callable[[np.ndarray], np.ndarray]
 
 
+class Cube:
+    """Sobol points, and what the worlds make of them, computed once.
+
+    Args:
+        uniforms: (n, d + 1) points in the open unit cube.
+    """
+
+    def __init__(self, uniforms: np.ndarray) -> None:
+        self.uniforms = uniforms
+        self.normals = ndtri(uniforms[:, :-1])
+        self.log_exponentials = np.log(-np.log(uniforms[:, :-1]))
+        self._log_gammas: dict[float, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        """Number of points."""
+        return len(self.uniforms)
+
+    def log_gammas(self, shape: float) -> np.ndarray:
+        """Log of gamma quantiles at the last coordinate, (n,)."""
+        if shape not in self._log_gammas:
+            self._log_gammas[shape] = np.log(gammaincinv(shape, self.uniforms[:, -1]))
+        return self._log_gammas[shape]
+
+
 class World(Protocol):
     """A joint distribution of the counters whose every conditional is known."""
 
@@ -29,8 +53,8 @@ class World(Protocol):
     def sample(self, n_rows: int, rng: np.random.Generator) -> np.ndarray:
         """Draw rows, (n_rows, d)."""
 
-    def conditional(self, row: np.ndarray, observed: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Turn uniforms (n, d + 1) into completed rows (m, d) and their weights (m,), which sum to one."""
+    def conditional(self, row: np.ndarray, observed: np.ndarray, cube: Cube) -> tuple[np.ndarray, np.ndarray]:
+        """Turn points into completed rows (m, d) and their weights (m,), which sum to one."""
 
 
 def _gaussian_parts(mean: np.ndarray, cov: np.ndarray, row: np.ndarray, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -62,11 +86,11 @@ class GaussianWorld:
         """Draw rows, (n_rows, d)."""
         return rng.standard_normal((n_rows, self.dimension)) @ np.linalg.cholesky(self.cov).T
 
-    def conditional(self, row: np.ndarray, observed: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def conditional(self, row: np.ndarray, observed: np.ndarray, cube: Cube) -> tuple[np.ndarray, np.ndarray]:
         """Complete ``row`` where it is not observed."""
         centre, factor = _gaussian_parts(np.zeros(self.dimension), self.cov, row, observed)
-        out = np.tile(row, (len(uniforms), 1))
-        out[:, ~observed] = centre + ndtri(uniforms[:, : len(centre)]) @ factor.T
+        out = np.tile(row, (len(cube), 1))
+        out[:, ~observed] = centre + cube.normals[:, : len(centre)] @ factor.T
         return out, np.full(len(out), 1.0 / len(out))
 
 
@@ -105,13 +129,13 @@ class MixtureWorld:
         noise = rng.standard_normal((n_rows, self.dimension))
         return self.means[which] + np.einsum("nij,nj->ni", factors[which], noise)
 
-    def conditional(self, row: np.ndarray, observed: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def conditional(self, row: np.ndarray, observed: np.ndarray, cube: Cube) -> tuple[np.ndarray, np.ndarray]:
         """Complete ``row`` from every component; the weights carry the posterior of the component."""
         logs, pieces = [], []
         for weight, mean, cov in zip(self.weights, self.means, self.covs, strict=True):
             centre, factor = _gaussian_parts(mean, cov, row, observed)
-            part = np.tile(row, (len(uniforms), 1))
-            part[:, ~observed] = centre + ndtri(uniforms[:, : len(centre)]) @ factor.T
+            part = np.tile(row, (len(cube), 1))
+            part[:, ~observed] = centre + cube.normals[:, : len(centre)] @ factor.T
             pieces.append(part)
             log = np.log(weight)
             if observed.any():
@@ -121,7 +145,7 @@ class MixtureWorld:
             logs.append(log)
         posterior = np.exp(np.array(logs) - max(logs))
         posterior /= posterior.sum()
-        return np.concatenate(pieces), np.repeat(posterior / len(uniforms), len(uniforms))
+        return np.concatenate(pieces), np.repeat(posterior / len(cube), len(cube))
 
 
 @dataclass
@@ -148,20 +172,20 @@ class BurrWorld:
     def sample(self, n_rows: int, rng: np.random.Generator) -> np.ndarray:
         """Draw rows, (n_rows, d)."""
         frailty = rng.gamma(self.kappa, size=n_rows)
-        return self._features(rng.exponential(size=(n_rows, self.dimension)), frailty)
+        return self._features(np.log(rng.exponential(size=(n_rows, self.dimension))), np.log(frailty))
 
-    def _features(self, exponential: np.ndarray, frailty: np.ndarray) -> np.ndarray:
+    def _features(self, log_exponential: np.ndarray, log_frailty: np.ndarray) -> np.ndarray:
         r, b = np.array(self.rates, float), np.array(self.shapes, float)
-        log_x = (np.log(exponential) - np.log(frailty)[:, None] - np.log(r)) / b
+        log_x = (log_exponential - log_frailty[:, None] - np.log(r)) / b
         return (log_x - self.centre) / self.spread
 
-    def conditional(self, row: np.ndarray, observed: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def conditional(self, row: np.ndarray, observed: np.ndarray, cube: Cube) -> tuple[np.ndarray, np.ndarray]:
         """Given x_S the frailty is Gamma(kappa + |S|, 1 + sum r x^b); the hidden features are independent given it."""
         r, b = np.array(self.rates, float), np.array(self.shapes, float)
         log_x = row * self.spread + self.centre
         rate = 1.0 + (r * np.exp(b * log_x))[observed].sum()
-        frailty = gammaincinv(self.kappa + observed.sum(), uniforms[:, -1]) / rate
-        out = self._features(-np.log(uniforms[:, :-1]), frailty)
+        log_frailty = cube.log_gammas(self.kappa + float(observed.sum())) - np.log(rate)
+        out = self._features(cube.log_exponentials, log_frailty)
         out[:, observed] = row[observed]
         return out, np.full(len(out), 1.0 / len(out))
 
@@ -191,7 +215,7 @@ def true_values(world: World, functions: Sequence[Function], rows: np.ndarray, l
     for scramble in (11, 12):
         sobol = qmc.Sobol(d + 1, scramble=True, rng=np.random.default_rng(scramble)).random_base2(log2_draws)
         points += [sobol, 1.0 - sobol]
-    uniforms = np.clip(np.concatenate(points), 1e-12, 1 - 1e-12)
+    cube = Cube(np.clip(np.concatenate(points), 1e-12, 1 - 1e-12))
     masks = subsets(d)
     out = np.empty((len(functions), len(rows), len(masks)))
     for s, observed in enumerate(masks):
@@ -203,7 +227,7 @@ def true_values(world: World, functions: Sequence[Function], rows: np.ndarray, l
             if not observed.any() and i:
                 out[:, i, s] = out[:, 0, s]
                 continue
-            draws, weights = world.conditional(row, observed, uniforms)
+            draws, weights = world.conditional(row, observed, cube)
             for k, f in enumerate(functions):
                 out[k, i, s] = weights @ f(draws)
     return out

@@ -43,8 +43,8 @@ class EmSHAP:
         proposal: Under the energy or in the neural model: ``closed`` (a copula or a mixture, the default of
             ``energy``), ``mlp`` (the default of ``neural``), or ``gru``, the paper's network;
             ``EmSHAP(proposal="gru")`` is the paper's method, an energy over a GRU proposal.
-        n_draws: Conditional draws for each coalition in one replicate, even; default 128 for the closed forms, 64 for
-            the networks.
+        n_draws: Conditional draws for each coalition in one replicate, even; default 128 for the closed forms
+            (more above 16 features), 64 for the networks.
         replicates: Independent scramblings, whose spread gives the standard errors.
         n_coalitions: Coalitions sampled when there are more than 12 features.
         held_out: Share of rows that ``auto`` judges its candidates on.
@@ -66,7 +66,7 @@ class EmSHAP:
         proposal: str = "auto",
         n_draws: int | None = None,
         replicates: int = 4,
-        n_coalitions: int = 2048,
+        n_coalitions: int = 4096,
         held_out: float = 0.2,
         nonnegative: bool = False,
         progress: bool = False,
@@ -249,7 +249,10 @@ class EmSHAP:
     def _draw_count(self) -> int:
         if self.n_draws is not None:
             return self.n_draws
-        return 64 if self.model_.kind.startswith(("energy", "neural")) else 128
+        if self.model_.kind.startswith(("energy", "neural")):
+            return 64
+        # Eight points a feature, in powers of two: enough for exact second moments (see Points.normals).
+        return int(max(128, 2 ** np.ceil(np.log2(8 * len(self.names_)))))
 
     def _kind(self, z: FloatArray, rng: np.random.Generator, tick: Tick) -> str:
         """Name of the conditional model to fit, after a search where the settings leave it open."""
@@ -261,7 +264,7 @@ class EmSHAP:
         if model not in ("auto", "energy"):
             return model
         networks: tuple[str, ...] = () if model == "energy" else ("energy", "neural-mlp")
-        if z.shape[1] > EXACT_LIMIT:
+        if self.proposal == "closed" or z.shape[1] > EXACT_LIMIT:
             # Walking through many hidden features for thousands of sampled coalitions would take seconds a row.
             networks = tuple(kind for kind in networks if kind != "neural-mlp")
         scored = search(z, self.held_out, rng, networks, tick)
@@ -274,6 +277,12 @@ class EmSHAP:
             raise ModelFitError(problem("model", self.model, "is not a conditional model", nearest(self.model, models)))
         if self.proposal not in PROPOSALS:
             raise ModelFitError(problem("proposal", self.proposal, "is unknown", nearest(self.proposal, PROPOSALS)))
+        if self.proposal != "auto" and self.model not in ("auto", "neural", "energy"):
+            rule = f"model {self.model!r} has no proposal network"
+            raise ModelFitError(problem("proposal", self.proposal, rule, "Leave it out, or use model='energy'."))
+        if self.model == "neural" and self.proposal == "closed":
+            rule = "the neural model is a network"
+            raise ModelFitError(problem("proposal", self.proposal, rule, "Use 'mlp' or 'gru', or model='energy'."))
         if self.n_draws is not None and (self.n_draws < 2 or self.n_draws % 2):
             raise ModelFitError(
                 problem("n_draws", self.n_draws, "must be even and at least 2", "Draws come in mirrored pairs.")

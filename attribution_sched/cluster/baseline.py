@@ -1,7 +1,8 @@
 """The named baseline of R_eff and R_cost: the static uniform split.
 
-Layers are dealt evenly over all K domains in their given order, each domain uses all of its devices with
-data parallelism first, half precision, the smallest microbatch its data parallelism allows, at base bandwidth.
+Layers are dealt evenly over all K domains in their given order (the first ones, if there are fewer layers than
+domains); every domain gives as many devices as data parallelism over the largest microbatch can use, in half
+precision, at base bandwidth. In a world of one domain a task runs on one device, in single precision.
 It is the reference because the method's founding text names it, not because it is good; where it would not
 fit memory its time is still the reference.
 """

@@ -29,7 +29,8 @@ from attribution_sched.cluster.engine_observe import (
 from attribution_sched.cluster.engine_state import StateArrays, WorldArrays
 from attribution_sched.cluster.plan import DOMAIN, PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS, Precision
-from attribution_sched.cluster.world import BATCH_LEVELS
+from attribution_sched.cluster.wan import effective_latency
+from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem
 
 FloatArray = NDArray[np.float64]
@@ -72,6 +73,24 @@ def scaled_counters(engine: Engine) -> FloatArray:
     return order / max(1, len(seven) - 1)
 
 
+def _whole(actions: Any) -> IntArray:
+    """Actions as integers; fractions and NaN are refused, not cut off."""
+    given = np.asarray(actions)
+    if given.dtype.kind not in "iu":
+        raise PlanError(problem("actions", given.tolist(), "must be whole numbers", "Use integers"))
+    return given.astype(np.int64)
+
+
+def _link_bound(world: World) -> float:
+    """A round number no link feature of the world can exceed."""
+    wan = world.cluster.wan
+    fastest = wan.bandwidth_gbps.max() * (1.0 + wan.bound)
+    if wan.trace is not None:
+        fastest = max(fastest, np.nanmax(wan.trace.gbps, initial=0.0))
+    slowest = effective_latency(wan.latency_s.max(), 1.0, wan.congestion)
+    return float(max(1e4, 2.0 * fastest, 2.0 * slowest, 2.0 * wan.price_usd_per_gb.max()))
+
+
 class CrossDomainCodec:
     """The full view: every domain, every link, the task, its counters and its plan in force.
 
@@ -86,23 +105,21 @@ class CrossDomainCodec:
         self.attributions = (attributor(engine.pool.counters.values) if attributor else scaled_counters(engine)).astype(
             np.float32
         )
-        most_layers = max(len(kind.model) for kind in world.kinds)
         box = gym.spaces.Box
         self.observation_space = gym.spaces.Dict({
             "domains": box(0.0, 1.0, (k, len(DOMAIN_FEATURES)), np.float32),
-            "links": box(0.0, 1e4, (len(LINK_FEATURES), k, k), np.float32),
+            "links": box(0.0, _link_bound(world), (len(LINK_FEATURES), k, k), np.float32),
             "task": box(0.0, 2.0, (len(TASK_FEATURES),), np.float32),
             "event": box(-1.0, 1.0, (len(EVENT_FEATURES),), np.float32),
             "plan": box(-1, 2**20, (p, 6), np.int64),
             "counters": box(0.0, 1e15, (len(COUNTER_NAMES),), np.float32),
             "attribution": box(-1.0, 1.0, (len(DEMAND_NAMES),), np.float32),
         })  # fmt: skip
-        self.choices = (k + 1, most_layers + 1, len(engine.layouts), len(PRECISIONS), BATCH_LEVELS)
+        self.choices = tuple(int(n) for n in engine.choices)
         self.action_space = gym.spaces.MultiDiscrete(np.array(self.choices * p))
         self._micro = np.array([kind.microbatches for kind in world.kinds])
-        self._precision = np.array(
-            [[domain.gpu.supports(q) for q in PRECISIONS] for domain in world.cluster.domains]
-        ).any(axis=0)
+        known = np.array([[domain.gpu.supports(q) for q in PRECISIONS] for domain in world.cluster.domains])
+        self._precision: BoolArray = known.max(axis=0)
 
     def observe(self) -> dict[str, Any]:
         """Observations of all clusters, each entry with the cluster axis first."""
@@ -129,19 +146,15 @@ class CrossDomainCodec:
         world, arrays = engine.world, engine.arrays
         e, p = engine.clusters, world.max_segments
         kind = engine.pending_kind()
-        free = engine.free_devices(share=world.share_limit > 1)
-        replan = engine.state.event[:, st.EVENT] == st.REPLAN
+        # A running task may also stay where it is, so its own devices count as free.
+        room = np.stack([engine.free_devices(share=share, own=True) for share in (False, world.share_limit > 1)])
         domains = np.ones((e, self.choices[0]), dtype=np.bool_)
-        # A running task may also stay where it is, so its own domains count as free.
-        domains[:, :-1] = (free > 0) | replan[:, None]
+        domains[:, :-1] = room[1] > 0
         layers = np.arange(self.choices[1])
-        stops = (layers[None, :] >= 1) & (layers[None, :] <= arrays.tables.n_layers[kind][:, None])
+        stops = (layers >= 1) & (layers <= arrays.tables.n_layers[kind][:, None])
         divides = (self._micro[:, :, None] % engine.layouts[None, None, :, 0] == 0).any(axis=1)
-        fits = (
-            engine.layouts[:, :3].prod(axis=1)[None, :]
-            <= np.where(replan, arrays.domains.rows.devices.max(), free.max(axis=1))[:, None]
-        )
-        layouts = divides[kind] & fits
+        fits = engine.layouts[:, :3].prod(axis=1)[None, :] <= room.max(axis=2)[engine.layouts[:, 3]].T
+        layouts: BoolArray = np.logical_and(divides[kind], fits)
         layouts[~layouts.any(axis=1)] = True
         precisions = np.repeat(self._precision[None, :], e, axis=0)
         precisions[arrays.kinds[kind, st.K_TRAINING] == 1.0, Precision.INT8.index] = False
@@ -152,18 +165,11 @@ class CrossDomainCodec:
     def decode(self, actions: Any) -> tuple[IntArray, IntArray | None]:
         """Space actions ``(E, 5·P)`` to engine actions ``(E, P, 5)``."""
         e, p = self.engine.clusters, self.engine.world.max_segments
-        chosen = np.asarray(actions, dtype=np.int64)
+        chosen = _whole(actions)
         if chosen.shape != (e, p * len(ACTION_COLUMNS)):
             rule = f"must have shape ({e}, {p * len(ACTION_COLUMNS)})"
             raise PlanError(problem("actions.shape", chosen.shape, rule, "Give five choices per segment"))
-        rows = chosen.reshape(e, p, len(ACTION_COLUMNS))
-        if (rows < 0).any() or (rows >= np.array(self.choices)).any():
-            at = np.argwhere((rows < 0) | (rows >= np.array(self.choices)))[0]
-            name, given = ACTION_COLUMNS[at[2]], int(rows[tuple(at)])
-            raise PlanError(
-                problem(f"action {name}", given, f"must lie in 0..{self.choices[at[2]] - 1}", "Use the mask")
-            )
-        return rows, None
+        return chosen.reshape(e, p, len(ACTION_COLUMNS)), None
 
     def settle(self, active: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Every event is offered; there is nothing to pass over."""
@@ -227,6 +233,8 @@ class TestbedCodec:
         shared = world.share_limit > 1
         self._layout = int(np.flatnonzero((engine.layouts == [1, 1, 1, int(shared)]).all(axis=1))[0])
         self._memory = self._memory_table()
+        node = world.cluster.domains[0]
+        self._budget_binds = node.power_budget_w is not None and node.power_budget_w < node.devices * node.cap_w
 
     def _memory_table(self) -> FloatArray:
         """Bytes of every kind × precision × batch level on one device; infinite where not allowed."""
@@ -256,17 +264,27 @@ class TestbedCodec:
         """Exactly the feasible actions, shape ``(E, 64)``."""
         masks = np.zeros((self.engine.clusters, 64), dtype=np.bool_)
         _testbed_masks(self.engine.arrays, self.engine.state, self._memory, masks)
+        if self._budget_binds:
+            # Whether a budget holds depends on every task's draw: ask the engine about each action.
+            for e in np.flatnonzero(masks.any(axis=1)):
+                allowed = np.flatnonzero(masks[e])
+                rows, devices = self._rows(allowed, self.engine.pending_kind()[e])
+                masks[e, allowed] = self.engine.probe(int(e), rows, devices)["code"] > 0
         return masks
 
     def decode(self, actions: Any) -> tuple[IntArray, IntArray | None]:
         """Space actions ``(E,)`` to engine actions and the device each names."""
-        chosen = np.asarray(actions, dtype=np.int64)
+        chosen = _whole(actions)
         e = self.engine.clusters
         if chosen.shape != (e,) or (chosen < 0).any() or (chosen >= 64).any():
             fix = "Use device·16 + precision·4 + batch level"
             raise PlanError(problem("actions", chosen.tolist(), f"must be {e} numbers in 0..63", fix))
-        rows = np.zeros((e, 1, len(ACTION_COLUMNS)), dtype=np.int64)
-        rows[:, 0, 1] = self.engine.arrays.tables.n_layers[self.engine.pending_kind()]
+        return self._rows(chosen, self.engine.pending_kind())
+
+    def _rows(self, chosen: IntArray, kind: IntArray) -> tuple[IntArray, IntArray]:
+        """Actions of the space as engine actions and the device each names."""
+        rows = np.zeros((chosen.size, 1, len(ACTION_COLUMNS)), dtype=np.int64)
+        rows[:, 0, 1] = self.engine.arrays.tables.n_layers[kind]
         rows[:, 0, 2] = self._layout
         rows[:, 0, 3] = chosen // BATCH_LEVELS % len(PRECISIONS)
         rows[:, 0, 4] = chosen % BATCH_LEVELS

@@ -40,9 +40,11 @@ from attribution_sched.cluster.layers import TaskType
 from attribution_sched.cluster.layouts import layout_table
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.pool import TaskPool, build_pool
+from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.streams import seed_stream
 from attribution_sched.cluster.wan import ou_coefficients
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import BATCH_LEVELS, World
+from attribution_sched.errors import PlanError, SettingsError, problem
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -104,6 +106,11 @@ def _run_all(
     for e in range(state.clock.shape[0]):
         if not active[e]:
             continue
+        if deciding and state.event[e, st.EVENT] == st.NO_EVENT:
+            # The episode is over: there is nothing to decide and nothing to earn.
+            state.outcome[e, :] = 0.0
+            state.r_low[e, :] = 0.0
+            continue
         if deciding:
             state.outcome[e, st.INTEGRALS :] = 0.0
             code = enact(world, state, e, actions[e], devices[e], scratch)
@@ -120,10 +127,11 @@ def _run_all(
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _free_all(world: WorldArrays, state: StateArrays, share: bool, out: IntArray) -> None:
+def _free_all(world: WorldArrays, state: StateArrays, share: bool, own: bool, out: IntArray) -> None:
     for e in range(out.shape[0]):
+        slot = state.event[e, st.SLOT] if own and state.event[e, st.EVENT] == st.REPLAN else -1
         for k in range(out.shape[1]):
-            out[e, k] = free_devices(world, state, e, k, share)
+            out[e, k] = free_devices(world, state, e, k, share, slot)
 
 
 class Engine:
@@ -148,6 +156,10 @@ class Engine:
         )
         most = max(kind.batch_size // kind.microbatches[0] for kind in kinds)
         self._scratch = make_scratch(world.max_segments * int(self.layouts[:, 2].max()), most + 1)
+        most_layers = max(len(kind.model) for kind in kinds)
+        self.choices = np.array(
+            [len(world.cluster) + 1, most_layers + 1, len(self.layouts), len(PRECISIONS), BATCH_LEVELS]
+        )
         reward = world.reward
         self.weights = np.tile([reward.w_eff, reward.w_util, reward.w_cost], (clusters, 1))
         self._no_devices = np.full(clusters, -1, dtype=np.int64)
@@ -155,6 +167,9 @@ class Engine:
 
     def seed(self, seeds: Sequence[int | None]) -> None:
         """Give clusters fresh random streams; None leaves a cluster's stream as it is."""
+        if len(seeds) != self.clusters:
+            rule = f"there are {self.clusters} clusters"
+            raise SettingsError(problem("seeds", len(seeds), rule, "Give one seed or None for each"))
         for e, seed in enumerate(seeds):
             if seed is not None:
                 wan, tasks = SeedSequence(seed).spawn(2)
@@ -182,13 +197,27 @@ class Engine:
         """
         if active is None:
             active = np.ones(self.clusters, dtype=np.bool_)
-        chosen = np.ascontiguousarray(actions, dtype=np.int64)
+        chosen = self._checked(actions, self.clusters)
         forced = self._no_devices if devices is None else devices
         _run_all(self.arrays, self.state, True, chosen, forced, active, self._scratch)
         source = self.state.outcome[:, :3] if self.world.reward.per_decision else self.state.outcome[:, st.INTEGRALS :]
         terms = np.where(active[:, None], source, 0.0)
         rewards = (terms * self.weights * _SIGNS).sum(axis=1)
         return rewards, terms
+
+    def _checked(self, actions: IntArray, count: int) -> IntArray:
+        """Actions the kernels can follow without looking, or a ``PlanError`` that names the first bad choice."""
+        chosen = np.ascontiguousarray(actions, dtype=np.int64)
+        shape = (count, self.world.max_segments, len(ACTION_COLUMNS))
+        if chosen.shape != shape:
+            raise PlanError(problem("actions.shape", chosen.shape, f"must be {shape}", "Give five choices per segment"))
+        wrong = (chosen < 0) | (chosen >= self.choices)
+        if wrong.any():
+            at = np.argwhere(wrong)[0]
+            rule = f"must lie in 0..{self.choices[at[2]] - 1}"
+            given = int(chosen[tuple(at)])
+            raise PlanError(problem(f"action {ACTION_COLUMNS[at[2]]}", given, rule, "Use the mask"))
+        return chosen
 
     def observe(self) -> Observations:
         """Return what the schedulers see now."""
@@ -209,16 +238,22 @@ class Engine:
 
     def pending_pool(self) -> IntArray:
         """Pool instance of the task each cluster has to decide on, shape ``(E,)``."""
-        return self.state.slots[np.arange(self.clusters), self.state.event[:, st.SLOT], st.POOL]
+        pool: IntArray = self.state.slots[np.arange(self.clusters), self.state.event[:, st.SLOT], st.POOL]
+        return pool
 
     def pending_kind(self) -> IntArray:
         """Task kind each cluster has to decide on, shape ``(E,)``."""
         return self.pool.kinds[self.pending_pool()]
 
-    def free_devices(self, share: bool = False) -> IntArray:
-        """Devices one more task may use, shape ``(E, K)``."""
+    def free_devices(self, share: bool = False, own: bool = False) -> IntArray:
+        """Devices one more task may use, shape ``(E, K)``.
+
+        Args:
+            share: Count devices that hold one task too, where the world lets two share.
+            own: Count the devices of a running task that is up for re-planning as free.
+        """
         free = np.zeros((self.clusters, len(self.world.cluster)), dtype=np.int64)
-        _free_all(self.arrays, self.state, share, free)
+        _free_all(self.arrays, self.state, share, own, free)
         return free
 
     def probe(self, cluster: int, actions: IntArray, devices: IntArray | None = None) -> dict[str, FloatArray]:
@@ -232,10 +267,13 @@ class Engine:
         Returns:
             The decision's reward terms, step time, bill, move and code (see ``CODES``), each ``(n,)``.
         """
+        if self.state.event[cluster, st.EVENT] == st.NO_EVENT:
+            fix = "Reset the cluster: its episode is over"
+            raise PlanError(problem("cluster", cluster, "has no decision pending", fix))
         n = actions.shape[0]
         found = np.zeros((n, len(DECISION_COLUMNS)))
         forced = np.full(n, -1, dtype=np.int64) if devices is None else devices
-        chosen = np.ascontiguousarray(actions, dtype=np.int64)
+        chosen = self._checked(actions, n)
         probe(self.arrays, self.state, cluster, chosen, forced, self._scratch, found)
         return {name: found[:, c] for c, name in enumerate(DECISION_COLUMNS)}
 
@@ -304,7 +342,7 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
         resources=np.stack([strengths(), np.array(load_constants("interference")["gain"], dtype=np.float64)]),
         layouts=layouts,
         budget_w=np.array([d.power_budget_w or np.inf for d in world.cluster.domains]),
-        trace_times_s=np.empty(0) if trace is None else np.ascontiguousarray(trace.times_s),
+        trace_times_s=np.empty(0) if trace is None else np.array(trace.times_s),
         trace_multiplier=np.ones((1, k, k)) if trace is None else trace.multiplier(wan.bandwidth_gbps),
         arrival_params=arrival.params,
         arrival_times_s=arrival.times_s,

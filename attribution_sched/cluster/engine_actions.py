@@ -131,12 +131,16 @@ def _share_batch(world: WorldArrays, kind: int, rows: IntArray, count: int, repl
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def free_devices(world: WorldArrays, state: StateArrays, e: int, domain: int, share: bool) -> int:
-    """Count the devices of a domain that one more task may use."""
+def free_devices(world: WorldArrays, state: StateArrays, e: int, domain: int, share: bool, own: int) -> int:
+    """Count the devices of a domain that a task may use; places held by slot ``own`` (−1: none) count as free."""
     limit = world.share_limit if share else 1
     free = 0
     for d in range(world.domains.rows[domain].devices):
-        used = (state.occupant[e, domain, d, 0] >= 0) + (state.occupant[e, domain, d, 1] >= 0)
+        used = 0
+        for place in range(2):
+            holder = state.occupant[e, domain, d, place]
+            if holder >= 0 and holder != own:
+                used += 1
         if used < limit:
             free += 1
     return free
@@ -316,7 +320,7 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
             task[st.PAUSED] = state.clock[e, st.NOW] + seconds
             task[st.BILL] += dollars
     _record(world, state, e, slot, kind, code, seconds, dollars)
-    return code
+    return int(code)
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]

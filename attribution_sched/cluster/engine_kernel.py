@@ -436,25 +436,32 @@ def _arrive(world: WorldArrays, state: StateArrays, e: int) -> None:
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _is_over(steps: float, step_s: float, now_s: float) -> bool:
+    """Whether work is done: nothing is left, or so little that the clock could not move by it."""
+    return steps <= TIME_TOLERANCE or now_s + steps * step_s <= now_s
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _finish_tasks(world: WorldArrays, state: StateArrays, e: int) -> tuple[bool, bool]:
     """Complete what is done, wake what has moved, flag what ended an epoch; say if any was freed or woken."""
     freed = False
     resumed = False
+    now = state.clock[e, st.NOW]
     for slot in range(state.slots.shape[1]):
         if state.slots[e, slot, st.STATUS] != st.RUNNING:
             continue
         task = state.tasks[e, slot]
-        if task[st.LEFT] <= TIME_TOLERANCE:
+        if _is_over(task[st.LEFT], task[st.STEP], now):
             release(world, state, e, slot)
             state.slots[e, slot, st.STATUS] = st.FREE
             state.slots[e, slot, st.SEGMENTS] = 0
             state.totals[e, st.COMPLETED] += 1
-            state.totals[e, st.COMPLETION_S] += state.clock[e, st.NOW] - task[st.ARRIVAL]
+            state.totals[e, st.COMPLETION_S] += now - task[st.ARRIVAL]
             freed = True
-        elif task[st.PAUSED] > 0.0 and task[st.PAUSED] <= state.clock[e, st.NOW]:
+        elif task[st.PAUSED] > 0.0 and task[st.PAUSED] <= now:
             task[st.PAUSED] = 0.0
             resumed = True
-        elif task[st.EPOCH] <= TIME_TOLERANCE:
+        elif task[st.PAUSED] <= now and _is_over(task[st.EPOCH], task[st.STEP], now):
             task[st.EPOCH] = world.kinds[kind_of(world, state, e, slot), st.K_EPOCH]
             task[st.REVIEW] = 1.0
     return freed, resumed
@@ -501,7 +508,7 @@ def _next_decision(world: WorldArrays, state: StateArrays, e: int) -> bool:
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _next_time(world: WorldArrays, state: StateArrays, e: int) -> float:
-    soonest = min(world.horizon_s, state.clock[e, st.NEXT_TICK], state.clock[e, st.NEXT_ARRIVAL])
+    soonest: float = min(world.horizon_s, state.clock[e, st.NEXT_TICK], state.clock[e, st.NEXT_ARRIVAL])
     now = state.clock[e, st.NOW]
     for slot in range(state.slots.shape[1]):
         task = state.tasks[e, slot]

@@ -82,7 +82,8 @@ def observe(
         row = domains[i]
         for d in range(devices):
             group = d * GROUPS // devices
-            size = (devices + GROUPS - 1 - group) // GROUPS if devices < GROUPS else devices / GROUPS
+            # Devices of this group: those between the rounded-up quarters.
+            size = ((group + 1) * devices + GROUPS - 1) // GROUPS - (group * devices + GROUPS - 1) // GROUPS
             for place in range(2):
                 slot = state.occupant[e, i, d, place]
                 if slot < 0:
@@ -110,7 +111,7 @@ def observe(
     angle = 2.0 * np.pi * state.clock[e, st.NOW] / DAY_S
     event[2] = np.sin(angle)
     event[3] = np.cos(angle)
-    event[4] = np.log10(max(1.0, state.tasks[e, slot, st.LEFT])) / 8.0
+    event[4] = min(1.0, np.log10(max(1.0, state.tasks[e, slot, st.LEFT])) / 8.0)
     event[5] = min(1.0, (state.clock[e, st.NOW] - state.tasks[e, slot, st.ARRIVAL]) / DAY_S)
     if state.slots[e, slot, st.STATUS] == st.RUNNING:
         for p in range(state.slots[e, slot, st.SEGMENTS]):

@@ -51,22 +51,26 @@ def build_pool(world: World) -> TaskPool:
         kinds = rng.choice(len(world.kinds), size=world.pool_size, p=shares / shares.sum()).astype(np.int64)
         low = np.log([world.kinds[k].steps[0] for k in kinds])
         high = np.log([world.kinds[k].steps[1] for k in kinds])
-        steps = np.round(np.exp(rng.uniform(low, high)))
+        steps = np.round(np.exp(rng.uniform(low, high))).astype(np.float64)
     demands = draw_demands([world.kinds[k].model for k in kinds], rng, world.idiosyncrasy)
     return TaskPool(kinds, steps, demands, counters(demands, rng))
 
 
 def _traced(world: World, arrivals: TraceArrivals) -> tuple[IntArray, FloatArray]:
-    known = {(kind.model.name, kind.batch_size, kind.training): k for k, kind in enumerate(world.kinds)}
+    known: dict[tuple[str, int, bool], list[int]] = {}
+    for k, kind in enumerate(world.kinds):
+        known.setdefault((kind.model.name.lower(), kind.batch_size, kind.training), []).append(k)
     rows = []
     for number, row in enumerate(arrivals.rows):
-        key = (row.model.lower(), row.batch_size, row.mode == "training")
+        key = (row.model.lower().replace(":", " "), row.batch_size, row.mode == "training")
         if key not in known:
             names = [_label(kind) for kind in world.kinds]
             given = f"{row.model} batch {row.batch_size} {row.mode}"
             rule = f"task {number} of {arrivals.source} matches no task kind of the world"
             raise TraceError(problem("trace task", given, rule, nearest(given, names)))
-        rows.append(known[key])
+        # Kinds that differ only in who asks, or how urgently, are told apart by that.
+        asked = (row.priority, row.tenant)
+        rows.append(min(known[key], key=lambda k: (world.kinds[k].priority, world.kinds[k].tenant) != asked))
     return np.array(rows, dtype=np.int64), np.array([float(row.steps) for row in arrivals.rows])
 
 

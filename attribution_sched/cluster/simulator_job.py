@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +131,6 @@ class Job:
         review: Whether it is up for re-planning.
         returned: Whether it goes to the front of its priority.
         timer_stale: Whether its timer runs on a price that no longer holds.
-        process: The simulation process of its present run.
         deployment: Its plan in force.
         last_plan: The plan it ran under before it was sent back; its saved state lies there.
         start_s: When it first started.
@@ -155,7 +153,6 @@ class Job:
     returned: bool = False
     timer_stale: bool = False
     status: Status = Status.WAITING
-    process: Any = None
     deployment: Deployment | None = None
     last_plan: Plan | None = None
     start_s: float | None = None
@@ -188,6 +185,10 @@ class Job:
     def paused(self, now_s: float) -> bool:
         """Whether it is being moved or started again."""
         return self.paused_until_s > now_s
+
+    def over(self, steps: float, now_s: float) -> bool:
+        """Whether so many steps are no work: nothing, or so little that the clock could not move by it."""
+        return steps <= STEP_TOLERANCE or now_s + steps * self.plan_in_force.step_s <= now_s
 
     def due_in_s(self, now_s: float) -> float:
         """Seconds until its pause, its epoch or its work ends, at its present price."""

@@ -46,8 +46,8 @@ class ClusterVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode everywhere; an integer seed gives cluster i the seed ``seed + i``."""
-        if isinstance(seed, int):
-            self.engine.seed([seed + i for i in range(self.num_envs)])
+        if isinstance(seed, int | np.integer):
+            self.engine.seed([int(seed) + i for i in range(self.num_envs)])
         elif seed is not None:
             self.engine.seed(seed)
         self.engine.reset()
@@ -68,7 +68,8 @@ class ClusterVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         more, more_terms = self.codec.settle(np.ones(self.num_envs, dtype=np.bool_))
         rewards += np.where(active, more, 0.0)
         terms += np.where(active[:, None], more_terms, 0.0)
-        truncated = state.event[:, st.DONE] == 1
+        # A cluster that was reset now reports its end with its next step, even if nothing arrives at all.
+        truncated = active & (state.event[:, st.DONE] == 1)
         self._over = truncated.copy()
         info = self._info(terms, decision, r_low)
         return self.codec.observe(), rewards, np.zeros(self.num_envs, dtype=np.bool_), truncated, info

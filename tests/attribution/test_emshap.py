@@ -9,6 +9,7 @@ from scipy.special import comb
 
 from attribution_sched.attribution import EmSHAP
 from attribution_sched.attribution.coalitions import all_masks, shapley_matrix
+from attribution_sched.attribution.progress import progress_bar
 from attribution_sched.errors import CheckpointError, ModelFitError
 
 D = 4
@@ -303,6 +304,8 @@ def test_negative_energy_is_refused_where_asked():
     [
         ({"model": "gausian"}, "Did you mean 'gaussian'"),
         ({"proposal": "lstm"}, "proposal"),
+        ({"model": "gaussian", "proposal": "gru"}, "no proposal"),
+        ({"model": "neural", "proposal": "closed"}, "is a network"),
         ({"n_draws": 7}, "even"),
         ({"replicates": 1}, "replicates"),
         ({"held_out": 1.5}, "held_out"),
@@ -311,6 +314,25 @@ def test_negative_energy_is_refused_where_asked():
 def test_bad_settings_give_one_clear_error(settings_, match):
     with pytest.raises(ModelFitError, match=match):
         EmSHAP(**settings_).fit(rows())
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "mixture", "copula"])
+def test_nearly_redundant_and_zero_inflated_counters_are_survived(kind):
+    rng = np.random.default_rng(0)
+    x = rows(400)
+    x[:, 1] = x[:, 0] * (1 + 1e-4 * rng.normal(size=400))
+    x[:, 2] = np.where(rng.random(400) < 0.6, 0.0, rng.lognormal(size=400))
+    got = EmSHAP(kind, n_draws=16).fit(x).attribute(energy, x[:5])
+    assert np.isfinite(got.values).all()
+
+
+def test_the_progress_bar_is_off_by_default_and_harmless(capsys):
+    EmSHAP("gaussian").fit(rows())
+    assert capsys.readouterr().out == ""
+    EmSHAP("gaussian", progress=True).fit(rows())
+    with progress_bar(True) as tick:
+        tick("first", 0.5)
+        tick("second", 1.0)
 
 
 def test_asking_before_fitting_is_refused():

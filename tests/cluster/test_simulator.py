@@ -15,6 +15,7 @@ from attribution_sched.cluster.failures import Failures, Preemption
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.simulator import Shared, Simulator, simulate
+from attribution_sched.cluster.simulator_job import Deployment, Job
 from attribution_sched.cluster.simulator_record import Status
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind, World
@@ -23,7 +24,7 @@ from attribution_sched.errors import PlanError, SettingsError
 from attribution_sched.scheduler.greedy import Greedy
 
 TOLERANCE = 1e-6
-HORIZON_S = 4 * 3600.0
+HORIZON_S = 3 * 3600.0
 SEEDS = range(5)
 
 LOW = TaskKind(model("gpt2-medium"), 64, (2, 4, 8, 16), (500, 500), 200, priority=0)
@@ -153,6 +154,14 @@ def test_a_stopped_job_returns_to_the_front_of_its_queue():
                 started = next((h.job for h in run.timeline[at:] if h.what == "placed"), happening.job)
                 assert started == happening.job
     assert stops > 3
+
+
+def test_the_queue_serves_the_urgent_then_those_sent_back_then_the_early():
+    def waiting(serial: int, kind: TaskKind, returned: bool = False) -> Job:
+        return Job(serial, serial, 0, 0, kind, 0.0, 1.0, returned=returned)
+
+    queue = [waiting(0, LOW), waiting(1, HIGH), waiting(2, LOW), waiting(3, LOW, True), waiting(4, HIGH, True)]
+    assert [job.serial for job in sorted(queue, key=lambda job: job.turn)] == [4, 1, 3, 0, 2]
 
 
 def test_a_restart_elsewhere_pays_for_sending_the_state():
@@ -331,6 +340,15 @@ def test_only_more_urgent_tasks_preempt(seed):
 
 
 # Records, seeds and mistakes
+
+
+def test_work_too_small_to_move_the_clock_is_over():
+    job = Job(0, 0, 0, 0, LOW, 0.0, 1.0)
+    job.deployment = Deployment.of(Plan((Replica((Segment(0, 0, 1),), 2, 1),)), 1)
+    job.deployment.step_s = 1e-6
+    assert job.over(1e-10, 0.0)
+    assert job.over(1e-7, 1e6)
+    assert not job.over(1e-3, 1e2)
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attribution_sched.attribution.conditionals.base import LOG_2PI, BoolArray, FloatArray
+from attribution_sched.errors import ModelFitError, problem
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,33 @@ def condition(covariances: FloatArray, masks: BoolArray) -> Conditioning:
     eye = np.eye(d)
     both = observed[:, :, None] * observed[:, None, :]
     cov = covariances[:, None]
-    lower = np.linalg.cholesky(cov * both + eye * hidden[:, :, None])
+    lower = _cholesky(cov * both + eye * hidden[:, :, None])
     inverse = np.linalg.inv(lower) * both
     precision = np.swapaxes(inverse, -1, -2) @ inverse
     cross = cov * hidden[:, :, None] * observed[:, None, :]
     regression = cross @ precision
     left = cov * (hidden[:, :, None] * hidden[:, None, :]) - regression @ np.swapaxes(cross, -1, -2)
     # The unit diagonal on observed features only makes the factor exist; it is removed again at once.
-    factor = np.linalg.cholesky(left + eye * observed[:, :, None]) * hidden[:, :, None] * hidden[:, None, :]
+    factor = _cholesky(left + eye * observed[:, :, None]) * hidden[:, :, None] * hidden[:, None, :]
     diagonal = np.diagonal(lower, axis1=-2, axis2=-1)
     log_scale = -np.log(diagonal).sum(-1) - 0.5 * LOG_2PI * observed.sum(-1)
     return Conditioning(regression + eye * observed[:, :, None], factor, inverse, log_scale)
+
+
+def _cholesky(matrices: FloatArray) -> FloatArray:
+    """Lower factors; matrices that are singular to rounding get the smallest ridge that makes them factorable."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        pass
+    scale = np.diagonal(matrices, axis1=-2, axis2=-1).mean(-1)[..., None, None] * np.eye(matrices.shape[-1])
+    for ridge in (1e-13, 1e-11, 1e-9, 1e-7, 1e-5):
+        try:
+            return np.asarray(np.linalg.cholesky(matrices + ridge * scale), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            continue
+    rule = "some counters are functions of each other to the last digit"
+    raise ModelFitError(problem("covariance", "singular", rule, "Drop the redundant counters."))
 
 
 def conditional_means(parts: Conditioning, means: FloatArray, x: FloatArray) -> FloatArray:

@@ -1,0 +1,57 @@
+"""One policy, one episode, one summary."""
+
+import pytest
+
+from attribution_sched.cluster.arrivals import Poisson
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.greedy import Greedy
+
+from ..cluster.engine_worlds import tiny_cluster, tiny_world
+
+
+class Waiter:
+    """Never places anything."""
+
+    name = "waiter"
+
+    def decide(self, view):
+        return None
+
+
+@pytest.fixture(scope="module")
+def world():
+    return tiny_world(tiny_cluster(motion={"spread": 0.2}))
+
+
+def test_the_summary_adds_up(world):
+    shares = []
+    found = play(world, Greedy(), 5, shares.append)
+    assert found.policy == "greedy"
+    assert found.arrived >= found.placed >= found.completed > 0
+    assert found.task_energy_kwh + found.idle_energy_kwh == pytest.approx(found.energy_kwh, rel=1e-9)
+    reward = world.reward
+    weighed = reward.w_eff * found.r_eff + reward.w_util * found.r_util - reward.w_cost * found.r_cost
+    assert found.reward == pytest.approx(weighed, rel=1e-9)
+    assert 0 < found.utilisation <= 1
+    assert found.refused_plans == 0
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_the_same_seed_gives_the_same_summary(world):
+    assert play(world, Greedy(), 1) == play(world, Greedy(), 1)
+    assert play(world, Greedy(), 1) != play(world, Greedy(), 2)
+
+
+def test_a_policy_that_only_waits_fills_the_queue_and_turns_the_rest_away(world):
+    found = play(world, Waiter(), 0)
+    assert (found.placed, found.completed, found.utilisation) == (0, 0, 0.0)
+    assert found.turned_away == found.arrived - world.queue_capacity
+    assert found.energy_kwh == pytest.approx(found.idle_energy_kwh)
+    assert found.r_eff < 0
+
+
+def test_an_episode_in_which_nothing_arrives_is_over_at_once():
+    found = play(tiny_world(arrivals=Poisson(1e-9)), Greedy(), 0)
+    assert (found.arrived, found.decisions, found.reward) == (0, 0, 0.0)
+    assert found.energy_kwh == pytest.approx(found.idle_energy_kwh)

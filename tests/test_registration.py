@@ -1,0 +1,50 @@
+"""The Gymnasium names, and that what they make passes Gymnasium's own checks without a word."""
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from attribution_sched.cluster.vector_env import CrossDomainVectorEnv, TestbedVectorEnv
+from attribution_sched.errors import SettingsError
+from attribution_sched.registration import CROSS_DOMAIN, TESTBED, register
+
+
+@pytest.mark.parametrize("name", [TESTBED, CROSS_DOMAIN])
+def test_the_named_environment_passes_the_checker_with_no_warning(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env = gym.make(name)
+        check_env(env.unwrapped, skip_render_check=True)
+        seen, info = env.reset(seed=0)
+        assert env.observation_space.contains(seen)
+        assert {"action_mask", "reward_terms"} <= info.keys()
+
+
+def test_the_names_are_the_documented_ones():
+    assert (TESTBED, CROSS_DOMAIN) == ("attribution_sched/Testbed-v0", "attribution_sched/CrossDomain-v0")
+    register()  # a second time changes nothing
+    assert TESTBED in gym.registry
+
+
+def test_the_testbed_has_32_numbers_and_64_actions():
+    env = gym.make(TESTBED)
+    assert env.observation_space.shape == (32,)
+    assert env.action_space.n == 64
+
+
+@pytest.mark.parametrize(("name", "kind"), [(TESTBED, TestbedVectorEnv), (CROSS_DOMAIN, CrossDomainVectorEnv)])
+def test_make_vec_gives_the_batched_twin(name, kind):
+    env = gym.make_vec(name, num_envs=2, vectorization_mode="vector_entry_point")
+    assert isinstance(env.unwrapped, kind)
+    _, info = env.reset(seed=0)
+    _, rewards, *_ = env.step(env.action_space.sample())
+    assert info["action_mask"].shape[0] == 2
+    assert np.isfinite(rewards).all()
+
+
+def test_an_unknown_preset_names_the_nearest():
+    with pytest.raises(SettingsError, match="testbed"):
+        gym.make(TESTBED, preset="testbad")
