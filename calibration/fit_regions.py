@@ -44,8 +44,7 @@ SOURCES: dict[str, list[dict[str, str]]] = {
             "date": "2022-01, 2022-11",
             "what": "iperf3, 64 connections, 5 s, premium tier; geometric mean of both campaigns",
         },
-        SAILOR
-        | {"what": f"GCP zone pairs: {MACHINE[1]} x {MACHINE[0]} per machine, curve at {MESSAGE_MB} MB"},
+        SAILOR | {"what": f"GCP zone pairs: {MACHINE[1]} x {MACHINE[0]} per machine, curve at {MESSAGE_MB} MB"},
     ],
     "rtt_ms": [
         SKYPLANE
@@ -78,16 +77,12 @@ Pair = tuple[str, str]
 
 def main() -> int:
     """Build the table; write it, or compare it with the shipped one."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare only; exit code 1 if the file differs")
     arguments = parser.parse_args()
     folder = os.environ.get("ATTRIBUTION_SCHED_DATA")
     if not folder:
-        print(
-            "ATTRIBUTION_SCHED_DATA is not set: point it at the folder of skyplane/, sailor/ and codecarbon/"
-        )
+        print("ATTRIBUTION_SCHED_DATA is not set: point it at the folder of skyplane/, sailor/ and codecarbon/")
         return 2
     table = build(Path(folder))
     text = dump(table)
@@ -158,9 +153,7 @@ def dump(table: dict[str, Any]) -> str:
 def _pairs(path: Path, column: str) -> dict[Pair, float]:
     frame = pd.read_csv(path)
     frame = frame[(frame.src_region != frame.dst_region) & frame[column].notna()]
-    return dict(
-        zip(zip(frame.src_region, frame.dst_region, strict=True), map(float, frame[column]), strict=True)
-    )
+    return dict(zip(zip(frame.src_region, frame.dst_region, strict=True), map(float, frame[column]), strict=True))
 
 
 def _sailor(folder: Path) -> tuple[dict[Pair, float], dict[Pair, float]]:
@@ -208,9 +201,7 @@ def _fallbacks(measured: dict[str, dict[Pair, float]]) -> tuple[dict[str, Any], 
         for group, values in sorted(by_provider.items()):
             medians.setdefault(group, {})[field] = _round(_median(values))
         guesses = {
-            "provider_pair_median": {
-                (a, b): medians[f"{_provider(a)} > {_provider(b)}"][field] for a, b in table
-            }
+            "provider_pair_median": {(a, b): medians[f"{_provider(a)} > {_provider(b)}"][field] for a, b in table}
         }
         if field == "usd_per_gb":
             guesses["source_median"] = {(a, b): _median(by_source[a, _provider(b)]) for a, b in table}

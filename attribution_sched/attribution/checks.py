@@ -62,8 +62,8 @@ def check_training(x: FloatArray, names: Sequence[str]) -> None:
         raise ModelFitError(
             problem("X columns", x.shape[1], rule, "One counter takes the whole prediction by definition.")
         )
-    spread, size = x.std(axis=0), np.abs(x).max(axis=0)
-    for constant in np.flatnonzero(spread <= 1e-12 * np.maximum(size, 1e-300)):
+    spread, reach = x.std(axis=0), np.abs(x).max(axis=0)
+    for constant in np.flatnonzero(spread <= 1e-12 * np.maximum(reach, 1e-300)):
         j = int(constant)
         rule = "a constant column carries no information"
         raise ModelFitError(problem(f"X[:, {names[j]!r}]", float(x[0, j]), rule, f"Drop {names[j]!r}."))
@@ -74,9 +74,11 @@ def check_training(x: FloatArray, names: Sequence[str]) -> None:
         i, j = (int(k) for k in twins[0])
         rule = f"is a copy of {names[i]!r} up to scale, so their shares cannot be told apart"
         raise ModelFitError(problem("column", names[j], rule, f"Drop one of the two ({names[i]!r}, {names[j]!r})."))
-    if np.linalg.eigvalsh(z.T @ z / len(x))[0] < 1e-10:
-        rule = "some column is a linear combination of others"
-        raise ModelFitError(problem("X columns", tuple(names), rule, "Drop totals that are sums of other counters."))
+    size, direction = np.linalg.eigh(z.T @ z / len(x))
+    if size[0] < 1e-10:
+        involved = tuple(names[int(k)] for k in np.flatnonzero(np.abs(direction[:, 0]) > 0.05))
+        rule = "these columns are a linear combination of each other"
+        raise ModelFitError(problem("X columns", involved, rule, "Drop the one that is a total of the others."))
 
 
 def match_rows(x: Any, names: tuple[str, ...]) -> tuple[FloatArray, bool]:

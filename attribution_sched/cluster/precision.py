@@ -14,7 +14,7 @@ class Precision(StrEnum):
     INT8 = "int8"
 
     @property
-    def index(self) -> int:
+    def index(self) -> int:  # type: ignore[override]
         """Position on the precision axis."""
         return PRECISIONS.index(self)
 
