@@ -263,7 +263,7 @@ class EmSHAP:
             return "neural-mlp"
         if model not in ("auto", "energy"):
             return model
-        networks: tuple[str, ...] = () if model == "energy" else ("energy", "neural-mlp")
+        networks: tuple[str, ...] = ("energy",) if model == "energy" else ("energy", "neural-mlp")
         if self.proposal == "closed" or z.shape[1] > EXACT_LIMIT:
             # Walking through many hidden features for thousands of sampled coalitions would take seconds a row.
             networks = tuple(kind for kind in networks if kind != "neural-mlp")

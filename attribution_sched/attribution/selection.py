@@ -1,8 +1,7 @@
 """Choice between conditional models by held-out conditional likelihood.
 
 Candidates are fitted on part of the rows and scored on the rest, under masks of every size. The simplest model that
-is not clearly worse than the best one wins and is fitted again on all rows. The closed forms come first; a network is
-tried over the better of the two kinds of closed form, since it has only that one's misfit to learn.
+is not clearly worse than the best one wins and is fitted again on all rows.
 """
 
 from __future__ import annotations
@@ -37,12 +36,13 @@ class Scored:
     Attributes:
         kind: Name of the model.
         log_likelihood: (rows * masks,) held-out conditional log densities.
-        kept: False where a network dropped its energy and is its own proposal again.
+        usable: False where a network dropped its energy and is its own proposal again, or weighs its draws too
+            unevenly.
     """
 
     kind: str
     log_likelihood: FloatArray
-    kept: bool = True
+    usable: bool = True
 
     @property
     def mean(self) -> float:
@@ -73,7 +73,8 @@ def score(kind: str, split: Split, rng: np.random.Generator, tick: Tick = silent
     if hasattr(model, "tick"):
         model.tick = tick
     model.fit(split.train, rng)
-    return Scored(kind, model.log_likelihood(split.test, split.masks), bool(getattr(model, "kept", True)))
+    usable = bool(getattr(model, "kept", True)) and bool(getattr(model, "reliable", True))
+    return Scored(kind, model.log_likelihood(split.test, split.masks), usable)
 
 
 def search(
@@ -85,7 +86,7 @@ def search(
         x: (n, d) standardised rows.
         held_out: Share of rows to score on.
         rng: Source of the split, the masks and the starts.
-        networks: Network kinds to try; ``energy`` turns into ``energy-mixture`` where a mixture fits better.
+        networks: Network kinds to try; beside ``energy`` also ``energy-mixture`` where a mixture beats the copula.
         tick: Progress callback.
     """
     split = split_rows(x, held_out, rng)
@@ -93,15 +94,21 @@ def search(
     for i, kind in enumerate(CLOSED_KINDS):
         tick("closed forms", i / len(CLOSED_KINDS))
         scored.append(score(kind, split, rng))
+    closed = tuple(scored)
     for kind in networks:
-        name = energy_over(scored) if kind == "energy" else kind
-        scored.append(score(name, split, rng, tick))
-    return [s for s in scored if s.kept]
+        if kind == "energy" and energy_over(closed) == "energy-mixture":
+            # Over a mixture the energy has less to learn, over a copula it learns more easily: try both.
+            scored.append(score("energy-mixture", split, rng, tick))
+        scored.append(score(kind, split, rng, tick))
+    return [s for s in scored if s.usable]
 
 
 def energy_over(scored: Sequence[Scored]) -> str:
-    """Kind of the energy model over the better of copula and mixture."""
+    """Kind of the best energy model; where none was of use, the one over the better of copula and mixture."""
     mean = {s.kind: s.mean for s in scored}
+    tried = [kind for kind in ("energy", "energy-mixture") if kind in mean]
+    if tried:
+        return max(tried, key=lambda kind: mean[kind])
     return "energy" if mean["copula"] >= mean["mixture"] else "energy-mixture"
 
 

@@ -193,11 +193,13 @@ def link_load(state: StateArrays, e: int, load: FloatArray) -> None:
     """Write bytes per second on every link from all running tasks that are not paused."""
     load[:, :] = 0.0
     for slot in range(state.slots.shape[1]):
-        task = state.tasks[e, slot]
-        if state.slots[e, slot, st.STATUS] != st.RUNNING or task[st.PAUSED] > state.clock[e, st.NOW]:
+        if state.slots[e, slot, st.STATUS] != st.RUNNING or state.slots[e, slot, st.SEGMENTS] < 2:
             continue
-        if state.slots[e, slot, st.SEGMENTS] > 1 and task[st.STEP] > 0.0:
-            load += state.traffic[e, slot] / task[st.STEP]
+        task = state.tasks[e, slot]
+        if task[st.PAUSED] <= state.clock[e, st.NOW] and task[st.STEP] > 0.0:
+            for i in range(load.shape[0]):
+                for j in range(load.shape[1]):
+                    load[i, j] += state.traffic[e, slot, i, j] / task[st.STEP]
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -214,11 +216,21 @@ def shares_devices(world: WorldArrays, state: StateArrays, e: int, slot: int) ->
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _any_spans_domains(state: StateArrays, e: int) -> bool:
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] == st.RUNNING and state.slots[e, slot, st.SEGMENTS] > 1:
+            return True
+    return False
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, scratch: Scratch) -> None:
     """Price anew the running tasks that a change can have touched, against the link loads as they stood before.
 
     A task inside one domain feels neither the network nor tasks on other devices; it keeps its price.
     """
+    if network_only and not _any_spans_domains(state, e):
+        return
     load = np.zeros((world.base.shape[1], world.base.shape[1]))
     link_load(state, e, load)
     changed = not network_only
@@ -322,6 +334,15 @@ def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _asked_w(state: StateArrays, e: int, slot: int, domain: int, awake: bool) -> float:
+    """Watts above idle that a task asks of each of its devices in a domain; none while it is paused."""
+    if not awake and state.tasks[e, slot, st.PAUSED] > state.clock[e, st.NOW]:
+        return 0.0
+    row = _segment_of(state, e, slot, domain)
+    return float(state.loads[e, slot, row, st.DYNAMIC_W])
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def domain_power_w(
     world: WorldArrays, state: StateArrays, e: int, domain: int, awake: bool, book: bool
 ) -> tuple[float, float]:
@@ -342,35 +363,37 @@ def domain_power_w(
         Watts of all devices, and watts of devices that hold no task.
     """
     here = world.domains.rows[domain]
+    occupant = state.occupant[e, domain]
+    idle_w = here.idle_w
+    room = here.cap_w - idle_w
     total = 0.0
     unused = 0.0
-    asks = np.zeros(2)
+    # Neighbours mostly hold the same task, so what it asks for is looked up once per run of devices.
+    known = -1
+    known_w = 0.0
     for d in range(here.devices):
-        holders = 0
-        asked = 0.0
-        for place in range(2):
-            asks[place] = 0.0
-            slot = state.occupant[e, domain, d, place]
-            if slot < 0:
-                continue
-            holders += 1
-            if awake or state.tasks[e, slot, st.PAUSED] <= state.clock[e, st.NOW]:
-                for row in range(state.slots[e, slot, st.SEGMENTS]):
-                    if state.plans[e, slot, row, DOMAIN] == domain:
-                        asks[place] = state.loads[e, slot, row, st.DYNAMIC_W]
-                asked += asks[place]
-        room = here.cap_w - here.idle_w
+        first = occupant[d, 0]
+        second = occupant[d, 1]
+        if first < 0:
+            total += idle_w
+            unused += idle_w
+            continue
+        if first != known:
+            known = first
+            known_w = _asked_w(state, e, first, domain, awake)
+        other_w = _asked_w(state, e, second, domain, awake) if second >= 0 else 0.0
+        asked = known_w + other_w
         granted = room / asked if asked > room else 1.0
-        total += here.idle_w + asked * granted
-        if holders == 0:
-            unused += here.idle_w
-        elif book:
-            for place in range(2):
-                slot = state.occupant[e, domain, d, place]
-                if slot >= 0:
-                    watts = here.idle_w / holders + asks[place] * granted
-                    state.tasks[e, slot, st.POWER] += watts
-                    state.tasks[e, slot, st.CARBON_RATE] += watts * here.carbon_g_per_j
+        total += idle_w + asked * granted
+        if book:
+            own_idle_w = idle_w / 2 if second >= 0 else idle_w
+            watts = own_idle_w + known_w * granted
+            state.tasks[e, first, st.POWER] += watts
+            state.tasks[e, first, st.CARBON_RATE] += watts * here.carbon_g_per_j
+            if second >= 0:
+                watts = own_idle_w + other_w * granted
+                state.tasks[e, second, st.POWER] += watts
+                state.tasks[e, second, st.CARBON_RATE] += watts * here.carbon_g_per_j
     return total, unused
 
 
@@ -439,6 +462,21 @@ def _arrive(world: WorldArrays, state: StateArrays, e: int) -> None:
 def _is_over(steps: float, step_s: float, now_s: float) -> bool:
     """Whether work is done: nothing is left, or so little that the clock could not move by it."""
     return steps <= TIME_TOLERANCE or now_s + steps * step_s <= now_s
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _anything_due(state: StateArrays, e: int) -> bool:
+    """Whether some running task has ended its work, its epoch or its pause; a look that costs little."""
+    now = state.clock[e, st.NOW]
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] != st.RUNNING:
+            continue
+        task = state.tasks[e, slot]
+        if task[st.PAUSED] > 0.0 and task[st.PAUSED] <= now:
+            return True
+        if _is_over(min(task[st.LEFT], task[st.EPOCH]), task[st.STEP], now):
+            return True
+    return False
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -538,7 +576,9 @@ def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
         if _next_decision(world, state, e):
             return SETTLED
         _integrate(world, state, e, _next_time(world, state, e))
-        freed, moved = _finish_tasks(world, state, e)
+        freed, moved = False, False
+        if _anything_due(state, e):
+            freed, moved = _finish_tasks(world, state, e)
         if moved:
             # A task at work again draws more even where no price changes.
             meter(world, state, e)

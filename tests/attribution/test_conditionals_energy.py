@@ -34,6 +34,17 @@ def test_the_energy_is_kept_where_it_raises_held_out_likelihood(tilted):
     assert score(tilted) > score(copula) + 0.02
 
 
+def test_the_effective_share_of_the_weights_is_known(tilted):
+    assert 0.25 < tilted.effective_share < 0.99
+    assert tilted.reliable
+    # Signs whose products repeat: pairwise uncorrelated, so the copula spreads over 64 corners where 8 are filled.
+    rng = np.random.default_rng(0)
+    a, b, c = np.sign(rng.normal(size=(3, 800)))
+    corners = np.stack([a, b, c, a * b, b * c, a * c], axis=1) + 0.2 * rng.normal(size=(800, 6))
+    far = make("energy", members=2, steps=400, distil_steps=400).fit(corners, rng)
+    assert not far.reliable
+
+
 def test_the_energy_is_dropped_where_its_proposal_is_right():
     x = np.random.default_rng(0).multivariate_normal(np.zeros(3), np.eye(3) * 0.5 + 0.5, size=600)
     model = make("energy", members=2, steps=200).fit(x, np.random.default_rng(0))

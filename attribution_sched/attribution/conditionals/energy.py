@@ -35,6 +35,9 @@ from attribution_sched.attribution.conditionals.points import Points, sobol_poin
 
 Proposal = GaussianisedConditional | MixtureConditional
 
+LEAST_EFFECTIVE_SHARE = 0.25
+"""Below this effective sample size, importance weights rest on few draws, and ``auto`` looks for another model."""
+
 
 class EnergyConditional:
     """Energy network over a Gaussian copula or a mixture.
@@ -71,6 +74,7 @@ class EnergyConditional:
         self.distil_steps = distil_steps
         self.least_gain = least_gain
         self.gain = 0.0
+        self.effective_share = 1.0
         self.network: nn.Sequential | None = None
         self.tick: Tick = silent
 
@@ -78,6 +82,11 @@ class EnergyConditional:
     def kind(self) -> str:
         """``energy`` over a Gaussian copula, ``energy-mixture`` over a mixture."""
         return "energy-mixture" if isinstance(self.proposal, MixtureConditional) else "energy"
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the proposal's draws, weighted, still are worth a fair share of equal ones."""
+        return self.effective_share > LEAST_EFFECTIVE_SHARE
 
     @property
     def kept(self) -> bool:
@@ -103,6 +112,8 @@ class EnergyConditional:
             if self.gain > self.least_gain:
                 self.tick("distilling the energy", self.members / (self.members + 1))
                 self.network = self._distil(networks, scores, noise, rng)
+        weight = np.exp(-self._energy(noise.numpy().astype(np.float64)))
+        self.effective_share = float(weight.sum() ** 2 / (len(weight) * np.square(weight).sum()))
         return self
 
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
@@ -155,6 +166,7 @@ class EnergyConditional:
             "distil_steps": self.distil_steps,
             "least_gain": self.least_gain,
             "gain": self.gain,
+            "effective_share": self.effective_share,
             "kept": self.kept,
         }
         named: State = {f"proposal.{key}": value for key, value in arrays.items()}
@@ -170,6 +182,7 @@ class EnergyConditional:
         keys = ("members", "width", "student", "steps", "distil_steps", "least_gain")
         model = cls(proposal, **{key: settings[key] for key in keys})
         model.gain = float(settings["gain"])
+        model.effective_share = float(settings["effective_share"])
         if settings["kept"]:
             weights = pick(arrays, "network.")
             d = weights["0.weight"].shape[1]
