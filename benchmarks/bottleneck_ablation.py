@@ -376,7 +376,7 @@ class Tally:
 
 def run(budget: Budget, first_seed: int = 0) -> tuple[list[Outcome], Tally]:
     """All seeds of a budget."""
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     with threadpool_limits(1):
         outcomes = [run_seed(budget, first_seed + seed) for seed in range(budget.seeds)]

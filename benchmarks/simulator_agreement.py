@@ -23,7 +23,8 @@ from attribution_sched.cluster.arrivals import ArrivalRow, Diurnal, Poisson, Tra
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.engine import Engine
 from attribution_sched.cluster.engine_actions import conclude, enact
-from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance, begin, reprice
+from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance, begin
+from attribution_sched.cluster.engine_prices import reprice
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.precision import Precision

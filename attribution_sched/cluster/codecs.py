@@ -18,7 +18,6 @@ from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
-from attribution_sched.cluster.engine_kernel import kind_of
 from attribution_sched.cluster.engine_observe import (
     DOMAIN_FEATURES,
     EVENT_FEATURES,
@@ -26,6 +25,7 @@ from attribution_sched.cluster.engine_observe import (
     LINK_FEATURES,
     TASK_FEATURES,
 )
+from attribution_sched.cluster.engine_prices import kind_of
 from attribution_sched.cluster.engine_state import StateArrays, WorldArrays
 from attribution_sched.cluster.plan import DOMAIN, PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS, Precision

@@ -21,7 +21,7 @@ from attribution_sched.cluster.compute import (
     efficiencies,
 )
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.cost_kernel import (
+from attribution_sched.cluster.cost_arrays import (
     DOMAIN_ROW,
     PLAN_COLUMNS,
     SEGMENT_COLUMNS,
@@ -31,8 +31,8 @@ from attribution_sched.cluster.cost_kernel import (
     Scratch,
     Workload,
     make_scratch,
-    plan_cost,
 )
+from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.domains import Cluster
 from attribution_sched.cluster.layers import Model
 from attribution_sched.cluster.plan import MICROBATCHES, PP, Plan, PlanBatch

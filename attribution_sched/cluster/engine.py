@@ -18,9 +18,9 @@ from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.baseline import baseline_costs
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
-from attribution_sched.cluster.cost_kernel import Scratch, make_scratch
+from attribution_sched.cluster.cost_arrays import Scratch, make_scratch
 from attribution_sched.cluster.engine_actions import conclude, enact, free_devices, probe
-from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance, begin, reprice
+from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance, begin
 from attribution_sched.cluster.engine_observe import (
     DOMAIN_FEATURES,
     EVENT_FEATURES,
@@ -28,6 +28,7 @@ from attribution_sched.cluster.engine_observe import (
     TASK_FEATURES,
     observe,
 )
+from attribution_sched.cluster.engine_prices import reprice
 from attribution_sched.cluster.engine_state import (
     DECISION_COLUMNS,
     TOTAL_COLUMNS,

@@ -11,17 +11,9 @@ import numba
 import numpy as np
 
 from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.cost_kernel import Scratch
-from attribution_sched.cluster.engine_kernel import (
-    domain_power_w,
-    kind_of,
-    link_load,
-    offer_queue,
-    price,
-    release,
-    shares_devices,
-    snapshot_links,
-)
+from attribution_sched.cluster.cost_arrays import Scratch
+from attribution_sched.cluster.engine_kernel import offer_queue, release, snapshot_links
+from attribution_sched.cluster.engine_prices import domain_power_w, kind_of, link_load, price, shares_devices
 from attribution_sched.cluster.engine_state import FloatArray, IntArray, StateArrays, WorldArrays
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.plan import (
@@ -214,7 +206,7 @@ def migration(
                 if old[q, DOMAIN] == target and old[q, FIRST] <= layer < old[q, STOP]:
                     held = True
             if not held:
-                element = 4.0 if new[p, PRECISION] == 0 else 2.0
+                element = 4.0 if new[p, PRECISION] == 0 else (1.0 if new[p, PRECISION] == INT8 else 2.0)
                 moved[source, target] += params * state_bytes_per_parameter(element, training, 0, 1.0)
     seconds = 0.0
     dollars = 0.0

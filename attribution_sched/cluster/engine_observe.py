@@ -6,7 +6,7 @@ import numba
 import numpy as np
 
 from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.engine_kernel import domain_power_w, kind_of, link_load
+from attribution_sched.cluster.engine_prices import domain_power_w, kind_of, link_load
 from attribution_sched.cluster.engine_state import Float32Array, IntArray, StateArrays, WorldArrays
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, STOP, TP
 from attribution_sched.cluster.wan import effective_latency

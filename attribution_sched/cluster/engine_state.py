@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost_kernel import DomainArrays, PowerArrays, RuntimeArrays
+from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays
 from attribution_sched.cluster.plan import SEGMENT_FIELDS
 
 FloatArray = NDArray[np.float64]
@@ -52,10 +52,10 @@ TASK_COLUMNS = (
 ) = range(len(TASK_COLUMNS))  # fmt: skip
 """Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch."""
 
-LOAD_COLUMNS = ("busy", "memory_bytes", "dynamic_w", "intra_comm_s", "link", "host", "compute", "memory", "pcie")
-BUSY, MEMORY, DYNAMIC_W, INTRA, LINK, HOST = range(6)
-"""Columns of ``StateArrays.loads``: what one device of a segment carries, the bandwidth of the link that
-leaves the segment when it was planned, and the demands on the four shared resources."""
+LOAD_COLUMNS = ("busy", "memory_bytes", "dynamic_w", "intra_comm_s", "host", "compute", "memory", "pcie")
+BUSY, MEMORY, DYNAMIC_W, INTRA, HOST = range(5)
+"""Columns of ``StateArrays.loads``: what one device of a segment carries; the last four are its demands on
+the shared resources."""
 
 TOTAL_COLUMNS = (
     "completed", "dropped", "rejected", "migrations", "decisions", "meter_j", "task_j", "idle_j", "bill_usd",
@@ -167,8 +167,9 @@ class StateArrays(NamedTuple):
         slots: Shape ``(E, S, 4)``.
         tasks: Shape ``(E, S, 18)``, columns ``TASK_COLUMNS``.
         plans: Segment rows of running tasks, shape ``(E, S, P, 10)``.
-        loads: Shape ``(E, S, P, 9)``, columns ``LOAD_COLUMNS``.
+        loads: Shape ``(E, S, P, 8)``, columns ``LOAD_COLUMNS``.
         traffic: Bytes per step of every task, shape ``(E, S, K, K)``.
+        planned: Bandwidth of the links when a task was last decided on, same shape.
         occupant: Task slots on every device, −1 for none, shape ``(E, K, D, 2)``.
         outcome: Shape ``(E, 12)``: the last decision's own worth, then the terms paid over time.
         totals: Shape ``(E, 16)``, columns ``TOTAL_COLUMNS``.
@@ -184,6 +185,7 @@ class StateArrays(NamedTuple):
     plans: IntArray
     loads: FloatArray
     traffic: FloatArray
+    planned: FloatArray
     occupant: IntArray
     outcome: FloatArray
     totals: FloatArray
@@ -203,6 +205,7 @@ def make_state(clusters: int, domains: int, devices: int, slots: int, segments: 
         plans=np.zeros((e, s, p, len(SEGMENT_FIELDS)), dtype=np.int64),
         loads=np.zeros((e, s, p, len(LOAD_COLUMNS))),
         traffic=np.zeros((e, s, k, k)),
+        planned=np.zeros((e, s, k, k)),
         occupant=np.full((e, k, d, 2), -1, dtype=np.int64),
         outcome=np.zeros((e, INTEGRALS + 3)),
         totals=np.zeros((e, len(TOTAL_COLUMNS))),

@@ -11,6 +11,8 @@ import heapq
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.failures import Failures, Preemption
 from attribution_sched.cluster.plan import Plan
@@ -84,9 +86,12 @@ class Dispatcher:
         self._links_changed = True
         for job in self.floor.in_order():
             deployed = job.plan_in_force
-            for (i, j), before in zip(deployed.link_ends(), deployed.links, strict=True):
-                if i != j and abs(self.prices.bandwidth[i, j] / before - 1.0) > self.world.replan_threshold:
-                    job.review = True
+            used = deployed.traffic_bytes > 0.0
+            if deployed.planned_bandwidth is None or not used.any():
+                continue
+            change = self.prices.bandwidth[used] / deployed.planned_bandwidth[used] - 1.0
+            if (np.abs(change) > self.world.replan_threshold).any():
+                job.review = True
 
     def fail(self, failures: Failures, device: Device) -> None:
         """Take a device out of service; its jobs fall back to what was saved."""
@@ -180,8 +185,7 @@ class Dispatcher:
         else:
             done = self._ask(job)
         if job.status is Status.RUNNING:
-            deployed = job.plan_in_force
-            deployed.links = tuple(float(self.prices.bandwidth[i, j]) for i, j in deployed.link_ends())
+            job.plan_in_force.planned_bandwidth = self.prices.bandwidth.copy()
         else:
             job.offered_s = self.floor.now_s + self.world.retry_s
             self.deferred = True

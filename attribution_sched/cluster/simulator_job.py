@@ -70,7 +70,7 @@ class Deployment:
         loads: Load of every segment.
         step_s: Time of one global batch; 0 before it is priced.
         step_bill_usd: Traffic bill of one global batch.
-        links: Bandwidth of the link that leaves each segment when it was last decided on.
+        planned_bandwidth: Bandwidth of all links when the task was last decided on, shape ``(K, K)``.
     """
 
     plan: Plan
@@ -81,7 +81,7 @@ class Deployment:
     loads: list[SegmentLoad]
     step_s: float = 0.0
     step_bill_usd: float = 0.0
-    links: tuple[float, ...] = ()
+    planned_bandwidth: FloatArray | None = None
 
     @classmethod
     def of(cls, plan: Plan, n_domains: int) -> Deployment:
@@ -103,11 +103,6 @@ class Deployment:
     def load_in(self, domain: int) -> SegmentLoad:
         """Load of its one segment in a domain."""
         return next(load for s, load in zip(self.segments, self.loads, strict=True) if s.domain == domain)
-
-    def link_ends(self) -> list[tuple[int, int]]:
-        """The link that leaves each segment: to the next one, from the last of all back to the first."""
-        domains = [segment.domain for segment in self.segments]
-        return list(zip(domains, [*domains[1:], domains[0]], strict=True))
 
 
 @dataclass(eq=False)

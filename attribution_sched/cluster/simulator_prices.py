@@ -24,7 +24,6 @@ from attribution_sched.cluster.interference import PCIE_BYTES_PER_S, slowdown, s
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.pool import TaskPool
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.simulator_job import Device, Job, SegmentLoad
 from attribution_sched.cluster.wan import WanProcess, effective_latency
 from attribution_sched.cluster.world import TaskKind, World
@@ -161,7 +160,7 @@ class Prices:
         moved = np.zeros_like(self.bandwidth)
         params = kind.model.column("params")
         for target in new.segments:
-            element = 4.0 if target.precision is Precision.FP32 else 2.0
+            element = float(target.precision.element_bytes)
             each = state_bytes_per_parameter(element, kind.training, 0, 1.0)
             for layer in range(target.first, target.stop):
                 holders = [s.domain for s in old.segments if s.first <= layer < s.stop]

@@ -17,6 +17,9 @@ from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.view import DecisionView
 
+PAIR_DOMAINS = 6
+"""Pipelines over two domains are tried between this many domains with most room."""
+
 MOVE_PAUSE_S = 900.0
 """Pause a move is expected to cost when its gain is weighed (state of tens of GB over a few Gb/s)."""
 
@@ -86,9 +89,11 @@ class Greedy:
         precision = Precision.BF16 if all(d.gpu.supports(Precision.BF16) for d in cluster.domains) else Precision.FP16
         plans = []
         rooms = [int(free) for free in view.free_devices]
+        # Domains with the same hardware and room give plans of the same time; the first stands for all.
+        first = {(cluster.domains[d].gpu.name, free): d for d, free in reversed(list(enumerate(rooms)))}
         for micro in kind.microbatches:
             count = kind.batch_size // micro
-            for domain, free in enumerate(rooms):
+            for (_, free), domain in first.items():
                 if free == 0:
                     continue
                 for dp, tp, pp in layouts_within(free, cluster.domains[domain].node_devices):
@@ -105,8 +110,10 @@ class Greedy:
         """Pipelines over two domains, cut in proportion to the devices each gives."""
         plans = []
         domains = view.cost.cluster.domains
-        for i, first_room in enumerate(rooms):
-            for j, second_room in enumerate(rooms):
+        roomy = sorted(range(len(rooms)), key=lambda d: -rooms[d])[:PAIR_DOMAINS]
+        for i in roomy:
+            for j in roomy:
+                first_room, second_room = rooms[i], rooms[j]
                 if i == j or min(first_room, second_room) == 0:
                     continue
                 for tp in TP_DEGREES:

@@ -1,7 +1,5 @@
 """The bottleneck ablation: its truth is the world's own, its answers repeat, and its robust findings hold."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -36,20 +34,21 @@ def test_tasks_carry_the_bottleneck_of_their_latent_demands():
     assert len(set(tasks.truth[tasks.kind == "resnet-50"])) > 1
 
 
-def test_same_seed_same_answers_and_another_seed_other_tasks():
-    first, again, other = (ablation.run(TINY, seed)[0][0] for seed in (4, 4, 5))
+def test_same_seed_same_answers():
+    first, again = (ablation.run(TINY, 4)[0][0] for _ in range(2))
     assert first.answers.keys() == again.answers.keys()
     for key, answer in first.answers.items():
         np.testing.assert_array_equal(answer, again.answers[key])
-    assert not np.array_equal(first.truth, other.truth)
 
 
+@pytest.mark.slow
 def test_the_type_alone_is_right_exactly_on_typical_tasks(quick):
     _, tally = quick
     assert tally.accuracy(ablation.TYPE, ablation.ARGMAX, "atypical") == 0
     assert tally.accuracy(ablation.TYPE, ablation.ARGMAX, "typical") == 1
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_accuracy_and_a_gain_is_a_difference(quick):
     _, tally = quick
     for method, readout in tally.keys:
@@ -61,6 +60,7 @@ def test_intervals_hold_the_accuracy_and_a_gain_is_a_difference(quick):
     assert low < gain < high
 
 
+@pytest.mark.slow
 def test_attribution_with_the_type_beats_the_type_alone(quick):
     _, tally = quick
     alone = (ablation.TYPE, ablation.ARGMAX)
@@ -72,6 +72,7 @@ def test_attribution_with_the_type_beats_the_type_alone(quick):
         assert tally.accuracy(method, ablation.LOGISTIC, "typical") > 0.93
 
 
+@pytest.mark.slow
 def test_attribution_with_the_type_beats_the_share_rules(quick):
     _, tally = quick
     for rule in (ablation.CPU, ablation.SM):
@@ -80,6 +81,7 @@ def test_attribution_with_the_type_beats_the_share_rules(quick):
             assert low > 0
 
 
+@pytest.mark.slow
 def test_an_uncalibrated_argmax_is_worse_than_the_type(quick):
     _, tally = quick
     for method in (ablation.EMSHAP, ablation.MARGINAL, ablation.LINEAR):
@@ -94,9 +96,10 @@ def test_shuffled_truth_leaves_nothing_to_read_out():
     assert np.mean(answer == truth[400:]) < 0.4
 
 
+@pytest.mark.slow
 def test_page_names_every_method_and_words_follow_the_intervals(quick):
     outcomes, tally = quick
-    text = "\n".join(ablation.page(replace(ablation.QUICK), outcomes, tally, 1.0))
+    text = "\n".join(ablation.page(ablation.QUICK, outcomes, tally, 1.0))
     for method in {method for method, _ in tally.keys}:
         assert f"| {method} |" in text
     _, _, high = tally.gain((ablation.EMSHAP, ablation.LOGISTIC), (ablation.MARGINAL, ablation.LOGISTIC))

@@ -11,7 +11,7 @@ from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.arrivals import Poisson, TraceArrivals
 from attribution_sched.cluster.bandwidth_trace import BandwidthTrace
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.engine_kernel import domain_power_w
+from attribution_sched.cluster.engine_prices import domain_power_w
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
 from attribution_sched.cluster.view import encode
 from attribution_sched.cluster.wan import Wan
@@ -240,10 +240,13 @@ def test_a_waiting_task_earns_the_waiting_rate_and_is_offered_again():
 # Events
 
 
-def jumping(at_s, share=DROP, wrap="hold"):
-    """Three domains whose links are traced: base at first, then a share of it."""
+def jumping(at_s, share=DROP, wrap="hold", links=None):
+    """Three domains whose links (or the given ones) are traced: base at first, then a share of it."""
     names = ("d0", "d1", "d2")
     off = ~np.eye(3, dtype=bool)
+    if links is not None:
+        off = np.zeros((3, 3), dtype=bool)
+        off[tuple(zip(*links, strict=True))] = True
     rows = np.stack([np.where(off, 5.0, np.nan), np.where(off, 5.0 * share, np.nan)])
     trace = BandwidthTrace(names, np.array([0.0, at_s]), rows, at_end=wrap)
     plain = tiny_cluster()
@@ -279,6 +282,16 @@ def test_a_refused_move_is_not_offered_again_for_the_same_jump():
     engine.step(wrong[None])
     assert engine.decisions()["code"][0] == -1
     assert engine.state.event[0, st.DONE]
+
+
+@pytest.mark.parametrize(
+    ("link", "used"), [((0, 1), True), ((1, 0), True), ((2, 1), True), ((2, 0), False), ((0, 2), False)]
+)
+def test_every_link_that_carries_traffic_is_watched_and_no_other(link, used):
+    world = traced((0, LONG), kinds=(LONG,), cluster=jumping(900.0, links=[link]))
+    engine = begun(world)
+    decide(engine, Plan((chain(LONG, (0, 4), (1, 4), (2, -1)),)))
+    assert bool(engine.state.event[0, st.DONE]) is not used
 
 
 def test_links_of_others_do_not_concern_a_task():
