@@ -273,7 +273,7 @@ def seven_counter_energy(x: np.ndarray) -> np.ndarray:
 
 
 def saturating_energy(x: np.ndarray) -> np.ndarray:
-    """A second function of another shape (roof-line maxima, a three-way product), never used for tuning."""
+    """A second function of another shape: roof-line maxima, a three-way product."""
     c, l3, m, p, v, g, a = np.moveaxis(x, -1, 0)
     roof = np.maximum(c + 0.5 * v, 1.2 * m)
     return 2 * roof + np.exp(0.3 * (g - p)) + 0.4 * v * g * a + np.abs(l3) + 0.3 * p * c
