@@ -15,6 +15,9 @@ from attribution_sched.errors import SettingsError, TaskError, problem
 
 Arrivals = Poisson | Diurnal | TraceArrivals
 
+TRAINING_BYTES_PER_PARAMETER = 16.0
+"""Weights, gradients and Adam states, in full or mixed precision."""
+
 BATCH_LEVELS = 4
 """Microbatch choices per task kind."""
 
@@ -160,3 +163,17 @@ class World:
             raise SettingsError(problem("restart_s", self.restart_s, "must be >= 0", "Use seconds"))
         if self.max_segments > len(self.cluster):
             object.__setattr__(self, "max_segments", len(self.cluster))
+        for kind in self.kinds:
+            self._check_size(kind)
+
+    def _check_size(self, kind: TaskKind) -> None:
+        """Refuse a task that no plan can ever hold, even with its states sharded over every device it may use."""
+        reserved = self.cluster.runtime.reserved_bytes
+        rooms = [d.devices * max(0.0, d.gpu.memory_bytes - reserved) for d in self.cluster.domains]
+        room = sum(sorted(rooms, reverse=True)[: self.max_segments])
+        needed = kind.model.params * (TRAINING_BYTES_PER_PARAMETER if kind.training else 1.0)
+        if needed > room:
+            given = f"{needed / 1e9:,.0f} GB of weights and states"
+            rule = f"the {self.max_segments} largest domains together hold {room / 1e9:,.0f} GB"
+            fix = "Add devices, allow more segments, or leave the task kind out"
+            raise TaskError(problem(f"{kind.model.name} is larger than the cluster", given, rule, fix))

@@ -400,21 +400,6 @@ def test_an_episode_without_arrivals_ends_and_stays_ended():
     assert same(before, engine.state)
 
 
-def test_a_task_larger_than_the_cluster_can_only_wait():
-    from attribution_sched.cluster.world import TaskKind
-    from attribution_sched.cluster.zoo import model
-
-    giant = TaskKind(model("gpt3-175b"), 8, (1, 2, 4, 8), (10, 10), 10)
-    engine = begun(traced((0, giant), kinds=(giant,)))
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        if engine.state.event[0, st.DONE]:
-            break
-        engine.step(random_actions(engine, rng))
-        assert engine.decisions()["code"][0] <= 0
-    assert engine.totals()["placed"][0] == 0
-
-
 # Mistakes
 
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from attribution_sched.cluster.world import Reward
+from attribution_sched.cluster.world import Reward, TaskKind
+from attribution_sched.cluster.zoo import model
 from attribution_sched.errors import SettingsError, TaskError
 
 from .engine_worlds import BERT, tiny_world
@@ -62,3 +63,11 @@ def test_a_world_names_what_is_wrong(field, value):
 
 def test_a_plan_never_has_more_segments_than_there_are_domains():
     assert tiny_world(max_segments=8).max_segments == 3
+
+
+def test_a_task_larger_than_the_cluster_is_one_clear_error():
+    giant = TaskKind(model("gpt3-175b"), 8, (1, 2, 4, 8), (10, 10), 10)
+    with pytest.raises(TaskError, match=r"gpt3-175b is larger than the cluster = '2,\d+ GB.*hold 936 GB.*Add devices"):
+        tiny_world(kinds=(giant,))
+    # To serve it takes one byte a parameter.
+    assert tiny_world(kinds=(replace(giant, training=False),)).kinds[0].training is False
