@@ -136,7 +136,6 @@ SLOW = ("EmSHAP energy", "EmSHAP gru (the paper's, repaired)", "EmSHAP neural (M
 LARGE: dict[str, Callable[[np.ndarray], Attribute]] = {
     "EmSHAP auto": emshap_method(),
     "EmSHAP energy (closed-form proposal)": emshap_method(model="energy"),
-    "EmSHAP energy (MLP proposal)": emshap_method(model="energy", proposal="mlp"),
 }
 
 

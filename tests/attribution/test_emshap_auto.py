@@ -41,5 +41,5 @@ def test_each_family_is_found():
     assert EmSHAP().fit(mixed).model_.kind == "mixture"
     heavy = np.log(rng.exponential(size=(1500, 4))) - np.log(rng.gamma(1.0, size=1500))[:, None]
     chosen = EmSHAP().fit(heavy)
-    assert chosen.model_.kind in ("energy", "neural-mlp")
+    assert chosen.model_.kind.startswith(("energy", "neural"))
     assert chosen.scores_[chosen.model_.kind] > chosen.scores_["copula"]
