@@ -185,14 +185,23 @@ def measure_amortised(explainer: Any, f: Function, test: np.ndarray, truth: np.n
 class Cells:
     """Finished measurements, kept on disk if a directory is given."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, finished_only: bool = False) -> None:
         self.folder = folder
+        self.finished_only = finished_only
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
+    def _path(self, key: str) -> Path | None:
+        return None if self.folder is None else self.folder / (key.replace(" ", "_").replace("*", "") + ".json")
+
+    def has(self, key: str) -> bool:
+        """Whether ``key`` has been measured before."""
+        path = self._path(key)
+        return path is not None and path.exists()
+
     def get(self, key: str, compute: Callable[[], Any]) -> Any:
         """Return the kept value of ``key``, or compute and keep it."""
-        path = None if self.folder is None else self.folder / (key.replace(" ", "_").replace("*", "") + ".json")
+        path = self._path(key)
         if path is not None and path.exists():
             return json.loads(path.read_text())
         value = compute()
@@ -222,6 +231,8 @@ def run(
             ]
             jobs += [("large", name, fit, train) for name, fit in LARGE.items() if seed < large_seeds]
             for group, name, fit, data in jobs:
+                if cells.finished_only and not cells.has(f"{group}-{name}-{size}"):
+                    continue
                 amortise = group == "small" and "auto" in name and seed < slow_seeds
                 try:
                     job = partial(measure, fit, data, test, truth, amortise)
@@ -384,6 +395,7 @@ def main() -> None:
     parser.add_argument("--slow-seeds", type=int, default=5, help="seeds of the single networks and the amortised head")
     parser.add_argument("--large-seeds", type=int, default=5, help="seeds with 10,000 rows")
     parser.add_argument("--cache", type=Path, default=None, help="folder for finished cells")
+    parser.add_argument("--finished", action="store_true", help="report what the cache holds, compute nothing new")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     import torch
@@ -393,7 +405,7 @@ def main() -> None:
         table = run(2, 0, 0, 20, 12, Cells(options.cache))
         print(report(table, 20))
         return
-    table = run(options.seeds, options.slow_seeds, options.large_seeds, 50, 12, Cells(options.cache))
+    table = run(options.seeds, options.slow_seeds, options.large_seeds, 50, 12, Cells(options.cache, options.finished))
     text = report(table, 50)
     print(text)
     write_section("conditional_shapley", text)
