@@ -13,13 +13,15 @@ from typing import Protocol
 
 import numpy as np
 
+from attribution_sched.cluster.baseline import baseline_costs
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.failures import Failures, Preemption
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.simulator_floor import Floor
 from attribution_sched.cluster.simulator_job import Device, Job
+from attribution_sched.cluster.simulator_prices import LEAST_SHARE
 from attribution_sched.cluster.simulator_record import Happening, Status
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.view import DecisionView, QueuedTask
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Dispatcher:
         self.deferred = False
         self._berths = list(range(self.world.max_running + self.world.queue_capacity))
         self._links_changed = self._devices_freed = False
+        self._baseline = baseline_costs(self.world, self.prices.cost)
 
     # What happens to the cluster
 
@@ -286,7 +289,8 @@ class Dispatcher:
         return True
 
     def _view(self, job: Job) -> DecisionView:
-        load = self.prices.total(self.prices.flows(self.floor.in_order(), self.floor.now_s))
+        flows = self.prices.flows(self.floor.in_order(), self.floor.now_s)
+        busy = self.prices.utilisation(self.prices.total(flows, without=job.berth))
         return DecisionView(
             kind=job.kind,
             kind_index=job.kind_index,
@@ -295,12 +299,25 @@ class Dispatcher:
             current_plan=job.deployment.plan if job.deployment is not None else None,
             steps_left=job.left,
             time_s=self.floor.now_s,
-            waiting=len(self.floor.waiting),
+            slot=job.berth,
+            queue=self._queue(),
             free_devices=self.floor.free_devices(job),
-            bandwidth_gbps=self.prices.bandwidth / BYTES_PER_GBIT,
-            latency_s=self.prices.network.latency_s(self.prices.utilisation(load)),
+            bandwidth_gbps=self.prices.bandwidth * np.maximum(LEAST_SHARE, 1.0 - busy) / BYTES_PER_GBIT,
+            latency_s=self.prices.network.latency_s(busy),
             cost=self.prices.cost,
+            kinds=self.world.kinds,
+            reward=self.world.reward,
+            base_step_s=self._baseline[0],
+            base_cost_usd=self._baseline[1],
+            restart_s=self.world.restart_s,
             max_segments=self.world.max_segments,
+        )
+
+    def _queue(self) -> tuple[QueuedTask, ...]:
+        waiting = sorted(self.floor.waiting.values(), key=lambda job: job.serial)
+        return tuple(
+            QueuedTask(job.berth, job.kind_index, job.left, self.floor.now_s - job.arrival_s, job.kind.priority)
+            for job in waiting
         )
 
     def _log(self, what: str, job: Job | None, detail: str = "") -> None:

@@ -21,7 +21,7 @@ from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import BYTES_PER_GB, BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S, slowdown, strengths
-from attribution_sched.cluster.memory import state_bytes_per_parameter
+from attribution_sched.cluster.moves import move_cost
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.pool import TaskPool
 from attribution_sched.cluster.simulator_job import Device, Job, SegmentLoad
@@ -153,22 +153,8 @@ class Prices:
         )
 
     def move(self, kind: TaskKind, old: Plan, new: Plan) -> tuple[float, float]:
-        """Seconds and dollars of sending the state of layers to domains that do not hold them yet.
-
-        A copy comes from the first domain that has it; different links send side by side.
-        """
-        moved = np.zeros_like(self.bandwidth)
-        params = kind.model.column("params")
-        for target in new.segments:
-            element = float(target.precision.element_bytes)
-            each = state_bytes_per_parameter(element, kind.training, 0, 1.0)
-            for layer in range(target.first, target.stop):
-                holders = [s.domain for s in old.segments if s.first <= layer < s.stop]
-                if target.domain not in holders:
-                    moved[holders[0], target.domain] += params[layer] * each
-        sent = self._between & (moved > 0.0)
-        seconds = float((moved[sent] / self.bandwidth[sent]).max(initial=0.0))
-        return seconds, float((moved * self.usd_per_byte)[sent].sum())
+        """Seconds and dollars of carrying a job's state to another plan, at the bandwidth of the moment."""
+        return move_cost(kind, old, new, self.bandwidth, self.usd_per_byte)
 
 
 def memory_used(device: Device) -> float:

@@ -10,13 +10,34 @@ from numpy.typing import NDArray
 from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
+from attribution_sched.cluster.engine_prices import LEAST_BANDWIDTH_SHARE
+from attribution_sched.cluster.moves import move_cost
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.wan import effective_latency
-from attribution_sched.cluster.world import TaskKind
+from attribution_sched.cluster.world import Reward, TaskKind
 from attribution_sched.errors import PlanError, problem
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class QueuedTask:
+    """A task in the queue, as everybody may see it.
+
+    Attributes:
+        slot: Its place in the cluster's table of tasks; names it to :func:`pend`.
+        kind_index: Row of its kind in the world and the cost model.
+        steps_left: Work left, in steps.
+        waited_s: Time since it arrived.
+        priority: Larger is more urgent.
+    """
+
+    slot: int
+    kind_index: int
+    steps_left: float
+    waited_s: float
+    priority: int
 
 
 @dataclass(frozen=True)
@@ -31,11 +52,17 @@ class DecisionView:
         current_plan: Its plan in force, if it runs.
         steps_left: Work left, in steps.
         time_s: Time since the start of the episode.
-        waiting: Tasks in the queue, this one included if it waits.
+        slot: The task's place in the cluster's table of tasks.
+        queue: Every waiting task in order of arrival, this one included if it waits.
         free_devices: Empty devices per domain, this task's own counted as free, shape ``(K,)``.
-        bandwidth_gbps: Links now, shape ``(K, K)``.
-        latency_s: One-way latency now, shape ``(K, K)``.
+        bandwidth_gbps: What other tasks leave of the links now, shape ``(K, K)``.
+        latency_s: One-way latency now under their load, shape ``(K, K)``.
         cost: Scores plans as a nominal task of this kind would run them.
+        kinds: All kinds of tasks of the world; ``queue`` points into them.
+        reward: What decisions are worth.
+        base_step_s: Step time of every kind's baseline (the static uniform split), shape ``(n_kinds,)``.
+        base_cost_usd: Cost of a step of every kind's baseline, shape ``(n_kinds,)``.
+        restart_s: Pause of a task that moves, on top of sending its state.
         max_segments: Most segments a plan may have.
     """
 
@@ -46,12 +73,26 @@ class DecisionView:
     current_plan: Plan | None
     steps_left: float
     time_s: float
-    waiting: int
+    slot: int
+    queue: tuple[QueuedTask, ...]
     free_devices: IntArray
     bandwidth_gbps: FloatArray
     latency_s: FloatArray
     cost: CostModel
+    kinds: tuple[TaskKind, ...]
+    reward: Reward
+    base_step_s: FloatArray
+    base_cost_usd: FloatArray
+    restart_s: float
     max_segments: int
+
+    def move_cost(self, plan: Plan) -> tuple[float, float]:
+        """Seconds of pause and dollars of traffic that changing from the current plan to this one takes."""
+        if self.current_plan is None or plan == self.current_plan:
+            return 0.0, 0.0
+        prices = self.cost.domains.price_usd_per_byte
+        seconds, dollars = move_cost(self.kind, self.current_plan, plan, self.bandwidth_gbps * BYTES_PER_GBIT, prices)
+        return seconds + self.restart_s, dollars
 
 
 def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
@@ -68,9 +109,11 @@ def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
     alone = (occupant[:, :, 1] < 0) & ((occupant[:, :, 0] < 0) | (occupant[:, :, 0] == slot))
     running = (state.slots[cluster, :, st.STATUS] == st.RUNNING) & (state.tasks[cluster, :, st.STEP] > 0)
     running &= state.tasks[cluster, :, st.PAUSED] <= state.clock[cluster, st.NOW]
+    running[slot] = False
     load = (state.traffic[cluster, running] / state.tasks[cluster, running, st.STEP, None, None]).sum(axis=0)
     bandwidth = state.links[cluster, 1]
     wan = engine.world.cluster.wan
+    busy = np.where(np.eye(len(bandwidth), dtype=bool), 0.0, load / bandwidth)
     return DecisionView(
         kind=engine.world.kinds[kind],
         kind_index=kind,
@@ -79,13 +122,41 @@ def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
         current_plan=engine.running_plan(cluster, slot),
         steps_left=float(state.tasks[cluster, slot, st.LEFT]),
         time_s=float(state.clock[cluster, st.NOW]),
-        waiting=int((state.slots[cluster, :, st.STATUS] == st.QUEUED).sum()),
+        slot=slot,
+        queue=_queue(engine, cluster),
         free_devices=(alone & real).sum(axis=1),
-        bandwidth_gbps=bandwidth / BYTES_PER_GBIT,
-        latency_s=effective_latency(np.array(wan.latency_s), load / bandwidth, wan.congestion),
+        bandwidth_gbps=bandwidth * np.maximum(LEAST_BANDWIDTH_SHARE, 1.0 - busy) / BYTES_PER_GBIT,
+        latency_s=effective_latency(np.array(wan.latency_s), busy, wan.congestion),
         cost=engine.cost,
+        kinds=engine.world.kinds,
+        reward=engine.world.reward,
+        base_step_s=engine.arrays.kinds[:, st.K_BASE_STEP].copy(),
+        base_cost_usd=engine.arrays.kinds[:, st.K_BASE_COST].copy(),
+        restart_s=engine.world.restart_s,
         max_segments=engine.world.max_segments,
     )
+
+
+def _queue(engine: Engine, cluster: int) -> tuple[QueuedTask, ...]:
+    state, now = engine.state, float(engine.state.clock[cluster, st.NOW])
+    waiting = np.flatnonzero(state.slots[cluster, :, st.STATUS] == st.QUEUED)
+    listed = []
+    for slot in sorted(waiting, key=lambda s: int(state.slots[cluster, s, st.SERIAL])):
+        kind = int(engine.pool.kinds[state.slots[cluster, slot, st.POOL]])
+        task = state.tasks[cluster, slot]
+        waited = now - float(task[st.ARRIVAL])
+        listed.append(QueuedTask(int(slot), kind, float(task[st.LEFT]), waited, engine.world.kinds[kind].priority))
+    return tuple(listed)
+
+
+def pend(engine: Engine, slot: int, cluster: int = 0) -> None:
+    """Put another waiting task up for the pending placement, so that a policy may choose the order of the queue."""
+    state = engine.state
+    placing = state.event[cluster, st.EVENT] == st.PLACE
+    if not placing or not 0 <= slot < state.slots.shape[1] or state.slots[cluster, slot, st.STATUS] != st.QUEUED:
+        rule = "must be a waiting task, while a placement is pending"
+        raise PlanError(problem("slot", slot, rule, "Take a slot from the view's queue"))
+    state.event[cluster, st.SLOT] = slot
 
 
 def encode(engine: Engine, plan: Plan | None, kind_index: int, *, share: bool = False) -> IntArray:

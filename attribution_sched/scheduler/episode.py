@@ -9,9 +9,9 @@ import numpy as np
 
 from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.view import encode, view
+from attribution_sched.cluster.view import encode, pend, view
 from attribution_sched.cluster.world import World
-from attribution_sched.scheduler.policy import Policy
+from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 
 Progress = Callable[[float], None]
 """Called with the share of the episode that has passed, in [0, 1]."""
@@ -81,8 +81,13 @@ def play(world: World, policy: Policy, seed: int, progress: Progress | None = No
     engine.seed([seed])
     engine.reset()
     total, terms = 0.0, np.zeros(3)
+    if isinstance(policy, Episodic):
+        policy.reset(seed)
     while engine.state.event[0, st.DONE] == 0:
         seen = view(engine)
+        if seen and not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
+            pend(engine, policy.select(seen))
+            seen = view(engine)
         plan = policy.decide(seen) if seen else None
         action = encode(engine, plan, seen.kind_index if seen else 0)
         rewards, step_terms = engine.step(action[None])

@@ -9,7 +9,7 @@ import pytest
 from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.view import encode, view
+from attribution_sched.cluster.view import encode, pend, view
 from attribution_sched.errors import PlanError
 
 from .engine_worlds import BERT, GPT2, begun, chain, decide, random_actions, single, tiny_world, traced
@@ -23,7 +23,7 @@ def test_a_view_says_what_waits_and_what_is_free():
     assert seen.kind is LONG
     assert not seen.replanning
     assert seen.current_plan is None
-    assert seen.waiting == 1
+    assert [(task.slot, task.kind_index, task.waited_s) for task in seen.queue] == [(seen.slot, 0, 0.0)]
     assert seen.free_devices.tolist() == [4, 4, 4]
     assert seen.steps_left == 100_000
     decide(engine, single(LONG, 1, 2))
@@ -42,9 +42,32 @@ def test_a_task_under_review_counts_its_own_devices_as_free():
     assert seen.free_devices.tolist() == [4, 4, 4]
     assert engine.free_devices()[0].tolist() == [2, 3, 4]
     assert engine.free_devices(own=True)[0].tolist() == [4, 4, 4]
-    # Its traffic loads the link, which shows in the latency.
-    assert seen.latency_s[0, 1] > 0.02
-    assert seen.latency_s[0, 2] == 0.02
+    # Its own traffic does not stand in its way.
+    assert seen.latency_s[0, 1] == seen.latency_s[0, 2] == 0.02
+    assert seen.bandwidth_gbps[0, 1] == seen.bandwidth_gbps[0, 2] == 5.0
+
+
+def test_the_traffic_of_others_takes_bandwidth_and_adds_latency():
+    engine = begun(traced((0, LONG), (0, GPT2), kinds=(LONG, GPT2)))
+    decide(engine, Plan((chain(LONG, (0, 6, 2), (1, -1)),)))
+    seen = view(engine)
+    assert seen.kind is GPT2
+    assert seen.latency_s[0, 1] > 0.02 == seen.latency_s[0, 2]
+    assert seen.bandwidth_gbps[0, 1] < 5.0 == seen.bandwidth_gbps[0, 2]
+
+
+def test_a_policy_may_choose_whom_to_place_first():
+    engine = begun(traced((0, LONG), (0, LONG), (0, GPT2), kinds=(LONG, GPT2)))
+    # All three arrive at once but one after the other: the first two wait until the third is in.
+    for _ in range(2):
+        engine.step(encode(engine, None, 0)[None])
+    seen = view(engine)
+    last = seen.queue[-1]
+    assert len(seen.queue) == 3
+    pend(engine, last.slot)
+    assert view(engine).kind is seen.kinds[last.kind_index]
+    with pytest.raises(PlanError, match="must be a waiting task"):
+        pend(engine, 11)
 
 
 def test_with_nothing_to_decide_there_is_no_view():
