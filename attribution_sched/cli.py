@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from attribution_sched import __version__
+from attribution_sched.cli_bench import bench
 from attribution_sched.errors import AttributionSchedError
 
 app = typer.Typer(
@@ -22,12 +23,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(bench)
 BAD_INPUT = 2
 
 ROWS: tuple[tuple[str, str, str], ...] = (
     ("arrived", "Tasks arrived", "{:d}"),
     ("completed", "Tasks completed", "{:d}"),
     ("turned_away", "Tasks turned away (queue full)", "{:d}"),
+    ("deadline_misses", "Deadlines missed", "{:d}"),
     ("moves", "Running tasks moved", "{:d}"),
     ("refused_plans", "Plans refused by the cluster", "{:d}"),
     ("mean_completion_h", "Mean time from arrival to finish", "{:.2f} h"),

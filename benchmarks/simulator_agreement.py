@@ -19,13 +19,14 @@ from typing import NamedTuple
 import numpy as np
 
 from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.arrivals import ArrivalRow, Diurnal, Poisson, TraceArrivals
+from attribution_sched.cluster.arrivals import ArrivalRow, Burst, Diurnal, Poisson, TraceArrivals
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.engine import Engine
 from attribution_sched.cluster.engine_actions import conclude, enact
 from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance, begin
 from attribution_sched.cluster.engine_prices import reprice
 from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.simulator import Decider, Shared, Simulator, simulate
@@ -170,6 +171,26 @@ def together(**changes: object) -> World:
     return _world(cluster, TraceArrivals(rows), {"share_limit": 2, "retry_s": 600.0, **changes})
 
 
+def incidents(**changes: object) -> World:
+    """The cross-domain world on a bad day: cuts that overlap, domains that go, together and from the start."""
+    bad_day = (
+        LinkCut(0, 1, 1500.0, 6000.0, 0.1),
+        LinkCut(1, 0, 4000.0, 9000.0, 0.5, both_ways=False),
+        DomainLoss(2, 0.0, 1300.0),
+        DomainLoss(0, 2400.0, 4050.0),
+        DomainLoss(1, 3900.0, 5400.0),
+        DomainLoss(0, 7500.0, 9000.0),
+        DomainLoss(2, 7500.0, float("inf")),
+    )
+    return cross_domain(**{"incidents": bad_day, "arrivals": Poisson(14.0, burst=Burst(0.5, 1.0, 3.0)), **changes})
+
+
+def together_lost(**changes: object) -> World:
+    """Groups of tasks that arrive at the very moments at which a domain goes and comes back."""
+    lost = (DomainLoss(0, 1200.0, 2400.0), DomainLoss(1, 3600.0, 4200.0), DomainLoss(0, 4200.0, 4800.0))
+    return together(**{"incidents": lost, "queue_capacity": 3, **changes})
+
+
 def _world(cluster: Cluster, arrivals: Poisson | Diurnal | TraceArrivals, changes: dict[str, object]) -> World:
     settings: dict[str, object] = {
         "horizon_s": 6 * 3600.0,
@@ -189,6 +210,8 @@ WORLDS: dict[str, Callable[..., World]] = {
     "cross domain": cross_domain,
     "shared devices": shared_devices,
     "arriving together": together,
+    "incidents": incidents,
+    "lost on arrival": together_lost,
 }
 
 POLICIES: dict[str, Callable[[int], Decider]] = {
@@ -207,16 +230,18 @@ def engine_journal(world: World, policy: Decider, seed: int) -> Journal:
 
     def read(slot: int, finish_s: float) -> None:
         row = state.tasks[0, slot]
-        started = float(row[st.STARTED]) if state.slots[0, slot, st.STATUS] != st.QUEUED else np.nan
+        started = state.slots[0, slot, st.STATUS] != st.QUEUED or row[st.EVICTED] > 0
         jobs[int(state.slots[0, slot, st.SERIAL])] = JobPath(
-            float(row[st.ARRIVAL]), started, finish_s, float(row[st.ENERGY]), float(row[st.BILL]), float(row[st.LEFT])
-        )
+            float(row[st.ARRIVAL]), float(row[st.STARTED]) if started else np.nan, finish_s, float(row[st.ENERGY]),
+            float(row[st.BILL]), float(row[st.LEFT]),
+        )  # fmt: skip
 
     def run_on() -> None:
         while True:
             before = state.slots[0, :, st.STATUS].copy()
             wanted = advance(arrays, state, 0)
-            for slot in np.flatnonzero((before == st.RUNNING) & (state.slots[0, :, st.STATUS] != st.RUNNING)):
+            # A task that a lost domain sent back waits in its slot; one that finished has left it.
+            for slot in np.flatnonzero((before == st.RUNNING) & (state.slots[0, :, st.STATUS] == st.FREE)):
                 read(int(slot), float(state.clock[0, st.NOW]))
             if wanted == SETTLED:
                 return
@@ -239,7 +264,8 @@ def engine_journal(world: World, policy: Decider, seed: int) -> Journal:
     for slot in np.flatnonzero(state.slots[0, :, st.STATUS] != st.FREE):
         read(int(slot), np.nan)
     totals = {name: float(values[0]) for name, values in engine.totals().items()}
-    return Journal(jobs, totals | {"arrived": float(state.event[0, st.TAKEN])})
+    more = {"arrived": float(state.event[0, st.TAKEN]), "overdue": float(engine.overdue()[0])}
+    return Journal(jobs, totals | more)
 
 
 def simulator_journal(result: SimulationResult) -> Journal:

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
+from attribution_sched.cluster.arrivals import Burst, Diurnal, Poisson, TraceArrivals
 from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Reward, World
@@ -115,7 +116,7 @@ def test_extends_follows_files_relative_to_each_other(tmp_path):
 
 def test_a_change_of_kind_replaces_instead_of_merging():
     child = load_settings({"extends": "cross-domain", "arrivals": {"kind": "poisson", "rate_per_hour": 2}})
-    assert child.arrivals.model_dump() == {"kind": "poisson", "rate_per_hour": 2.0}
+    assert child.arrivals.model_dump() == {"kind": "poisson", "rate_per_hour": 2.0, "burst": None}
 
 
 def test_regions_and_domains_replace_each_other():
@@ -262,6 +263,30 @@ def test_hyper_parameters_can_be_extended_and_round_trip(tmp_path):
 def test_diurnal_arrivals_reach_the_world():
     arrivals = {"kind": "diurnal", "rate_per_hour": 3, "amplitude": 0.25, "peak_hour": 9}
     assert load_settings(SMALL | {"arrivals": arrivals}).build_world().arrivals == Diurnal(3.0, 0.25, 9.0)
+
+
+def test_incidents_bursts_and_deadlines_reach_the_world():
+    cut = {"kind": "link_cut", "source": "b", "target": "a", "start_h": 1, "end_h": 2.5, "factor": 0.1}
+    loss = {"kind": "domain_loss", "domain": "b", "start_h": 0, "end_h": 1}
+    changes = {
+        "incidents": [cut, cut | {"both_ways": False}, loss],
+        "arrivals": {"kind": "poisson", "rate_per_hour": 4, "burst": {"start_h": 1, "end_h": 2, "factor": 5}},
+        "kinds": [SMALL["kinds"][0] | {"deadline_slack": 1.25}],
+    }
+    loaded = load_settings(SMALL | changes)
+    assert load_settings(yaml.safe_load(loaded.to_yaml())) == loaded
+    world = loaded.build_world()
+    assert world.incidents == (
+        LinkCut(1, 0, 3600.0, 9000.0, 0.1),
+        LinkCut(1, 0, 3600.0, 9000.0, 0.1, both_ways=False),
+        DomainLoss(1, 0.0, 3600.0),
+    )
+    assert world.arrivals == Poisson(4.0, Burst(1.0, 2.0, 5.0))
+    assert world.kinds[0].deadline_slack == 1.25
+    diurnal = changes["arrivals"] | {"kind": "diurnal"}
+    assert load_settings(SMALL | {"arrivals": diurnal}).build_world().arrivals.burst == Burst(1.0, 2.0, 5.0)
+    plain = load_settings(SMALL).build_world()
+    assert (plain.incidents, plain.arrivals, plain.kinds[0].deadline_slack) == ((), Poisson(4.0), 2.0)
 
 
 def test_settings_type_is_public():

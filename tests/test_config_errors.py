@@ -26,6 +26,16 @@ def matrix(**changes):
     return {"network": {"links": links | changes}}
 
 
+CUT = {
+    "kind": "link_cut", "source": "aws:us-east-1", "target": "azure:westus", "start_h": 1, "end_h": 2, "factor": 0.1,
+}  # fmt: skip
+LOSS = {"kind": "domain_loss", "domain": "aws:us-west-2", "start_h": 2, "end_h": 3}
+
+
+def incident(*incidents):
+    return {"incidents": list(incidents)}
+
+
 # Change to the cross-domain preset → key, value, rule, fix, each as it must stand in the message.
 MISTAKES = {
     "unknown key": ({"reward": {"w_ef": 1}}, "reward.w_ef", "1", "is not a setting", "'w_eff'"),
@@ -98,6 +108,28 @@ MISTAKES = {
     "carbon priced but not known": (
         domains("aws:us-east-1") | {"reward": {"carbon_usd_per_kg": 0.1}},
         "domains[0]", "'aws:us-east-1'", "no known carbon intensity", "Set its carbon_g_per_kwh"),
+    "deadline before arrival": (kind(deadline_slack=0), "kinds[1].deadline_slack", "0", "must be > 0", "for 2"),
+    "burst that never begins": (
+        {"arrivals": {"burst": {"start_h": 3, "end_h": 2, "factor": 2}}},
+        "arrivals.burst.end_h", "2.0", "must lie after start_h = 3", "hour at which it is over"),
+    "unknown key of a burst": (
+        {"arrivals": {"burst": {"start_h": 1, "end_h": 2, "factr": 2, "factor": 1}}},
+        "arrivals.burst.factr", "2", "is not a setting", "'factor'"),
+    "unknown incident": (
+        incident({"kind": "linkcut"}), "incidents[0].kind", "'linkcut'", "must be one of link_cut", "'link_cut'"),
+    "incident of an unknown domain": (
+        incident(CUT, LOSS | {"domain": "aws:us-east1"}),
+        "incidents[1].domain", "'aws:us-east1'", "is not a domain of these settings", "'aws:us-east-1'"),
+    "cut to nowhere": (
+        incident(CUT | {"target": "azure:west"}),
+        "incidents[0].target", "'azure:west'", "is not a domain of these settings", "'azure:westus'"),
+    "cut of nothing": (incident(CUT | {"factor": 0}), "incidents[0].factor", "0", "must be > 0", "Give a value > 0"),
+    "cut that widens": (incident(CUT | {"factor": 2}), "incidents[0].factor", "2", "must be <= 1", "Give a value <= 1"),
+    "cut of one end": (
+        incident(CUT | {"target": "aws:us-east-1"}),
+        "incidents[0].target", "'aws:us-east-1'", "must differ from source", "Name two domains"),
+    "loss that ends first": (
+        incident(LOSS | {"end_h": 1}), "incidents[0].end_h", "1.0", "must lie after start_h = 2", "Give the hour"),
     "extends a list": ({"extends": ["large"]}, "extends", "['large']", "must be the name of a preset", "'large'"),
     "key that is no text": ({7: 1}, "a key of the settings", "7", "must be text", "quotes"),
 }  # fmt: skip

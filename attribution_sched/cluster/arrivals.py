@@ -1,4 +1,4 @@
-"""When tasks arrive: a Poisson process, one that follows the hours of the day, or a trace file.
+"""When tasks arrive: a Poisson process, one that follows the hours of the day, either with a burst, or a trace file.
 
 All three reduce to an :class:`ArrivalSpec`, numbers and arrays only, so that a compiled environment can ask
 :func:`next_arrival` for the next time with the cluster's own random stream.
@@ -43,7 +43,8 @@ class ArrivalSpec(NamedTuple):
 
     Attributes:
         kind: A value of :class:`ArrivalKind`.
-        params: Shape ``(4,)``: mean rate per second, amplitude, peak and period in seconds.
+        params: Shape ``(7,)``: mean rate per second, amplitude, peak and period in seconds; start and end in seconds
+            and factor of a burst, the factor 1 without one.
         times_s: Recorded arrival times, sorted, shape ``(n,)``; empty unless the kind is ``TRACE``.
     """
 
@@ -64,14 +65,43 @@ class ArrivalSpec(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Burst:
+    """Hours in which more tasks (or fewer) arrive than otherwise.
+
+    Attributes:
+        start_h: When it begins, hours from the start of the run.
+        end_h: When it is over.
+        factor: What the rate is multiplied by.
+    """
+
+    start_h: float
+    end_h: float
+    factor: float
+
+    def __post_init__(self) -> None:
+        """Check window and factor."""
+        if not (math.isfinite(self.start_h) and self.start_h >= 0):
+            fix = "Count hours from the start of the run"
+            raise SettingsError(problem("burst start_h", self.start_h, "must be finite and >= 0", fix))
+        if not (math.isfinite(self.end_h) and self.end_h > self.start_h):
+            rule = f"must be finite and lie after its start, {self.start_h:g}"
+            raise SettingsError(problem("burst end_h", self.end_h, rule, "Give the hour at which it is over"))
+        if not (math.isfinite(self.factor) and self.factor > 0):
+            fix = "Use 3.0 for three times as many tasks"
+            raise SettingsError(problem("burst factor", self.factor, "must be finite and > 0", fix))
+
+
+@dataclass(frozen=True)
 class Poisson:
     """Arrivals at a constant mean rate.
 
     Attributes:
         rate_per_hour: Mean number of tasks per hour.
+        burst: Hours with another rate.
     """
 
     rate_per_hour: float
+    burst: Burst | None = None
 
     def __post_init__(self) -> None:
         """Check the rate."""
@@ -79,7 +109,7 @@ class Poisson:
 
     def spec(self) -> ArrivalSpec:
         """Return the form the kernels take."""
-        return _spec(ArrivalKind.POISSON, self.rate_per_hour)
+        return _spec(ArrivalKind.POISSON, self.rate_per_hour, burst=self.burst)
 
     def times(self, horizon_s: float, seed: int | SeedSequence = 0) -> FloatArray:
         """Return every arrival in ``[0, horizon_s)``, sorted."""
@@ -94,11 +124,13 @@ class Diurnal:
         rate_per_hour: Mean number of tasks per hour over a day.
         amplitude: Swing around the mean, in [0, 1]; at 1 the quietest moment has no arrivals.
         peak_hour: Hour of the day with most arrivals, in [0, 24). Time 0 is midnight.
+        burst: Hours in which that rate is multiplied once more.
     """
 
     rate_per_hour: float
     amplitude: float = 0.5
     peak_hour: float = 14.0
+    burst: Burst | None = None
 
     def __post_init__(self) -> None:
         """Check rate, amplitude and peak."""
@@ -111,7 +143,7 @@ class Diurnal:
 
     def spec(self) -> ArrivalSpec:
         """Return the form the kernels take."""
-        return _spec(ArrivalKind.DIURNAL, self.rate_per_hour, self.amplitude, self.peak_hour * HOUR_S)
+        return _spec(ArrivalKind.DIURNAL, self.rate_per_hour, self.amplitude, self.peak_hour * HOUR_S, self.burst)
 
     def times(self, horizon_s: float, seed: int | SeedSequence = 0) -> FloatArray:
         """Return every arrival in ``[0, horizon_s)``, sorted."""
@@ -195,7 +227,7 @@ def next_arrival(
 
     Args:
         kind: Field of :class:`ArrivalSpec`, as are the next two.
-        params: Mean rate per second, amplitude, peak and period in seconds.
+        params: Mean rate per second, amplitude, peak and period in seconds; start, end and factor of a burst.
         times_s: Recorded times.
         taken: How many tasks have arrived so far; only a trace looks at it, so that tasks which arrive at
             the same moment are all seen.
@@ -206,16 +238,20 @@ def next_arrival(
         recorded: float = times_s[taken] if taken < times_s.size else np.inf
         return recorded
     rate = params[0]
-    if kind == 0:
+    factor = params[6]
+    if kind == 0 and factor == 1.0:
         constant: float = now_s + exponential(state) / rate
         return constant
     # Thinning: candidates at the peak rate, each kept with the share of the rate at its time.
     amplitude, peak_s, period_s = params[1], params[2], params[3]
+    most = (1.0 + amplitude) * max(1.0, factor)
     time_s: float = now_s
     while True:
-        time_s += exponential(state) / (rate * (1.0 + amplitude))
+        time_s += exponential(state) / (rate * most)
         here = 1.0 + amplitude * math.cos(2.0 * math.pi * (time_s - peak_s) / period_s)
-        if uniform(state) * (1.0 + amplitude) < here:
+        if params[4] <= time_s < params[5]:
+            here *= factor
+        if uniform(state) * most < here:
             return time_s
 
 
@@ -236,9 +272,10 @@ def _walk(
 
 def _spec(
     kind: ArrivalKind, rate_per_hour: float, amplitude: float = 0.0, peak_s: float = 0.0,
-    times_s: FloatArray | None = None,
+    burst: Burst | None = None, times_s: FloatArray | None = None,
 ) -> ArrivalSpec:  # fmt: skip
-    params = np.array([rate_per_hour / HOUR_S, amplitude, peak_s, DAY_S])
+    extra = (0.0, 0.0, 1.0) if burst is None else (burst.start_h * HOUR_S, burst.end_h * HOUR_S, burst.factor)
+    params = np.array([rate_per_hour / HOUR_S, amplitude, peak_s, DAY_S, *extra])
     return ArrivalSpec(int(kind), params, np.empty(0) if times_s is None else times_s)
 
 

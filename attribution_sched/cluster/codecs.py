@@ -27,6 +27,7 @@ from attribution_sched.cluster.engine_observe import (
 )
 from attribution_sched.cluster.engine_prices import kind_of
 from attribution_sched.cluster.engine_state import StateArrays, WorldArrays
+from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.wan import effective_latency
@@ -182,6 +183,8 @@ def _testbed_masks(world: WorldArrays, state: StateArrays, memory: FloatArray, m
     for e in range(masks.shape[0]):
         masks[e, :] = False
         if state.event[e, st.EVENT] == st.NO_EVENT:
+            continue
+        if is_lost(world.incidents, state.clock[e, st.LAST_TICK], 0):
             continue
         kind = kind_of(world, state, e, state.event[e, st.SLOT])
         for d in range(world.domains.rows[0].devices):

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.collectives import ring_all_reduce_s, ring_sent_bytes
+from attribution_sched.cluster.collectives import ring_sent_bytes
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import (
     BILL_USD,
@@ -36,7 +36,7 @@ from attribution_sched.cluster.cost_arrays import (
     Scratch,
     Workload,
 )
-from attribution_sched.cluster.memory import activation_share, in_flight, state_bytes_per_parameter
+from attribution_sched.cluster.memory import in_flight
 from attribution_sched.cluster.pipeline import pipeline_finish
 from attribution_sched.cluster.plan import (
     DOMAIN,
@@ -50,48 +50,10 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
-from attribution_sched.cluster.power import cap_slowdown, draw_w
+from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-_draw_w = numba.njit(cache=True, error_model="numpy")(draw_w)
-_cap_slowdown = numba.njit(cache=True, error_model="numpy")(cap_slowdown)
-
-
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _tp_index(tp: int) -> int:
-    if tp == 1:
-        return 0
-    if tp == 2:
-        return 1
-    return 2 if tp == 4 else 3
-
-
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _floor_law(floor: float, work: float, p: float) -> float:
-    if floor <= 0.0:
-        return work
-    if p == 2.0:
-        return float(np.sqrt(floor * floor + work * work))
-    return float((floor**p + work**p) ** (1.0 / p))
-
-
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _split_stages(prefix: FloatArray, first: int, stop: int, parts: int, at: int, stage_first: IntArray) -> None:
-    """Cut layers ``[first, stop)`` into ``parts`` stages of nearly equal forward work."""
-    begin = prefix[first]
-    total = prefix[stop] - begin
-    layer = first
-    stage_first[at] = first
-    for part in range(1, parts):
-        goal = begin + total * part / parts
-        layer += 1
-        limit = stop - (parts - part)
-        while layer < limit and 0.5 * (prefix[layer] + prefix[layer + 1]) <= goal:
-            layer += 1
-        stage_first[at + part] = layer
-    stage_first[at + parts] = stop
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -152,8 +114,6 @@ def plan_cost(
     arrival = scratch.arrival
     stage_segment, stage_first = scratch.layers[0], scratch.layers[1]
     model = workload.model
-    sizes = tables.sizes[model]
-    p = tables.sharpness[model]
     # Inference has no backward pass to alternate with: its forwards stream, which is GPipe's first half.
     order = schedule if workload.training else 1
     if _hardware_missing(domains, tables, model, segments, count):
@@ -176,8 +136,8 @@ def plan_cost(
         while end < count and segments[end, REPLICA] == replica:
             row = segments[end]
             gpu = domains.rows[row[DOMAIN]].gpu
-            prefix = tables.times_s[model, gpu, row[PRECISION], _tp_index(row[TP]), 0]
-            _split_stages(prefix, row[FIRST], row[STOP], row[PP], stages, stage_first)
+            prefix = tables.times_s[model, gpu, row[PRECISION], tp_index(row[TP]), 0]
+            split_stages(prefix, row[FIRST], row[STOP], row[PP], stages, stage_first)
             for part in range(row[PP]):
                 stage_segment[stages + part] = end
             stages += row[PP]
@@ -190,94 +150,31 @@ def plan_cost(
         for s in range(stages):
             row_index = stage_segment[s]
             row = segments[row_index]
-            k = row[DOMAIN]
-            here = domains.rows[k]
-            dp = float(row[DP])
-            tp = float(row[TP])
-            q = row[PRECISION]
             a = stage_first[s]
             z = stage_first[s + 1]
-            b = micro / dp
-            element = 4.0 if q == 0 else (1.0 if q == 3 else 2.0)
-            times = tables.times_s[model, domains.rows[k].gpu, q, _tp_index(row[TP])]
+            stage = stage_cost(
+                domains, runtime, power_law, tables, workload, row[DOMAIN], a, z, row[DP], row[TP], row[PRECISION],
+                micro, slowdown[row_index],
+            )  # fmt: skip
+            forward, backward, reduce_s = stage.forward_s, stage.backward_s, stage.reduce_s
             # Each pass reduces once: forward, backward and, where it recomputes, the second forward.
             reductions = (3.0 if runtime.recompute else 2.0) if workload.training else 1.0
-            kc, km, kh = workload.compute_factor, workload.memory_factor, workload.host_factor
-            forward_compute = b * kc * (times[0, z] - times[0, a])
-            forward_memory = km * (b * (times[1, z] - times[1, a]) + times[2, z] - times[2, a])
-            forward = _floor_law(kh * (times[3, z] - times[3, a]), forward_compute + forward_memory, p)
-            backward = 0.0
-            if workload.training:
-                backward = _floor_law(
-                    kh * (times[7, z] - times[7, a]),
-                    b * (kc * (times[4, z] - times[4, a]) + km * (times[5, z] - times[5, a]))
-                    + km * (times[6, z] - times[6, a]),
-                    p,
-                )
-            # Power follows from what share of the busy time the units really work; a cap stretches it.
-            nominal = forward
-            # The heavier of the two counts as busy whenever the device works, as in the fit of the power law.
-            working = min(1.0, (forward_compute + forward_memory) / forward)
-            heavier = max(forward_compute, forward_memory)
-            compute_share = working * forward_compute / heavier
-            memory_share = working * forward_memory / heavier
-            natural = _draw_w(
-                here.idle_w, here.tdp_w, compute_share, memory_share, power_law.precision_factor[q],
-                power_law.compute_weight, power_law.memory_weight, power_law.saturation,
-            )  # fmt: skip
-            beta = power_law.cap_beta_max * max(compute_share, memory_share) ** power_law.cap_beta_exponent
-            stretch = slowdown[row_index] * _cap_slowdown(
-                natural, domains.rows[k].cap_w, domains.rows[k].cap_floor_w, beta
-            )
-            power = min(natural, domains.rows[k].cap_w)
-            forward *= stretch
-            backward *= stretch
-            # Tensor-parallel all-reduces, one set per pass, where the profile does not already hold them.
-            reduce_s = 0.0
-            if tp > 1.0 and tables.measured[model, domains.rows[k].gpu, _tp_index(row[TP])] == 0:
-                link = domains.rows[k].nvlink_bytes_per_s
-                if tp > domains.rows[k].node_devices:
-                    link = domains.rows[k].fabric_bytes_per_s
-                volume = b * element * (sizes[6, z] - sizes[6, a])
-                reduce_s = ring_all_reduce_s(tp, volume, link, 0.0)
-                reduce_s += 2.0 * (tp - 1.0) * runtime.collective_latency_s * (sizes[7, z] - sizes[7, a])
             free_forward_s[s] = forward
             free_backward_s[s] = backward
             forward_s[s] = forward + reduce_s
-            backward_s[s] = backward
-            if workload.training:
-                backward_s[s] += (2.0 if runtime.recompute else 1.0) * reduce_s
+            backward_s[s] = backward + (reductions - 1.0) * reduce_s
+            update_s[s] = stage.update_s
             segment_out[row_index, BUSY_S] += m_count * (forward + backward) / row[PP]
-            segment_out[row_index, POWER_W] += power * m_count * (forward + backward) / row[PP]
+            segment_out[row_index, POWER_W] += stage.power_w * m_count * (forward + backward) / row[PP]
             segment_out[row_index, SEGMENT_COMM_S] += m_count * reductions * reduce_s / row[PP]
-            segment_out[row_index, COMPUTE_SHARE] += compute_share / row[PP]
-            segment_out[row_index, MEMORY_SHARE] += memory_share / row[PP]
-            segment_out[row_index, HOST_SHARE] += min(1.0, kh * (times[3, z] - times[3, a]) / nominal) / row[PP]
-            # Memory, and the optimiser's pass over its states.
-            params = (sizes[0, z] - sizes[0, a]) / tp + sizes[1, z] - sizes[1, a]
-            states = state_bytes_per_parameter(element, workload.training, runtime.zero_stage, dp)
-            update_s[s] = 0.0
-            if workload.training:
-                update_s[s] = 2.0 * params * states / domains.rows[k].hbm_bytes_per_s
+            segment_out[row_index, COMPUTE_SHARE] += stage.compute_share / row[PP]
+            segment_out[row_index, MEMORY_SHARE] += stage.memory_share / row[PP]
+            segment_out[row_index, HOST_SHARE] += stage.host_share / row[PP]
             slowest_compute = max(slowest_compute, m_count * (forward + backward) + update_s[s])
-            share = activation_share(tp, runtime.sequence_parallel)
-            kept = (sizes[2, z] - sizes[2, a]) * share + sizes[3, z] - sizes[3, a] + (sizes[9, z] - sizes[9, a]) / tp
-            if not runtime.flash_attention:
-                kept += (sizes[4, z] - sizes[4, a]) / tp
             held = in_flight(schedule, stages, s, m_count)
-            peak = tables.peak_layer[model, _tp_index(row[TP])]
-            if not workload.training:
-                activations = b * peak
-            elif runtime.recompute:
-                inputs = sizes[5, z] - sizes[5, a]
-                if runtime.sequence_parallel:
-                    inputs /= tp
-                activations = b * (held * inputs + peak)
-            else:
-                activations = b * held * kept
-            used = params * states + max(element, 2.0) * activations + runtime.reserved_bytes
+            used = stage.fixed_bytes + held * stage.held_bytes
             segment_out[row_index, MEMORY_BYTES] = max(segment_out[row_index, MEMORY_BYTES], used)
-            worst_memory = max(worst_memory, used / domains.rows[k].memory_bytes)
+            worst_memory = max(worst_memory, used / domains.rows[row[DOMAIN]].memory_bytes)
         # Sends between stages.
         for s in range(stages):
             send_forward_s[s] = 0.0
@@ -312,19 +209,12 @@ def plan_cost(
         for s in range(stages):
             row_index = stage_segment[s]
             row = segments[row_index]
-            k = row[DOMAIN]
             done = finish_s[s] + update_s[s]
             if workload.training:
-                a = stage_first[s]
-                z = stage_first[s + 1]
-                params = (sizes[0, z] - sizes[0, a]) / row[TP] + sizes[1, z] - sizes[1, a]
-                element = 4.0 if row[PRECISION] == 0 else 2.0
-                inside = row[DP] * row[TP] <= domains.rows[k].node_devices
-                link = domains.rows[k].nvlink_bytes_per_s if inside else domains.rows[k].fabric_bytes_per_s
-                reduce_s = ring_all_reduce_s(float(row[DP]), params * element, link, domains.rows[k].fabric_latency_s)
-                if runtime.zero_stage >= 3:
-                    # Half a ring scatters the gradients; weights are gathered for both passes of every microbatch.
-                    reduce_s *= 0.5 + m_count
+                reduce_s = gradient_reduce_s(
+                    domains, runtime, tables, model, row[DOMAIN], stage_first[s], stage_first[s + 1],
+                    row[DP], row[TP], row[PRECISION], m_count,
+                )  # fmt: skip
                 done += reduce_s
                 segment_out[row_index, SEGMENT_COMM_S] += reduce_s / row[PP]
             replica_finish = max(replica_finish, done)

@@ -20,7 +20,7 @@ from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.cost_arrays import Scratch, make_scratch
 from attribution_sched.cluster.engine_actions import conclude, enact, free_devices, probe
-from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance, begin
+from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance, begin, is_late
 from attribution_sched.cluster.engine_observe import (
     DOMAIN_FEATURES,
     EVENT_FEATURES,
@@ -36,6 +36,7 @@ from attribution_sched.cluster.engine_state import (
     WorldArrays,
     make_state,
 )
+from attribution_sched.cluster.incidents import pack
 from attribution_sched.cluster.interference import EPSILON, PCIE_BYTES_PER_S, slowdown_cap, strengths
 from attribution_sched.cluster.layers import TaskType
 from attribution_sched.cluster.layouts import layout_table
@@ -290,6 +291,16 @@ class Engine:
         """Sums over the episode so far, by name, each of shape ``(E,)``."""
         return {name: self.state.totals[:, c].copy() for c, name in enumerate(TOTAL_COLUMNS)}
 
+    def overdue(self) -> IntArray:
+        """Tasks that are still there and past their deadline, shape ``(E,)``."""
+        return np.array(
+            [
+                sum(is_late(self.arrays, self.state, e, slot) for slot in np.flatnonzero(status != st.FREE))
+                for e, status in enumerate(self.state.slots[:, :, st.STATUS])
+            ],
+            dtype=np.int64,
+        )
+
     def decisions(self) -> dict[str, FloatArray]:
         """What the last decision of each cluster was worth by itself, by name, each of shape ``(E,)``."""
         return {name: self.state.outcome[:, c].copy() for c, name in enumerate(DECISION_COLUMNS)}
@@ -328,6 +339,7 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
                 [float(kind.priority) for kind in world.kinds],
                 base_step,
                 base_cost,
+                [float(kind.deadline_slack) for kind in world.kinds],
                 np.array([kind.microbatches for kind in world.kinds], dtype=np.float64),
                 features,
             ]
@@ -347,6 +359,7 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
         trace_multiplier=np.ones((1, k, k)) if trace is None else trace.multiplier(wan.bandwidth_gbps),
         arrival_params=arrival.params,
         arrival_times_s=arrival.times_s,
+        incidents=pack(world.incidents),
         arrival_kind=arrival.kind,
         trace_period_s=0.0 if trace is None else float(trace.period_s),
         ou_decay=decay,

@@ -15,19 +15,20 @@ from attribution_sched.cluster.cost_arrays import Scratch
 from attribution_sched.cluster.engine_kernel import offer_queue, release, snapshot_links
 from attribution_sched.cluster.engine_prices import domain_power_w, kind_of, link_load, price, shares_devices
 from attribution_sched.cluster.engine_state import FloatArray, IntArray, StateArrays, WorldArrays
+from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
     FIRST,
     MICROBATCH,
-    MICROBATCHES,
     PP,
     PRECISION,
     REPLICA,
     STOP,
     TP,
 )
+from attribution_sched.cluster.shares import share_batch
 
 A_DOMAIN, A_STOP, A_LAYOUT, A_PRECISION, A_BATCH = range(5)
 """Columns of an action row."""
@@ -96,35 +97,15 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
             replica += 1
     if at != 0:
         return 0, -1
-    _share_batch(world, kind, rows, count, replica)
+    share_batch(world.tables, world.domains, kind, world.kinds[kind, st.K_BATCH], rows, count, replica)
     return count, 0
-
-
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _share_batch(world: WorldArrays, kind: int, rows: IntArray, count: int, replicas: int) -> None:
-    """Give every replica microbatches in proportion to its speed (its slowest segment's)."""
-    speed = np.zeros(max(1, replicas))
-    for r in range(replicas):
-        slowest = 0.0
-        for p in range(count):
-            if rows[p, REPLICA] != r:
-                continue
-            tp = rows[p, TP]
-            t = 0 if tp == 1 else (1 if tp == 2 else (2 if tp == 4 else 3))
-            times = world.tables.times_s[kind, world.domains.rows[rows[p, DOMAIN]].gpu, rows[p, PRECISION], t]
-            a, z = rows[p, FIRST], rows[p, STOP]
-            seconds = times[0, z] - times[0, a] + times[1, z] - times[1, a]
-            slowest = max(slowest, seconds / (rows[p, DP] * rows[p, PP]))
-        speed[r] = 1.0 / slowest
-    total = speed.sum()
-    for p in range(count):
-        share = speed[rows[p, REPLICA]] / total
-        rows[p, MICROBATCHES] = max(1, round(world.kinds[kind, st.K_BATCH] * share / rows[p, MICROBATCH]))
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def free_devices(world: WorldArrays, state: StateArrays, e: int, domain: int, share: bool, own: int) -> int:
     """Count the devices of a domain that a task may use; places held by slot ``own`` (−1: none) count as free."""
+    if is_lost(world.incidents, state.clock[e, st.LAST_TICK], domain):
+        return 0
     limit = world.share_limit if share else 1
     free = 0
     for d in range(world.domains.rows[domain].devices):
@@ -143,6 +124,8 @@ def _occupy(
     world: WorldArrays, state: StateArrays, e: int, slot: int, domain: int, wanted: int, share: bool, device: int
 ) -> bool:
     """Put a task on devices: the named one, shared ones first if it may share, else empty ones in order."""
+    if is_lost(world.incidents, state.clock[e, st.LAST_TICK], domain):
+        return False
     limit = world.share_limit if share else 1
     left = wanted
     for sharing in range(limit - 1, -1, -1):
@@ -303,8 +286,12 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
         elif placing:
             code = 1
             state.slots[e, slot, st.STATUS] = st.RUNNING
-            task[st.STARTED] = state.clock[e, st.NOW]
             task[st.EPOCH] = world.kinds[kind, st.K_EPOCH]
+            if task[st.EVICTED] > 0.0:
+                seconds = world.restart_s
+                task[st.PAUSED] = state.clock[e, st.NOW] + seconds
+            else:
+                task[st.STARTED] = state.clock[e, st.NOW]
         else:
             code = 2
             seconds, dollars = migration(world, state.links[e, 1], kind, old_plan, old_count, rows, count)
@@ -326,6 +313,7 @@ def conclude(world: WorldArrays, state: StateArrays, e: int, code: int) -> None:
     task[st.REVIEW] = 0.0
     if code == 1:
         totals[st.PLACED] += 1
+        totals[st.RESTART_S] += state.outcome[e, st.D_MOVE_S]
     elif code == 2:
         dollars = state.outcome[e, st.D_MOVE_USD]
         totals[st.MIGRATIONS] += 1

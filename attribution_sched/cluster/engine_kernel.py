@@ -13,6 +13,7 @@ from attribution_sched.cluster.arrivals import next_arrival
 from attribution_sched.cluster.bandwidth_trace import trace_row
 from attribution_sched.cluster.engine_prices import kind_of, meter
 from attribution_sched.cluster.engine_state import StateArrays, WorldArrays
+from attribution_sched.cluster.incidents import cut_links, is_lost
 from attribution_sched.cluster.plan import DOMAIN
 from attribution_sched.cluster.streams import integers
 from attribution_sched.cluster.wan import ou_advance, ou_stationary
@@ -22,6 +23,9 @@ SETTLED, PRICE_NETWORK, PRICE_ALL = 0, 1, 2
 
 TIME_TOLERANCE = 1e-9
 """Steps below which a task counts as finished: rounding of accumulated progress."""
+
+DEADLINE_TOLERANCE = 1e-9
+"""Relative lateness that is rounding and no lateness."""
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -39,6 +43,7 @@ def set_bandwidth(world: WorldArrays, state: StateArrays, e: int) -> None:
             else:
                 epsilon = min(max(state.links[e, 0, i, j], -world.ou_bound), world.ou_bound)
                 state.links[e, 1, i, j] = world.base[0, i, j] * (1.0 + epsilon)
+    cut_links(world.incidents, state.clock[e, st.LAST_TICK], state.links[e, 1])
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -108,9 +113,11 @@ def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -
         task[st.BILL] += bill
         totals[st.BILL_TOTAL] += bill
         totals[st.STEPS_DONE] += steps
-        state.outcome[e, st.INTEGRALS + 0] += task[st.T_EFF] * per_interval
-        state.outcome[e, st.INTEGRALS + 1] += task[st.T_UTIL] * per_interval
-        state.outcome[e, st.INTEGRALS + 2] += task[st.T_COST] * per_interval
+        # By the work, not by the hour: a task that finishes sooner must not earn less.
+        earned = steps * world.kinds[kind_of(world, state, e, slot), st.K_BASE_STEP] / world.interval_s
+        state.outcome[e, st.INTEGRALS + 0] += task[st.T_EFF] * earned
+        state.outcome[e, st.INTEGRALS + 1] += task[st.T_UTIL] * earned
+        state.outcome[e, st.INTEGRALS + 2] += task[st.T_COST] * earned
     totals[st.METER_J] += state.clock[e, st.METER_W] * dt
     totals[st.IDLE_J] += state.clock[e, st.UNUSED_W] * dt
     state.clock[e, st.NOW] = until_s
@@ -161,6 +168,16 @@ def _is_over(steps: float, step_s: float, now_s: float) -> bool:
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def is_late(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
+    """Whether the deadline of a task has passed."""
+    pool = state.slots[e, slot, st.POOL]
+    kind = world.kinds[kind_of(world, state, e, slot)]
+    allowed_s = kind[st.K_SLACK] * world.pool[pool, st.P_STEPS] * kind[st.K_BASE_STEP]
+    taken_s = state.clock[e, st.NOW] - state.tasks[e, slot, st.ARRIVAL]
+    return bool(taken_s > allowed_s * (1.0 + DEADLINE_TOLERANCE))
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _anything_due(state: StateArrays, e: int) -> bool:
     """Whether some running task has ended its work, its epoch or its pause; a look that costs little."""
     now = state.clock[e, st.NOW]
@@ -191,6 +208,8 @@ def _finish_tasks(world: WorldArrays, state: StateArrays, e: int) -> tuple[bool,
             state.slots[e, slot, st.SEGMENTS] = 0
             state.totals[e, st.COMPLETED] += 1
             state.totals[e, st.COMPLETION_S] += now - task[st.ARRIVAL]
+            if is_late(world, state, e, slot):
+                state.totals[e, st.MISSED] += 1
             freed = True
         elif task[st.PAUSED] > 0.0 and task[st.PAUSED] <= now:
             task[st.PAUSED] = 0.0
@@ -207,6 +226,44 @@ def offer_queue(state: StateArrays, e: int) -> None:
     for slot in range(state.slots.shape[1]):
         if state.slots[e, slot, st.STATUS] == st.QUEUED:
             state.tasks[e, slot, st.OFFERED] = min(state.tasks[e, slot, st.OFFERED], state.clock[e, st.NOW])
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _evict(world: WorldArrays, state: StateArrays, e: int, slot: int) -> None:
+    """Send a running task back to the queue and to its last epoch boundary."""
+    task = state.tasks[e, slot]
+    kind = world.kinds[kind_of(world, state, e, slot)]
+    lost = kind[st.K_EPOCH] - task[st.EPOCH]
+    release(world, state, e, slot)
+    state.slots[e, slot, st.STATUS] = st.QUEUED
+    state.slots[e, slot, st.SEGMENTS] = 0
+    state.traffic[e, slot, :, :] = 0.0
+    task[st.LEFT] += lost
+    task[st.EVICTED] += 1.0
+    task[st.OFFERED] = state.clock[e, st.NOW]
+    task[st.STEP] = 0.0
+    task[st.PAUSED] = 0.0
+    task[st.REVIEW] = 0.0
+    state.totals[e, st.EVICTIONS] += 1
+    state.totals[e, st.LOST_STEPS] += lost
+    # The time of lost steps stays spent, but what the baseline would have needed for them is not saved.
+    state.outcome[e, st.INTEGRALS + 0] -= lost * kind[st.K_BASE_STEP] / world.interval_s
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _lose_domains(world: WorldArrays, state: StateArrays, e: int, before_s: float) -> bool:
+    """Clear domains that are lost since the tick at ``before_s``; say if any was lost or came back."""
+    changed = False
+    tick_s = state.clock[e, st.LAST_TICK]
+    for domain in range(world.domains.rows.size if world.incidents.shape[0] > 0 else 0):
+        lost = is_lost(world.incidents, tick_s, domain)
+        if lost == is_lost(world.incidents, before_s, domain):
+            continue
+        changed = True
+        for d in range(world.domains.rows[domain].devices if lost else 0):
+            while state.occupant[e, domain, d, 0] >= 0:
+                _evict(world, state, e, state.occupant[e, domain, d, 0])
+    return changed
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -282,8 +339,13 @@ def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
             offer_queue(state, e)
         if state.clock[e, st.NEXT_TICK] <= state.clock[e, st.NOW]:
             ou_advance(state.links[e, 0], world.ou_decay, world.ou_noise, world.ou_correlation, state.streams[e, 0])
+            before_s = state.clock[e, st.LAST_TICK]
+            state.clock[e, st.LAST_TICK] = state.clock[e, st.NEXT_TICK]
             state.clock[e, st.NEXT_TICK] += world.tick_s
             set_bandwidth(world, state, e)
+            if _lose_domains(world, state, e, before_s):
+                offer_queue(state, e)
+                freed = True
             _flag_moved_links(world, state, e)
             moved = True
         if state.clock[e, st.NEXT_ARRIVAL] <= state.clock[e, st.NOW]:
@@ -298,6 +360,7 @@ def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
 def begin(world: WorldArrays, state: StateArrays, e: int) -> None:
     """Set cluster ``e`` to the start of an episode; its random streams go on from where they are."""
     state.clock[e, st.NOW] = 0.0
+    state.clock[e, st.LAST_TICK] = 0.0
     state.clock[e, st.NEXT_TICK] = world.tick_s
     state.event[e, st.TAKEN] = 0
     state.slots[e, :, st.STATUS] = st.FREE

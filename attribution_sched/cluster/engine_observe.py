@@ -8,6 +8,7 @@ import numpy as np
 from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.engine_prices import domain_power_w, kind_of, link_load
 from attribution_sched.cluster.engine_state import Float32Array, IntArray, StateArrays, WorldArrays
+from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, STOP, TP
 from attribution_sched.cluster.wan import effective_latency
 
@@ -24,7 +25,9 @@ DOMAIN_FEATURES: tuple[str, ...] = (
     "queue_length",
     "power_budget",
 )
-"""The 20 system numbers of a domain; each is a share in [0, 1] (power and budget of all devices' TDP)."""
+"""The 20 system numbers of a domain; each is a share in [0, 1] (power and budget of all devices' TDP).
+
+A lost domain looks full: its GPU and memory utilisation are 1, and it draws nothing."""
 
 TASK_FEATURES: tuple[str, ...] = ("task_type", "model_size", "input_height", "input_width", "batch_size")
 """The 5 task numbers: type code over 3, log10 parameters over 12, log2 of the others over 16."""
@@ -96,6 +99,8 @@ def observe(
                         row[8] += loads[st.HOST] / devices
                         row[9 + group] += loads[st.HOST + 2] / size
                         row[13 + group] += loads[st.HOST + 3] / size
+        if is_lost(world.incidents, state.clock[e, st.LAST_TICK], i):
+            row[: 2 * GROUPS] = 1.0
         peak = devices * world.domains.rows[i].tdp_w
         row[17] = domain_power_w(world, state, e, i, False, False)[0] / peak
         row[18] = waiting / world.queue_capacity

@@ -27,6 +27,7 @@ from attribution_sched.cluster.cost_arrays import (
 )
 from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.engine_state import FloatArray, StateArrays, WorldArrays
+from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, MICROBATCHES, PP, REPLICA, TP
 from attribution_sched.cluster.wan import effective_latency
 
@@ -238,7 +239,7 @@ def domain_power_w(
     """Read the meters of a domain's devices.
 
     A device draws its idle power and what its tasks ask for above it, cut to what its cap leaves; tasks that
-    share a device answer for half its idle power each.
+    share a device answer for half its idle power each. A lost domain draws nothing.
 
     Args:
         world: Constants.
@@ -251,6 +252,8 @@ def domain_power_w(
     Returns:
         Watts of all devices, and watts of devices that hold no task.
     """
+    if is_lost(world.incidents, state.clock[e, st.LAST_TICK], domain):
+        return 0.0, 0.0
     here = world.domains.rows[domain]
     occupant = state.occupant[e, domain]
     idle_w = here.idle_w

@@ -20,8 +20,8 @@ Float32Array = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 UintArray = NDArray[np.uint64]
 
-NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W = range(5)
-"""Columns of ``StateArrays.clock``: times in seconds, then what all devices draw and how much of it no task uses."""
+NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W, LAST_TICK = range(6)
+"""Columns of ``StateArrays.clock``: times in seconds; what all devices draw and how much of it no task uses."""
 
 EVENT, SLOT, TAKEN, DONE = range(4)
 """Columns of ``StateArrays.event``: pending decision, its task slot, tasks arrived so far, episode over."""
@@ -29,8 +29,8 @@ EVENT, SLOT, TAKEN, DONE = range(4)
 STATUS, POOL, SERIAL, SEGMENTS = range(4)
 """Columns of ``StateArrays.slots``: status, pool instance, arrival number, segments of its plan."""
 
-K_BATCH, K_TRAINING, K_EPOCH, K_PRIORITY, K_BASE_STEP, K_BASE_COST, K_MICRO, K_FEATURES = 0, 1, 2, 3, 4, 5, 6, 10
-"""Columns of ``WorldArrays.kinds``; four microbatch sizes and five features follow."""
+K_BATCH, K_TRAINING, K_EPOCH, K_PRIORITY, K_BASE_STEP, K_BASE_COST, K_SLACK, K_MICRO, K_FEATURES = (*range(8), 11)
+"""Columns of ``WorldArrays.kinds``; there are four microbatch sizes and five features."""
 
 P_KIND, P_STEPS, P_FACTORS, P_PCIE = 0, 1, 2, 5
 """Columns of ``WorldArrays.pool``; three demand factors."""
@@ -44,13 +44,13 @@ NO_EVENT, PLACE, REPLAN = 0, 1, 2
 TASK_COLUMNS = (
     "arrival_s", "steps_left", "step_s", "paused_until_s", "epoch_left", "offered_s", "energy_j", "bill_usd",
     "r_eff", "r_util", "r_cost", "review", "started_s", "power_w", "step_bill_usd", "carbon_g_per_s",
-    "busy_devices", "shared",
+    "busy_devices", "shared", "evictions",
 )  # fmt: skip
 (
     ARRIVAL, LEFT, STEP, PAUSED, EPOCH, OFFERED, ENERGY, BILL, T_EFF, T_UTIL, T_COST, REVIEW, STARTED, POWER,
-    STEP_BILL, CARBON_RATE, BUSY_DEVICES, SHARED,
+    STEP_BILL, CARBON_RATE, BUSY_DEVICES, SHARED, EVICTED,
 ) = range(len(TASK_COLUMNS))  # fmt: skip
-"""Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch."""
+"""Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch, ``started_s`` the first start."""
 
 LOAD_COLUMNS = ("busy", "memory_bytes", "dynamic_w", "intra_comm_s", "host", "compute", "memory", "pcie")
 BUSY, MEMORY, DYNAMIC_W, INTRA, HOST = range(5)
@@ -60,10 +60,12 @@ the shared resources."""
 TOTAL_COLUMNS = (
     "completed", "dropped", "rejected", "migrations", "decisions", "meter_j", "task_j", "idle_j", "bill_usd",
     "carbon_g", "busy_device_s", "completion_s", "migration_s", "placed", "wait_s", "steps_done",
+    "missed", "evictions", "lost_steps", "restart_s",
 )  # fmt: skip
 (
     COMPLETED, DROPPED, REJECTED, MIGRATIONS, DECISIONS, METER_J, TASK_J, IDLE_J, BILL_TOTAL, CARBON_TOTAL,
     BUSY_DEVICE_S, COMPLETION_S, MIGRATION_S, PLACED, WAIT_S, STEPS_DONE,
+    MISSED, EVICTIONS, LOST_STEPS, RESTART_S,
 ) = range(len(TOTAL_COLUMNS))  # fmt: skip
 """Columns of ``StateArrays.totals``: sums over the episode."""
 
@@ -103,7 +105,7 @@ class WorldArrays(NamedTuple):
         power_law: Constants of the power laws.
         tables: Layer cost tables; model m is kind m.
         base: Base bandwidth (bytes/s) and latency (s), shape ``(2, K, K)``.
-        kinds: Task kinds, shape ``(n_kinds, 15)``, columns ``K_…``.
+        kinds: Task kinds, shape ``(n_kinds, 16)``, columns ``K_…``.
         pool: Task instances, shape ``(n, 6)``, columns ``P_…``.
         resources: Coupling and demand gain of the shared resources, shape ``(2, 4)``.
         layouts: Shape ``(n_layouts, 4)``: dp, tp, pp, share.
@@ -112,6 +114,7 @@ class WorldArrays(NamedTuple):
         trace_multiplier: Its bandwidth over base, shape ``(T, K, K)``.
         arrival_params: Parameters of the arrival process.
         arrival_times_s: Recorded arrivals.
+        incidents: Cuts and losses, shape ``(n, 6)``, columns ``incidents.I_…``.
     """
 
     domains: DomainArrays
@@ -128,6 +131,7 @@ class WorldArrays(NamedTuple):
     trace_multiplier: FloatArray
     arrival_params: FloatArray
     arrival_times_s: FloatArray
+    incidents: FloatArray
     arrival_kind: int
     trace_period_s: float
     ou_decay: float
@@ -160,19 +164,19 @@ class StateArrays(NamedTuple):
     """The changing part; every array has the cluster axis first.
 
     Attributes:
-        clock: Shape ``(E, 5)``.
+        clock: Shape ``(E, 6)``.
         event: Shape ``(E, 4)``.
         streams: Random streams of the network and of the tasks, shape ``(E, 2, 4)``.
         links: Latent process and bandwidth now (bytes/s), shape ``(E, 2, K, K)``.
         slots: Shape ``(E, S, 4)``.
-        tasks: Shape ``(E, S, 18)``, columns ``TASK_COLUMNS``.
+        tasks: Shape ``(E, S, 19)``, columns ``TASK_COLUMNS``.
         plans: Segment rows of running tasks, shape ``(E, S, P, 10)``.
         loads: Shape ``(E, S, P, 8)``, columns ``LOAD_COLUMNS``.
         traffic: Bytes per step of every task, shape ``(E, S, K, K)``.
         planned: Bandwidth of the links when a task was last decided on, same shape.
         occupant: Task slots on every device, −1 for none, shape ``(E, K, D, 2)``.
         outcome: Shape ``(E, 12)``: the last decision's own worth, then the terms paid over time.
-        totals: Shape ``(E, 16)``, columns ``TOTAL_COLUMNS``.
+        totals: Shape ``(E, 20)``, columns ``TOTAL_COLUMNS``.
         r_low: Lower agents' reward of the last decision, shape ``(E, K)``.
     """
 
@@ -196,7 +200,7 @@ def make_state(clusters: int, domains: int, devices: int, slots: int, segments: 
     """Allocate the state of a batch of clusters."""
     e, k, d, s, p = clusters, domains, devices, slots, segments
     return StateArrays(
-        clock=np.zeros((e, 5)),
+        clock=np.zeros((e, 6)),
         event=np.zeros((e, 4), dtype=np.int64),
         streams=np.zeros((e, 2, 4), dtype=np.uint64),
         links=np.zeros((e, 2, k, k)),

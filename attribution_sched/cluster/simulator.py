@@ -39,8 +39,8 @@ OFF = "off its devices"
 """Cause of the interrupt that ends the process of a job."""
 
 
-class _Last(simpy.Event):
-    """A timeout that fires after everything else of its instant."""
+class _Ranked(simpy.Event):
+    """A timeout that fires after everything else of its instant, or with a rank below 0 before it."""
 
     def __init__(self, env: simpy.Environment, delay_s: float = 0.0, rank: int = 1) -> None:
         super().__init__(env)
@@ -95,6 +95,7 @@ class Simulator:
 
     def run(self) -> SimulationResult:
         """Play the episode to its horizon."""
+        self.dispatcher.domains_lost()
         self.env.process(self._settlements())
         self.env.process(self._arrivals())
         self.env.process(self._ticks())
@@ -102,8 +103,9 @@ class Simulator:
             devices = [device for row in self.floor.devices for device in row]
             for device, source in zip(devices, self._wear_seed.spawn(len(devices)), strict=True):
                 self.env.process(self._wear(self.failures, device, np.random.default_rng(source)))
-        self.env.run(until=_Last(self.env, self.world.horizon_s, rank=2))
+        self.env.run(until=_Ranked(self.env, self.world.horizon_s, rank=2))
         self.floor.elapse(self.world.horizon_s)
+        self.floor.sums["overdue"] = self.dispatcher.overdue()
         records = tuple(job.record() for job in self.dispatcher.jobs)
         totals, timeline = Totals(**self.floor.sums), tuple(self.dispatcher.timeline)
         return SimulationResult(self.policy.name, self.seed, records, totals, timeline)
@@ -125,11 +127,13 @@ class Simulator:
             self._call()
 
     def _ticks(self) -> Process:
-        """Let the bandwidth of the links change."""
+        """Let the bandwidth of the links change and incidents begin and end, before anything else of the moment."""
         while True:
-            yield self.env.timeout(self.world.tick_s)
+            yield _Ranked(self.env, self.world.tick_s, rank=-1)
             self.network.step(self.world.tick_s)
+            self.floor.elapse(self.env.now)
             self.dispatcher.links_moved()
+            self.dispatcher.domains_lost()
             self._call()
 
     def _wear(self, failures: Failures, device: Device, rng: Random) -> Process:
@@ -164,7 +168,7 @@ class Simulator:
         """Settle every instant at which the dispatcher was called, after all else that happens then."""
         while True:
             yield self._called
-            yield _Last(self.env)
+            yield _Ranked(self.env)
             self._called = self.env.event()
             self.floor.elapse(self.env.now)
             self.dispatcher.settle()

@@ -16,12 +16,16 @@ import numpy as np
 from attribution_sched.cluster.baseline import baseline_costs
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.failures import Failures, Preemption
+from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.simulator_floor import Floor
 from attribution_sched.cluster.simulator_job import Device, Job
 from attribution_sched.cluster.simulator_prices import LEAST_SHARE
 from attribution_sched.cluster.simulator_record import Happening, Status
 from attribution_sched.cluster.view import DecisionView, QueuedTask
+
+DEADLINE_TOLERANCE = 1e-9
+"""Relative lateness that is rounding and no lateness."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,37 @@ class Dispatcher:
             self.floor.lift(job)
             self._send_back(job, "stopped")
 
+    def domains_lost(self) -> None:
+        """Clear the domains that are lost from now on, and open those that are back."""
+        losses = [i for i in self.world.incidents if isinstance(i, DomainLoss) and i.active(self.floor.now_s)]
+        lost = {loss.domain for loss in losses}
+        changed = [row for k, row in enumerate(self.floor.devices) if (k in lost) != row[0].lost]
+        if not changed:
+            return
+        # Work that ends at this very moment is done.
+        self._come_due()
+        for row in changed:
+            gone = not row[0].lost
+            self._log("lost" if gone else "returned", None, self.world.cluster.domains[row[0].domain].name)
+            for device in row:
+                device.lost = gone
+                for job in list(device.jobs):
+                    self._evict(job)
+        self._devices_freed = True
+        self._offer_queue()
+
+    def _evict(self, job: Job) -> None:
+        lost = float(job.kind.epoch_steps) - job.epoch_left
+        job.left += lost
+        job.evictions += 1
+        job.lost_steps += lost
+        self.floor.sums["evictions"] += 1
+        self.floor.sums["lost_steps"] += lost
+        self.floor.lift(job)
+        self._send_back(job, "evicted")
+        # Its checkpoint is at hand everywhere, and its turn is that of its arrival.
+        job.last_plan, job.returned = None, False
+
     def repair(self, device: Device) -> None:
         """Put a device back into service."""
         device.up = True
@@ -122,6 +157,18 @@ class Dispatcher:
 
     def settle(self) -> None:
         """Deal with everything that is due now, prices and decisions included."""
+        self._come_due()
+        if self._devices_freed or self._links_changed:
+            self.floor.reprice(network_only=not self._devices_freed)
+        self._devices_freed = self._links_changed = self.deferred = False
+        while self.floor.now_s < self.world.horizon_s:
+            chosen = self._next_decision()
+            if chosen is None:
+                return
+            self._decide(chosen)
+
+    def _come_due(self) -> None:
+        """Finish what is done, wake what has moved, flag what ended an epoch."""
         now_s = self.floor.now_s
         for job in self.floor.in_order():
             if job.over(job.left, now_s):
@@ -132,14 +179,6 @@ class Dispatcher:
             elif not job.paused(now_s) and job.over(job.epoch_left, now_s):
                 job.epoch_left = float(job.kind.epoch_steps)
                 job.review = job.timer_stale = True
-        if self._devices_freed or self._links_changed:
-            self.floor.reprice(network_only=not self._devices_freed)
-        self._devices_freed = self._links_changed = self.deferred = False
-        while now_s < self.world.horizon_s:
-            chosen = self._next_decision()
-            if chosen is None:
-                return
-            self._decide(chosen)
 
     def _finish(self, job: Job) -> None:
         self.floor.lift(job)
@@ -147,9 +186,18 @@ class Dispatcher:
         heapq.heappush(self._berths, job.berth)
         self.floor.sums["completed"] += 1
         self.floor.sums["completion_s"] += job.finish_s - job.arrival_s
+        self.floor.sums["missed"] += self._late(job)
         self._devices_freed = True
         self._log("finished", job)
         self._offer_queue()
+
+    def _late(self, job: Job) -> bool:
+        allowed_s = job.kind.deadline_slack * job.steps * float(self._baseline[0][job.kind_index])
+        return self.floor.now_s - job.arrival_s > allowed_s * (1.0 + DEADLINE_TOLERANCE)
+
+    def overdue(self) -> int:
+        """Jobs that are still there and past their deadline."""
+        return sum(self._late(job) for job in (*self.floor.waiting.values(), *self.floor.running.values()))
 
     def _send_back(self, job: Job, why: str) -> None:
         """Let a job that has been lifted off its devices wait at the front of its priority."""
@@ -236,7 +284,7 @@ class Dispatcher:
         self.floor.running[job.berth] = job
         job.status, job.epoch_left, job.last_start_s = Status.RUNNING, float(job.kind.epoch_steps), self.floor.now_s
         self.floor.sums["placed"] += 1
-        if job.last_plan is None:
+        if job.start_s is None:
             job.start_s = self.floor.now_s
         else:
             job.restarts += 1
@@ -244,9 +292,9 @@ class Dispatcher:
             self.floor.sums["restart_s"] += self._move_state(job, job.last_plan)
         self._log("placed", job)
 
-    def _move_state(self, job: Job, old: Plan) -> float:
-        """Pause a job while its state travels and it starts again; returns the seconds."""
-        seconds, dollars = self.prices.move(job.kind, old, job.plan_in_force.plan)
+    def _move_state(self, job: Job, old: Plan | None) -> float:
+        """Pause a job while its state, if it lies elsewhere, travels and it starts again; returns the seconds."""
+        seconds, dollars = (0.0, 0.0) if old is None else self.prices.move(job.kind, old, job.plan_in_force.plan)
         seconds += self.world.restart_s
         job.paused_until_s = self.floor.now_s + seconds
         job.saved_steps = job.steps - job.left

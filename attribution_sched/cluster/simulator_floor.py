@@ -57,7 +57,7 @@ class Floor:
         for job in self.in_order():
             self._work(job, dt)
         for device in (device for row in self.devices for device in row):
-            if device.up:
+            if device.in_service:
                 self.sums["meter_j"] += dt * self._device_w(device)
                 self.sums["idle_j"] += 0.0 if device.jobs else dt * self.domains[device.domain].gpu.idle_w
             else:
@@ -110,7 +110,7 @@ class Floor:
 
     def free_devices(self, job: Job) -> IntArray:
         """Empty devices per domain, the job's own counted as free, shape ``(K,)``."""
-        free = [sum(d.up and all(j is job for j in d.jobs) for d in row) for row in self.devices]
+        free = [sum(d.in_service and all(j is job for j in d.jobs) for d in row) for row in self.devices]
         return np.array(free, dtype=np.int64)
 
     def reprice(self, network_only: bool = False) -> None:
@@ -202,7 +202,7 @@ class Floor:
         """Whether the domains a job uses stay within their budgets when no job is paused."""
         for k in {segment.domain for segment in job.plan_in_force.segments}:
             budget_w = self.domains[k].power_budget_w
-            drawn_w = sum(self._device_w(device, awake=True) for device in self.devices[k] if device.up)
+            drawn_w = sum(self._device_w(device, awake=True) for device in self.devices[k] if device.in_service)
             if budget_w is not None and drawn_w > budget_w:
                 return False
         return True

@@ -26,18 +26,25 @@ class Device:
     Attributes:
         domain: Index of its domain.
         index: Its number there.
-        up: Whether it is in service.
+        up: Whether it works.
+        lost: Whether its domain is lost.
         jobs: The jobs on it, two at most.
     """
 
     domain: int
     index: int
     up: bool = True
+    lost: bool = False
     jobs: list[Job] = field(default_factory=list)
+
+    @property
+    def in_service(self) -> bool:
+        """Whether it can be used and draws power."""
+        return self.up and not self.lost
 
     def room(self, limit: int) -> bool:
         """Whether one more job may come, at most ``limit`` in all."""
-        return self.up and len(self.jobs) < limit
+        return self.in_service and len(self.jobs) < limit
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ class Job:
         returned: Whether it goes to the front of its priority.
         timer_stale: Whether its timer runs on a price that no longer holds.
         deployment: Its plan in force.
-        last_plan: The plan it ran under before it was sent back; its saved state lies there.
+        last_plan: The plan it ran under before it was sent back, if its saved state lies there.
         start_s: When it first started.
         last_start_s: When it last started.
     """
@@ -159,6 +166,7 @@ class Job:
     restarts: int = 0
     preemptions: int = 0
     failures: int = 0
+    evictions: int = 0
     lost_steps: float = 0.0
 
     def __post_init__(self) -> None:
@@ -196,5 +204,5 @@ class Job:
         return JobRecord(
             self.serial, self.kind_index, self.instance, self.kind.priority, self.status, self.arrival_s, self.start_s,
             self.finish_s, self.steps, self.left, self.energy_j, self.bill_usd, self.moves, self.restarts,
-            self.preemptions, self.failures, self.lost_steps,
+            self.preemptions, self.failures, self.evictions, self.lost_steps,
         )  # fmt: skip

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import BYTES_PER_GB, BYTES_PER_GBIT, CostModel
+from attribution_sched.cluster.incidents import LinkCut
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S, slowdown, strengths
 from attribution_sched.cluster.moves import move_cost
 from attribution_sched.cluster.plan import Plan
@@ -60,8 +61,14 @@ class Prices:
         self.read_network()
 
     def read_network(self) -> None:
-        """Take over the bandwidth of the links, bytes/s."""
-        self.bandwidth = self.network.bandwidth_gbps * BYTES_PER_GBIT
+        """Take over the bandwidth of the links as cuts leave it, bytes/s."""
+        left = np.ones_like(self.bandwidth)
+        for cut in self.world.incidents:
+            if isinstance(cut, LinkCut) and cut.active(self.network.time_s):
+                left[cut.source, cut.target] *= cut.factor
+                if cut.both_ways:
+                    left[cut.target, cut.source] *= cut.factor
+        self.bandwidth = self.network.bandwidth_gbps * left * BYTES_PER_GBIT
 
     def flows(self, jobs: Iterable[Job], now_s: float) -> dict[int, FloatArray]:
         """Bytes per second that each job which is at work sends over the links, by berth."""

@@ -33,9 +33,10 @@ class JobRecord:
         energy_j: Energy it answers for: dynamic draw and its share of the idle draw of its devices.
         bill_usd: Cross-domain traffic and moved state.
         moves: Times it was moved while running.
-        restarts: Times it started again after a failure or a preemption.
+        restarts: Times it started again after a failure, a preemption or the loss of a domain.
         preemptions: Times it made room for a more urgent one.
         failures: Times one of its devices failed under it.
+        evictions: Times one of its domains was lost under it.
         lost_steps: Steps it had done and had to do again.
     """
 
@@ -55,12 +56,13 @@ class JobRecord:
     restarts: int
     preemptions: int
     failures: int
+    evictions: int
     lost_steps: float
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over a run; the first sixteen carry the names and meanings of the batched world's totals.
+    """Sums over a run; the first twenty carry the names and meanings of the batched world's totals.
 
     Attributes:
         completed: Tasks that finished.
@@ -79,13 +81,16 @@ class Totals:
         placed: Tasks that were started, again or for the first time.
         wait_s: Time in the queue.
         steps_done: Steps worked, lost ones included.
+        missed: Tasks that finished after their deadline.
+        evictions: Tasks sent back to the queue by the loss of a domain.
+        lost_steps: Steps lost to failures and lost domains.
+        restart_s: Pauses of tasks that started again.
+        overdue: Tasks still unfinished at the end of the run and past their deadline.
         arrived: Tasks that arrived.
         failures: Device failures.
         down_device_s: Device time out of service.
         preemptions: Tasks sent back to the queue by more urgent ones.
         restarts: Tasks that started again.
-        restart_s: Pauses of tasks that started again.
-        lost_steps: Steps lost to failures.
     """
 
     completed: int = 0
@@ -104,13 +109,16 @@ class Totals:
     placed: int = 0
     wait_s: float = 0.0
     steps_done: float = 0.0
+    missed: int = 0
+    evictions: int = 0
+    lost_steps: float = 0.0
+    restart_s: float = 0.0
+    overdue: int = 0
     arrived: int = 0
     failures: int = 0
     down_device_s: float = 0.0
     preemptions: int = 0
     restarts: int = 0
-    restart_s: float = 0.0
-    lost_steps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -120,9 +128,10 @@ class Happening:
     Attributes:
         time_s: When.
         what: ``arrived``, ``turned away``, ``placed``, ``moved``, ``kept``, ``deferred``, ``refused``, ``finished``,
-            ``preempted``, ``stopped`` (by a failure), ``failed`` or ``repaired`` (a device).
-        job: Serial of the job; None for a device.
-        detail: The device, the reason of a refusal, or nothing.
+            ``preempted``, ``stopped`` (by a failure), ``evicted`` (by the loss of a domain), ``failed`` or ``repaired``
+            (a device), ``lost`` or ``returned`` (a domain).
+        job: Serial of the job; None for a device or a domain.
+        detail: The device or domain, the reason of a refusal, or nothing.
     """
 
     time_s: float
@@ -152,6 +161,11 @@ class SimulationResult:
     def count(self, status: Status) -> int:
         """Jobs that ended the run in a status."""
         return sum(job.status is status for job in self.jobs)
+
+    @property
+    def deadline_misses(self) -> int:
+        """Tasks that finished late, were overdue at the end or were turned away."""
+        return self.totals.missed + self.totals.overdue + self.totals.dropped
 
     @property
     def energy_gap(self) -> float:

@@ -11,6 +11,7 @@ from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.engine_prices import LEAST_BANDWIDTH_SHARE
+from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.moves import move_cost
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.wan import effective_latency
@@ -54,7 +55,7 @@ class DecisionView:
         time_s: Time since the start of the episode.
         slot: The task's place in the cluster's table of tasks.
         queue: Every waiting task in order of arrival, this one included if it waits.
-        free_devices: Empty devices per domain, this task's own counted as free, shape ``(K,)``.
+        free_devices: Empty devices per domain, this task's own counted as free, shape ``(K,)``; 0 in a lost domain.
         bandwidth_gbps: What other tasks leave of the links now, shape ``(K, K)``.
         latency_s: One-way latency now under their load, shape ``(K, K)``.
         cost: Scores plans as a nominal task of this kind would run them.
@@ -106,6 +107,9 @@ def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
     occupant = state.occupant[cluster]
     devices = engine.arrays.domains.rows.devices
     real = np.arange(occupant.shape[1])[None, :] < devices[:, None]
+    if engine.world.incidents:
+        tick_s = state.clock[cluster, st.LAST_TICK]
+        real &= ~np.array([[is_lost(engine.arrays.incidents, tick_s, k)] for k in range(len(devices))])
     alone = (occupant[:, :, 1] < 0) & ((occupant[:, :, 0] < 0) | (occupant[:, :, 0] == slot))
     running = (state.slots[cluster, :, st.STATUS] == st.RUNNING) & (state.tasks[cluster, :, st.STEP] > 0)
     running &= state.tasks[cluster, :, st.PAUSED] <= state.clock[cluster, st.NOW]

@@ -6,10 +6,12 @@ and add nothing but a seed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
 from attribution_sched.cluster.domains import Cluster
+from attribution_sched.cluster.incidents import Incident, check_incidents
 from attribution_sched.cluster.layers import Model
 from attribution_sched.errors import SettingsError, TaskError, problem
 
@@ -36,6 +38,8 @@ class TaskKind:
         share: How often this kind arrives, relative to the others.
         priority: Larger is more urgent.
         tenant: Who asks for it.
+        deadline_slack: A task is late when it takes longer from arrival to finish than so many times what its steps
+            take on the baseline plan.
     """
 
     model: Model
@@ -47,6 +51,7 @@ class TaskKind:
     share: float = 1.0
     priority: int = 0
     tenant: str = "default"
+    deadline_slack: float = 2.0
 
     def __post_init__(self) -> None:
         name = self.model.name
@@ -63,6 +68,9 @@ class TaskKind:
             raise TaskError(problem(f"{name}.epoch_steps", self.epoch_steps, "must be >= 1", "Use steps per epoch"))
         if not self.share > 0:
             raise TaskError(problem(f"{name}.share", self.share, "must be > 0", "Leave the kind out instead"))
+        if not (math.isfinite(self.deadline_slack) and self.deadline_slack > 0):
+            fix = "Use multiples of the time on the baseline plan"
+            raise TaskError(problem(f"{name}.deadline_slack", self.deadline_slack, "must be finite and > 0", fix))
 
 
 @dataclass(frozen=True)
@@ -79,9 +87,11 @@ class Reward:
         lambda_intra_comm: λ2 of the lower agents' reward, per second.
         energy_usd_per_kwh: Price of energy inside R_cost; 0 leaves energy out.
         carbon_usd_per_kg: Price of carbon inside R_cost; 0 leaves carbon out.
-        per_decision: True rewards a decision at once with its own R; False pays R over time, for every
-            running task, as long as it runs (so that waiting, moving and later arrivals count).
-        interval_s: Time over which a running task earns one R when paid over time.
+        per_decision: True rewards a decision at once with its own R; False pays R as work gets done: every step of
+            a running task pays ``R · base_step_s / interval_s`` of its kind, and a task that waits or moves pays
+            ``World.waiting_r_eff`` per interval. With the default of −1 the sum of R_eff is, in intervals, what the
+            work done would have taken on the baseline minus the time that tasks spent in the cluster.
+        interval_s: Time that counts as one unit of reward when paid as work gets done; an hour by default.
     """
 
     w_eff: float = 1.0
@@ -127,6 +137,7 @@ class World:
         idiosyncrasy: Spread of latent demands; 0 makes all tasks of a kind alike.
         pool_size: Number of distinct task instances drawn from.
         pool_seed: Seed of those instances.
+        incidents: Links that are cut and domains that are lost on the way.
     """
 
     cluster: Cluster
@@ -146,6 +157,7 @@ class World:
     idiosyncrasy: float = 1.0
     pool_size: int = 1024
     pool_seed: int = 20261116
+    incidents: tuple[Incident, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -163,6 +175,7 @@ class World:
             raise SettingsError(problem("restart_s", self.restart_s, "must be >= 0", "Use seconds"))
         if self.max_segments > len(self.cluster):
             object.__setattr__(self, "max_segments", len(self.cluster))
+        check_incidents(self.incidents, tuple(domain.name for domain in self.cluster.domains))
         for kind in self.kinds:
             self._check_size(kind)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
+from attribution_sched.config.incidents import DomainLossSettings
 from attribution_sched.config.network import MatrixLinks, RegionLinks, UniformLinks
 from attribution_sched.config.work import (
     PROFILED_PREFIX,
@@ -17,10 +18,13 @@ from attribution_sched.errors import AttributionSchedError, NetworkError, Settin
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.domains import Domain
+    from attribution_sched.cluster.incidents import Incident
     from attribution_sched.cluster.layers import Model
     from attribution_sched.cluster.wan import Wan, WanMotion
     from attribution_sched.cluster.world import Arrivals, TaskKind, World
     from attribution_sched.config.schema import Settings
+
+HOUR_S = 3600.0
 
 
 def known_carbon(name: str) -> float | None:
@@ -54,7 +58,8 @@ def build_world(settings: Settings) -> World:
     with _named("reward"):
         reward = Reward(**settings.reward.model_dump())
     with _named("episode"):
-        return World(cluster, tuple(kinds), arrivals, reward, **settings.episode.model_dump())
+        incidents = _incidents(settings)
+        return World(cluster, tuple(kinds), arrivals, reward, incidents=incidents, **settings.episode.model_dump())
 
 
 @contextmanager
@@ -128,11 +133,27 @@ def _kind(kind: KindSettings) -> TaskKind:
 
 
 def _arrivals(settings: Settings) -> Arrivals:
-    from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
+    from attribution_sched.cluster.arrivals import Burst, Diurnal, Poisson, TraceArrivals
 
     arrivals = settings.arrivals
-    if isinstance(arrivals, PoissonSettings):
-        return Poisson(arrivals.rate_per_hour)
-    if isinstance(arrivals, DiurnalSettings):
-        return Diurnal(arrivals.rate_per_hour, arrivals.amplitude, arrivals.peak_hour)
+    if isinstance(arrivals, PoissonSettings | DiurnalSettings):
+        burst = None if arrivals.burst is None else Burst(**arrivals.burst.model_dump())
+        if isinstance(arrivals, PoissonSettings):
+            return Poisson(arrivals.rate_per_hour, burst)
+        return Diurnal(arrivals.rate_per_hour, arrivals.amplitude, arrivals.peak_hour, burst)
     return TraceArrivals.from_csv(arrivals.path)
+
+
+def _incidents(settings: Settings) -> tuple[Incident, ...]:
+    from attribution_sched.cluster.incidents import DomainLoss, LinkCut
+
+    at = settings.domain_names.index
+    built: list[Incident] = []
+    for incident in settings.incidents:
+        start_s, end_s = incident.start_h * HOUR_S, incident.end_h * HOUR_S
+        if isinstance(incident, DomainLossSettings):
+            built.append(DomainLoss(at(incident.domain), start_s, end_s))
+        else:
+            ends = at(incident.source), at(incident.target)
+            built.append(LinkCut(*ends, start_s, end_s, incident.factor, incident.both_ways))
+    return tuple(built)

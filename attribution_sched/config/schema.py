@@ -14,6 +14,7 @@ from attribution_sched.config.domains import (
     check_gpu,
 )
 from attribution_sched.config.fields import Name, Record, broken_rule
+from attribution_sched.config.incidents import IncidentSettings
 from attribution_sched.config.network import MatrixLinks, NetworkSettings, RegionLinks
 from attribution_sched.config.work import ArrivalSettings, EpisodeSettings, KindSettings, RewardSettings
 
@@ -40,6 +41,7 @@ class Settings(Record):
         arrivals: When tasks arrive.
         reward: What a decision is worth.
         episode: Length and limits of a run.
+        incidents: Links that are cut and domains that are lost on the way.
     """
 
     name: Name = "unnamed"
@@ -54,6 +56,7 @@ class Settings(Record):
     arrivals: ArrivalSettings
     reward: RewardSettings = RewardSettings()
     episode: EpisodeSettings = EpisodeSettings()
+    incidents: tuple[IncidentSettings, ...] = ()
 
     @field_validator("gpus")
     @classmethod
@@ -80,6 +83,7 @@ class Settings(Record):
             self._check_matrices(self.network.links)
         self._check_power()
         self._check_carbon(listed)
+        self._check_incidents()
         return self
 
     @property
@@ -159,6 +163,17 @@ class Settings(Record):
                 key = ("domains", i, "power_cap_w") if listed else ("domain_defaults", "power_cap_w")
                 rule = f"{device.name} accepts caps from {device.min_cap_w:g} to {device.tdp_w:g} W"
                 raise broken_rule(rule, "Choose a cap in that range", key=key, value=cap)
+
+    def _check_incidents(self) -> None:
+        from attribution_sched.errors import nearest
+
+        names = self.domain_names
+        for i, incident in enumerate(self.incidents):
+            for field in ("source", "target", "domain"):
+                name = getattr(incident, field, None)
+                if name is not None and name not in names:
+                    key = ("incidents", i, field)
+                    raise broken_rule("is not a domain of these settings", nearest(name, names), key=key, value=name)
 
     def _check_carbon(self, listed: str) -> None:
         if not self.reward.carbon_usd_per_kg:

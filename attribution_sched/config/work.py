@@ -18,6 +18,7 @@ from attribution_sched.config.fields import (
     Whole,
     broken_rule,
 )
+from attribution_sched.config.incidents import BurstSettings
 from attribution_sched.errors import nearest
 
 PROFILED_PREFIX = "profiled:"
@@ -37,6 +38,7 @@ class KindSettings(Record):
         share: How often the kind arrives, relative to the others.
         priority: Larger is more urgent.
         tenant: Who asks for it.
+        deadline_slack: Multiple of its time on the baseline plan within which a task should finish.
     """
 
     model: Name
@@ -48,6 +50,7 @@ class KindSettings(Record):
     share: Positive = 1.0
     priority: Whole = 0
     tenant: Name = "default"
+    deadline_slack: Positive = 2.0
 
     @field_validator("model")
     @classmethod
@@ -81,10 +84,12 @@ class PoissonSettings(Record):
     Attributes:
         kind: ``poisson``.
         rate_per_hour: Mean number of tasks per hour.
+        burst: Hours with another rate.
     """
 
     kind: Literal["poisson"]
     rate_per_hour: Positive
+    burst: BurstSettings | None = None
 
 
 class DiurnalSettings(Record):
@@ -95,12 +100,14 @@ class DiurnalSettings(Record):
         rate_per_hour: Mean number of tasks per hour over a day.
         amplitude: Swing around the mean.
         peak_hour: Busiest hour of the day.
+        burst: Hours in which that rate is multiplied once more.
     """
 
     kind: Literal["diurnal"]
     rate_per_hour: Positive
     amplitude: Fraction = 0.5
     peak_hour: Annotated[float, Field(strict=True, ge=0, lt=24, allow_inf_nan=False)] = 14.0
+    burst: BurstSettings | None = None
 
 
 class TraceSettings(Record):
@@ -132,8 +139,8 @@ class RewardSettings(Record):
         lambda_intra_comm: Weight of communication inside a domain in the lower agents' reward.
         energy_usd_per_kwh: Price of energy inside the cost; 0 leaves energy out.
         carbon_usd_per_kg: Price of carbon inside the cost; 0 leaves carbon out.
-        per_decision: Pay a decision at once instead of while its task runs.
-        interval_s: Time over which a running task earns one reward when paid over time.
+        per_decision: Pay a decision at once instead of step by step while tasks run.
+        interval_s: Time that counts as one unit of reward when paid step by step.
     """
 
     w_eff: NonNegative = 1.0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.engine import Engine
@@ -15,6 +17,9 @@ from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 
 Progress = Callable[[float], None]
 """Called with the share of the episode that has passed, in [0, 1]."""
+
+Timer = Callable[[float, bool], None]
+"""Called after every decision: wall seconds the policy took, choosing the task included; whether it gave a plan."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,11 @@ class EpisodeSummary:
         r_util: Sum of R_util.
         r_cost: Sum of R_cost.
         arrived: Tasks that arrived.
-        placed: Tasks that were started.
+        placed: Starts of tasks, those after the loss of a domain included.
         completed: Tasks that finished.
         turned_away: Tasks that found the queue full.
+        deadline_misses: Tasks that finished after their deadline, were unfinished and past it at the end, or were
+            turned away.
         refused_plans: Plans the cluster refused.
         moves: Running tasks that were moved.
         mean_completion_h: Mean hours from arrival to finish.
@@ -43,6 +50,9 @@ class EpisodeSummary:
         traffic_usd: Bill of cross-domain traffic, moves included.
         utilisation: Busy device time over all device time.
         decisions: Decisions taken.
+        steps_done: Steps that tasks did and kept, finished or not.
+        running_h: Hours that tasks were at work, all together; waiting and moving are not in it.
+        baseline_running_h: Hours the baseline plans would have been at work for the same steps.
     """
 
     policy: str
@@ -55,6 +65,7 @@ class EpisodeSummary:
     placed: int
     completed: int
     turned_away: int
+    deadline_misses: int
     refused_plans: int
     moves: int
     mean_completion_h: float
@@ -66,9 +77,24 @@ class EpisodeSummary:
     traffic_usd: float
     utilisation: float
     decisions: int
+    steps_done: float
+    running_h: float
+    baseline_running_h: float
+
+    @property
+    def step_ratio(self) -> float:
+        """Mean of step time over the baseline's, weighted by work in baseline hours; NaN if nothing ran."""
+        return self.running_h / self.baseline_running_h if self.baseline_running_h > 0 else float("nan")
+
+    @property
+    def mean_step_s(self) -> float:
+        """Mean step time, every step counted once; NaN if nothing ran."""
+        return 3600.0 * self.running_h / self.steps_done if self.steps_done > 0 else float("nan")
 
 
-def play(world: World, policy: Policy, seed: int, progress: Progress | None = None) -> EpisodeSummary:
+def play(
+    world: World, policy: Policy, seed: int, progress: Progress | None = None, timer: Timer | None = None
+) -> EpisodeSummary:
     """Run one episode of a world under a policy.
 
     Args:
@@ -76,21 +102,30 @@ def play(world: World, policy: Policy, seed: int, progress: Progress | None = No
         policy: Who decides.
         seed: Seed of arrivals and network.
         progress: Told how far the episode has come.
+        timer: Told how long every decision took.
     """
     engine = Engine(world)
     engine.seed([seed])
     engine.reset()
-    total, terms = 0.0, np.zeros(3)
+    total, terms, work = 0.0, np.zeros(3), np.zeros(2)
     if isinstance(policy, Episodic):
         policy.reset(seed)
     while engine.state.event[0, st.DONE] == 0:
         seen = view(engine)
+        began = time.perf_counter()
         if seen and not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
-            pend(engine, policy.select(seen))
+            chosen = policy.select(seen)
+            thought_s = time.perf_counter() - began
+            pend(engine, chosen)
             seen = view(engine)
+            began = time.perf_counter() - thought_s
         plan = policy.decide(seen) if seen else None
+        if timer and seen:
+            timer(time.perf_counter() - began, plan is not None)
         action = encode(engine, plan, seen.kind_index if seen else 0)
+        before = _open_work(engine)
         rewards, step_terms = engine.step(action[None])
+        work += _work(engine, before)
         total += float(rewards[0])
         terms += step_terms[0]
         if progress:
@@ -107,6 +142,7 @@ def play(world: World, policy: Policy, seed: int, progress: Progress | None = No
         placed=int(sums["placed"]),
         completed=int(sums["completed"]),
         turned_away=int(sums["dropped"]),
+        deadline_misses=int(sums["missed"] + engine.overdue()[0] + sums["dropped"]),
         refused_plans=int(sums["rejected"]),
         moves=int(sums["migrations"]),
         mean_completion_h=sums["completion_s"] / max(1.0, sums["completed"]) / 3600.0,
@@ -118,4 +154,32 @@ def play(world: World, policy: Policy, seed: int, progress: Progress | None = No
         traffic_usd=sums["bill_usd"],
         utilisation=sums["busy_device_s"] / (world.cluster.devices * world.horizon_s),
         decisions=int(sums["decisions"]),
+        steps_done=float(work[0]),
+        running_h=_running_s(engine, sums) / 3600.0,
+        baseline_running_h=float(work[1]) / 3600.0,
     )
+
+
+def _open_work(engine: Engine) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Copy what the table of tasks says of every slot: the task in it, and its steps left."""
+    return engine.state.slots[0].copy(), engine.state.tasks[0, :, st.LEFT].copy()
+
+
+def _work(engine: Engine, before: tuple[NDArray[np.int64], NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Steps done since ``before``, and their seconds on the baseline; a task that has left did all it had left."""
+    (old, left), (new, left_now) = before, _open_work(engine)
+    stays = (new[:, st.STATUS] != st.FREE) & (new[:, st.SERIAL] == old[:, st.SERIAL])
+    done = np.where(old[:, st.STATUS] == st.FREE, 0.0, left - np.where(stays, left_now, 0.0))
+    kinds = engine.pool.kinds[old[:, st.POOL]]
+    return np.array([done.sum(), done @ engine.arrays.kinds[kinds, st.K_BASE_STEP]])
+
+
+def _running_s(engine: Engine, sums: dict[str, float]) -> float:
+    """Seconds tasks were at work: their time in the cluster less waiting and less the pauses of moves and restarts."""
+    now = float(engine.state.clock[0, st.NOW])
+    here = engine.state.slots[0, :, st.STATUS] != st.FREE
+    tasks = engine.state.tasks[0, here]
+    pause_ahead_s = np.maximum(0.0, tasks[:, st.PAUSED] - now).sum()
+    paused_s = sums["migration_s"] + sums["restart_s"]
+    inside_s = sums["completion_s"] + float((now - tasks[:, st.ARRIVAL]).sum())
+    return max(0.0, inside_s - sums["wait_s"] - (paused_s - float(pause_ahead_s)))

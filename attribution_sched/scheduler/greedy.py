@@ -7,8 +7,6 @@ time gained over its remaining work exceeds what moving costs.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES
@@ -16,25 +14,14 @@ from attribution_sched.cluster.cost import PlanCosts
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.view import DecisionView
+from attribution_sched.scheduler.candidates import layouts_within
+from attribution_sched.scheduler.instance import usable_devices
 
 PAIR_DOMAINS = 6
 """Pipelines over two domains are tried between this many domains with most room."""
 
 MOVE_PAUSE_S = 900.0
 """Pause a move is expected to cost when its gain is weighed (state of tens of GB over a few Gb/s)."""
-
-
-@lru_cache(maxsize=256)
-def layouts_within(devices: int, node: int) -> tuple[tuple[int, int, int], ...]:
-    """All (dp, tp, pp) in powers of two that use at most ``devices``."""
-    powers = [2**i for i in range(devices.bit_length())]
-    return tuple(
-        (dp, tp, pp)
-        for tp in TP_DEGREES
-        for pp in powers
-        for dp in powers
-        if dp * tp * pp <= devices and tp <= node and pp <= 8
-    )
 
 
 class Greedy:
@@ -88,7 +75,7 @@ class Greedy:
         n = len(kind.model)
         precision = Precision.BF16 if all(d.gpu.supports(Precision.BF16) for d in cluster.domains) else Precision.FP16
         plans = []
-        rooms = [int(free) for free in view.free_devices]
+        rooms = [int(room) for room in usable_devices(view)]
         # Domains with the same hardware and room give plans of the same time; the first stands for all.
         first = {(cluster.domains[d].gpu.name, free): d for d, free in reversed(list(enumerate(rooms)))}
         for micro in kind.microbatches:

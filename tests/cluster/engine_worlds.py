@@ -31,6 +31,10 @@ def tiny_cluster(domains=3, devices=4, motion=None, **figures):
     return Cluster(tuple(Domain(name, gpu("A100-80"), devices, **given) for name in names), wan, Runtime())
 
 
+def restless(**figures):
+    return tiny_cluster(motion={"spread": 0.2, "congestion": 0.3}, **figures)
+
+
 def tiny_world(cluster=None, kinds=(BERT, GPT2, SERVE), arrivals=None, **changes):
     chosen = {"horizon_s": 3600.0, "pool_size": 32, "max_running": 6, "queue_capacity": 4, "max_segments": 3}
     return World(cluster or tiny_cluster(), kinds, arrivals or Poisson(60.0), **(chosen | changes))
@@ -122,6 +126,17 @@ def random_actions(engine, rng, wild=0.1):
             share = world.share_limit > 1 and rng.random() < 0.5
             rows[e] = encode(engine, random_plan(rng, world, world.kinds[kind]), kind, share=bool(share))
     return rows
+
+
+def rollout(engine, seed, decisions=60):
+    """Play random actions; yields rewards and terms of every decision."""
+    rng = np.random.default_rng(seed)
+    engine.seed([seed])
+    engine.reset()
+    for _ in range(decisions):
+        if engine.state.event[0, st.DONE]:
+            break
+        yield engine.step(random_actions(engine, rng))
 
 
 def snapshot(engine):

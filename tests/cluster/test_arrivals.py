@@ -1,6 +1,7 @@
 """Arrival processes: counts, gaps, hours of the day, traces."""
 
 import math
+from dataclasses import replace
 
 import numba
 import numpy as np
@@ -14,6 +15,7 @@ from attribution_sched.cluster.arrivals import (
     HOUR_S,
     ArrivalKind,
     ArrivalRow,
+    Burst,
     Diurnal,
     Poisson,
     TraceArrivals,
@@ -23,6 +25,9 @@ from attribution_sched.cluster.streams import seed_stream, spawn_streams
 from attribution_sched.errors import SettingsError, TraceError
 
 HEADER = "arrival_s,model,steps,batch_size,priority,tenant\n"
+POISSON_BEFORE = [181, 59.543334387563384, 85925.13728525728]
+DIURNAL_BEFORE = [229, 1480.4974736956392, 85173.78642623537]
+"""Number, first and last time of a day of arrivals, seed 5."""
 GOOD = HEADER + "0,resnet50,100,32,1,ann\n5.5,gpt2,20,8,0,bob\n5.5,bert,7,4,-1,ann\n"
 
 
@@ -73,9 +78,42 @@ def test_without_swing_diurnal_has_the_gaps_of_poisson():
     assert stats.kstest(gaps / 60.0, stats.expon.cdf).pvalue > 0.001
 
 
+def _hours(times, horizon_h):
+    return np.bincount((times // HOUR_S).astype(int), minlength=horizon_h)
+
+
+@pytest.mark.parametrize("factor", [4.0, 0.25])
+@pytest.mark.parametrize("plain", [Poisson(30.0), Diurnal(30.0, 0.8, 14.0)])
+def test_a_burst_multiplies_the_rate_inside_its_window_only(plain, factor):
+    bursting = replace(plain, burst=Burst(6.0, 10.0, factor))
+    runs = 150
+    counts = sum(_hours(bursting.times(DAY_S, seed), 24) for seed in range(runs))
+    amplitude = getattr(plain, "amplitude", 0.0)
+    edges = 2 * np.pi * (np.arange(25) - 14.0) / 24
+    expected = runs * 30.0 * (1 + amplitude * np.diff(np.sin(edges)) * 24 / (2 * np.pi))
+    expected[6:10] *= factor
+    assert ((counts - expected) ** 2 / expected).sum() < stats.chi2(24).ppf(0.999)
+
+
+def test_a_bursting_process_rescaled_by_its_intensity_is_a_unit_poisson_process():
+    t = Poisson(60.0, Burst(10.0, 50.0, 5.0)).times(100 * HOUR_S, seed=3) / HOUR_S
+    assert stats.kstest(np.diff(60.0 * (t + 4.0 * np.clip(t - 10.0, 0.0, 40.0))), stats.expon.cdf).pvalue > 0.001
+
+
+def test_without_a_burst_the_streams_are_what_they_were():
+    # Figures of the version before there were bursts.
+    poisson = Poisson(9.0).times(DAY_S, 5)
+    diurnal = Diurnal(9.0, 0.7, 15.0).times(DAY_S, 5)
+    assert [poisson.size, *poisson[[0, -1]]] == pytest.approx(POISSON_BEFORE, rel=1e-15)
+    assert [diurnal.size, *diurnal[[0, -1]]] == pytest.approx(DIURNAL_BEFORE, rel=1e-15)
+    assert np.array_equal(Poisson(9.0, Burst(1.0, 2.0, 1.0)).times(DAY_S, 5), poisson)
+    assert np.array_equal(Diurnal(9.0, 0.7, 15.0, Burst(1.0, 2.0, 1.0)).times(DAY_S, 5), diurnal)
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     st.one_of(
+        st.builds(Poisson, st.floats(0.1, 500), st.just(Burst(1.0, 3.0, 5.0))),
         st.builds(Poisson, st.floats(0.1, 500)),
         st.builds(Diurnal, st.floats(0.1, 500), st.floats(0, 1), st.floats(0, 23.9)),
     ),
@@ -104,7 +142,7 @@ def _batch(kind, params, recorded, states, out):
             out[b, i] = now
 
 
-@pytest.mark.parametrize("process", [Poisson(30.0), Diurnal(30.0, 0.7)])
+@pytest.mark.parametrize("process", [Poisson(30.0), Diurnal(30.0, 0.7), Poisson(30.0, Burst(0.5, 1.0, 4.0))])
 def test_kernel_in_a_batch_gives_the_path_of_the_single_one(process):
     out = np.empty((4, 50))
     _batch(*process.spec(), spawn_streams(7, 4), out)
@@ -180,6 +218,11 @@ def test_missing_trace_and_bad_rows(tmp_path):
         (lambda: Diurnal(1.0, 1.1), "amplitude"),
         (lambda: Diurnal(1.0, math.nan), "amplitude"),
         (lambda: Diurnal(1.0, 0.5, 24.0), "peak_hour"),
+        (lambda: Burst(-1.0, 2.0, 3.0), "burst start_h"),
+        (lambda: Burst(2.0, 2.0, 3.0), "burst end_h = 2.0: must be finite and lie after its start, 2"),
+        (lambda: Burst(0.0, math.inf, 3.0), "burst end_h"),
+        (lambda: Burst(0.0, 1.0, 0.0), "burst factor"),
+        (lambda: Burst(0.0, 1.0, math.nan), "burst factor"),
         (lambda: Poisson(1.0).times(math.inf), "horizon_s"),
         (lambda: Poisson(1.0).times(-1.0), "horizon_s"),
     ],

@@ -15,13 +15,13 @@ from pipeline_agreement import random_plans
 
 from attribution_sched.cluster.compute import efficiencies
 from attribution_sched.cluster.cost import CostModel, PlanCosts
-from attribution_sched.cluster.cost_kernel import _split_stages
 from attribution_sched.cluster.domains import Cluster
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.pipeline_events import simulate_pipeline
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.power import natural_power_w, precision_factor
 from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.stage_kernel import split_stages
 from attribution_sched.cluster.throughput import ANCHOR, efficiency, precision_table
 from attribution_sched.errors import NetworkError, PlanError
 from tests.cluster.plan_cases import CARDS, cluster, cost_model, network, plans
@@ -255,7 +255,7 @@ def test_energy_adds_up_over_the_stages_of_a_segment():
     cost, card, joules = COST.score(single(whole(pp=pp), micro, m)), COST.cluster.domains[0].gpu, 0.0
     times = COST.tables.times_s[0, 0, Precision.FP16.index, 0]
     first = np.zeros(pp + 1, dtype=np.int64)
-    _split_stages(times[0], 0, LAYERS, pp, 0, first)
+    split_stages(times[0], 0, LAYERS, pp, 0, first)
     busy = []
     for a, z in pairwise(first):
         d = times[:, z] - times[:, a]
@@ -275,7 +275,7 @@ def test_stages_inside_a_domain_are_balanced_and_never_empty(parts):
     prefix = COST.tables.times_s[0, 0, Precision.FP16.index, 0, 0]
     for start, stop in ((0, LAYERS), (LAYERS - parts, LAYERS), (0, parts)):
         first = np.zeros(parts + 1, dtype=np.int64)
-        _split_stages(prefix, start, stop, parts, 0, first)
+        split_stages(prefix, start, stop, parts, 0, first)
         assert first[0] == start
         assert first[-1] == stop
         assert (np.diff(first) >= 1).all()

@@ -15,7 +15,6 @@ from attribution_sched.cluster.engine_prices import domain_power_w
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
 from attribution_sched.cluster.view import encode
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import PlanError, SettingsError
 
 from .engine_worlds import (
@@ -27,6 +26,8 @@ from .engine_worlds import (
     chain,
     decide,
     random_actions,
+    restless,
+    rollout,
     same,
     single,
     snapshot,
@@ -39,24 +40,10 @@ DROP = 0.7
 """Bandwidth after the jump of the traced links, as a share of the base."""
 
 
-def restless(**figures):
-    return tiny_cluster(motion={"spread": 0.2, "congestion": 0.3}, **figures)
-
-
 @pytest.fixture(scope="module")
 def capped():
     """Shared devices, power caps, budgets, restless links."""
     return begun(tiny_world(restless(power_cap_w=200.0, power_budget_w=780.0)))
-
-
-def rollout(engine, seed, decisions=60):
-    rng = np.random.default_rng(seed)
-    engine.seed([seed])
-    engine.reset()
-    for _ in range(decisions):
-        if engine.state.event[0, st.DONE]:
-            break
-        yield engine.step(random_actions(engine, rng))
 
 
 def check_bounds(engine):
@@ -201,42 +188,6 @@ def test_one_seed_per_cluster_or_one_clear_error():
         begun(tiny_world()).seed([1, 2])
 
 
-# Reward
-
-
-@pytest.mark.parametrize("per_decision", [True, False])
-def test_the_weights_turn_terms_into_the_reward(per_decision):
-    reward = Reward(w_eff=0.7, w_util=0.2, w_cost=1.3, per_decision=per_decision)
-    engine = begun(tiny_world(restless(), reward=reward))
-    for rewards, terms in rollout(engine, 11):
-        assert rewards[0] == terms[0] @ np.array([0.7, 0.2, -1.3]) or rewards[0] == pytest.approx(
-            terms[0] @ np.array([0.7, 0.2, -1.3]), rel=1e-12, abs=1e-15
-        )
-        if per_decision:
-            own = engine.decisions()
-            assert terms[0].tolist() == [own["r_eff"][0], own["r_util"][0], own["r_cost"][0]]
-
-
-def test_paid_over_time_a_task_earns_its_terms_for_as_long_as_it_runs():
-    kind = replace(BERT, epoch_steps=10_000)
-    world = traced((0, kind), kinds=(kind,), reward=Reward(interval_s=600.0))
-    engine = begun(world)
-    _, terms = decide(engine, Plan((chain(kind, (0, 6), (1, -1)),)))
-    own = {name: v[0] for name, v in engine.decisions().items()}
-    intervals = 400 * own["step_s"] / 600.0
-    expected = [own["r_eff"] * intervals, own["r_util"] * intervals, own["r_cost"] * intervals]
-    assert terms[0] == pytest.approx(expected, rel=1e-9)
-
-
-def test_a_waiting_task_earns_the_waiting_rate_and_is_offered_again():
-    engine = begun(traced((0, BERT), retry_s=300.0, reward=Reward(interval_s=100.0)))
-    _, terms = decide(engine, None)
-    assert engine.state.clock[0, st.NOW] == 300.0
-    assert terms[0].tolist() == [-3.0, 0.0, 0.0]
-    assert engine.state.event[0, st.EVENT] == st.PLACE
-    assert engine.totals()["wait_s"][0] == 300.0
-
-
 # Events
 
 
@@ -254,6 +205,7 @@ def jumping(at_s, share=DROP, wrap="hold", links=None):
     return replace(plain, wan=wan)
 
 
+ALONE = replace(BERT, epoch_steps=10_000)
 LONG = replace(BERT, steps=(100_000, 100_000), epoch_steps=100_000)
 
 
@@ -362,6 +314,33 @@ def test_a_task_that_finds_the_queue_full_is_turned_away_and_counted():
         decide(engine, None)
     assert engine.totals()["dropped"][0] == 2
     assert engine.state.event[0, st.TAKEN] == 4
+
+
+@pytest.mark.parametrize(("wait_s", "share", "late"), [(0.0, 1.01, 0), (0.0, 0.99, 1), (300.0, 1.01, 1)])
+def test_a_task_that_finishes_after_its_deadline_is_counted(wait_s, share, late):
+    engine = begun(traced((0, ALONE), kinds=(ALONE,)))
+    decide(engine, single(ALONE))
+    slack = share * engine.decisions()["step_s"][0] / engine.arrays.kinds[0, st.K_BASE_STEP]
+    kind = replace(ALONE, deadline_slack=float(slack))
+    engine = begun(traced((0, kind), kinds=(kind,), retry_s=300.0))
+    if wait_s:
+        decide(engine, None)
+    decide(engine, single(kind))
+    assert engine.totals()["completed"][0] == 1
+    assert engine.totals()["missed"][0] == late
+    assert engine.overdue().tolist() == [0]
+
+
+def test_what_waits_or_runs_past_its_deadline_is_overdue():
+    long, short = replace(LONG, deadline_slack=10.0), replace(GPT2, deadline_slack=0.01)
+    engine = begun(traced((0, long), (0, short), (100, short), kinds=(long, short), retry_s=5000.0))
+    decide(engine, single(long))
+    seen = [engine.overdue()[0]]
+    while not engine.state.event[0, st.DONE]:
+        decide(engine, None)
+        seen.append(engine.overdue()[0])
+    assert seen == [0, 1, 2]
+    assert engine.totals()["missed"][0] == 0
 
 
 def test_a_task_that_ends_at_a_tick_is_finished_once():

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.arrivals import ArrivalRow, Poisson, TraceArrivals
+from attribution_sched.cluster.baseline import baseline_costs
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.failures import Failures, Preemption
 from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.simulator import Shared, Simulator, simulate
 from attribution_sched.cluster.simulator_job import Deployment, Job
@@ -66,7 +68,7 @@ def traced(*tasks: tuple[float, TaskKind], devices: int = 4, domains: int = 1, *
 @pytest.mark.parametrize("name", agreement.WORLDS)
 def test_every_job_and_every_sum_agrees_with_the_engine(name):
     world = agreement.WORLDS[name](horizon_s=HORIZON_S)
-    seen = {"completed": 0.0, "migrations": 0.0, "rejected": 0.0, "bill_usd": 0.0}
+    seen = dict.fromkeys(("completed", "migrations", "rejected", "bill_usd", "missed", "overdue", "lost_steps"), 0.0)
     for seed in SEEDS:
         worst, where, journal = agreement.compare(world, lambda s: agreement.AnyPlan(s, share=0.5), seed)
         assert worst < TOLERANCE, f"seed {seed}: {where} differs by {worst}"
@@ -75,10 +77,12 @@ def test_every_job_and_every_sum_agrees_with_the_engine(name):
     assert seen["completed"] > 30
     assert seen["migrations"] > 10
     assert seen["rejected"] > 10
+    assert seen["missed"] + seen["overdue"] > 5
     assert (seen["bill_usd"] > 0) == (len(world.cluster) > 1)
+    assert (seen["lost_steps"] > 1000) == bool(world.incidents)
 
 
-@pytest.mark.parametrize("name", ["one domain", "cross domain", "shared devices"])
+@pytest.mark.parametrize("name", ["one domain", "cross domain", "shared devices", "incidents"])
 def test_greedy_agrees_with_the_engine(name):
     world = agreement.WORLDS[name](horizon_s=HORIZON_S / 2)
     for seed in SEEDS:
@@ -105,6 +109,46 @@ def test_the_comparison_sees_a_small_difference():
     worst, where = agreement.worst_difference(journal, replace(journal, jobs=journal.jobs | {serial: off}))
     assert worst == pytest.approx(2e-6, rel=1e-3)
     assert where == f"job {serial} energy_j"
+
+
+# Deadlines and incidents
+
+
+def test_deadline_misses_are_the_late_the_overdue_and_the_turned_away():
+    world = agreement.one_domain(horizon_s=HORIZON_S, queue_capacity=1, max_running=2)
+    run = simulate(world, agreement.AnyPlan(3), 3)
+    base_s, _ = baseline_costs(world, Simulator(world, Greedy(), 0).floor.prices.cost)
+    late = dict.fromkeys(Status, 0)
+    for job in run.jobs:
+        end_s = world.horizon_s if job.finish_s is None else job.finish_s
+        overdue = end_s - job.arrival_s > 2.0 * job.steps * base_s[job.kind]
+        late[job.status] += job.status is Status.TURNED_AWAY or overdue
+    assert run.deadline_misses == sum(late.values())
+    assert run.totals.missed == late[Status.FINISHED] > 0
+    assert run.totals.overdue == late[Status.WAITING] + late[Status.RUNNING] > 0
+    assert run.totals.dropped == late[Status.TURNED_AWAY] > 0
+
+
+def test_a_lost_domain_sends_its_jobs_back_in_their_turn_and_state_is_not_charged():
+    world = traced((0.0, LOW), (10.0, LOW), (20.0, LOW), devices=1, domains=2, incidents=(DomainLoss(1, 60.0, 3600.0),))
+    run = simulate(world, Fixed(), 0)
+    told = [(h.what, h.job) for h in run.timeline if h.time_s == 300.0]
+    assert told[:2] == [("lost", None), ("evicted", 1)]
+    assert run.jobs[1].evictions == run.jobs[1].restarts == run.totals.evictions == 1
+    assert run.totals.bill_usd == 0.0
+    assert run.totals.restart_s == world.restart_s
+    assert run.totals.down_device_s == 3300.0
+    assert run.energy_gap < 1e-9
+    # The one sent back keeps its turn: it starts before the one that came after it.
+    again = [h.job for h in run.timeline if h.what == "placed"]
+    assert again == [0, 1, 1, 2]
+
+
+def test_a_device_that_is_repaired_in_a_lost_domain_stays_out_of_service():
+    world = traced((1e9, LOW), devices=8, incidents=(DomainLoss(0, 0.0, math.inf),))
+    run = simulate(world, Fixed(), 0, failures=Failures(2.0, 1.0, 10))
+    assert run.totals.failures > 0
+    assert run.totals.meter_j == 0.0
 
 
 # Failures
@@ -214,7 +258,7 @@ class Inspector:
         seats = {}
         for device in (d for row in floor.devices for d in row):
             assert len(device.jobs) <= limit
-            assert device.up or not device.jobs
+            assert device.in_service or not device.jobs
             assert len(set(map(id, device.jobs))) == len(device.jobs)
             for job in device.jobs:
                 seats.setdefault(job.berth, []).append(device)
@@ -228,7 +272,7 @@ class Inspector:
 
 @given(
     seed=st.integers(0, 10_000),
-    world=st.sampled_from(["one domain", "cross domain", "shared devices"]),
+    world=st.sampled_from(["one domain", "cross domain", "shared devices", "incidents"]),
     mtbf_h=st.sampled_from([0.5, 3.0, 30.0]),
     checkpoint=st.sampled_from([1, 50, 1000]),
     preempt=st.booleans(),
@@ -256,8 +300,9 @@ def test_nothing_is_lost_and_no_device_is_oversubscribed(seed, world, mtbf_h, ch
     kept = sum(job.steps - job.steps_left for job in run.jobs)
     assert sums.steps_done == pytest.approx(kept + sums.lost_steps, rel=1e-9, abs=1e-6)
     for job in run.jobs:
-        assert job.lost_steps <= checkpoint * job.failures + 1e-6
-        assert job.restarts <= job.failures + job.preemptions
+        epoch_steps = simulator.world.kinds[job.kind].epoch_steps
+        assert job.lost_steps <= checkpoint * job.failures + epoch_steps * job.evictions + 1e-6
+        assert job.restarts <= job.failures + job.preemptions + job.evictions
         if job.finish_s is not None:
             assert abs(job.steps_left) < 1e-6
             assert job.arrival_s <= job.start_s < job.finish_s

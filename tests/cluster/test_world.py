@@ -22,6 +22,9 @@ from .engine_worlds import BERT, tiny_world
         ("epoch_steps", 0, "epoch_steps"),
         ("share", 0.0, "share"),
         ("share", float("nan"), "share"),
+        ("deadline_slack", 0.0, "deadline_slack"),
+        ("deadline_slack", float("nan"), "deadline_slack"),
+        ("deadline_slack", float("inf"), "deadline_slack"),
     ],
 )
 def test_a_kind_names_what_is_wrong(field, value, rule):

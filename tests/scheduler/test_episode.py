@@ -1,5 +1,7 @@
 """One policy, one episode, one summary."""
 
+from dataclasses import replace
+
 import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
@@ -49,6 +51,15 @@ def test_a_policy_that_only_waits_fills_the_queue_and_turns_the_rest_away(world)
     assert found.turned_away == found.arrived - world.queue_capacity
     assert found.energy_kwh == pytest.approx(found.idle_energy_kwh)
     assert found.r_eff < 0
+    assert found.turned_away < found.deadline_misses <= found.arrived
+
+
+def test_deadlines_loose_enough_are_never_missed(world):
+    slack = [replace(kind, deadline_slack=1e6) for kind in world.kinds]
+    assert play(replace(world, kinds=tuple(slack), queue_capacity=200), Waiter(), 0).deadline_misses == 0
+    tight = [replace(kind, deadline_slack=1e-6) for kind in world.kinds]
+    found = play(replace(world, kinds=tuple(tight)), Greedy(), 5)
+    assert found.deadline_misses == found.arrived > found.turned_away
 
 
 def test_an_episode_in_which_nothing_arrives_is_over_at_once():

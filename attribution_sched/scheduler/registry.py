@@ -1,0 +1,101 @@
+"""Every policy by name: a line that says what it does, and how to make one. Each is imported when asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.scheduler.policy import Policy
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """How to make a policy.
+
+    Attributes:
+        name: What tables call it.
+        description: One line for people.
+        module: Module of the package's scheduler room that holds it.
+        factory: Class or function there.
+        settings: Arguments of the factory that differ from its defaults.
+    """
+
+    name: str
+    description: str
+    module: str
+    factory: str
+    settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def make(self) -> Policy:
+        """Import the module and make a fresh policy."""
+        module = importlib.import_module(f"attribution_sched.scheduler.{self.module}")
+        made: Policy = getattr(module, self.factory)(**self.settings)
+        return made
+
+
+_SPECS = (
+    PolicySpec("fcfs", "first come, first served; best free layout inside one domain", "rules", "FirstComeFirstServed"),
+    PolicySpec("sjf", "shortest job first; best free layout inside one domain", "rules", "ShortestJobFirst"),
+    PolicySpec("round-robin", "domains in turn, whatever they carry", "rules", "RoundRobin"),
+    PolicySpec("least-loaded", "the domain with most free devices", "rules", "LeastLoaded"),
+    PolicySpec("greedy-bandwidth", "the domains with the fastest links first", "rules", "GreedyBandwidth"),
+    PolicySpec(
+        "greedy", "best plan of the moment inside one domain or over a pair, traffic priced in", "greedy", "Greedy"
+    ),
+    PolicySpec(
+        "static-uniform", "layers dealt evenly over all domains; the baseline of R_eff", "splits", "StaticUniform"
+    ),
+    PolicySpec("speed-proportional", "layers dealt in proportion to speed", "splits", "SpeedProportional"),
+    PolicySpec("mast", "job-level heuristic on static bandwidth, in the manner of MAST", "mast", "Mast"),
+    PolicySpec("sailor", "single-level search with pruning, in the manner of Sailor", "sailor", "Sailor"),
+    PolicySpec(
+        "integer-programme",
+        "tasks to resources by mixed-integer programme (HiGHS)",
+        "optimiser_policy",
+        "IntegerProgramme",
+    ),
+    PolicySpec(
+        "dual-smoothing", "tasks to resources by smoothed dual ascent and repair", "optimiser_policy", "DualSmoothing"
+    ),
+    PolicySpec("exact", "exact plan of the snapshot, kept until the task ends", "exact_policy", "Exact"),
+    PolicySpec("exact-resolve", "exact plan, solved again at every event", "exact_policy", "ExactResolve"),
+    PolicySpec(
+        "exact-switch",
+        "exact plan, changed only when the gain exceeds the cost of moving",
+        "exact_policy",
+        "ExactSwitch",
+    ),
+)
+
+POLICIES: Mapping[str, PolicySpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
+"""Name → how to make it."""
+
+UNIFORM = "static-uniform"
+"""The policy that stands for zero in the share of the limit."""
+
+LIMIT = "exact-resolve"
+"""The policy that stands for one in the share of the limit unless a bound is given."""
+
+
+def policy_spec(name: str) -> PolicySpec:
+    """Return how to make a policy.
+
+    Raises:
+        SettingsError: If no policy has this name; the message gives the nearest one.
+    """
+    if name not in POLICIES:
+        raise SettingsError(problem("policy", name, "is not a known policy", nearest(name, POLICIES)))
+    return POLICIES[name]
+
+
+def make_policy(name: str) -> Policy:
+    """Make a fresh policy by its name.
+
+    Raises:
+        SettingsError: If no policy has this name; the message gives the nearest one.
+    """
+    return policy_spec(name).make()

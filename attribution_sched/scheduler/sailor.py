@@ -1,0 +1,203 @@
+"""A single-level search in the manner of Sailor (Strati et al., SOSP 2025).
+
+Our own re-implementation of the published idea on our plan record, cost tables and links, not the authors' code:
+layers are split evenly over pipeline stages; a dynamic programme assigns stages to regions, which it visits in one
+heuristic order by bandwidth; tensor parallelism is the smallest that fits memory; data parallelism is lowered from
+its maximum until the estimate gets worse; plans are ranked by the blocking estimate of the step (``blocking.py``).
+Cut points are never searched, and one stage never spans regions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
+from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
+from attribution_sched.cluster.precision import PRECISIONS, Precision
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.errors import PlanError, problem
+from attribution_sched.scheduler.blocking import Arrays, Even, best_stages, blocking_s
+from attribution_sched.scheduler.candidates import MAX_PP
+from attribution_sched.scheduler.instance import FloatArray, Instance, IntArray, half_precision
+
+REGIONS = 8
+"""Regions with room that the search looks at, best connected first."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A plan and the step time its planner expects, not what the cost model says of it."""
+
+    plan: Plan
+    step_s: float
+
+
+class Sailor:
+    """Sailor's search, run when a task is placed and whenever the free devices have changed since.
+
+    A running task is re-planned at a re-planning event if the devices it could use are not those of its last
+    planning; it moves if the planner's own estimate of the step improves. What moving costs is not weighed.
+
+    Args:
+        rescored: How many of the best estimates are priced by the cost model to choose among them; 0 trusts the
+            estimate, as Sailor does.
+        least_gain: Share of the estimated step time that a move must save.
+    """
+
+    name = "sailor"
+
+    def __init__(self, rescored: int = 0, least_gain: float = 0.0) -> None:
+        self.rescored = rescored
+        self.least_gain = least_gain
+        self._planned: dict[int, tuple[int, ...]] = {}
+
+    def reset(self, seed: int) -> None:
+        """Forget which devices were free when tasks were planned."""
+        self._planned.clear()
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """Search again if resources have changed; wait if nothing fits, stay if nothing improves."""
+        instance = Instance.of(view)
+        free = tuple(int(n) for n in instance.rooms)
+        if view.replanning and self._planned.get(view.slot) == free:
+            return None
+        self._planned[view.slot] = free
+        found = search(instance, rescored=self.rescored)
+        if found is None or not view.replanning or view.current_plan is None:
+            return None if found is None else found.plan
+        # Both by the same rule: the search deals layers over all stages, a plan only says what each region holds.
+        now_s, then_s = (estimate_s(instance, plan) for plan in (view.current_plan, found.plan))
+        return found.plan if then_s < (1.0 - self.least_gain) * now_s else None
+
+
+def plan_like_sailor(
+    cost: CostModel,
+    model_index: int,
+    free_devices: Sequence[int] | IntArray,
+    microbatches: Sequence[int],
+    batch_size: int,
+    bandwidth_gbps: FloatArray,
+    latency_s: FloatArray,
+    *,
+    precision: Precision | None = None,
+    rescored: int = 0,
+) -> Plan:
+    """Plan one model as Sailor would, outside any world.
+
+    Args:
+        cost: Gives stage times and memory.
+        model_index: Model to place.
+        free_devices: Devices per domain, shape ``(K,)``.
+        microbatches: Microbatch sizes (samples over all dp ranks) to choose from.
+        batch_size: Samples per step.
+        bandwidth_gbps: Links, shape ``(K, K)``.
+        latency_s: One-way latencies, shape ``(K, K)``.
+        precision: Numeric format; the best 16-bit one that all domains have by default.
+        rescored: As in :class:`Sailor`.
+    """
+    rooms = np.asarray(free_devices, dtype=np.int64)
+    instance = Instance(
+        cost, model_index, batch_size, tuple(microbatches), rooms, np.asarray(bandwidth_gbps, dtype=np.float64),
+        np.asarray(latency_s, dtype=np.float64), len(cost.cluster), precision=precision,
+    )  # fmt: skip
+    found = search(instance, rescored=rescored)
+    if found is None:
+        name = cost.models[model_index].name
+        raise PlanError(problem(f"plan of {name}", None, "no even split fits memory", "Free more devices"))
+    return found.plan
+
+
+def search(instance: Instance, *, rescored: int = 0) -> Estimate | None:
+    """Find the plan of best estimate; None if nothing fits.
+
+    Args:
+        instance: What to place.
+        rescored: Number of estimates that the cost model ranks anew.
+    """
+    order = region_order(instance)
+    if order.size == 0:
+        return None
+    precision = int(half_precision(instance, order))
+    found: list[Estimate] = []
+    for micro in dict.fromkeys(instance.microbatches):
+        previous = np.inf
+        dp = 1 << (int(instance.rooms.max()).bit_length() - 1)
+        while dp >= 1:
+            if micro % dp == 0:
+                best = _best_depth(instance, order, dp, micro, precision)
+                if best is not None:
+                    found.append(best)
+                    # Fewer ranks will not help once they have hurt.
+                    if best.step_s > previous:
+                        break
+                    previous = best.step_s
+            dp //= 2
+    if not found:
+        return None
+    # The cost model cuts a segment into stages of equal work, not of equal length, so memory may come out fuller.
+    priced = instance.score(PlanBatch.of([estimate.plan for estimate in found]))
+    ranked = [at for at in np.argsort([estimate.step_s for estimate in found], kind="stable") if priced.fits[at]]
+    if not ranked:
+        return None
+    chosen: Estimate = found[min(ranked[: max(1, rescored)], key=lambda at: float(priced.step_s[at]))]
+    return chosen
+
+
+def region_order(instance: Instance) -> IntArray:
+    """Regions with room in visiting order: from the best connected one, always along the widest link."""
+    links = np.minimum(instance.bandwidth_gbps, instance.bandwidth_gbps.T).copy()
+    np.fill_diagonal(links, 0.0)
+    left = [int(d) for d in instance.open_domains]
+    if not left:
+        return np.empty(0, dtype=np.int64)
+    order = [max(left, key=lambda d: float(links[d, left].sum()))]
+    left.remove(order[0])
+    while left and len(order) < REGIONS:
+        order.append(max(left, key=lambda d: float(links[order[-1], d])))
+        left.remove(order[-1])
+    return np.array(order, dtype=np.int64)
+
+
+def estimate_s(instance: Instance, plan: Plan) -> float:
+    """Estimate the step of any plan by the blocking formula; its slowest replica counts."""
+    cost, bandwidth = _arrays(instance), instance.bandwidth_gbps * BYTES_PER_GBIT
+    slowest = 0.0
+    for replica in plan.replicas:
+        rows = [
+            (s.domain, s.first + (s.stop - s.first) * p // s.pp, s.first + (s.stop - s.first) * (p + 1) // s.pp, s.dp,
+             s.tp, s.precision.index)
+            for s in replica.segments
+            for p in range(s.pp)
+        ]  # fmt: skip
+        stages = np.array(rows, dtype=np.int64)
+        took = blocking_s(cost, bandwidth, instance.latency_s, stages, replica.microbatch, replica.microbatches)
+        slowest = max(slowest, float(took))
+    return slowest
+
+
+def _best_depth(instance: Instance, order: IntArray, dp: int, micro: int, precision: int) -> Estimate | None:
+    """Try every number of stages at one (microbatch, dp)."""
+    n_layers, m = instance.n_layers, instance.batch_size // micro
+    segments = min(instance.max_segments, order.size)
+    deepest = min(n_layers, MAX_PP * segments, int(instance.rooms[order].sum()) // dp)
+    cost, bandwidth = _arrays(instance), instance.bandwidth_gbps * BYTES_PER_GBIT
+    rows = np.zeros((segments, 5), dtype=np.int64)
+    best = None
+    for n_stages in range(1, deepest + 1):
+        task = Even(n_layers, n_stages, dp, precision, micro, m)
+        took, used = best_stages(cost, bandwidth, instance.latency_s, task, order, instance.rooms, rows)
+        if used and (best is None or took < best.step_s):
+            chain = tuple(
+                Segment(domain, first, stop, dp, tp, pp, PRECISIONS[precision])
+                for domain, first, stop, tp, pp in rows[:used].tolist()
+            )
+            best = Estimate(Plan((Replica(chain, micro, m),)), float(took))
+    return best
+
+
+def _arrays(instance: Instance) -> Arrays:
+    cost = instance.cost
+    return Arrays(cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(instance.model))

@@ -1,0 +1,155 @@
+"""Dual smoothing: bounds that hold, gradients that are right, choices that are close to the optimum."""
+
+import numpy as np
+import pytest
+from assignment_crossover import FAMILIES, random_problem
+from hypothesis import given, settings
+
+from attribution_sched.errors import SettingsError
+from attribution_sched.scheduler.assignment import NONE, Assignment
+from attribution_sched.scheduler.dual_smoothing import Dual, Smoothing, solve_dual_smoothing
+from attribution_sched.scheduler.milp import solve_milp
+
+from .assignments import brute_force, small_problems
+
+
+@given(small_problems())
+@settings(deadline=None, max_examples=100)
+def test_value_optimum_and_bound_are_in_order(programme):
+    solution = solve_dual_smoothing(programme, Smoothing(rounds=50))
+    optimum = brute_force(programme)
+    assert programme.feasible(solution.choice)
+    assert solution.value == programme.value(solution.choice)
+    assert solution.value <= optimum + 1e-9
+    assert solution.bound >= optimum - 1e-9
+
+
+@given(small_problems())
+@settings(deadline=None, max_examples=50)
+def test_re_building_reaches_the_optimum_of_small_problems(programme):
+    assert solve_dual_smoothing(programme).value == pytest.approx(brute_force(programme), rel=1e-3)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own pools", "shared pools"])
+def test_the_gradient_is_that_of_the_smoothed_dual(shared):
+    plain = random_problem("uniform", 12, 6, 3)
+    given_pools = {"pool": np.arange(6) // 2, "capacity": plain.capacity[:3]} if shared else {}
+    dual = Dual(
+        Assignment(**({"utility": plain.utility, "demand": plain.demand, "capacity": plain.capacity} | given_pools))
+    )
+    price, small = np.linspace(5.0, 60.0, len(dual.room)), 1e-5
+    gradient = dual.at(price, 3.0).gradient
+    for p in range(len(price)):
+        step = small * (np.arange(len(price)) == p)
+        slope = (dual.at(price + step, 3.0).smooth - dual.at(price - step, 3.0).smooth) / (2 * small)
+        assert gradient[p] == pytest.approx(slope, abs=1e-5)
+
+
+def test_smoothing_lies_above_the_dual_by_at_most_its_entropy():
+    programme = random_problem("uniform", 30, 5, 4)
+    dual, price = Dual(programme), np.full(5, 40.0)
+    for temperature in (10.0, 1.0, 0.01):
+        point = dual.at(price, temperature)
+        assert point.bound <= point.smooth <= point.bound + 30 * temperature * np.log(6) + 1e-9
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_bound_comes_close_to_the_linear_relaxation(family):
+    # The relaxed problem per task is integral, so the least dual is the value of the linear relaxation.
+    programme = random_problem(family, 60, 6, 5)
+    relaxed = relaxation(programme)
+    bound = solve_dual_smoothing(programme, Smoothing(rounds=0, relative_gap=0.0)).bound
+    assert relaxed - 1e-6 <= bound <= relaxed * 1.005
+
+
+def relaxation(programme):
+    from scipy.optimize import linprog
+
+    n, m = programme.shape
+    rows = np.zeros((n + m, n * m))
+    for i in range(n):
+        rows[i, i * m : (i + 1) * m] = 1.0
+        rows[n + np.arange(m), i * m + np.arange(m)] = programme.demand[i]
+    most = np.concatenate([np.ones(n), programme.capacity])
+    return -linprog(-programme.utility.ravel(), A_ub=rows, b_ub=most, bounds=(0, 1)).fun
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_within_one_per_cent_of_the_optimum(family):
+    for n, m, seed in ((12, 3, 0), (12, 3, 1), (15, 4, 2)):
+        programme = random_problem(family, n, m, seed)
+        truth = solve_milp(programme, relative_gap=1e-4)
+        assert truth.status == "optimal"
+        found = solve_dual_smoothing(programme)
+        assert programme.feasible(found.choice)
+        assert found.value >= 0.99 * truth.value
+        assert found.bound >= truth.value - 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_within_one_per_cent_up_to_two_hundred_tasks(family):
+    for n, m, seed in ((50, 10, 0), (100, 10, 1), (200, 20, 2)):
+        programme = random_problem(family, n, m, seed)
+        rival = solve_milp(programme, time_limit_s=8.0)
+        found = solve_dual_smoothing(programme)
+        assert programme.feasible(found.choice)
+        assert found.value >= 0.99 * rival.value
+        assert found.bound >= rival.value - 1e-6
+
+
+def test_large_problems_close_their_gap_in_seconds():
+    programme = random_problem("uniform", 1000, 40, 6)
+    found = solve_dual_smoothing(programme)
+    assert programme.feasible(found.choice)
+    assert found.relative_gap < 0.005
+    assert found.seconds < 10.0
+
+
+def test_re_building_helps():
+    programme = random_problem("tight", 50, 10, 7)
+    assert solve_dual_smoothing(programme).value > solve_dual_smoothing(programme, Smoothing(rounds=0)).value
+
+
+def test_the_same_seed_gives_the_same_choice():
+    programme = random_problem("correlated", 40, 5, 8)
+    one, two = (solve_dual_smoothing(programme, Smoothing(seed=3)) for _ in range(2))
+    assert np.array_equal(one.choice, two.choice)
+    assert (one.value, one.bound) == (two.value, two.bound)
+
+
+def test_equal_columns_are_all_used():
+    # Few candidate columns per task must not be the same few for all.
+    programme = Assignment(np.ones((40, 40)), np.ones((40, 40)), np.ones(40))
+    found = solve_dual_smoothing(programme, Smoothing(candidates=8))
+    assert found.value == 40.0
+    assert found.status == "optimal"
+
+
+def test_columns_of_one_pool_are_sizes_of_one_resource():
+    # Eight devices for two tasks: 4 + 4 devices are worth more than 8 for one.
+    utility = np.tile([3.0, 5.0, 7.0], (2, 1))
+    programme = Assignment(utility, np.tile([2.0, 4.0, 8.0], (2, 1)), np.array([8.0]), np.zeros(3, dtype=np.int64))
+    assert solve_dual_smoothing(programme).choice.tolist() == [1, 1]
+
+
+def test_nothing_to_gain_is_an_answer():
+    found = solve_dual_smoothing(Assignment(np.array([[-1.0, 3.0]]), np.array([[0.0, 2.0]]), np.ones(2)))
+    assert (found.choice.tolist(), found.value, found.bound, found.status) == ([NONE], 0.0, 0.0, "optimal")
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e9])
+def test_units_do_not_matter(size):
+    plain = random_problem("uniform", 20, 4, 9)
+    scaled = Assignment(plain.utility * size, plain.demand / size, plain.capacity / size)
+    assert solve_dual_smoothing(scaled).value == pytest.approx(solve_dual_smoothing(plain).value * size, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"stages": 0}, {"steps": 0}, {"rounds": -1}, {"candidates": 0}, {"relative_gap": -0.1}, {"relative_gap": np.nan},
+     {"hottest": 0.0}, {"coolest": 0.5}, {"hottest": np.inf}],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused(changes):
+    with pytest.raises(SettingsError, match=next(iter(changes))):
+        Smoothing(**changes)
