@@ -14,7 +14,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 def _compiled_sources_digest() -> str:
     """Hash the kernels and what they freeze: numba's own cache sees only the file a kernel stands in."""
     digest = hashlib.sha256()
-    for path in sorted((ROOT / "attribution_sched" / "cluster").glob("*.py")):
+    package = ROOT / "attribution_sched"
+    compiled = [path for path in (package / "scheduler").rglob("*.py") if "numba.njit" in path.read_text("utf-8")]
+    for path in sorted([*(package / "cluster").glob("*.py"), *compiled]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

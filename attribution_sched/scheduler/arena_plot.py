@@ -24,7 +24,7 @@ Styles = Mapping[str, tuple[str, str]]
 """Policy → colour and marker, the same in all panels."""
 
 COLUMNS = 3
-PANEL_INCHES = (5.2, 4.0)
+PANEL_INCHES, LONE_PANEL_INCHES = (5.2, 4.0), (7.5, 5.0)
 LEAST_LATENCY_MS = 1e-3
 """The records resolve no less; what is faster, or never gave a plan, is drawn here."""
 
@@ -43,7 +43,8 @@ def draw(result: ArenaResult, *, dpi: int = 150) -> bytes:
     count = len(result.scenarios)
     columns = min(COLUMNS, count)
     rows = math.ceil(count / columns)
-    figure = Figure(figsize=(PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows + 0.5), layout="constrained")
+    width, height = PANEL_INCHES if count > 1 else LONE_PANEL_INCHES
+    figure = Figure(figsize=(width * columns, height * rows + 0.5), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
     styles = styles_of(dict.fromkeys(record.policy for record in result.records))
@@ -61,9 +62,8 @@ def draw(result: ArenaResult, *, dpi: int = 150) -> bytes:
     for ax in panels[:, 0]:
         ax.set_ylabel("return per episode")
     episodes = len(result.episode_seeds)
-    title = (
-        f"Return and decision latency: {episodes} held-out episodes each, bars are 95 % intervals, ▼ is off the scale"
-    )
+    title = f"Return and decision latency: {episodes} held-out episode{'s' if episodes > 1 else ''} each (simulated)\n"
+    title += "bars are 95 % intervals, ▼ is off the scale"
     figure.suptitle(title, fontsize=10)
     figure.draw_without_rendering()
     for ax, scenario in zip(panels.flat, result.scenarios, strict=False):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +15,6 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from attribution_sched.scheduler.policy import Policy
 
 FILE_NAME = "episodes.jsonl"
 FORMAT = 1
+
+_IMPORT = re.compile(r"^\s*(?:from|import)\s+(attribution_sched(?:\.\w+)+)", re.MULTILINE)
 
 Key = tuple[str, str, int]
 """Scenario, policy, seed of an episode."""
@@ -76,12 +79,12 @@ def fingerprint(world: World, policy: Policy) -> str:
     """Digest of everything that decides how an episode goes, except its seed.
 
     The world's figures, the policy's class and plain settings, the version of the package, and the sources of
-    the simulation and of the policy.
+    the simulation, of the policy and of what it imports from this package.
     """
     digest = hashlib.sha256()
     kind = type(policy)
-    settings = {name: value for name, value in getattr(policy, "__dict__", {}).items() if _is_plain(name, value)}
-    parts = (FORMAT, __version__, _sources(cluster), _source_of(kind), kind.__qualname__, policy.name, settings)
+    code = (_digest(_package_files(cluster)), _digest(files_behind(kind.__module__)))
+    parts = (FORMAT, __version__, code, policy.name, _settings(policy))
     for part in (*parts, world):
         for piece in _pieces(part):
             digest.update(piece)
@@ -150,10 +153,17 @@ class EpisodeStore:
                 raise CheckpointError(problem(f"{self.path}, line {number}", line[:40], rule, fix)) from None
 
 
-def _is_plain(name: str, value: object) -> bool:
-    return not name.startswith("_") and (
-        dataclasses.is_dataclass(value) or isinstance(value, bool | int | float | str | None | tuple | Enum)
-    )
+def _settings(thing: object, depth: int = 2) -> dict[str, object]:
+    """Class and public plain attributes of an object, and those of the package's own objects inside it."""
+    found: dict[str, object] = {"class": type(thing).__qualname__}
+    for name, value in getattr(thing, "__dict__", {}).items():
+        if name.startswith("_"):
+            continue
+        if dataclasses.is_dataclass(value) or isinstance(value, bool | int | float | str | None | tuple | Enum):
+            found[name] = value
+        elif depth and type(value).__module__.startswith("attribution_sched."):
+            found[name] = _settings(value, depth - 1)
+    return found
 
 
 def _pieces(value: object) -> Iterable[bytes]:
@@ -179,21 +189,44 @@ def _pieces(value: object) -> Iterable[bytes]:
         yield repr(value).encode()
 
 
+def files_behind(module: str) -> tuple[Path, ...]:
+    """The file of a module and, followed from import to import, those of this package outside the simulation."""
+    found: set[Path] = set()
+    seen, names = {cluster.__name__}, [module]
+    while names:
+        name = names.pop()
+        if name in seen or name.startswith(cluster.__name__ + "."):
+            continue
+        seen.add(name)
+        path = _file_of(name)
+        if path is not None:
+            inside = path.parent.rglob("*.py") if path.name == "__init__.py" else [path]
+            for file in inside:
+                found.add(file)
+                names += _IMPORT.findall(file.read_text(encoding="utf-8"))
+    return tuple(sorted(found))
+
+
+def _file_of(module: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(module)
+        origin = spec.origin if spec else None
+    except (ImportError, ValueError):
+        # A script that is being run has a file but no specification.
+        origin = getattr(sys.modules.get(module), "__file__", None)
+    return Path(origin) if origin and Path(origin).suffix == ".py" and Path(origin).is_file() else None
+
+
+def _package_files(package: ModuleType) -> tuple[Path, ...]:
+    """Sources and constants of a package."""
+    folders = (Path(folder) for folder in package.__path__)
+    return tuple(sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in {".py", ".json"}))
+
+
 @cache
-def _sources(package: ModuleType) -> str:
-    """Digest of the sources and constants of a package."""
+def _digest(files: tuple[Path, ...]) -> str:
     digest = hashlib.sha256()
-    for folder in package.__path__:
-        for path in sorted(Path(folder).rglob("*")):
-            if path.suffix in {".py", ".json", ".yaml", ".csv"}:
-                digest.update(path.relative_to(folder).as_posix().encode())
-                digest.update(path.read_bytes())
+    for path in files:
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _source_of(kind: type[Any]) -> str:
-    """Digest of the file a class stands in; only its name where there is no file."""
-    path = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    if path is None or not Path(path).is_file():
-        return kind.__module__
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -35,7 +35,7 @@ MIXED_SEGMENTS = 2
 def proportional_cuts(speeds: Sequence[float] | FloatArray, n_layers: int) -> IntArray:
     """One past the last layer of every part, layers dealt in proportion to speed and at least one to each.
 
-    Layers are counted, not weighed: parts of equal work would put a large head's neighbours out of memory.
+    Layers are counted, not weighed by their work.
 
     Args:
         speeds: Shape ``(..., parts)``, positive.

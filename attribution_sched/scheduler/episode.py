@@ -108,6 +108,7 @@ def play(
     engine.seed([seed])
     engine.reset()
     total, terms, work = 0.0, np.zeros(3), np.zeros(2)
+    deferred: set[tuple[float, int]] = set()
     if isinstance(policy, Episodic):
         policy.reset(seed)
     while engine.state.event[0, st.DONE] == 0:
@@ -116,10 +117,14 @@ def play(
         if seen and not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
             chosen = policy.select(seen)
             thought_s = time.perf_counter() - began
-            pend(engine, chosen)
-            seen = view(engine)
+            # Asking twice at one instant for a task that was not placed would never end.
+            if (seen.time_s, chosen) not in deferred:
+                pend(engine, chosen)
+                seen = view(engine)
             began = time.perf_counter() - thought_s
         plan = policy.decide(seen) if seen else None
+        if seen and plan is None and not seen.replanning:
+            deferred.add((seen.time_s, seen.slot))
         if timer and seen:
             timer(time.perf_counter() - began, plan is not None)
         action = encode(engine, plan, seen.kind_index if seen else 0)

@@ -6,11 +6,11 @@ size per domain this is the plain model of one resource per task; several let ta
 
     u_ij = (R_ij − w_eff · waiting_r_eff) · weight_i
 
-is what plan j earns task i per reward interval over what waiting would: R_ij is the view's reward, waiting_r_eff the
-R_eff of a task that waits. r_ij is the number of devices. The weight says how work counts, with W_i the intervals that
-the baseline would need for the steps left: ``work`` (W_i: what is earned over the whole task), ``rate`` (1: what is
-earned from now on, per interval) or ``ratio`` (1/W_i: the rate per unit of work, as in Smith's rule for the least
-weighted completion time; devices held by a short task are free again soon). Running tasks are not moved. A task that
+sets what plan j earns task i against waiting: R_ij is the view's reward, paid per interval of the baseline's work, and
+waiting_r_eff the R_eff of an interval in the queue. r_ij is the number of devices. The weight says how work counts,
+with W_i the intervals that the baseline would need for the steps left: ``work`` (W_i: what the whole task earns),
+``rate`` (1: what it earns per interval) or ``ratio`` (1/W_i: per interval and unit of work, as in Smith's rule for the
+least weighted completion time; devices of a short task are free again soon). Running tasks are not moved. A task that
 has no plan inside one domain gets the best speed-proportional pipeline over the fewest domains that hold it, from
 the devices the assignment leaves free.
 """

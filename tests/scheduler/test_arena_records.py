@@ -9,8 +9,10 @@ import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.errors import CheckpointError
-from attribution_sched.scheduler.arena_records import EpisodeRecord, EpisodeStore, fingerprint
+from attribution_sched.scheduler.arena_records import EpisodeRecord, EpisodeStore, files_behind, fingerprint
 from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.exact.problem import Objective
+from attribution_sched.scheduler.exact_policy import Exact, ExactResolve
 from attribution_sched.scheduler.greedy import Greedy
 
 from .arena_players import Lone, small_world
@@ -82,6 +84,20 @@ def test_every_change_shows_in_the_fingerprint():
     ]
     assert len(set(digests)) == len(digests)
     assert fingerprint(small_world(), Greedy()) == digests[0]
+
+
+def test_settings_inside_a_policy_show_too():
+    world = small_world()
+    policies = [Exact(), Exact(budget=7), Exact(objective=Objective(time=2.0)), ExactResolve()]
+    assert len({fingerprint(world, policy) for policy in policies}) == 4
+
+
+def test_the_code_behind_a_policy_is_what_it_imports():
+    names = {path.name for path in files_behind("attribution_sched.scheduler.exact_policy")}
+    assert {"exact_policy.py", "solver.py", "held_karp.py"} <= names
+    assert not {"arena.py", "greedy.py", "world.py"} & names
+    assert {path.name for path in files_behind(Lone.__module__)} >= {"arena_players.py"}
+    assert files_behind("no.such.module") == ()
 
 
 def test_the_fingerprint_is_the_same_in_another_process():

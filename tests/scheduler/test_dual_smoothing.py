@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from assignment_crossover import FAMILIES, random_problem
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.assignment import NONE, Assignment
@@ -22,6 +23,14 @@ def test_value_optimum_and_bound_are_in_order(programme):
     assert solution.value == programme.value(solution.choice)
     assert solution.value <= optimum + 1e-9
     assert solution.bound >= optimum - 1e-9
+
+
+@given(small_problems(), st.lists(st.floats(0.0, 50.0), min_size=3, max_size=3), st.floats(0.01, 10.0))
+@settings(deadline=None, max_examples=100)
+def test_any_prices_give_a_bound(programme, prices, temperature):
+    dual = Dual(programme)
+    point = dual.at(np.array(prices[: len(dual.room)]), temperature)
+    assert brute_force(programme) - 1e-9 <= point.bound <= point.smooth + 1e-9
 
 
 @given(small_problems())

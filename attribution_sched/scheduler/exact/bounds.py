@@ -101,8 +101,9 @@ def floors(task: Problem, options: IntArray, allowed: BoolArray, micro: int) -> 
     cost, n, k = task.cost, task.n_layers, len(task.free_devices)
     tables, training = cost.tables, cost.training[task.model]
     work, share = np.full(n, np.inf), np.full(n, np.inf)
-    for d in range(k):
-        gpu = int(cost.domains.rows[d].gpu)
+    # Domains with the same card and layouts give the same floor.
+    alike = {(int(cost.domains.rows[d].gpu), allowed[d].tobytes()): d for d in range(k)}
+    for (gpu, _), d in alike.items():
         for o in np.flatnonzero(allowed[d] & (micro % options[:, 0] == 0)):
             dp, tp, pp, q = (int(x) for x in options[o])
             times = np.diff(tables.times_s[task.model, gpu, q, TP_DEGREES.index(tp), :, : n + 1], axis=-1)
@@ -115,8 +116,9 @@ def floors(task: Problem, options: IntArray, allowed: BoolArray, micro: int) -> 
     volume = micro * element * tables.boundary[task.model, : n + 1]
     prices = cost.domains.price_usd_per_byte
     link, links, bill = (np.full((k, n + 1), np.inf) for _ in range(3))
-    for d in range(k):
-        for other in np.flatnonzero((task.free_devices > 0) & (np.arange(k) != d)):
+    usable = np.flatnonzero(task.free_devices > 0)
+    for d in usable.tolist():
+        for other in usable[usable != d].tolist():
             there = task.latency_s[other, d] + volume / task.bandwidth[other, d]
             back = (task.latency_s[d, other] + volume / task.bandwidth[d, other]) * training
             link[d] = np.minimum(link[d], np.maximum(there, back))

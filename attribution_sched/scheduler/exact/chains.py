@@ -46,7 +46,7 @@ from attribution_sched.scheduler.exact.profiles import BUSY_S, FIRST_END_S, FIRS
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-G_TIME, G_UTILISATION, G_DOLLAR, G_JOULE, G_GRAM, G_CAP = range(6)
+G_TIME, G_UTILISATION, G_DOLLAR, G_JOULE, G_GRAM, G_CROWDING, G_CAP = range(7)
 """Positions in the array form of an ``Objective``."""
 
 
@@ -90,14 +90,14 @@ class Space(NamedTuple):
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def objective_of(goal: FloatArray, plan_out: FloatArray, norm: float) -> float:
+def objective_of(goal: FloatArray, plan_out: FloatArray, norm: float, devices: int) -> float:
     """Value J of a priced plan; infinite if it does not fit memory or costs more than the cap."""
     if not plan_out[MEMORY_RATIO] <= 1.0 or plan_out[BILL_USD] * norm > goal[G_CAP]:
         return float(np.inf)
     return float(
         norm
         * (
-            goal[G_TIME] * plan_out[STEP_S]
+            goal[G_TIME] * plan_out[STEP_S] * (1.0 + goal[G_CROWDING] * devices)
             + goal[G_DOLLAR] * plan_out[BILL_USD]
             + goal[G_JOULE] * plan_out[ENERGY_J]
             + goal[G_GRAM] * plan_out[CARBON_G]
@@ -107,12 +107,15 @@ def objective_of(goal: FloatArray, plan_out: FloatArray, norm: float) -> float:
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def least_objective(goal: FloatArray, step_s: float, busy_s: float, placed: int, more: int, bill_usd: float) -> float:
+def least_objective(
+    goal: FloatArray, step_s: float, busy_s: float, placed: int, more: int, bill_usd: float, devices: float
+) -> float:
     """Bound on J from bounds on time and bill, and the compute time of the segments placed so far."""
     share = 1.0
     if goal[G_UTILISATION] > 0.0 and step_s > 0.0:
         share = min(1.0, (busy_s / step_s + more) / (placed + more))
-    return float(goal[G_TIME] * step_s - goal[G_UTILISATION] * share + goal[G_DOLLAR] * bill_usd)
+    held = 1.0 + goal[G_CROWDING] * devices
+    return float(goal[G_TIME] * step_s * held - goal[G_UTILISATION] * share + goal[G_DOLLAR] * bill_usd)
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -153,7 +156,7 @@ def search_chains(
     cursor_k = np.zeros(depth_max + 1, dtype=np.int64)
     cursor_o = np.zeros(depth_max + 1, dtype=np.int64)
     cursor_i = np.zeros(depth_max + 1, dtype=np.int64)
-    label = np.zeros((depth_max + 1, 7))  # Z, R, stages, bill, busy, onward send, first forward
+    label = np.zeros((depth_max + 1, 8))  # Z, R, stages, bill, busy, onward send, first forward, devices
     used = np.zeros(k_count, dtype=np.bool_)
     trial = np.zeros((depth_max, rows.shape[1]), dtype=np.int64)
     plan_out = np.zeros(10)
@@ -209,13 +212,14 @@ def search_chains(
             bound = max(bound, segment[WORK_S] + there + tail[6] + m * (back + tail[5]))
         round_s = segment[WORK_S] + there + tail[1] + back
         busy = tail[4] + m * segment[BUSY_S]
+        devices = tail[7] + space.options[o, 0] * space.options[o, 1] * space.options[o, 2]
         if i == 0:
-            least = least_objective(goal, bound + segment[FIRST_END_S], busy, depth + 1, 0, bill)
+            least = least_objective(goal, bound + segment[FIRST_END_S], busy, depth + 1, 0, bill, devices)
         else:
             more = depth_max - depth - 1
             step = max(bound + floors.work_s[i], m * floors.share_s[i] / more)
             step = max(step, round_s + floors.work_s[i] + floors.links_s[k, i] + (m - 1) * floors.link_s[k, i])
-            least = least_objective(goal, step, busy, depth + 1, more, bill + m * floors.bill_usd[k, i])
+            least = least_objective(goal, step, busy, depth + 1, more, bill + m * floors.bill_usd[k, i], devices + 1)
             if bill + m * floors.bill_usd[k, i] > goal[G_CAP]:
                 continue
         if not least < best:
@@ -233,6 +237,7 @@ def search_chains(
             # Where a segment has several stages, the first sends onward inside its domain.
             nxt[5] = onward if space.options[o, 2] == 1 else 0.0
             nxt[6] = segment[FIRST_FORWARD_S]
+            nxt[7] = devices
             depth += 1
             start[depth] = i
             cursor_k[depth] = 0
@@ -258,7 +263,7 @@ def search_chains(
             pricing.latency, trial, depth + 1, 0, slowdown, False, scratch, plan_out, segment_out, traffic,
         )  # fmt: skip
         priced += 1
-        value = objective_of(goal, plan_out, 1.0)
+        value = objective_of(goal, plan_out, 1.0, int(devices))
         if value < best:
             best = value
             rows[:, :] = 0

@@ -86,6 +86,7 @@ def held_karp(
     tolerance: float,
     stride: int,
     width: int,
+    ids: IntArray,
     masks: IntArray,
     ranks: IntArray,
     numbers: FloatArray,
@@ -105,8 +106,9 @@ def held_karp(
             distance between the least bound and the one returned.
         stride: Cuts are tried before every ``stride``-th layer; above 1 the bound holds for such cuts only.
         width: Labels kept per state; with fewer than there are, the bound is none.
+        ids: The domains that may be used; sets are bit masks over positions in it.
         masks: Sets of domains with at most ``max_segments`` members, smallest first.
-        ranks: Row of each set in ``masks``, shape ``(2^K,)``.
+        ranks: Row of each set in ``masks``.
         numbers: Buffer, shape ``(labels, 4)``.
         links: Buffer, shape ``(labels, 6)``.
         rows: Output: plans of the complete labels with the least bounds, shape ``(most, P, 10)``.
@@ -122,7 +124,7 @@ def held_karp(
     n_layers = tables.n_layers[model]
     boundary = tables.boundary[model]
     prices = pricing.domains.price_usd_per_byte
-    k_count, m, micro = space.groups.shape[0], space.microbatches, space.micro
+    k_count, m, micro = ids.shape[0], space.microbatches, space.micro
     floors = space.floors
     with_bill = goal[G_DOLLAR] > 0.0 or goal[G_CAP] < np.inf
     heads = np.full(masks.shape[0] * k_count * (n_layers + 1), -1, dtype=np.int64)
@@ -140,20 +142,22 @@ def held_karp(
         if placed >= space.max_segments:
             continue
         more = space.max_segments - placed - 1
-        for after in range(k_count if rank >= 0 else 1):
-            if rank >= 0 and (mask >> after) & 1 == 0:
+        for first in range(k_count if rank >= 0 else 1):
+            if rank >= 0 and (mask >> first) & 1 == 0:
                 continue
+            after = ids[first]
             for end in range(1, n_layers + 1) if rank >= 0 else range(n_layers, n_layers + 1):
-                parent = heads[(rank * k_count + after) * (n_layers + 1) + end] if rank >= 0 else -2
+                parent = heads[(rank * k_count + first) * (n_layers + 1) + end] if rank >= 0 else -2
                 while parent != -1:
                     tail_z, tail_r, tail_sends, tail_bill, tail_stages = 0.0, 0.0, 0.0, 0.0, 0
                     if parent >= 0:
                         tail_z, tail_r, tail_sends, tail_bill = numbers[parent]
                         tail_stages = links[parent, STAGES]
-                    for k in range(k_count):
-                        if (mask >> k) & 1 == 1 or space.groups[k] < 0:
+                    for position in range(k_count):
+                        if (mask >> position) & 1 == 1:
                             continue
-                        target = ranks[mask | (1 << k)]
+                        k = ids[position]
+                        target = ranks[mask | (1 << position)]
                         for i in range((end - 1) // stride * stride if more > 0 else 0, -1, -stride):
                             listed = space.choices[space.groups[k], i, end]
                             for c in range(1, listed[0] + 1):
@@ -203,7 +207,7 @@ def held_karp(
                                 onward = m * there if space.options[o, 2] == 1 else 0.0
                                 label[SENDS] = segment[FIRST_FORWARD_S] + onward if onward > 0.0 else 0.0
                                 label[BILL] = bill
-                                state = (target * k_count + k) * (n_layers + 1) + i
+                                state = (target * k_count + position) * (n_layers + 1) + i
                                 stages = tail_stages + space.options[o, 2]
                                 if not _insert(heads, state, label, stages, numbers, links, with_bill, slack, width):
                                     continue

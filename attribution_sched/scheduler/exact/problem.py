@@ -22,15 +22,15 @@ BoolArray = NDArray[np.bool_]
 MAX_PP = 8
 """Most pipeline stages inside a domain, as in the table of layouts."""
 
-MAX_DOMAINS = 30
-"""Subsets of domains are bit masks."""
+MAX_DOMAINS = 16
+"""Most domains with free devices: the search grows as 2^K."""
 
 
 @dataclass(frozen=True)
 class Objective:
     """What is minimised per global batch, under a cap on the bill.
 
-    ``J = time·step_s − utilisation·U + dollar·bill_usd + joule·energy_j + gram·carbon_g``
+    ``J = time·step_s·(1 + crowding·devices) − utilisation·U + dollar·bill_usd + joule·energy_j + gram·carbon_g``
 
     The default is the step time alone. :func:`reward_objective` gives minus the reward R, up to a constant.
 
@@ -40,6 +40,7 @@ class Objective:
         dollar: Weight of a dollar of cross-domain traffic.
         joule: Weight of a joule.
         gram: Weight of a gram of CO2-equivalent.
+        crowding: What holding a device costs others, as a share of the time it is held.
         max_bill_usd: Plans with a larger bill are left out.
     """
 
@@ -48,12 +49,13 @@ class Objective:
     dollar: float = 0.0
     joule: float = 0.0
     gram: float = 0.0
+    crowding: float = 0.0
     max_bill_usd: float = np.inf
 
     @property
     def time_and_bill_only(self) -> bool:
-        """Whether faster is always better: neither utilisation nor energy count."""
-        return self.utilisation == self.joule == self.gram == 0.0
+        """Whether faster is always better: neither utilisation, energy nor devices count."""
+        return self.utilisation == self.joule == self.gram == self.crowding == 0.0
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         k = len(self.cost.cluster)
-        if k > MAX_DOMAINS:
-            fix = "Choose the candidates first, for instance those with the best links"
-            raise PlanError(problem("domains", k, f"the exact search takes at most {MAX_DOMAINS}", fix))
+        usable = int((self.free_devices > 0).sum())
+        if usable > MAX_DOMAINS:
+            fix = "Give candidates only, for instance those with the best links, and 0 free devices for the rest"
+            raise PlanError(problem("domains with free devices", usable, f"must be at most {MAX_DOMAINS}", fix))
         if self.free_devices.shape != (k,) or not (self.free_devices > 0).any():
             rule = f"must give a count per domain ({k}), at least one of them above 0"
             fix = "Wait until devices are free, or add a domain with devices"
@@ -105,14 +108,18 @@ class Problem:
         """Layers of the model."""
         return len(self.cost.models[self.model])
 
-    def options(self) -> IntArray:
-        """All layouts any domain could use, shape ``(O, 4)``: dp, tp, pp, precision."""
+    def options(self, *, complete: bool = False) -> IntArray:
+        """Layouts any domain could use, shape ``(O, 4)``: dp, tp, pp, precision.
+
+        Args:
+            complete: Include formats that another beats in a single pipeline.
+        """
         largest = int(self.free_devices.max())
         node = max(domain.node_devices for domain in self.cost.cluster.domains)
         powers = [2**i for i in range(largest.bit_length())]
         rows = [
             (dp, tp, pp, q.index)
-            for q in self.precisions()
+            for q in self.precisions(complete=complete)
             for tp in TP_DEGREES
             for pp in powers
             for dp in powers
@@ -121,12 +128,12 @@ class Problem:
         ]  # fmt: skip
         return np.array(rows, dtype=np.int64)
 
-    def precisions(self) -> list[Precision]:
+    def precisions(self, *, complete: bool = False) -> list[Precision]:
         """Formats worth trying: INT8 is for inference only, and what another format beats everywhere is left out.
 
         Where utilisation or energy count, slower may be better, so only a format that equals another is left out.
         """
-        time_only = self.objective.time_and_bill_only
+        time_only = self.objective.time_and_bill_only and not complete
         training = self.cost.training[self.model]
         tables = self.cost.tables
         usable = [
@@ -194,8 +201,16 @@ def problem_of(view: DecisionView, objective: Objective | None = None, *, replic
     )
 
 
-def reward_objective(view: DecisionView) -> Objective:
-    """Minus the reward R of the view's task, up to a constant."""
+def reward_objective(view: DecisionView, *, crowding: bool = False) -> Objective:
+    """Minus the reward R of the view's task, up to a constant.
+
+    Args:
+        view: The decision.
+        crowding: Charge a plan for the devices it keeps from other waiting tasks: with q others in the queue and D
+            devices in the cluster, a device held for a second makes them wait q/D seconds together.
+    """
+    others = sum(task.slot != view.slot for task in view.queue)
+    devices = sum(domain.devices for domain in view.cost.cluster.domains)
     reward, kind = view.reward, view.kind_index
     base_usd = float(view.base_cost_usd[kind])
     per_usd = reward.w_cost / base_usd if base_usd > 0 else 0.0
@@ -205,4 +220,5 @@ def reward_objective(view: DecisionView) -> Objective:
         dollar=per_usd,
         joule=per_usd * reward.energy_usd_per_kwh / JOULES_PER_KWH,
         gram=per_usd * reward.carbon_usd_per_kg / GRAMS_PER_KG,
+        crowding=others / devices if crowding else 0.0,
     )

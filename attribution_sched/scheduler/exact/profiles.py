@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
+from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
 from attribution_sched.scheduler.exact.problem import Problem
 
@@ -265,13 +266,21 @@ class ProfileBook:
         return found
 
     def choices(
-        self, task: Problem, option_rows: IntArray, usable: IntArray, micro: int, microbatches: int, domain: int
+        self,
+        task: Problem,
+        option_rows: IntArray,
+        usable: IntArray,
+        micro: int,
+        microbatches: int,
+        domain: int,
+        complete: bool,
     ) -> IntArray:
         """Layouts to try for every segment, shape ``(N + 1, N + 1, 1 + len(usable))``: how many, then which.
 
-        Where only time and traffic count, layouts that others beat in every stage are left out.
+        Where only time and traffic count, layouts that others beat in every stage are left out, unless the list is to
+        be ``complete``.
         """
-        cost, n, time_only = task.cost, task.n_layers, task.objective.time_and_bill_only
+        cost, n, time_only = task.cost, task.n_layers, task.objective.time_and_bill_only and not complete
         lists = (option_rows.tobytes(), usable.tobytes())
         key = (cost, task.model, *lists, micro, microbatches, domain, time_only)
         found = self._choices.pop(key, None)
@@ -295,7 +304,7 @@ class ProfileBook:
         table = np.full((len(option_rows), n + 1, n + 1, FIELDS), np.nan)
         table[..., MAX_TAIL] = -1.0
         gpu = cost.cluster.domains[domain].gpu
-        supported = [q.index for q in task.precisions() if gpu.supports(q)]
+        supported = [q.index for q in PRECISIONS if gpu.supports(q)]
         for o, option in enumerate(option_rows):
             if micro % option[0] == 0 and option[3] in supported:
                 _fill(

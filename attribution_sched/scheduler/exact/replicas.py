@@ -49,6 +49,7 @@ def list_chains(
     best: float,
     batch: float,
     sync_s: float,
+    wait_s: float,
     sync_usd: float,
     least_norm: float,
     rival_speed: FloatArray,
@@ -66,7 +67,8 @@ def list_chains(
         goal: Objective as an array.
         best: Value to beat.
         batch: Samples per step.
-        sync_s: Least time of averaging gradients over the network.
+        sync_s: Least time of averaging all gradients over one link; a replica of s segments has s domains to do it.
+        wait_s: Least latency of doing so.
         sync_usd: Least bill of doing so.
         least_norm: Least ratio of the batch to the samples that replicas come to when shares are rounded.
         rival_speed: Most samples per second of forward work any other set of domains reaches without domain k,
@@ -145,7 +147,9 @@ def list_chains(
         share = 1.0 / (1.0 + rivals * pace)
         fewest = max(1, int(np.floor(batch * share / micro - 0.5)))
         bound = bottleneck(segment, fewest, training, tail[0], tail[1], tail[2], there, back)
-        least = least_norm * (goal[G_TIME] * (bound + sync_s) + goal[G_DOLLAR] * sync_usd)
+        segments = depth + 1 if i == 0 else depth_max
+        sync = sync_s / segments + wait_s
+        least = least_norm * (goal[G_TIME] * (bound + sync) + goal[G_DOLLAR] * sync_usd)
         if not least - goal[G_UTILISATION] < best:
             continue
         domain[depth] = k
@@ -192,6 +196,7 @@ def combine(
     best: float,
     batch: float,
     sync_s: float,
+    wait_s: float,
     sync_usd: float,
     max_segments: int,
     chains: IntArray,
@@ -233,13 +238,13 @@ def combine(
             depth -= 1
             continue
         cursor[depth] += 1
+        tried += 1
+        if tried > budget:
+            return best, tried, priced, False
         if size[depth] + counts[c] > max_segments or masks[c] & mask[depth] != 0:
             continue
         if depth > 0 and lowest[c] < lowest[picked[0]]:
             continue
-        tried += 1
-        if tried > budget:
-            return best, tried, priced, False
         picked[depth] = c
         mask[depth + 1] = mask[depth] | masks[c]
         size[depth + 1] = size[depth] + counts[c]
@@ -251,13 +256,14 @@ def combine(
                     trial[total, REPLICA] = r
                     total += 1
             share_batch(pricing.tables, pricing.domains, pricing.workload.model, batch, trial, total, depth + 1)
-            samples, longest, at = 0.0, 0.0, 0
+            samples, longest, at, fewest = 0.0, 0.0, 0, max_segments
             for r in range(depth + 1):
                 longest = max(longest, trial[at, MICROBATCHES] * slowest[picked[r]])
                 samples += trial[at, MICROBATCHES] * trial[at, MICROBATCH]
                 at += counts[picked[r]]
+                fewest = min(fewest, counts[picked[r]])
             norm = batch / samples
-            step = norm * (longest + sync_s)
+            step = norm * (longest + sync_s / fewest + wait_s)
             if goal[G_TIME] * step - goal[G_UTILISATION] + goal[G_DOLLAR] * norm * sync_usd < best:
                 traffic[:, :] = 0.0
                 plan_cost(
@@ -266,7 +272,10 @@ def combine(
                     segment_out, traffic,
                 )  # fmt: skip
                 priced += 1
-                value = objective_of(goal, plan_out, norm)
+                devices = 0
+                for p in range(total):
+                    devices += trial[p, DP] * trial[p, TP] * trial[p, PP]
+                value = objective_of(goal, plan_out, norm, devices)
                 if value < best:
                     best = value
                     rows[:, :] = 0

@@ -199,12 +199,13 @@ class ExactSolver:
         task = search.task
         if self._buffers is None:
             self._buffers = (np.zeros((self.labels, 4)), np.zeros((self.labels, 6), dtype=np.int64))
-        masks, ranks = _subsets(len(task.free_devices), task.max_segments)
+        ids = np.flatnonzero(task.free_devices > 0)
+        masks, ranks = _subsets(len(ids), task.max_segments)
         stride, width = (-(-task.n_layers // COARSE_CUTS), COARSE_LABELS) if coarse else (1, self.labels)
         rows = np.zeros((RANKED, task.max_segments, SEGMENT_COLUMNS), dtype=np.int64)
         counts, bounds = np.zeros(RANKED, dtype=np.int64), np.zeros(RANKED)
         bound, written, made, complete = held_karp(
-            _pricing(task), space, goal, limit, self.tolerance, stride, width, masks, ranks,
+            _pricing(task), space, goal, limit, self.tolerance, stride, width, ids, masks, ranks,
             *self._buffers, rows, counts, bounds,
         )  # fmt: skip
         search.tried += made
@@ -230,7 +231,7 @@ class ExactSolver:
         search.offer(rows, int((rows[:, PP] > 0).sum()), value)
         return bool(complete)
 
-    def _space(self, search: _Search, micro: int, microbatches: int) -> Space:
+    def _space(self, search: _Search, micro: int, microbatches: int, *, complete: bool = False) -> Space:
         task, options, allowed = search.task, search.options, search.allowed
         classes, representatives = task.hardware_classes()
         profiles = [self._book.profile(task, options, micro, microbatches, int(k)) for k in representatives]
@@ -244,7 +245,7 @@ class ExactSolver:
             if key not in found:
                 found[key] = len(lists)
                 domain = int(representatives[classes[k]])
-                lists.append(self._book.choices(task, options, usable, micro, microbatches, domain))
+                lists.append(self._book.choices(task, options, usable, micro, microbatches, domain, complete))
             groups[k] = found[key]
         widest = max(table.shape[-1] for table in lists)
         choices = np.zeros((len(lists), *lists[0].shape[:2], widest), dtype=np.int64)
@@ -261,13 +262,15 @@ class ExactSolver:
         usable = np.flatnonzero(task.free_devices > 0)
         if len(usable) < 2:
             return np.inf
-        sync_s, sync_usd = _least_sync(task, search.options, usable)
+        sync_s, wait_s, sync_usd = _least_sync(task, search.options, usable)
         batch = float(task.batch_size)
         least_norm = batch / (batch + task.max_segments * max(task.microbatches))
         rates = _rates(task, search.options, search.allowed)
         top = np.sort(rates)[::-1][: task.max_segments].sum()
         # Forward work alone, on all the domains a plan may use together, and the gradients.
-        least = least_norm * (task.objective.time * (batch / top + sync_s) + task.objective.dollar * sync_usd)
+        # Some replica has at most half of the segments.
+        seconds = batch / top + sync_s / max(1, task.max_segments // 2) + wait_s
+        least = least_norm * (task.objective.time * seconds + task.objective.dollar * sync_usd)
         least -= task.objective.utilisation
         if not least < search.value:
             return np.inf
@@ -277,18 +280,21 @@ class ExactSolver:
         found = 0
         complete = True
         pricing = _pricing(task)
+        # A slower layout takes a smaller share of the batch, which rounding can make the better choice: leave none out.
+        options = task.options(complete=True)
+        every = _Search(task, options, task.allowed(options))
         for micro in search.levels():
             found, tried, whole = list_chains(
-                pricing, self._space(search, micro, 1), goal, search.value, batch, sync_s, sync_usd, least_norm,
-                rates.sum() - rates, chains, counts, slowest, found, self.budget,
+                pricing, self._space(every, micro, 1, complete=True), goal, search.value, batch, sync_s, wait_s,
+                sync_usd, least_norm, rates.sum() - rates, chains, counts, slowest, found, self.budget,
             )  # fmt: skip
             search.tried += tried
             complete = complete and whole
         scratch = make_scratch(task.max_segments * MAX_PP, task.batch_size // min(task.microbatches) + 1)
         rows = np.zeros((task.max_segments, SEGMENT_COLUMNS), dtype=np.int64)
         value, tried, priced, whole = combine(
-            pricing, goal, search.value, batch, sync_s, sync_usd, task.max_segments, chains, counts, slowest, found,
-            self.budget, rows, scratch,
+            pricing, goal, search.value, batch, sync_s, wait_s, sync_usd, task.max_segments, chains, counts, slowest,
+            found, self.budget, rows, scratch,
         )  # fmt: skip
         search.tried += tried
         search.priced += priced
@@ -335,7 +341,7 @@ def _subsets(domains: int, most: int) -> tuple[IntArray, IntArray]:
 
 def _goal(objective: Objective) -> FloatArray:
     return np.array(
-        [objective.time, objective.utilisation, objective.dollar, objective.joule, objective.gram,
+        [objective.time, objective.utilisation, objective.dollar, objective.joule, objective.gram, objective.crowding,
          objective.max_bill_usd]
     )  # fmt: skip
 
@@ -363,10 +369,10 @@ def _rates(task: Problem, options: IntArray, allowed: BoolArray) -> FloatArray:
     return rates
 
 
-def _least_sync(task: Problem, options: IntArray, usable: IntArray) -> tuple[float, float]:
-    """Least seconds and dollars of averaging gradients over the network, for any replicated plan."""
+def _least_sync(task: Problem, options: IntArray, usable: IntArray) -> tuple[float, float, float]:
+    """Least seconds (all gradients over one link; latency) and dollars of averaging gradients over the network."""
     if not task.cost.training[task.model]:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     sizes = task.cost.tables.sizes[task.model]
     volume = (4.0 if (options[:, 3] == 0).all() else 2.0) * float(sizes[0, -1] + sizes[1, -1])
     pairs = np.ix_(usable, usable)
@@ -374,5 +380,4 @@ def _least_sync(task: Problem, options: IntArray, usable: IntArray) -> tuple[flo
     fastest = float(task.bandwidth[pairs][between].max())
     nearest = float(task.latency_s[pairs][between].min())
     cheapest = float(task.cost.domains.price_usd_per_byte[pairs][between].min())
-    # Some replica has at most half of the segments, and one of its domains reduces at least that part of the layers.
-    return volume / fastest / max(1, task.max_segments // 2) + 2.0 * nearest, 2.0 * volume * cheapest
+    return volume / fastest, 2.0 * nearest, 2.0 * volume * cheapest

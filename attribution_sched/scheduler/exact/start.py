@@ -41,8 +41,10 @@ def evaluate(task: Problem, rows: IntArray, counts: IntArray) -> FloatArray:
         batch, task.model, bandwidth_gbps=task.bandwidth / BYTES_PER_GBIT, latency_s=task.latency_s, breakdown=False
     )
     goal = task.objective
-    value = goal.time * priced.step_s - goal.utilisation * priced.utilisation + goal.dollar * priced.bill_usd
-    value = value + goal.joule * priced.energy_j + goal.gram * priced.carbon_g
+    used = np.arange(rows.shape[1]) < counts[:, None]
+    devices = (rows[:, :, DP] * rows[:, :, TP] * rows[:, :, PP] * used).sum(axis=1)
+    value = goal.time * priced.step_s * (1.0 + goal.crowding * devices) - goal.utilisation * priced.utilisation
+    value = value + goal.dollar * priced.bill_usd + goal.joule * priced.energy_j + goal.gram * priced.carbon_g
     return np.where(priced.fits & (priced.bill_usd <= goal.max_bill_usd), value, np.inf)
 
 

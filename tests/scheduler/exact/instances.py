@@ -8,7 +8,7 @@ from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.layers import Layer, Model, TaskType
-from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.plan import DP, PP, TP, PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.shares import share_batch
@@ -64,7 +64,8 @@ def random_problem(seed: int) -> Problem:
         sequence_parallel=bool(rng.random() < 0.5), blocking_sends=bool(rng.random() < 0.2),
     )  # fmt: skip
     training = bool(rng.random() < 0.85)
-    params = float(rng.choice([3e8, 2e9, 6e9, 1.5e10]))
+    room = sum(d.devices * d.gpu.memory_bytes for d in domains) / 16.0
+    params = float(rng.choice([3e8, 2e9, 0.3 * room, 0.6 * room]))
     cost = CostModel(Cluster(domains, wan, runtime), [random_model(rng, layers, params)], [training])
     batch = int(rng.choice([8, 16, 32]))
     levels = sorted(rng.choice([1, 2, 4, 8], 2, replace=False).tolist())
@@ -79,7 +80,8 @@ def random_problem(seed: int) -> Problem:
         Objective(time=float(rng.uniform(0.05, 2.0)), utilisation=0.5, dollar=float(rng.uniform(0.0, 5.0))),
         Objective(max_bill_usd=float(rng.choice([0.0, 0.05, 0.5]))),
         Objective(time=0.3, utilisation=0.3, joule=1e-5),
-    )[seed % 5]
+        Objective(time=float(rng.uniform(0.05, 2.0)), utilisation=0.5, crowding=float(rng.uniform(0.0, 1.0))),
+    )[seed % 6]
     shake = rng.uniform(0.7, 1.3, (k, k))
     return Problem(
         cost, 0, batch, tuple(levels), free, np.array(wan.bandwidth_gbps) * BYTES_PER_GBIT * shake,
@@ -108,9 +110,7 @@ def all_plans(task: Problem) -> PlanBatch:
                 edges = [0, *cuts, n]
                 for micro in sorted(set(task.microbatches)):
                     for chosen in product(*(layouts[k] for k in order)):
-                        if all(
-                            micro % o[0] == 0 and o[2] <= edges[p + 1] - edges[p] for p, o in enumerate(chosen)
-                        ):
+                        if all(micro % o[0] == 0 and o[2] <= edges[p + 1] - edges[p] for p, o in enumerate(chosen)):
                             chains.append([
                                 (order[p], edges[p], edges[p + 1], *o, 0, micro, task.batch_size // micro)
                                 for p, o in enumerate(chosen)
@@ -149,8 +149,10 @@ def brute_force(task: Problem) -> tuple[float, int]:
     )
     norm = task.batch_size / samples(batch)
     goal = task.objective
+    rows, used = batch.segments, np.arange(batch.segments.shape[1]) < batch.counts[:, None]
+    devices = (rows[:, :, DP] * rows[:, :, TP] * rows[:, :, PP] * used).sum(axis=1)
     value = norm * (
-        goal.time * priced.step_s + goal.dollar * priced.bill_usd + goal.joule * priced.energy_j
+        goal.time * priced.step_s * (1 + goal.crowding * devices) + goal.dollar * priced.bill_usd + goal.joule * priced.energy_j
         + goal.gram * priced.carbon_g
     ) - goal.utilisation * priced.utilisation  # fmt: skip
     allowed = priced.fits & (priced.bill_usd * norm <= goal.max_bill_usd)

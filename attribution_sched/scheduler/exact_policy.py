@@ -1,0 +1,159 @@
+"""Policies that solve every decision exactly: at placement only, at every event, and with a rule for moving.
+
+Each maximises the reward R of the pending task at the network and free devices of the moment. What a snapshot cannot
+see (later arrivals, how the network will move, what moving costs) is left to the three variants:
+
+- ``exact`` solves when a task is placed and never moves it;
+- ``exact-resolve`` solves at every event and moves whenever the solution has changed;
+- ``exact-switch`` moves only if the gain over the work left outweighs pause and traffic of the move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.scheduler.exact.problem import Objective, problem_of, reward_objective
+from attribution_sched.scheduler.exact.solver import ExactSolver
+from attribution_sched.scheduler.objective import value
+
+POLICY_BUDGET = 50_000
+"""Segments looked at for the proof at one decision: a policy wants the plan, not the certificate."""
+
+CANDIDATES = 10
+"""Domains among which the optimum is sought when there are more: those with room and the best links."""
+
+
+class Exact:
+    """The exact plan at placement, kept until the task ends.
+
+    Args:
+        objective: What is minimised; minus the reward of the world by default.
+        budget: Effort of the proof per decision.
+        crowding: Charge plans for the devices they keep from waiting tasks (see ``reward_objective``).
+        shortest_first: Place the waiting task with the least work first, instead of the first to come.
+    """
+
+    name = "exact"
+
+    def __init__(
+        self,
+        objective: Objective | None = None,
+        budget: int = POLICY_BUDGET,
+        *,
+        crowding: bool = True,
+        shortest_first: bool = True,
+    ) -> None:
+        self.objective = objective
+        self.crowding = crowding
+        self.shortest_first = shortest_first
+        self.solver = ExactSolver(budget)
+
+    def select(self, view: DecisionView) -> int:
+        """Choose the waiting task to place first: urgent ones, then the least work at the baseline's speed."""
+        if not self.shortest_first:
+            return view.slot
+        return min(view.queue, key=lambda t: (-t.priority, t.steps_left * view.base_step_s[t.kind_index])).slot
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """Place a waiting task on its best plan; leave a running one alone."""
+        return None if view.replanning else self.best(view)
+
+    def best(self, view: DecisionView) -> Plan | None:
+        """The best plan of the moment, or None if nothing fits."""
+        if not (view.free_devices > 0).any():
+            return None
+        objective = self.objective or reward_objective(view, crowding=self.crowding)
+        task = problem_of(_narrowed(view), objective)
+        found = self.solver.try_solve(task, view.current_plan)
+        return found.plan if found else None
+
+
+class ExactResolve(Exact):
+    """The exact plan at every event, whatever moving costs."""
+
+    name = "exact-resolve"
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """Take the best plan of the moment."""
+        plan = self.best(view)
+        return None if plan == view.current_plan else plan
+
+
+class ExactSwitch(Exact):
+    """The exact plan at every event, taken only if it pays.
+
+    A move pays if what it gains over the work left (or ``horizon_s``, if shorter) is worth more, in the reward's own
+    units, than the pause and the traffic it costs.
+
+    Args:
+        objective: What is minimised; minus the reward of the world by default.
+        budget: Effort of the proof per decision.
+        horizon_s: How long the network of the moment is expected to last; all the work left by default.
+        crowding: As for :class:`Exact`.
+        shortest_first: As for :class:`Exact`.
+    """
+
+    name = "exact-switch"
+
+    def __init__(
+        self,
+        objective: Objective | None = None,
+        budget: int = POLICY_BUDGET,
+        horizon_s: float = np.inf,
+        *,
+        crowding: bool = True,
+        shortest_first: bool = True,
+    ) -> None:
+        super().__init__(objective, budget, crowding=crowding, shortest_first=shortest_first)
+        self.horizon_s = horizon_s
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """Place on the best plan; move if the forecast gain exceeds the cost of moving."""
+        plan = self.best(view)
+        if plan is None or view.current_plan is None or plan == view.current_plan:
+            return plan if view.current_plan is None else None
+        return plan if switching_gain(view, plan, self.horizon_s) > 0.0 else None
+
+
+def switching_gain(view: DecisionView, plan: Plan, horizon_s: float = np.inf) -> float:
+    """Reward gained by moving a running task to another plan, over the work left or a horizon, cost of moving charged.
+
+    Args:
+        view: A re-planning decision.
+        plan: The plan to move to.
+        horizon_s: How long the difference between the plans is expected to last.
+    """
+    if view.current_plan is None:
+        return np.inf
+    both = value(view, PlanBatch.of([view.current_plan, plan]))
+    reward, kind = view.reward, view.kind_index
+    base_s, base_usd = float(view.base_step_s[kind]), float(view.base_cost_usd[kind])
+    steps = min(view.steps_left, horizon_s / float(both.step_s[0]))
+    gain = steps * base_s * float(both.reward[1] - both.reward[0])
+    pause_s, dollars = view.move_cost(plan)
+    # A pause earns −1 of R_eff per second, and a dollar counts as in R_cost: so many steps of the baseline.
+    moving = reward.w_eff * pause_s
+    if base_usd > 0:
+        moving += reward.w_cost * dollars / base_usd * base_s
+    return gain - moving
+
+
+def _narrowed(view: DecisionView) -> DecisionView:
+    """Leave the exact search at most ``CANDIDATES`` domains, by room and links; others count as full."""
+    usable = np.flatnonzero(view.free_devices > 0)
+    held = set(view.current_plan.domains) if view.current_plan else set()
+    if len(usable) <= CANDIDATES:
+        return view
+    links = np.minimum(view.bandwidth_gbps, view.bandwidth_gbps.T)
+    np.fill_diagonal(links, 0.0)
+    close = np.sort(links[np.ix_(usable, usable)], axis=1)[:, -view.max_segments :].mean(axis=1)
+    score = view.free_devices[usable] / max(1, view.free_devices.max()) + close / close.max()
+    ranked = sorted(usable, key=lambda k: (int(k) not in held, -score[int(np.flatnonzero(usable == k)[0])]))
+    free = np.zeros_like(view.free_devices)
+    chosen = np.array(ranked[:CANDIDATES])
+    free[chosen] = view.free_devices[chosen]
+    return replace(view, free_devices=free)

@@ -1,0 +1,260 @@
+"""What the network sees of a decision, free of scale: times over the baseline's, memory over a device's, dollars over the bill.
+
+Numbers are logarithms of such ratios, so that any number of domains, layers, devices and layouts is seen alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.memory import state_bytes_per_parameter
+from attribution_sched.cluster.precision import PRECISIONS
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.scheduler.candidates import layouts_within
+from attribution_sched.scheduler.exact.problem import MAX_DOMAINS, problem_of
+from attribution_sched.scheduler.instance import Instance, tp_indices
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+NODE_FEATURES = 9
+EDGE_FEATURES = 5
+TASK_FEATURES = 10
+OPTION_FEATURES = 14
+DEPTHS = (0.1, 0.25, 0.5, 0.75, 0.9)
+"""Relative depths at which the profile of the model's layers is described."""
+
+SMALLEST = 1e-6
+LARGEST = 12.0
+
+
+def log_ratio(values: FloatArray) -> FloatArray:
+    """Logarithm that stays finite: ratios below a millionth count as one."""
+    found: FloatArray = np.clip(np.log(np.maximum(values, SMALLEST)), -LARGEST, LARGEST)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionFeatures:
+    """One decision as arrays: K domains, N layers, O layouts, M microbatch sizes.
+
+    Attributes:
+        nodes: Shape ``(K, 9)``: room, share that is free, memory, node size, fabric, time and fill if the whole model
+            ran there, and their reach.
+        edges: Shape ``(K, K, 5)``: what a hop costs in time, latency and dollars; what a sync of gradients does.
+        task: Shape ``(10,)``: size, depth profile, wishes.
+        options: Layouts, shape ``(O, 4)``: dp, tp, pp, precision.
+        allowed: Which a domain has room and hardware for, shape ``(K, O)``.
+        divides: Which share a microbatch evenly, shape ``(M, O)``.
+        option_rows: Shape ``(K, M, O, 14)``; the first entry is the log time of the whole model, the third its fill.
+        time: Time of the whole model over the baseline's step, shape ``(K, M, O)``.
+        state_fill: Weights and states of the whole model over the memory of the devices, shape ``(K, M, O)``.
+        kept_fill: The same of activations in flight, shape ``(K, M, O)``.
+        best_time: Least time in a domain over all layouts, shape ``(K,)``.
+        least_fill: Least fill in a domain over all layouts, shape ``(K,)``.
+        work: Share of the work before each layer, shape ``(N + 1,)``.
+        params: Share of the parameters before each layer, shape ``(N + 1,)``.
+        boundary: Log of what a cut sends over the median, shape ``(N + 1,)``.
+        open: Domains with room, shape ``(K,)``.
+        microbatches: Sizes, shape ``(M,)``.
+        batch_size: Samples per step.
+        max_segments: Most segments.
+    """
+
+    nodes: FloatArray
+    edges: FloatArray
+    task: FloatArray
+    options: IntArray
+    allowed: BoolArray
+    divides: BoolArray
+    option_rows: FloatArray
+    time: FloatArray
+    state_fill: FloatArray
+    kept_fill: FloatArray
+    best_time: FloatArray
+    least_fill: FloatArray
+    work: FloatArray
+    params: FloatArray
+    boundary: FloatArray
+    open: BoolArray
+    microbatches: IntArray
+    batch_size: int
+    max_segments: int
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of the model."""
+        return len(self.work) - 1
+
+
+def features_of(view: DecisionView) -> DecisionFeatures:
+    """Describe the pending decision of a view."""
+    instance = Instance.of(view)
+    options = option_table(view, instance)
+    rows = view.cost.domains.rows
+    rooms = instance.rooms
+    # Layouts are powers of two, so of 13 free devices a plan can use 8.
+    reach = np.where(rooms > 0, 2.0 ** np.floor(np.log2(np.maximum(1, rooms))), 0.0)
+    micro = np.array(tuple(dict.fromkeys(instance.microbatches)), dtype=np.int64)
+    size = options[:, 0] * options[:, 1] * options[:, 2]
+    supports = view.cost.domains.peak_flops[:, options[:, 3]] > 0.0
+    allowed = (size <= rooms[:, None]) & (options[:, 1] <= instance.nodes[:, None]) & supports
+    divides = micro[:, None] % options[:, 0] == 0
+    base_s = float(view.base_step_s[view.kind_index])
+    time, reduce = _times(view, instance, options, micro, base_s)
+    states, kept = _fills(view, instance, options, micro)
+    usable = allowed[:, None, :] & divides
+    best_time = np.where(usable, time, np.inf).min(axis=(1, 2))
+    least_fill = np.where(usable, states + kept, np.inf).min(axis=(1, 2))
+    open_domains = np.isfinite(best_time)
+    work, params, boundary = _profile(view, instance)
+    memory = np.asarray(rows.memory_bytes, dtype=np.float64)
+    nodes = np.column_stack([
+        np.log2(1.0 + reach) / 2.0, reach / np.asarray(rows.devices), log_ratio(memory / 8e10), np.log2(instance.nodes) / 3.0,
+        log_ratio(np.asarray(rows.fabric_bytes_per_s) / 2.5e10), log_ratio(_finite(best_time)),
+        log_ratio(_finite(least_fill)), log_ratio(_finite(best_time) / _finite(best_time).min()),
+        np.asarray(open_domains, dtype=np.float64),
+    ])  # fmt: skip
+    edges = _edges(view, instance, base_s)
+    return DecisionFeatures(
+        nodes, edges, _task(view, instance, best_time, work, params), options, allowed, divides,
+        _option_rows(options, micro, reach, time, reduce, states, kept, instance.batch_size), time, states, kept,
+        best_time, least_fill, work, params, boundary, open_domains, micro, instance.batch_size, view.max_segments,
+    )  # fmt: skip
+
+
+def option_table(view: DecisionView, instance: Instance) -> IntArray:
+    """List all layouts that some domain could use, shape ``(O, 4)``: dp, tp, pp, precision."""
+    seen = view
+    if (view.free_devices > 0).sum() > MAX_DOMAINS:
+        # The formats depend on the hardware of the cluster, not on how many domains are open.
+        few = np.zeros_like(view.free_devices)
+        few[np.argmax(view.free_devices)] = view.free_devices.max()
+        seen = replace(view, free_devices=few)
+    formats = [q.index for q in problem_of(seen).precisions()] if (view.free_devices > 0).any() else [1]
+    largest, node = int(instance.rooms.max(initial=1)), int(instance.nodes.max())
+    rows = [
+        (*layout, q)
+        for q in formats
+        for layout in layouts_within(max(1, largest), node)
+        if layout[2] <= instance.n_layers
+    ]
+    return np.array(rows, dtype=np.int64)
+
+
+def _finite(values: FloatArray) -> FloatArray:
+    return np.where(np.isfinite(values), values, 1e6)
+
+
+def _times(
+    view: DecisionView, instance: Instance, options: IntArray, micro: IntArray, base_s: float
+) -> tuple[FloatArray, FloatArray]:
+    """Compute and tensor-parallel time of the whole model over the baseline's step, each ``(K, M, O)``."""
+    tables, rows = view.cost.tables, view.cost.domains.rows
+    whole = tables.times_s[instance.model][:, :, :, :, instance.n_layers]
+    gpu = np.asarray(rows.gpu)
+    per_pass = whole[gpu][:, options[:, 3], tp_indices(options[:, 1])]
+    share = (micro[:, None] / options[:, 0])[None]
+    seconds = np.zeros((len(gpu), len(micro), len(options)))
+    passes = (0, 4) if instance.training else (0,)
+    for c in passes:
+        compute, memory, weights, floor = (per_pass[:, None, :, c + i] for i in range(4))
+        seconds += np.hypot(floor, share * (compute + memory) + weights)
+    count = instance.batch_size / micro[None, :, None]
+    stages = options[:, 2]
+    reduced = tables.sizes[instance.model, 6, instance.n_layers] * 2.0
+    tp = options[:, 1]
+    link = np.asarray(rows.nvlink_bytes_per_s)[:, None, None]
+    reduce = 2.0 * (tp - 1) / tp * share * reduced / link * (3.0 if instance.training else 1.0)
+    missing = np.isnan(seconds)
+    time = np.where(missing, 1e6, (seconds + reduce) * count / stages / base_s)
+    return time, reduce * count / stages / base_s
+
+
+def _fills(
+    view: DecisionView, instance: Instance, options: IntArray, micro: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Memory of states and of activations in flight over what a device has, each ``(K, M, O)``."""
+    runtime, sizes, n = view.cost.cluster.runtime, view.cost.tables.sizes[instance.model], instance.n_layers
+    memory = np.asarray(view.cost.domains.rows.memory_bytes) - runtime.reserved_bytes
+    element = np.array([q.element_bytes for q in PRECISIONS], dtype=np.float64)[options[:, 3]]
+    per_param = np.array([
+        state_bytes_per_parameter(float(e), instance.training, runtime.zero_stage, float(dp))
+        for e, dp in zip(element, options[:, 0], strict=True)
+    ])  # fmt: skip
+    tp, pp = options[:, 1], options[:, 2]
+    states = per_param * (sizes[0, n] / tp + sizes[1, n]) / pp
+    # With recomputation the inputs of layers stay in flight, else all that the backward pass needs.
+    held = sizes[5, n] if runtime.recompute else sizes[2, n] + sizes[3, n]
+    kept = element * held / tp * (micro[:, None] / options[:, 0]) * (2.0 if instance.training else 1.0)
+    shape = (len(memory), len(micro), len(options))
+    states_over = np.broadcast_to(states / memory[:, None, None], shape)
+    return states_over, np.broadcast_to(kept[None] / memory[:, None, None], shape)
+
+
+def _profile(view: DecisionView, instance: Instance) -> tuple[FloatArray, FloatArray, FloatArray]:
+    n, tables = instance.n_layers, view.cost.tables
+    sizes = tables.sizes[instance.model][:, : n + 1]
+    flops, params = sizes[8], sizes[0] + sizes[1]
+    crossing = tables.boundary[instance.model][: n + 1].copy()
+    middle = float(np.median(crossing[1:n])) if n > 1 else 1.0
+    return flops / flops[-1], params / max(params[-1], 1.0), log_ratio(crossing / max(middle, 1.0))
+
+
+def _edges(view: DecisionView, instance: Instance, base_s: float) -> FloatArray:
+    """What links cost this task, shape ``(K, K, 5)``."""
+    n, tables = instance.n_layers, view.cost.tables
+    crossing = tables.boundary[instance.model][1:n]
+    volume = 2.0 * instance.batch_size * (float(np.median(crossing)) if n > 1 else 0.0)
+    gradient = 2.0 * float(tables.sizes[instance.model, :2, n].sum())
+    rate = view.bandwidth_gbps * BYTES_PER_GBIT
+    base_usd = float(view.base_cost_usd[view.kind_index])
+    weight = view.reward.w_cost / base_usd if base_usd > 0 else 0.0
+    price = view.cost.domains.price_usd_per_byte
+    k = len(rate)
+    found = np.stack([
+        log_ratio(volume / rate / base_s), log_ratio(view.latency_s * instance.batch_size / base_s),
+        weight * volume * (price + price.T), log_ratio(gradient / rate / base_s),
+        weight * gradient * (price + price.T),
+    ], axis=-1)  # fmt: skip
+    found[np.arange(k), np.arange(k)] = 0.0
+    return np.clip(found, -LARGEST, LARGEST)
+
+
+def _task(
+    view: DecisionView, instance: Instance, best_time: FloatArray, work: FloatArray, params: FloatArray
+) -> FloatArray:
+    reward, n = view.reward, instance.n_layers
+    depth = np.interp(DEPTHS, np.linspace(0.0, 1.0, n + 1), params)
+    fastest = float(_finite(best_time).min())
+    wishes = (reward.w_util / max(reward.w_eff, 1e-3), reward.w_cost / max(reward.w_eff, 1e-3))
+    skew = float(np.interp(0.5, np.linspace(0.0, 1.0, n + 1), work))
+    return np.array([
+        np.log(n) - 4.0, *np.clip(wishes, 0.0, 4.0), float(log_ratio(np.array(fastest))), skew - 0.5,
+        *(depth - np.array(DEPTHS)),
+    ])  # fmt: skip
+
+
+def _option_rows(
+    options: IntArray, micro: IntArray, reach: FloatArray, time: FloatArray, reduce: FloatArray, states: FloatArray,
+    kept: FloatArray, batch_size: int,
+) -> FloatArray:  # fmt: skip
+    """Describe every layout in every domain, shape ``(K, M, O, 14)``."""
+    shape = time.shape
+    log2 = np.log2(options[:, :3])
+    size = options[:, 0] * options[:, 1] * options[:, 2]
+    spare = np.log2(np.maximum(1.0, reach)[:, None] / size)[:, None, :]
+    count = (batch_size / micro)[None, :, None]
+    share = np.log2(micro[:, None] / options[:, 0])[None]
+    columns = [
+        log_ratio(time), log_ratio(reduce), log_ratio(states + kept), log_ratio(kept),
+        log2[:, 0] / 3.0, log2[:, 1] / 3.0, log2[:, 2] / 3.0,
+        *((options[:, 3] == q) * 1.0 for q in range(4)),
+        np.clip(spare, -4.0, 6.0) / 3.0, share / 4.0, log_ratio(options[:, 2] / count),
+    ]  # fmt: skip
+    return np.stack([np.broadcast_to(column, shape) for column in columns], axis=-1)

@@ -1,0 +1,218 @@
+"""Random decisions to learn from and to be judged on: real regions, named models, any number of free devices.
+
+A :class:`WorldDraw` is a small record that rebuilds a cluster and its kinds of tasks; a :class:`Decision` is one moment in
+it. Both are plain numbers and names, so that a file of them can be read by anybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.arrivals import Poisson
+from attribution_sched.cluster.baseline import baseline_costs
+from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.counters import COUNTER_NAMES
+from attribution_sched.cluster.domains import Cluster, Domain
+from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.layers import Model
+from attribution_sched.cluster.regions import region_names, wan_between
+from attribution_sched.cluster.runtime import Runtime
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.world import Reward, TaskKind, World
+from attribution_sched.cluster.zoo import model
+from attribution_sched.errors import TaskError
+
+FloatArray = NDArray[np.float64]
+
+TRAINED_MODELS = (
+    "llama-2-70b", "opt-66b", "llama-3-70b", "opt-30b", "gpt3-13b", "llama-2-13b", "llama-2-7b", "gpt3-6.7b",
+    "llama-3-8b", "gpt3-2.7b", "gpt2-xl", "bert-large", "vit-l-16",
+)  # fmt: skip
+"""Models of 26 to 82 layers."""
+
+LARGE = 4
+"""So many of them, the first, fill a domain or more; every drawn world has at least one."""
+
+STRETCH = "stretched:"
+"""Prefix of a model whose blocks are repeated: ``stretched:llama-2-70b:124`` has 124 layers."""
+
+MOTION = 0.3
+"""Links wander by at most this share of their base."""
+
+
+@dataclass(frozen=True)
+class WorldDraw:
+    """A cluster and its kinds of tasks, by name.
+
+    Attributes:
+        regions: Where the domains are.
+        gpus: Device type of every domain.
+        devices: Devices of every domain.
+        kinds: Model, batch size and smallest microbatch of every kind of task; the other three microbatches are
+            twice, four and eight times as large.
+        max_segments: Most domains a plan may use.
+    """
+
+    regions: tuple[str, ...]
+    gpus: tuple[str, ...]
+    devices: tuple[int, ...]
+    kinds: tuple[tuple[str, int, int], ...]
+    max_segments: int
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """One moment in a drawn world.
+
+    Attributes:
+        kind: Row of the task to place.
+        free: Free devices of every domain.
+        bandwidth_gbps: Links of the moment, shape ``(K, K)``.
+        weights: w_eff, w_util and w_cost.
+    """
+
+    kind: int
+    free: tuple[int, ...]
+    bandwidth_gbps: FloatArray
+    weights: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Range:
+    """From where worlds and decisions are drawn.
+
+    Attributes:
+        domains: Fewest and most domains.
+        models: Models to draw from; the first ``large`` of them fill a domain or more.
+        large: How many do.
+        max_segments: Segments a plan may have, drawn with equal chance.
+    """
+
+    domains: tuple[int, int] = (3, 6)
+    models: tuple[str, ...] = TRAINED_MODELS
+    large: int = LARGE
+    max_segments: tuple[int, ...] = (4, 4, 4, 3, 2)
+
+
+def named_model(name: str) -> Model:
+    """Look up a model of the zoo, or a stretched one."""
+    if not name.startswith(STRETCH):
+        return model(name)
+    base, count = name.removeprefix(STRETCH).split(":")
+    known = model(base)
+    kinds = [layer.kind for layer in known.layers]
+    first = kinds.index("block")
+    extra = int(count) - len(known)
+    layers = known.layers[:first] + (known.layers[first],) * extra + known.layers[first:]
+    return replace(known, name=name, layers=layers, published_params=float(sum(layer.params for layer in layers)))
+
+
+def draw_world(rng: np.random.Generator, among: Range | None = None) -> WorldDraw:
+    """Draw a world that holds at least two of its kinds of tasks."""
+    among = among or Range()
+    while True:
+        k = int(rng.integers(among.domains[0], among.domains[1] + 1))
+        regions = tuple(str(name) for name in rng.choice(region_names(), k, replace=False))
+        hardware = rng.choice(["A100-80", "H100-80", "mixed"], p=[0.5, 0.25, 0.25])
+        pool = ("V100-32", "A100-40", "A100-80", "H100-80")
+        gpus = tuple(str(g) for g in rng.choice(pool, k)) if hardware == "mixed" else (str(hardware),) * k
+        size = int(rng.choice([0, 8, 16, 32], p=[0.15, 0.2, 0.55, 0.1]))
+        devices = tuple(int(n) for n in rng.choice([4, 8, 16], k)) if size == 0 else (size,) * k
+        large = [str(n) for n in rng.choice(among.models[: among.large], min(2, among.large), replace=False)]
+        rest = among.models[among.large :]
+        small = [str(n) for n in rng.choice(rest, min(2, len(rest)), replace=False)]
+        kinds = tuple(_draw_kind(rng, name) for name in (*large, *small))
+        draw = WorldDraw(regions, gpus, devices, kinds, min(k, int(rng.choice(among.max_segments))))
+        kept = tuple(kind for kind in kinds if _fits(draw, kind))
+        if len(kept) >= min(2, len(kinds)):
+            return replace(draw, kinds=kept)
+
+
+def _draw_kind(rng: np.random.Generator, name: str) -> tuple[str, int, int]:
+    params = named_model(name).params
+    if params > 2e10:
+        smallest = int(rng.choice([2, 4, 8]))
+        return name, smallest * int(rng.choice([32, 64, 128])), smallest
+    if params > 1e9:
+        smallest = int(rng.choice([2, 4, 8, 16]))
+        return name, smallest * int(rng.choice([32, 64])), smallest
+    smallest = int(rng.choice([8, 16, 32, 64]))
+    return name, smallest * int(rng.choice([16, 32])), smallest
+
+
+def task_kind(name: str, batch_size: int, smallest: int) -> TaskKind:
+    """Make a kind of training task with four microbatch sizes."""
+    levels = (smallest, 2 * smallest, 4 * smallest, 8 * smallest)
+    return TaskKind(named_model(name), batch_size, levels, (60, 600), 60)
+
+
+def _cluster(draw: WorldDraw) -> Cluster:
+    domains = tuple(
+        Domain(region, gpu(name), count, min(8, count))
+        for region, name, count in zip(draw.regions, draw.gpus, draw.devices, strict=True)
+    )
+    runtime = Runtime(recompute=True, zero_stage=1, sequence_parallel=True, flash_attention=True)
+    return Cluster(domains, wan_between(draw.regions), runtime)
+
+
+def _fits(draw: WorldDraw, kind: tuple[str, int, int]) -> bool:
+    try:
+        World(_cluster(draw), (task_kind(*kind),), Poisson(1.0), max_segments=draw.max_segments)
+    except TaskError:
+        return False
+    return True
+
+
+def build_view(draw: WorldDraw) -> DecisionView:
+    """Build the world of a draw, empty and with its links at their base; :func:`at` sets the moment."""
+    cluster = _cluster(draw)
+    kinds = tuple(task_kind(*kind) for kind in draw.kinds)
+    world = World(cluster, kinds, Poisson(1.0), max_segments=draw.max_segments)
+    cost = CostModel(cluster, [kind.model for kind in kinds])
+    base_step_s, base_cost_usd = baseline_costs(world, cost)
+    return DecisionView(
+        kind=kinds[0], kind_index=0, counters=np.zeros(len(COUNTER_NAMES)), replanning=False, current_plan=None,
+        steps_left=100.0, time_s=0.0, slot=0, queue=(), free_devices=np.array(draw.devices, dtype=np.int64),
+        bandwidth_gbps=np.array(cluster.wan.bandwidth_gbps), latency_s=np.array(cluster.wan.latency_s), cost=cost,
+        kinds=kinds, reward=world.reward, base_step_s=base_step_s, base_cost_usd=base_cost_usd,
+        restart_s=world.restart_s, max_segments=world.max_segments,
+    )  # fmt: skip
+
+
+def draw_decision(rng: np.random.Generator, draw: WorldDraw, base_gbps: FloatArray) -> Decision:
+    """Draw a moment: which task, what is free, how the links are, what is wanted."""
+    kind = int(rng.integers(len(draw.kinds)))
+    free = []
+    for count in draw.devices:
+        how = rng.random()
+        if how < 0.5:
+            # Tasks take powers of two, so what they leave is often a round share.
+            free.append(int(count * rng.choice([0.0, 0.25, 0.5, 0.75, 1.0, 1.0])))
+        else:
+            free.append(int(rng.integers(1, count + 1)))
+    if not any(free):
+        free[0] = draw.devices[0]
+    links = base_gbps * rng.uniform(1.0 - MOTION, 1.0 + MOTION, base_gbps.shape)
+    np.fill_diagonal(links, np.diag(base_gbps))
+    how = rng.random()
+    weights = (1.0, 0.5, 0.5)
+    if how < 0.25:
+        weights = (1.0, 0.0, 0.0)
+    elif how < 0.4:
+        weights = (1.0, float(np.round(rng.uniform(0.0, 1.0), 3)), float(np.round(rng.uniform(0.0, 1.0), 3)))
+    return Decision(kind, tuple(free), np.round(links, 4), weights)
+
+
+def at(view: DecisionView, decision: Decision) -> DecisionView:
+    """Set the moment of a built world."""
+    return replace(
+        view,
+        kind=view.kinds[decision.kind],
+        kind_index=decision.kind,
+        free_devices=np.array(decision.free, dtype=np.int64),
+        bandwidth_gbps=np.array(decision.bandwidth_gbps),
+        reward=Reward(*decision.weights),
+    )
