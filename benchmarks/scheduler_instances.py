@@ -7,8 +7,7 @@ Three families:
 - :func:`two_regions`: the seven instances i1-i7 on which Sailor and its rivals were compared.
 
 Measured layer profiles are of full precision. So that nothing rests on an assumed gain of half precision, the cards
-of the last two families have no other format (:func:`full_precision`): every planner then works with the times that
-were measured.
+have no other format (:func:`full_precision`): every planner then works with the times that were measured.
 """
 
 from __future__ import annotations
@@ -51,8 +50,14 @@ SAILOR_RUNTIME = Runtime(recompute=False, zero_stage=0, flash_attention=False)
 """As the runs measured with Sailor: nothing recomputed, nothing sharded, score matrices kept."""
 
 LAYERS = {26: "OPT-350", 35: "LLAMA-3-8", 101: "LLAMA-3-8 stretched"}
-TIGHT_POOLS = (("A100-40", 1), ("A100-40", 2), ("A100-40", 4), ("A100-80", 1), ("A100-80", 2), ("V100-16", 4),
-               ("V100-16", 8))  # fmt: skip
+TIGHT_POOLS = (("A100-40", 1), ("A100-40", 2), ("A100-40", 4), ("A100-80", 1), ("A100-80", 2), ("V100-16", 2),
+               ("V100-16", 4), ("V100-16", 8))  # fmt: skip
+TIGHT = (1.1, 2.0)
+"""Least and most memory of all pools together over what the model's states need: below 2 no two copies fit."""
+
+STATE_BYTES = 16.0
+"""Weights, gradients and Adam states of a parameter in full precision. Optimiser shards move this between
+data-parallel ranks and never lower the sum over them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +77,7 @@ class Decision:
     name: str
     cost: CostModel
     batch_size: int
-    microbatches: tuple[int, int, int, int]
+    microbatches: tuple[int, ...]
     bandwidth_gbps: FloatArray
     latency_s: FloatArray
     max_segments: int
@@ -92,7 +97,8 @@ class Decision:
     def view(self) -> DecisionView:
         """The decision as a policy sees it, with a reward that counts the step time alone."""
         model = self.cost.models[0]
-        kind = TaskKind(model, self.batch_size, self.microbatches, steps=(100, 100), epoch_steps=100)
+        a, b, c, d = self.microbatches
+        kind = TaskKind(model, self.batch_size, (a, b, c, d), steps=(100, 100), epoch_steps=100)
         return DecisionView(
             kind=kind, kind_index=0, counters=np.zeros(12), replanning=False, current_plan=None, steps_left=100.0,
             time_s=0.0, slot=0, queue=(), free_devices=self.free_devices, bandwidth_gbps=self.bandwidth_gbps,
@@ -159,26 +165,37 @@ def shaken(bandwidth_gbps: FloatArray, rng: np.random.Generator, share: float = 
     return bandwidth_gbps * rng.uniform(1.0 - share, 1.0 + share, bandwidth_gbps.shape)
 
 
-def chain_instance(layers: int, domains: int, seed: int, max_segments: int) -> Decision:
-    """Pools of 1, 2 or 4 A100-80, A100-40 or V100-16 in random AWS regions; all 16- and 32-bit formats."""
+def chain_instance(layers: int, domains: int, seed: int, max_segments: int, *, single: bool = False) -> Decision:
+    """Small pools of A100-80, A100-40 and V100-16 in random AWS regions, 64 samples a step.
+
+    Args:
+        layers: 26, 35 or 101.
+        domains: Pools.
+        seed: Which cards, regions and links.
+        max_segments: Most domains in a plan.
+        single: One card per pool and one microbatch size, so that order and cuts are all there is to choose; else
+            pools of 1, 2 or 4 and four sizes.
+    """
     rng = np.random.default_rng([seed, layers, domains])
     names = [str(name) for name in rng.choice(AWS, domains, replace=False)]
     cards = rng.choice(["A100-80", "A100-40", "V100-16"], domains, p=[0.4, 0.4, 0.2])
+    counts = np.ones(domains, dtype=np.int64) if single else rng.choice([1, 2, 4], domains)
     pools = tuple(
-        Domain(name, gpu(str(card)), int(rng.choice([1, 2, 4]))) for name, card in zip(names, cards, strict=True)
+        Domain(name, _profiled_card(str(card)), int(count)) for name, card, count in zip(names, cards, counts, strict=True)
     )
     wan = wan_between(names)
     cost = CostModel(Cluster(pools, wan, MEGATRON), [model_of(layers)])
-    levels = (1, 2, 4, 8)
     links = shaken(np.array(wan.bandwidth_gbps), rng)
     name = f"{layers} layers, {domains} domains, seed {seed}"
-    return Decision(name, cost, 64, levels, links, np.array(wan.latency_s), max_segments)
+    sizes = (1,) if single else (1, 2, 4, 8)
+    return Decision(name, cost, 64, sizes, links, np.array(wan.latency_s), max_segments)
 
 
 def memory_tight(domains: int, seed: int, slower: float = 1.0) -> Decision:
-    """LLaMA-3-8B over pools that hold about all of it or less, none with room to spare.
+    """LLaMA-3-8B over pools that together hold it once, but not twice.
 
-    A100 with 80 GB has the times measured on the one with 40 GB: no profile of LLaMA-3-8B on it exists.
+    So replicas are out of the question, and a plan is one pipeline. An A100 with 80 GB has the times measured on the
+    one with 40 GB: no profile of LLaMA-3-8B on it exists.
 
     Args:
         domains: Pools.
@@ -187,12 +204,31 @@ def memory_tight(domains: int, seed: int, slower: float = 1.0) -> Decision:
     """
     rng = np.random.default_rng([seed, domains])
     names = [str(name) for name in rng.choice(AWS, domains, replace=False)]
-    picked = [TIGHT_POOLS[int(i)] for i in rng.integers(len(TIGHT_POOLS), size=domains)]
-    pools = tuple(Domain(name, _profiled_card(card), count) for name, (card, count) in zip(names, picked, strict=True))
-    wan = wan_between(names)
-    cost = CostModel(Cluster(pools, wan, MEGATRON), [profiled_model("LLAMA-3-8")])
+    model, wan = profiled_model("LLAMA-3-8"), wan_between(names)
+    while True:
+        picked = [TIGHT_POOLS[int(i)] for i in rng.integers(len(TIGHT_POOLS), size=domains)]
+        pools = tuple(
+            Domain(name, _profiled_card(card), count) for name, (card, count) in zip(names, picked, strict=True)
+        )
+        cost = CostModel(Cluster(pools, wan, MEGATRON), [model])
+        if TIGHT[0] <= room_ratio(cost) < TIGHT[1]:
+            break
     links = shaken(np.array(wan.bandwidth_gbps), rng) / slower
     return Decision(f"K={domains} seed {seed}", cost, 64, (1, 2, 4, 8), links, np.array(wan.latency_s), domains)
+
+
+def room_ratio(cost: CostModel) -> float:
+    """Memory of all devices over what the states of the first model need in full precision.
+
+    What is reserved on every device, and the activations of its largest layer at the highest tensor-parallel degree,
+    are taken off.
+    """
+    room = 0.0
+    for domain in cost.cluster.domains:
+        degree = min(domain.devices, domain.node_devices, 8).bit_length() - 1
+        largest_layer = 4.0 * float(cost.tables.peak_layer[0, degree])
+        room += domain.devices * (domain.gpu.memory_bytes - cost.runtime.reserved_bytes - largest_layer)
+    return room / (STATE_BYTES * cost.models[0].params)
 
 
 def _profiled_card(name: str) -> Gpu:

@@ -19,6 +19,7 @@ from attribution_sched.cluster.view import DecisionView
 from attribution_sched.scheduler.exact.problem import Objective, problem_of, reward_objective
 from attribution_sched.scheduler.exact.solver import ExactSolver
 from attribution_sched.scheduler.objective import value
+from attribution_sched.scheduler.rules import ShortestJobFirst
 
 POLICY_BUDGET = 50_000
 """Segments looked at for the proof at one decision: a policy wants the plan, not the certificate."""
@@ -51,12 +52,19 @@ class Exact:
         self.crowding = crowding
         self.shortest_first = shortest_first
         self.solver = ExactSolver(budget)
+        self._shortest = ShortestJobFirst()
+        self._refused: set[tuple[float, int]] = set()
+
+    def reset(self, seed: int) -> None:
+        """Forget which tasks did not fit."""
+        self._refused.clear()
 
     def select(self, view: DecisionView) -> int:
-        """Choose the waiting task to place first: urgent ones, then the least work at the baseline's speed."""
+        """Choose the waiting task with the least work that has not just been found not to fit."""
         if not self.shortest_first:
             return view.slot
-        return min(view.queue, key=lambda t: (-t.priority, t.steps_left * view.base_step_s[t.kind_index])).slot
+        order = sorted(view.queue, key=lambda t: t.steps_left * self._shortest.nominal_step_s(view, t.kind_index))
+        return next((t.slot for t in order if (view.time_s, t.slot) not in self._refused), view.slot)
 
     def decide(self, view: DecisionView) -> Plan | None:
         """Place a waiting task on its best plan; leave a running one alone."""
@@ -64,11 +72,13 @@ class Exact:
 
     def best(self, view: DecisionView) -> Plan | None:
         """The best plan of the moment, or None if nothing fits."""
-        if not (view.free_devices > 0).any():
-            return None
-        objective = self.objective or reward_objective(view, crowding=self.crowding)
-        task = problem_of(_narrowed(view), objective)
-        found = self.solver.try_solve(task, view.current_plan)
+        found = None
+        if (view.free_devices > 0).any():
+            objective = self.objective or reward_objective(view, crowding=self.crowding)
+            found = self.solver.try_solve(problem_of(_narrowed(view), objective), view.current_plan)
+        if found is None:
+            now = {entry for entry in self._refused if entry[0] == view.time_s}
+            self._refused = now | {(view.time_s, view.slot)}
         return found.plan if found else None
 
 

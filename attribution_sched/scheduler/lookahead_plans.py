@@ -167,6 +167,43 @@ def extremes_worth_having(low: Prices, high: Prices, group: IntArray, base_s: fl
     return _undominated(low.speed, high.speed, least, worst, low.extras, high.extras, group, True)
 
 
+def ways_to_work(speed: FloatArray, loss: FloatArray, group: IntArray, idle: float) -> tuple[FloatArray, FloatArray]:
+    """Speed and loss per second of the plans of every group that no mixture of its plans and idling beats.
+
+    Args:
+        speed: Steps per second, shape ``(P, T)``.
+        loss: Utility lost per second, shape ``(P, T)``.
+        group: Groups of the plans, numbered from 0.
+        idle: Utility lost per second of standing idle.
+
+    Returns:
+        Both of shape ``(G, O, T)``; the loss is infinite where a group has fewer ways.
+    """
+    groups, ticks = int(group.max()) + 1, speed.shape[1]
+    found: list[list[list[tuple[float, float]]]] = [[[] for _ in range(ticks)] for _ in range(groups)]
+    for g in range(groups):
+        own = group == g
+        for t in range(ticks):
+            points = sorted({(0.0, idle), *zip(speed[own, t].tolist(), loss[own, t].tolist(), strict=True)}, key=lambda w: (-w[0], w[1]))
+            hull = found[g][t]
+            for v, lost in points:
+                if hull and lost >= hull[-1][1]:
+                    continue
+                while len(hull) >= 2:
+                    (v0, l0), (v1, l1) = hull[-2:]
+                    if (l0 - l1) * (v0 - v) > (l0 - lost) * (v0 - v1):
+                        break
+                    hull.pop()
+                hull.append((v, lost))
+    width = max(len(hull) for row in found for hull in row)
+    speeds, losses = np.zeros((groups, width, ticks)), np.full((groups, width, ticks), np.inf)
+    for g in range(groups):
+        for t in range(ticks):
+            for o, (v, lost) in enumerate(found[g][t]):
+                speeds[g, o, t], losses[g, o, t] = v, lost
+    return speeds, losses
+
+
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _undominated(
     slow: FloatArray, fast: FloatArray, least: FloatArray, most: FloatArray, low: FloatArray, high: FloatArray,

@@ -10,9 +10,10 @@ Two searches share the code:
 - *Sequence*: changes happen at the given moments, pauses have their true length, labels are Pareto fronts. The
   result is a course that can be carried out.
 - *Bound*: changes may happen at any time. Moments form a grid of cells, pauses are rounded down to whole cells, a
-  task may also stand idle, and every front is replaced by its concave hull. A course with changes anywhere is then
-  the mean of courses with changes on the grid: round every moment up if it lies beyond a common threshold in its cell
-  and down otherwise, and average over thresholds. Hulls hold all such means, so nothing is missed.
+  task may also stand idle and change its layout in place for nothing, and every front is replaced by its concave hull.
+  A course with changes anywhere is then the mean of courses with changes on the grid: round every moment up if it
+  lies beyond a common threshold in its cell and down otherwise, and average over thresholds. Hulls hold all such
+  means, so nothing is missed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 FRONT = 1024
-"""Most labels of one plan at one moment."""
+"""Most labels of one state at one moment."""
 
 TOO_MANY_LABELS = -2
 """In place of the last label: a front or the store of labels has overflowed."""
@@ -36,18 +37,20 @@ _GRID_TOLERANCE = 1e-9
 
 
 class Course(NamedTuple):
-    """One task's problem as arrays; P plans in G groups of equal placement, N cells, T ticks.
+    """One task's problem as arrays; S states in G groups of equal placement, N cells, T ticks.
+
+    In the sequence a state is a plan. In the bound it is a placement, with ways to work (plans, or standing idle)
+    between which a task may change at no cost.
 
     Attributes:
         edges_s: Moments from the task's arrival to the horizon, shape ``(N + 1,)``.
         ticks: Tick that prices each cell, shape ``(N,)``.
-        speed: Steps per second, shape ``(P, T)``.
-        loss: Utility lost per second at work, ≥ 0, shape ``(P, T)``.
-        groups: Group of every plan, shape ``(P,)``.
+        speed: Steps per second of every way to work, shape ``(S, O, T)``.
+        loss: Utility lost per second, ≥ 0, infinite for a way that is none, shape ``(S, O, T)``.
+        groups: Group of every state, shape ``(S,)``.
         pause_s: Pause of a move between groups that starts in a tick, shape ``(T, G, G)``.
         charge: Utility that the traffic of a move costs, shape ``(G, G)``.
         wait: Utility that a second of waiting or moving costs.
-        idle: Utility that a second of standing idle on a plan costs, in the bound.
         steps: Work of the task.
         gain: What is taken off the pay of every step.
         cell_s: Length of a whole cell, in the bound.
@@ -61,7 +64,6 @@ class Course(NamedTuple):
     pause_s: FloatArray
     charge: FloatArray
     wait: float
-    idle: float
     steps: float
     gain: float
     cell_s: float
@@ -116,18 +118,6 @@ def _height(front: FloatArray, n: int, x: float) -> float:
             share = (front[0, i - 1] - x) / (front[0, i - 1] - front[0, i])
             return float(front[1, i - 1] + share * (front[1, i] - front[1, i - 1]))
     return float(front[1, n - 1])
-
-
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _finish_within(front: FloatArray, n: int, steps: float, speed: float, loss: float, length_s: float) -> float:
-    """Best utility of a task that ended its work in the cell that lies behind: what it did too much is given back."""
-    last = steps + speed * length_s
-    rate = loss / speed
-    best = max(_height(front, n, steps), _height(front, n, last) + rate * (last - steps))
-    for i in range(n):
-        if steps <= front[0, i] <= last:
-            best = max(best, front[1, i] + rate * (front[0, i] - steps))
-    return float(best)
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -187,6 +177,7 @@ def search(course: Course, bound: bool, depth: int, store: IntArray) -> tuple[fl
     away, away_tags, away_count = np.empty((n_groups, 2, FRONT)), np.empty((n_groups, FRONT), np.int64), 0
     away_counts = np.zeros(n_groups, np.int64)
     spare, spare_tags = np.empty((2, FRONT)), np.empty(FRONT, np.int64)
+    past, past_tags, past_count = np.empty((n_plans, 2, FRONT)), np.zeros(FRONT, np.int64), np.zeros(n_plans, np.int64)
     start, start_tag = np.zeros((2, 1)), np.full(1, -1, np.int64)
     horizon_s = course.edges_s[n_cells]
     # Never placed: it waits to the end.
@@ -210,12 +201,13 @@ def search(course: Course, bound: bool, depth: int, store: IntArray) -> tuple[fl
             if n < 0:
                 return best, TOO_MANY_LABELS, -1
             if bound and at > 0:
-                tick = course.ticks[at - 1]
-                ended = _finish_within(
-                    front[q], n, course.steps, course.speed[q, tick], course.loss[q, tick],
-                    now_s - course.edges_s[at - 1],
+                # Work that ended in the cell that lies behind is a mean of labels at its two ends.
+                m, _ = _absorb(
+                    past[q], past_tags, past_count[q], front[q], tags[q], 0, n, 0.0, 0.0, False, True, spare, spare_tags
                 )  # fmt: skip
-                best = max(best, ended + course.gain * course.steps)
+                if m < 0:
+                    return best, TOO_MANY_LABELS, -1
+                best = max(best, _height(past[q], m, course.steps) + course.gain * course.steps)
                 n = _cut(front[q], n, most)
             count[q] = n
         if at == n_cells:
@@ -288,7 +280,7 @@ def search(course: Course, bound: bool, depth: int, store: IntArray) -> tuple[fl
                             if pay > best:
                                 best, best_label, best_plan = pay, away_tags[group, i], q
                         continue
-                    speed, loss = course.speed[q, course.ticks[end - 1]], course.loss[q, course.ticks[end - 1]]
+                    speed, loss = course.speed[q, 0, course.ticks[end - 1]], course.loss[q, 0, course.ticks[end - 1]]
                     first = 0
                     while not bound and first < away_counts[group]:
                         x = away[group, 0, first]
@@ -312,9 +304,10 @@ def search(course: Course, bound: bool, depth: int, store: IntArray) -> tuple[fl
                 break
         # Work through the cell.
         length_s = course.edges_s[at + 1] - now_s
+        slot = (at + 1) % depth
         for q in range(n_plans):
-            speed, loss = course.speed[q, tick], course.loss[q, tick]
             first = 0
+            speed, loss = course.speed[q, 0, tick], course.loss[q, 0, tick]
             while not bound and first < count[q]:
                 x = front[q, 0, first]
                 if x + speed * length_s < course.steps:
@@ -323,17 +316,17 @@ def search(course: Course, bound: bool, depth: int, store: IntArray) -> tuple[fl
                 if pay > best:
                     best, best_label, best_plan = pay, tags[q, first], -1
                 first += 1
-            slot = (at + 1) % depth
-            later_count[slot, q], _ = _absorb(
-                later[slot, q], later_tags[slot, q], later_count[slot, q], front[q], tags[q], first, count[q],
-                speed * length_s, -loss * length_s, True, bound, spare, spare_tags,
-            )  # fmt: skip
-            if bound and loss > course.idle and later_count[slot, q] >= 0:
+            for way in range(course.speed.shape[1]):
+                speed, loss = course.speed[q, way, tick], course.loss[q, way, tick]
+                if not np.isfinite(loss):
+                    continue
                 later_count[slot, q], _ = _absorb(
-                    later[slot, q], later_tags[slot, q], later_count[slot, q], front[q], tags[q], 0, count[q],
-                    0.0, -course.idle * length_s, True, bound, spare, spare_tags,
+                    later[slot, q], later_tags[slot, q], later_count[slot, q], front[q], tags[q], first, count[q],
+                    speed * length_s, -loss * length_s, True, bound, spare, spare_tags,
                 )  # fmt: skip
-            if later_count[slot, q] < 0:
-                return best, TOO_MANY_LABELS, -1
+                if later_count[slot, q] < 0:
+                    return best, TOO_MANY_LABELS, -1
+            past[q, :, : count[q]] = front[q, :, : count[q]]
+            past_count[q] = count[q]
             count[q] = 0
     return best, best_label, best_plan

@@ -1,1 +1,1 @@
-"""A scheduler that learnt from the exact optimum: an encoder over domains, a decoder that writes plans piece by piece."""
+"""A scheduler that learnt from the exact optimum: it reads the domains and writes a plan piece by piece."""

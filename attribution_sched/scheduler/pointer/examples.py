@@ -118,9 +118,17 @@ def example_of(view: DecisionView, rows: NDArray[np.int64]) -> Example:
     moments["domain"].append((looks[0], mask[0], np.arange(len(task.open) + 1) == len(task.open)))
     _check(moments)
     return Example(
-        _f32(task.nodes), _f32(task.edges), _f32(task.task), task.open, _f32(np.stack(contexts)),
-        *(_choice(moments[name]) for name in ("domain", "micro", "option", "cut")), rows[:, DOMAIN].copy(),
-    )  # fmt: skip
+        nodes=_f32(task.nodes),
+        edges=_f32(task.edges),
+        task=_f32(task.task),
+        open=task.open,
+        context=_f32(np.stack(contexts)),
+        domain=_choice(moments["domain"]),
+        micro=_choice(moments["micro"]),
+        option=_choice(moments["option"]),
+        cut=_choice(moments["cut"]),
+        domains=rows[:, DOMAIN].copy(),
+    )
 
 
 def _f32(values: np.ndarray) -> FloatArray:
@@ -178,8 +186,6 @@ def examples_of(traces: Iterable[Trace], rng: np.random.Generator, variants: tup
     found = []
     for trace, view in views_of(traces):
         found.append(example_of(view, trace.rows))
-        for _ in range(variants[len(trace.rows) > 1]):
-            found.append(example_of(shrunk(rng, view, trace.rows), trace.rows))
+        count = variants[len(trace.rows) > 1]
+        found += [example_of(shrunk(rng, view, trace.rows), trace.rows) for _ in range(count)]
     return found
-
-

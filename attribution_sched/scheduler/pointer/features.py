@@ -1,4 +1,4 @@
-"""What the network sees of a decision, free of scale: times over the baseline's, memory over a device's, dollars over the bill.
+"""What the network sees of a decision, free of scale: times over the baseline's, memory over a device's.
 
 Numbers are logarithms of such ratios, so that any number of domains, layers, devices and layouts is seen alike.
 """
@@ -115,9 +115,10 @@ def features_of(view: DecisionView) -> DecisionFeatures:
     work, params, boundary = _profile(view, instance)
     memory = np.asarray(rows.memory_bytes, dtype=np.float64)
     nodes = np.column_stack([
-        np.log2(1.0 + reach) / 2.0, reach / np.asarray(rows.devices), log_ratio(memory / 8e10), np.log2(instance.nodes) / 3.0,
-        log_ratio(np.asarray(rows.fabric_bytes_per_s) / 2.5e10), log_ratio(_finite(best_time)),
-        log_ratio(_finite(least_fill)), log_ratio(_finite(best_time) / _finite(best_time).min()),
+        np.log2(1.0 + reach) / 2.0, reach / np.asarray(rows.devices), log_ratio(memory / 8e10),
+        np.log2(instance.nodes) / 3.0, log_ratio(np.asarray(rows.fabric_bytes_per_s) / 2.5e10),
+        log_ratio(_finite(best_time)), log_ratio(_finite(least_fill)),
+        log_ratio(_finite(best_time) / _finite(best_time).min()),
         np.asarray(open_domains, dtype=np.float64),
     ])  # fmt: skip
     edges = _edges(view, instance, base_s)
@@ -176,9 +177,7 @@ def _times(
     return time, reduce * count / stages / base_s
 
 
-def _fills(
-    view: DecisionView, instance: Instance, options: IntArray, micro: IntArray
-) -> tuple[FloatArray, FloatArray]:
+def _fills(view: DecisionView, instance: Instance, options: IntArray, micro: IntArray) -> tuple[FloatArray, FloatArray]:
     """Memory of states and of activations in flight over what a device has, each ``(K, M, O)``."""
     runtime, sizes, n = view.cost.cluster.runtime, view.cost.tables.sizes[instance.model], instance.n_layers
     memory = np.asarray(view.cost.domains.rows.memory_bytes) - runtime.reserved_bytes

@@ -2,11 +2,12 @@
 
 Encoder, twice, over the domains with room::
 
-    a_ij = v · LeakyReLU(W x_i + U x_j + E e_ij),   x_i' = LayerNorm(x_i + MLP[x_i, Σ_j softmax_j(a_ij)(U x_j + E e_ij)])
+    a_ij = v · LeakyReLU(W x_i + U x_j + E e_ij)
+    x_i' = LayerNorm(x_i + MLP[x_i, Σ_j softmax_j(a_ij)(U x_j + E e_ij)])
 
-Nothing depends on the order of the domains or their number. The decoder is a GRU cell fed with the segment just written; each
-choice (next domain or the end, microbatch, layout, last layer) is scored by a perceptron over ``tanh(A c + B h)`` with c the
-description of the choice, and what is masked gets probability 0.
+Nothing depends on the order of the domains or their number. The decoder is a GRU cell fed with the segment just
+written; each choice (next domain or the end, microbatch, layout, last layer) is scored by a perceptron over
+``tanh(A c + B h)`` with c the description of the choice, and what is masked gets probability 0.
 """
 
 from __future__ import annotations
@@ -152,4 +153,3 @@ class PointerNetwork(nn.Module):
         written = torch.relu(self.segment(torch.cat([here, layout, cut, micro], dim=-1)))
         remembered: Tensor = self.memory(written, memory)
         return remembered
-

@@ -1,9 +1,9 @@
 """Unfinished plans: what is placed so far, what may come next, and how each choice looks to the network.
 
-A plan is written as a sequence: a domain, (where a replica begins) its microbatch, a layout, one past the last layer; then
-the next domain, or the end. All functions take H unfinished plans of one decision at once. Masks rule out what the cluster
-would refuse whatever follows: domains in use or full, layouts without room or hardware, cuts that leave layers nobody can
-take.
+A plan is written as a sequence: a domain, (where a replica begins) its microbatch, a layout, one past the last layer;
+then the next domain, or the end. All functions take H unfinished plans of one decision at once. Masks rule out what the
+cluster would refuse whatever follows: domains in use or full, layouts without room or hardware, cuts that leave layers
+nobody can take.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def complete(task: DecisionFeatures, plans: Prefixes) -> BoolArray:
 
 def begins(task: DecisionFeatures, plans: Prefixes) -> BoolArray:
     """Which plans begin a replica with their next segment, shape ``(H,)``."""
-    return (plans.counts == 0) | complete(task, plans)
+    fresh: BoolArray = (plans.counts == 0) | complete(task, plans)
+    return fresh
 
 
 def _start(task: DecisionFeatures, plans: Prefixes) -> IntArray:
@@ -160,7 +161,7 @@ def micro_choices(task: DecisionFeatures, plans: Prefixes, domain: IntArray) -> 
     relative = time / time.min(axis=1, keepdims=True)
     looks = np.stack([log_ratio(time), log_ratio(relative), log_ratio(fill)], axis=-1)[domain]
     found = np.concatenate([np.broadcast_to(own, (*shape, 3)), looks], axis=-1)
-    return found, np.broadcast_to(usable.any(axis=2)[domain], shape)
+    return found, np.broadcast_to(np.asarray(usable.any(axis=2))[domain], shape)
 
 
 def option_choices(
@@ -194,9 +195,7 @@ def cut_choices(
     left = task.max_segments - plans.counts - 1
     others = (task.open & ~plans.used).sum(axis=1) - 1
     last = stops == n
-    mask = (stops >= start[:, None] + task.options[option, 2][:, None]) & (
-        last | ((left > 0) & (others > 0))[:, None]
-    )
+    mask = (stops >= start[:, None] + task.options[option, 2][:, None]) & (last | ((left > 0) & (others > 0))[:, None])
     taken = task.work[1:] - task.work[start][:, None]
     taken_params = task.params[1:] - task.params[start][:, None]
     pick = (domain, level, option)

@@ -1,7 +1,7 @@
 """Random decisions to learn from and to be judged on: real regions, named models, any number of free devices.
 
-A :class:`WorldDraw` is a small record that rebuilds a cluster and its kinds of tasks; a :class:`Decision` is one moment in
-it. Both are plain numbers and names, so that a file of them can be read by anybody.
+A :class:`WorldDraw` is a small record that rebuilds a cluster and its kinds of tasks; a :class:`Decision` is one moment
+in it. Both are plain numbers and names, so that a file of them can be read by anybody.
 """
 
 from __future__ import annotations
@@ -89,12 +89,16 @@ class Range:
         models: Models to draw from; the first ``large`` of them fill a domain or more.
         large: How many do.
         max_segments: Segments a plan may have, drawn with equal chance.
+        sizes: Devices of the domains of a world; 0 draws 4, 8 or 16 for each.
+        size_odds: How often each is drawn.
     """
 
     domains: tuple[int, int] = (3, 6)
     models: tuple[str, ...] = TRAINED_MODELS
     large: int = LARGE
     max_segments: tuple[int, ...] = (4, 4, 4, 3, 2)
+    sizes: tuple[int, ...] = (0, 8, 16, 32)
+    size_odds: tuple[float, ...] = (0.15, 0.2, 0.55, 0.1)
 
 
 def named_model(name: str) -> Model:
@@ -119,7 +123,7 @@ def draw_world(rng: np.random.Generator, among: Range | None = None) -> WorldDra
         hardware = rng.choice(["A100-80", "H100-80", "mixed"], p=[0.5, 0.25, 0.25])
         pool = ("V100-32", "A100-40", "A100-80", "H100-80")
         gpus = tuple(str(g) for g in rng.choice(pool, k)) if hardware == "mixed" else (str(hardware),) * k
-        size = int(rng.choice([0, 8, 16, 32], p=[0.15, 0.2, 0.55, 0.1]))
+        size = int(rng.choice(among.sizes, p=among.size_odds))
         devices = tuple(int(n) for n in rng.choice([4, 8, 16], k)) if size == 0 else (size,) * k
         large = [str(n) for n in rng.choice(among.models[: among.large], min(2, among.large), replace=False)]
         rest = among.models[among.large :]

@@ -1,11 +1,11 @@
-"""Learning by teacher forcing: the mean negative log-likelihood of the teacher's choices, by AdamW with a cosine rate."""
+"""Learning by teacher forcing: the negative log-likelihood of the teacher's choices, by AdamW with a cosine rate."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ class TrainingSettings:
     rate: float = 2e-3
     decay: float = 1e-3
     seed: int = 0
-    size: NetworkSize = NetworkSize()
+    size: NetworkSize = field(default_factory=NetworkSize)
 
 
 @dataclass(frozen=True)

@@ -110,11 +110,12 @@ def all_plans(task: Problem) -> PlanBatch:
                 edges = [0, *cuts, n]
                 for micro in sorted(set(task.microbatches)):
                     for chosen in product(*(layouts[k] for k in order)):
-                        if all(micro % o[0] == 0 and o[2] <= edges[p + 1] - edges[p] for p, o in enumerate(chosen)):
-                            chains.append([
-                                (order[p], edges[p], edges[p + 1], *o, 0, micro, task.batch_size // micro)
-                                for p, o in enumerate(chosen)
-                            ])  # fmt: skip
+                        rows = [
+                            (order[p], edges[p], edges[p + 1], *o, 0, micro, task.batch_size // micro)
+                            for p, o in enumerate(chosen)
+                        ]
+                        if all(micro % row[3] == 0 and row[5] <= row[2] - row[1] for row in rows):
+                            chains.append(rows)
     plans = list(chains)
     if width > 1:
         by_domains: dict[tuple[int, ...], list] = {}
@@ -127,8 +128,10 @@ def all_plans(task: Problem) -> PlanBatch:
                 plans.append([*one, *((*row[:7], 1, *row[8:]) for row in other)])
         if width == 3:
             for trio in permutations(range(len(layouts)), 3):
-                for group in product(*(by_domains.get((k,), []) for k in trio)):
-                    plans.append([(*chain[0][:7], r, *chain[0][8:]) for r, chain in enumerate(group)])
+                plans.extend(
+                    [(*chain[0][:7], r, *chain[0][8:]) for r, chain in enumerate(group)]
+                    for group in product(*(by_domains.get((k,), []) for k in trio))
+                )
     counts = np.array([len(plan) for plan in plans], dtype=np.int64)
     rows = np.zeros((len(plans), width, 10), dtype=np.int64)
     for p, plan in enumerate(plans):
@@ -151,9 +154,8 @@ def brute_force(task: Problem) -> tuple[float, int]:
     goal = task.objective
     rows, used = batch.segments, np.arange(batch.segments.shape[1]) < batch.counts[:, None]
     devices = (rows[:, :, DP] * rows[:, :, TP] * rows[:, :, PP] * used).sum(axis=1)
-    value = norm * (
-        goal.time * priced.step_s * (1 + goal.crowding * devices) + goal.dollar * priced.bill_usd + goal.joule * priced.energy_j
-        + goal.gram * priced.carbon_g
-    ) - goal.utilisation * priced.utilisation  # fmt: skip
+    time = goal.time * priced.step_s * (1 + goal.crowding * devices)
+    rest = goal.dollar * priced.bill_usd + goal.joule * priced.energy_j + goal.gram * priced.carbon_g
+    value = norm * (time + rest) - goal.utilisation * priced.utilisation
     allowed = priced.fits & (priced.bill_usd * norm <= goal.max_bill_usd)
     return float(np.where(allowed, value, np.inf).min()), len(batch)

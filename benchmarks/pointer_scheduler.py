@@ -1,0 +1,216 @@
+"""The sequence-to-sequence scheduler against the exact search and the rules, inside and outside its training range.
+
+    python benchmarks/pointer_scheduler.py --traces DIR              # gaps on all sets of decisions
+    python benchmarks/pointer_scheduler.py --traces DIR --latency    # also seconds per decision at 4 to 64 domains
+    python benchmarks/pointer_scheduler.py --traces DIR --output F   # also writes the figures as JSON
+
+Decisions and the plans of the exact search are kept in DIR (see ``calibration/train_pointer.py`` for the training set;
+none of these worlds is in it). The gap of a decision is the reward lost against the best plan anybody found, which is
+nearly always that of the exact search; the gap in step time is relative and counts decisions alone whose only wish is
+speed. A policy that finds no plan where there is one loses as much as the worst of the others on that decision; how
+often that happens is listed.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.view import DecisionView, view
+from attribution_sched.config import load_settings
+from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.scheduler.objective import value
+from attribution_sched.scheduler.pointer.policy import SupervisedPointer
+from attribution_sched.scheduler.pointer.scenarios import Range, at, build_view, draw_decision, draw_world
+from attribution_sched.scheduler.pointer.traces import Trace, cached_traces, views_of
+from attribution_sched.scheduler.policy import Policy
+from attribution_sched.scheduler.rules import GreedyBandwidth
+from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform
+
+DEEP = Range(
+    models=("gpt3-175b", "stretched:llama-2-70b:110", "stretched:opt-66b:98", "stretched:gpt3-13b:128"), large=2
+)
+SETS: dict[str, tuple[int, int, Range, int]] = {
+    "held": (120, 2, Range(), 6),
+    "k8": (30, 3, Range(domains=(8, 8), max_segments=(4,)), 6),
+    "k12": (24, 4, Range(domains=(12, 12), max_segments=(4,)), 6),
+    "k16": (20, 5, Range(domains=(16, 16), max_segments=(4,)), 5),
+    "deep": (40, 6, DEEP, 6),
+}
+"""Name → decisions, seed, from where they are drawn, decisions per world."""
+
+TITLES = {
+    "held": "3-6 domains, 26-82 layers (as trained, other worlds)",
+    "k8": "8 domains",
+    "k12": "12 domains",
+    "k16": "16 domains",
+    "deep": "98-128 layers",
+}
+SIZES = (4, 8, 16, 64)
+Row = dict[str, Any]
+
+
+def players() -> dict[str, Policy]:
+    """Make the policies that are compared."""
+    found: dict[str, Policy] = {
+        "seq2seq": SupervisedPointer(),
+        "seq2seq greedy": SupervisedPointer(width=1),
+        "speed-proportional": SpeedProportional(),
+        "greedy": Greedy(),
+        "greedy-bandwidth": GreedyBandwidth(),
+        "static-uniform": StaticUniform(),
+    }
+    return found
+
+
+def compare(traces: list[Trace]) -> Row:
+    """Ask every policy at every decision."""
+    policies = players()
+    rewards = {name: [] for name in ("exact", *policies)}
+    steps = {name: [] for name in ("exact", *policies)}
+    sources: dict[str, list[tuple[bool, bool]]] = {"seq2seq": [], "seq2seq greedy": []}
+    speed_only, several, proven = [], [], []
+    for trace, seen in views_of(traces):
+        count = len(trace.rows)
+        plans = {"exact": PlanBatch(trace.rows[None], np.array([count]), np.zeros(1, dtype=np.int64)).plan(0)}
+        for name, policy in policies.items():
+            plans[name] = policy.decide(seen)
+            if isinstance(policy, SupervisedPointer) and policy.last is not None and name in sources:
+                sources[name].append((policy.last.source == "network", policy.last.likeliest_fits))
+        for name, plan in plans.items():
+            found = value(seen, PlanBatch.of([plan])) if plan is not None else None
+            rewards[name].append(float(found.reward[0]) if found else -np.inf)
+            steps[name].append(float(found.step_s[0]) if found else np.inf)
+        speed_only.append(trace.decision.weights[1] == trace.decision.weights[2] == 0.0)
+        several.append(count > 1)
+        proven.append(trace.proven)
+    return summary(rewards, steps, np.array(speed_only), np.array(several), np.array(proven), sources)
+
+
+def summary(
+    rewards: dict[str, list[float]], steps: dict[str, list[float]], speed_only: np.ndarray, several: np.ndarray,
+    proven: np.ndarray, sources: dict[str, list[tuple[bool, bool]]],
+) -> Row:  # fmt: skip
+    """Reduce the rewards and step times to figures per policy."""
+    table = np.array(list(rewards.values()))
+    times = np.array(list(steps.values()))
+    best, worst = table.max(axis=0), np.where(np.isfinite(table), table, np.inf).min(axis=0)
+    fastest, slowest = times.min(axis=0), np.where(np.isfinite(times), times, -np.inf).max(axis=0)
+    rows: Row = {}
+    for name, reward, step in zip(rewards, table, times, strict=True):
+        gap = best - np.where(np.isfinite(reward), reward, worst)
+        slow = (np.where(np.isfinite(step), step, slowest) / fastest - 1.0)[speed_only]
+        rows[name] = {
+            "gap_mean": float(gap.mean()),
+            "gap_median": float(np.median(gap)),
+            "gap_p90": float(np.quantile(gap, 0.9)),
+            "gap_several_domains": float(gap[several].mean()) if several.any() else 0.0,
+            "best_share": float((gap <= 1e-6).mean()),
+            "step_gap_mean": float(slow.mean()) if slow.size else 0.0,
+            "step_gap_median": float(np.median(slow)) if slow.size else 0.0,
+            "no_plan": int((~np.isfinite(reward)).sum()),
+        }
+        if name in sources:
+            rows[name]["without_repair"] = float(np.mean([own for own, _ in sources[name]]))
+            rows[name]["likeliest_fits"] = float(np.mean([fits for _, fits in sources[name]]))
+    return {
+        "decisions": table.shape[1], "several_domains": int(several.sum()), "speed_only": int(speed_only.sum()),
+        "proven": int(proven.sum()), "policies": rows,
+    }  # fmt: skip
+
+
+def show(title: str, row: Row) -> None:
+    """Print one set."""
+    print(
+        f"\n{title}: {row['decisions']} decisions, {row['several_domains']} over several domains, "
+        f"{row['speed_only']} by speed alone, {row['proven']} proven"
+    )
+    print(f"  {'':20s} {'gap of R':>9s} {'median':>8s} {'p90':>7s} {'several':>8s} {'best':>6s} {'step':>7s} "
+          f"{'median':>7s} {'none':>5s} {'own':>6s} {'likeliest':>9s}")  # fmt: skip
+    for name, r in row["policies"].items():
+        own = f"{r['without_repair']:6.1%} {r['likeliest_fits']:9.1%}" if "without_repair" in r else ""
+        print(
+            f"  {name:20s} {r['gap_mean']:9.4f} {r['gap_median']:8.4f} {r['gap_p90']:7.3f} "
+            f"{r['gap_several_domains']:8.4f} {r['best_share']:6.1%} {r['step_gap_mean']:7.1%} "
+            f"{r['step_gap_median']:7.1%} {r['no_plan']:5d} {own}", flush=True,
+        )  # fmt: skip
+
+
+def latencies(decisions: int = 150) -> Row:
+    """Wall seconds of one decision of the policy, by number of domains."""
+    found: Row = {}
+    policy = SupervisedPointer()
+    for k in SIZES:
+        moments = _moments(k, decisions)
+        policy.decide(moments[0])
+        seconds = []
+        for seen in moments:
+            began = time.perf_counter()
+            policy.decide(seen)
+            seconds.append(time.perf_counter() - began)
+        found[str(k)] = {"p50_ms": 1e3 * float(np.median(seconds)), "p99_ms": 1e3 * float(np.quantile(seconds, 0.99))}
+        print(f"{k:3d} domains: p50 {found[str(k)]['p50_ms']:.1f} ms, p99 {found[str(k)]['p99_ms']:.1f} ms", flush=True)
+    return found
+
+
+def _moments(k: int, decisions: int) -> list[DecisionView]:
+    rng = np.random.default_rng([17, k])
+    presets: dict[int, str] = {4: "cross-domain", 64: "large"}
+    if k not in presets:
+        drawn = draw_world(rng, Range(domains=(k, k), max_segments=(4,)))
+        built = build_view(drawn)
+        return [at(built, draw_decision(rng, drawn, built.bandwidth_gbps)) for _ in range(decisions)]
+    engine = Engine(load_settings(presets[k]).build_world())
+    engine.seed([0])
+    engine.reset()
+    seen = view(engine)
+    assert seen is not None
+    rooms = np.array([domain.devices for domain in seen.cost.cluster.domains])
+    moments = []
+    for _ in range(decisions):
+        kind = int(rng.integers(len(seen.kinds)))
+        free = rng.integers(0, rooms + 1)
+        free[0] = max(1, free[0])
+        links = seen.bandwidth_gbps * rng.uniform(0.7, 1.3, seen.bandwidth_gbps.shape)
+        moments.append(replace(seen, kind=seen.kinds[kind], kind_index=kind, free_devices=free, bandwidth_gbps=links))
+    return moments
+
+
+def main() -> None:
+    """Compare on every set."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=Path, required=True, help="folder of decisions and exact plans")
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--latency", action="store_true")
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    results: Row = {}
+    load: Callable[[str], list[Trace]] = lambda name: cached_traces(  # noqa: E731
+        args.traces / f"{name}.jsonl", SETS[name][0], SETS[name][1], SETS[name][2], SETS[name][3]
+    )
+    for name in args.sets:
+        results[name] = compare(load(name))
+        show(TITLES[name], results[name])
+    if args.latency:
+        results["latency"] = latencies()
+    if args.output:
+        args.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
