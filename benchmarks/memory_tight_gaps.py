@@ -1,6 +1,6 @@
 """How far rules stay from the optimum where memory is tight, and what a moving network costs a plan that stands still.
 
-    python benchmarks/memory_tight_gaps.py                  # both tables, about four minutes
+    python benchmarks/memory_tight_gaps.py                  # both tables, about three minutes
     python benchmarks/memory_tight_gaps.py --instances 10   # a quick look
 
 LLaMA-3-8B (measured layer profiles, full precision, batch of 64 sequences) over K pools of A100 and V100 that
@@ -19,15 +19,30 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 from scheduler_instances import Decision, FloatArray, memory_tight, shaken
 
-from attribution_sched.cluster.plan import Plan, Replica
+from attribution_sched.cluster.compute import TP_DEGREES
+from attribution_sched.cluster.plan import (
+    DOMAIN,
+    DP,
+    FIRST,
+    MICROBATCH,
+    MICROBATCHES,
+    PP,
+    PRECISION,
+    STOP,
+    TP,
+    Plan,
+    Replica,
+)
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import PlanError
-from attribution_sched.scheduler.chains import chain_plans
+from attribution_sched.scheduler.candidates import MAX_PP, chain_batch
+from attribution_sched.scheduler.chains import all_orders, chain_plans, proportional_cuts
 from attribution_sched.scheduler.exact.solver import ExactSolver, Solution
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.instance import Instance
@@ -64,15 +79,50 @@ class FullPrecisionGreedy(Greedy):
 
 def even_over_all(decision: Decision) -> float:
     """Step time of the best layout of an even split over all domains in the order given."""
-    instance = Instance(
-        decision.cost, 0, decision.batch_size, decision.microbatches, decision.free_devices, decision.bandwidth_gbps,
-        decision.latency_s, decision.max_segments,
-    )  # fmt: skip
+    instance = _instance(decision)
     batch = chain_plans(instance, np.arange(len(decision.cost.cluster), dtype=np.int64)[None], even=True)
     if len(batch) == 0:
         return float("inf")
     priced = instance.score(batch)
     return float(np.where(priced.fits, priced.step_s, np.inf).min())
+
+
+def any_degree(decision: Decision, *, even: bool) -> float:
+    """Step time of the best even or proportional split in which every domain has a tensor-parallel degree of its own.
+
+    All devices of a domain are used, dp = 1. The rules of the package, by contrast, give all domains of a chain of
+    three or more the same degree.
+    """
+    instance = _instance(decision)
+    n, seconds = instance.n_layers, instance.seconds_per_sample()[Precision.FP32.index]
+    best = float("inf")
+    for size in range(1, len(instance.rooms) + 1):
+        for order in all_orders(instance.open_domains, size):
+            degrees = [[t for t in TP_DEGREES if t <= instance.rooms[d]] for d in order]
+            tp = np.array(list(product(*degrees)), dtype=np.int64)
+            pp = instance.rooms[order] // tp
+            speeds = pp / seconds[order, np.log2(tp).astype(np.int64)]
+            stops = proportional_cuts(np.ones_like(speeds) if even else speeds, n)
+            firsts = np.concatenate([np.zeros((len(tp), 1), dtype=np.int64), stops[:, :-1]], axis=1)
+            sound = ((stops - firsts >= pp) & (pp <= MAX_PP)).all(axis=1)
+            micro = np.repeat(np.array(instance.microbatches), int(sound.sum()))[:, None]
+            rows = np.zeros((len(micro), size, 10), dtype=np.int64)
+            rows[:, :, [DP, PRECISION]] = (1, Precision.FP32.index)
+            rows[:, :, DOMAIN] = order
+            for column, values in ((FIRST, firsts), (STOP, stops), (TP, tp), (PP, pp)):
+                rows[:, :, column] = np.tile(values[sound], (len(instance.microbatches), 1))
+            rows[:, :, MICROBATCH], rows[:, :, MICROBATCHES] = micro, instance.batch_size // micro
+            if len(rows):
+                priced = instance.score(chain_batch(rows))
+                best = min(best, float(np.where(priced.fits, priced.step_s, np.inf).min()))
+    return best
+
+
+def _instance(decision: Decision) -> Instance:
+    return Instance(
+        decision.cost, 0, decision.batch_size, decision.microbatches, decision.free_devices, decision.bandwidth_gbps,
+        decision.latency_s, decision.max_segments,
+    )  # fmt: skip
 
 
 def sailor(decision: Decision) -> float:
@@ -93,7 +143,9 @@ def rules(decision: Decision) -> Iterator[tuple[str, float]]:
         decision.cost, 0, decision.free_devices, decision.microbatches, decision.batch_size, decision.bandwidth_gbps,
         decision.latency_s,
     )  # fmt: skip
-    yield "speed-proportional, best subset and order", split["proportional"].step_s
+    yield "proportional, best subset, order, any tp", any_degree(decision, even=False)
+    yield "even, best subset, order, any tp", any_degree(decision, even=True)
+    yield "proportional, best subset and order", split["proportional"].step_s
     yield "even, best subset and order", split["even"].step_s
     yield "even over all K, order as given", even_over_all(decision)
     yield "greedy (one domain or a pair)", decision.step_s(FullPrecisionGreedy(0.0, 0.0).decide(decision.view()))

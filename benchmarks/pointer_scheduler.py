@@ -29,14 +29,14 @@ import numpy as np
 import torch
 
 from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView, view
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.objective import value
 from attribution_sched.scheduler.pointer.policy import SupervisedPointer
 from attribution_sched.scheduler.pointer.scenarios import Range, at, build_view, draw_decision, draw_world
-from attribution_sched.scheduler.pointer.traces import Trace, cached_traces, views_of
+from attribution_sched.scheduler.pointer.traces import SearchTeacher, Trace, cached_traces, views_of
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.rules import GreedyBandwidth
 from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform
@@ -64,11 +64,23 @@ SIZES = (4, 8, 16, 64)
 Row = dict[str, Any]
 
 
+class LocalSearch:
+    """Speed-proportional plans improved by small changes: the quick teacher as a policy."""
+
+    name = "local-search"
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """Place by search."""
+        found = SearchTeacher().solve(view)
+        return None if found is None else found[0]
+
+
 def players() -> dict[str, Policy]:
     """Make the policies that are compared."""
     found: dict[str, Policy] = {
         "seq2seq": SupervisedPointer(),
         "seq2seq greedy": SupervisedPointer(width=1),
+        "local-search": LocalSearch(),
         "speed-proportional": SpeedProportional(),
         "greedy": Greedy(),
         "greedy-bandwidth": GreedyBandwidth(),

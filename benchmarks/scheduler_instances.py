@@ -72,6 +72,7 @@ class Decision:
         bandwidth_gbps: Links now, shape ``(K, K)``.
         latency_s: One-way latencies, shape ``(K, K)``.
         max_segments: Most domains in a plan.
+        free: Devices that may be used per domain; all by default.
     """
 
     name: str
@@ -81,11 +82,13 @@ class Decision:
     bandwidth_gbps: FloatArray
     latency_s: FloatArray
     max_segments: int
+    free: tuple[int, ...] | None = None
 
     @property
     def free_devices(self) -> IntArray:
-        """All devices, shape ``(K,)``."""
-        return np.array([domain.devices for domain in self.cost.cluster.domains], dtype=np.int64)
+        """Devices that may be used, shape ``(K,)``."""
+        all_devices = [domain.devices for domain in self.cost.cluster.domains]
+        return np.array(all_devices if self.free is None else self.free, dtype=np.int64)
 
     def problem(self, objective: Objective | None = None, *, replicate: bool = True) -> Problem:
         """The decision as the exact search takes it; the step time is the objective by default."""

@@ -1,11 +1,13 @@
-"""Train the sequence-to-sequence scheduler on plans of the exact search.
+"""Train the sequence-to-sequence scheduler on plans of optimisers: a local search, and the exact search.
 
 Writes ``attribution_sched/scheduler/pointer/weights.safetensors`` and ``weights.json``. Run from the repository root;
 traces of the teacher are kept in the folder that is given, so that a second run only trains::
 
     python calibration/train_pointer.py --traces DIR
 
-The same numbers of traces and epochs and the same seed give the same file on the same machine.
+The exact search takes about a second per decision, the local search a thirtieth of that; on decisions solved by both,
+the local search finds the exact plan in nine cases of ten. The same traces, epochs and seed give the same file on the
+same machine.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -23,14 +26,21 @@ import torch
 
 from attribution_sched.scheduler.pointer.checkpoint import SHIPPED, save
 from attribution_sched.scheduler.pointer.examples import examples_of
+from attribution_sched.scheduler.pointer.scenarios import Range
 from attribution_sched.scheduler.pointer.traces import Trace, cached_traces
 from attribution_sched.scheduler.pointer.training import EpochReport, TrainingSettings, train
 
-TRACES = 500
-PER_WORLD = 40
-TRACE_SEED = 1
-EPOCHS = 30
-VARIANTS = (1, 4)
+WIDE = Range(sizes=(0, 8, 16, 32, 64), size_odds=(0.15, 0.15, 0.4, 0.15, 0.15))
+PARTS = {
+    "search": (2900, 101, WIDE, 8, "search"),
+    "exact-wide": (65, 7, Range(), 6, "exact"),
+    "exact": (291, 1, Range(), 40, "exact"),
+}
+"""File of traces → how many, seed, from where they are drawn, decisions per world, teacher."""
+
+EPOCHS = 14
+VARIANTS = {"search": (0, 1), "exact-wide": (1, 3), "exact": (1, 3)}
+"""Further examples per trace, of plans of one segment and of several, with devices taken away."""
 
 
 def split(traces: list[Trace], share: float = 0.1) -> tuple[list[Trace], list[Trace]]:
@@ -51,28 +61,29 @@ def main() -> None:
     """Gather traces, train, write the weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, required=True, help="folder of the teacher's traces")
-    parser.add_argument("--count", type=int, default=TRACES, help="traces to learn from")
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=SHIPPED)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    traces = cached_traces(args.traces / "train.jsonl", args.count, TRACE_SEED, per_world=PER_WORLD)
-    learnt, aside = split(traces)
     began = time.perf_counter()
     rng = np.random.default_rng(args.seed)
-    examples, held = examples_of(learnt, rng, VARIANTS), examples_of(aside, rng, (0, 0))
-    print(f"{len(learnt)} traces, {len(examples)} examples, {len(held)} held out", flush=True)
+    examples, held = [], []
+    for name, (count, *how) in PARTS.items():
+        learnt, aside = cached_traces(args.traces / f"{name}.jsonl", count, *how), []
+        if name == "search":
+            learnt, aside = split(learnt)
+        examples += examples_of(learnt, rng, VARIANTS[name])
+        held += examples_of(aside, rng, (0, 0))
+    print(f"{len(examples)} examples, {len(held)} held out, {time.perf_counter() - began:.0f} s", flush=True)
     settings = TrainingSettings(epochs=args.epochs, seed=args.seed)
     network = train(examples, settings, held, told)
     print(f"{time.perf_counter() - began:.0f} s")
     made = {
-        "command": f"python calibration/train_pointer.py --traces DIR --count {args.count} --epochs {args.epochs}",
-        "teacher": "exact search, see scheduler/pointer/traces.py",
-        "traces": len(learnt),
+        "command": f"python calibration/train_pointer.py --traces DIR --epochs {args.epochs} --seed {args.seed}",
+        "traces": {name: part[0] for name, part in PARTS.items()},
         "examples": len(examples),
-        "trace_seed": TRACE_SEED,
-        "seed": args.seed,
+        "settings": asdict(settings),
     }
     save(network, args.output, made)
 

@@ -77,7 +77,7 @@ def _link_cut(settings: Settings, scenario: str) -> World:
     gbps = np.array(world.cluster.wan.bandwidth_gbps)
     np.fill_diagonal(gbps, 0.0)
     source, target = (int(i) for i in np.unravel_index(np.argmax(gbps + gbps.T), gbps.shape))
-    start_s, end_s = _hours(world, 6.0, 12.0)
+    start_s, end_s = _hours(world, 10.0, 18.0)
     return replace(world, incidents=(LinkCut(source, target, start_s, end_s, CUT_TO, both_ways=True),))
 
 
@@ -177,7 +177,7 @@ def _usual_carbon(settings: Settings) -> float | None:
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType({
     "steady": "bandwidth stands still",
     "ou30": "bandwidth wanders within ±30 % of its base",
-    "link-cut": "the fastest link keeps a tenth of its bandwidth, both ways, from hour 6 to 12",
+    "link-cut": "the fastest link keeps a tenth of its bandwidth, both ways, from hour 10 to 18",
     "load-20": "tasks arrive at 0.8 times the rate",
     "load+20": "tasks arrive at 1.2 times the rate",
     "domain-lost": "the best-connected domain is lost from hour 8 to 14",

@@ -18,6 +18,7 @@ from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.scheduler.exact.problem import Objective, problem_of, reward_objective
 from attribution_sched.scheduler.exact.solver import ExactSolver
+from attribution_sched.scheduler.instance import usable_devices
 from attribution_sched.scheduler.objective import value
 from attribution_sched.scheduler.rules import ShortestJobFirst
 
@@ -73,6 +74,7 @@ class Exact:
     def best(self, view: DecisionView) -> Plan | None:
         """The best plan of the moment, or None if nothing fits."""
         found = None
+        view = replace(view, free_devices=usable_devices(view))
         if (view.free_devices > 0).any():
             objective = self.objective or reward_objective(view, crowding=self.crowding)
             found = self.solver.try_solve(problem_of(_narrowed(view), objective), view.current_plan)

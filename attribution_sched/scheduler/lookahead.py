@@ -282,6 +282,8 @@ class Clairvoyant:
         inside = (grid > arrival.time_s + 1e-6) & (grid < self.world.horizon_s - 1e-6)
         edges = np.append(grid[inside], self.world.horizon_s)
         course = self._course(path, arrival, batch, prices, edges, self.cell_s)
+        if _perfect(course):
+            return course.gain * course.steps
         speed, loss = ways_to_work(course.speed[:, 0], course.loss[:, 0], course.groups, self._idle())
         course = course._replace(speed=speed, loss=loss, groups=np.arange(len(speed)))
         longest = int(float(course.pause_s.max()) / self.cell_s)
@@ -341,7 +343,15 @@ def _check(world: World, cell_s: float) -> None:
 def _check_room(label: int) -> None:
     if label == TOO_MANY_LABELS:
         rule = f"more than {FRONT} on one plan at one moment, or {LABELS:,} in all"
-        raise PlanError(problem("labels of the look-ahead search", f"> {FRONT}", rule, "Give fewer plans to choose from"))
+        raise PlanError(
+            problem("labels of the look-ahead search", f"> {FRONT}", rule, "Give fewer plans to choose from")
+        )
+
+
+def _perfect(course: Course) -> bool:
+    """Whether some plan, kept from the arrival on, ends the work and loses nothing: nobody can earn more."""
+    work = course.speed[:, 0, course.ticks] @ np.diff(course.edges_s)
+    return bool(((course.loss[:, 0, course.ticks] == 0.0).all(axis=1) & (work >= course.steps)).any())
 
 
 def _arrivals(engine: Engine, seed: int) -> tuple[Arrival, ...]:

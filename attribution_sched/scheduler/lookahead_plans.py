@@ -14,12 +14,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, JOULES_PER_KWH
+from attribution_sched.cluster.cost_arrays import DomainArrays
 from attribution_sched.cluster.engine import Engine
 from attribution_sched.cluster.engine_actions import INT8
 from attribution_sched.cluster.engine_state import K_BASE_COST, K_BASE_STEP
 from attribution_sched.cluster.memory import state_bytes_per_parameter
-from attribution_sched.cluster.plan import DOMAIN, FIRST, PRECISION, SEGMENT_FIELDS, STOP, PlanBatch
+from attribution_sched.cluster.plan import DOMAIN, FIRST, PRECISION, REPLICA, SEGMENT_FIELDS, STOP, PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.shares import share_batch
 from attribution_sched.errors import PlanError, problem
@@ -184,7 +186,10 @@ def ways_to_work(speed: FloatArray, loss: FloatArray, group: IntArray, idle: flo
     for g in range(groups):
         own = group == g
         for t in range(ticks):
-            points = sorted({(0.0, idle), *zip(speed[own, t].tolist(), loss[own, t].tolist(), strict=True)}, key=lambda w: (-w[0], w[1]))
+            points = sorted(
+                {(0.0, idle), *zip(speed[own, t].tolist(), loss[own, t].tolist(), strict=True)},
+                key=lambda w: (-w[0], w[1]),
+            )
             hull = found[g][t]
             for v, lost in points:
                 if hull and lost >= hull[-1][1]:
@@ -239,9 +244,11 @@ def _undominated(
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _share_all(tables, domains, model, batch, rows, counts):  # type: ignore[no-untyped-def]
+def _share_all(
+    tables: CostTables, domains: DomainArrays, model: int, batch: float, rows: IntArray, counts: IntArray
+) -> None:
     for p in range(counts.size):
-        share_batch(tables, domains, model, batch, rows[p], counts[p], rows[p, counts[p] - 1, 7] + 1)
+        share_batch(tables, domains, model, batch, rows[p], counts[p], rows[p, counts[p] - 1, REPLICA] + 1)
 
 
 def _options(engine: Engine, kind_index: int, domain: int) -> IntArray:
@@ -302,7 +309,9 @@ def _price_part(
 ) -> None:  # fmt: skip
     """Price some plans at all given ticks and write the figures into the columns; one tick stands for all."""
     ticks = len(bandwidth)
-    chosen = PlanBatch(*(np.repeat(rows[part], ticks, axis=0) for rows in (batch.segments, batch.counts, batch.schedules)))
+    chosen = PlanBatch(
+        *(np.repeat(rows[part], ticks, axis=0) for rows in (batch.segments, batch.counts, batch.schedules))
+    )
     found = engine.cost.score(
         chosen,
         kind_index,

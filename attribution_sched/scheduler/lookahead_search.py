@@ -109,6 +109,17 @@ def _absorb(
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _covered(front: FloatArray, n: int, x: float, u: float) -> bool:
+    """Whether one label of a front has at least this much of both."""
+    for i in range(n):
+        if front[0, i] < x:
+            return False
+        if front[1, i] >= u:
+            return True
+    return False
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _height(front: FloatArray, n: int, x: float) -> float:
     """Utility of a concave front at an amount of work; −∞ beyond its end."""
     if n == 0 or x > front[0, 0]:
@@ -171,7 +182,11 @@ def search(course: Course, bound: bool, depth: int, store: IntArray) -> tuple[fl
         top = max(top, course.speed[q].max())
     # No mean of courses that ends by the task's work has a member that does more than one cell of work beyond it.
     most = course.steps + top * course.cell_s
-    front, tags, count = np.empty((n_plans, 2, FRONT)), np.empty((n_plans, FRONT), np.int64), np.zeros(n_plans, np.int64)
+    front, tags, count = (
+        np.empty((n_plans, 2, FRONT)),
+        np.empty((n_plans, FRONT), np.int64),
+        np.zeros(n_plans, np.int64),
+    )
     later, later_tags = np.empty((depth, n_plans, 2, FRONT)), np.empty((depth, n_plans, FRONT), np.int64)
     later_count = np.zeros((depth, n_plans), np.int64)
     away, away_tags, away_count = np.empty((n_groups, 2, FRONT)), np.empty((n_groups, FRONT), np.int64), 0
@@ -292,6 +307,11 @@ def search(course: Course, bound: bool, depth: int, store: IntArray) -> tuple[fl
                             best_label, best_plan = away_tags[group, first], q
                         first += 1
                     slot = end % depth
+                    if first == away_counts[group] or _covered(
+                        later[slot, q], later_count[slot, q], away[group, 0, first] + speed * rest_s,
+                        away[group, 1, away_counts[group] - 1] + du - loss * rest_s,
+                    ):  # fmt: skip
+                        continue
                     later_count[slot, q], _ = _absorb(
                         later[slot, q], later_tags[slot, q], later_count[slot, q], away[group], away_tags[group], first,
                         away_counts[group], speed * rest_s, du - loss * rest_s, True, bound, spare, spare_tags,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 
 from attribution_sched.cluster.arrivals import ArrivalRow, TraceArrivals
+from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import DESCRIPTIONS, SCENARIOS, _scaled, build_scenario, scenario_names
 from attribution_sched.errors import SettingsError
@@ -43,7 +43,7 @@ def test_a_steady_network_differs_in_nothing_else(preset):
     assert digest(replace(world, cluster=replace(world.cluster, wan=moving))) == digest(preset)
 
 
-def test_the_fastest_link_is_cut_for_a_quarter_of_the_day(preset):
+def test_the_fastest_link_is_cut_for_a_third_of_the_day(preset):
     world = build_scenario("cross-domain", "link-cut")
     (cut,) = world.incidents
     assert isinstance(cut, LinkCut)
@@ -51,7 +51,7 @@ def test_the_fastest_link_is_cut_for_a_quarter_of_the_day(preset):
     both = gbps + gbps.T
     np.fill_diagonal(both, 0.0)
     assert both[cut.source, cut.target] == both.max()
-    assert (cut.start_s, cut.end_s, cut.factor, cut.both_ways) == (6 * 3600.0, 12 * 3600.0, 0.1, True)
+    assert (cut.start_s, cut.end_s, cut.factor, cut.both_ways) == (10 * 3600.0, 18 * 3600.0, 0.1, True)
     assert digest(replace(world, incidents=())) == digest(preset)
 
 

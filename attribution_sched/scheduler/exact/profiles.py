@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
-from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
-from attribution_sched.scheduler.exact.problem import Problem
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -34,7 +32,7 @@ ANY_TAIL = 1e9
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _fill(
+def fill(
     domains: DomainArrays,
     runtime: RuntimeArrays,
     power_law: PowerArrays,
@@ -144,7 +142,7 @@ def _stages(
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _keep_undominated(
+def keep_undominated(
     domains: DomainArrays,
     runtime: RuntimeArrays,
     power_law: PowerArrays,
@@ -221,7 +219,7 @@ def _keep_undominated(
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _keep_feasible(profile: FloatArray, usable: IntArray, kept: IntArray) -> None:
+def keep_feasible(profile: FloatArray, usable: IntArray, kept: IntArray) -> None:
     """List for every segment the layouts that fit memory at all; arguments as above."""
     n = profile.shape[1] - 1
     for i in range(n):
@@ -232,83 +230,3 @@ def _keep_feasible(profile: FloatArray, usable: IntArray, kept: IntArray) -> Non
                     found += 1
                     kept[i, j, found] = usable[u]
             kept[i, j, 0] = found
-
-
-class ProfileBook:
-    """Profiles of every task a cost model knows, made when first asked for.
-
-    Args:
-        limit: Profiles kept; the least recently used goes first.
-    """
-
-    def __init__(self, limit: int = 48) -> None:
-        self._kept: dict[tuple[object, ...], FloatArray] = {}
-        self._choices: dict[tuple[object, ...], IntArray] = {}
-        self.limit = limit
-
-    def profile(self, task: Problem, option_rows: IntArray, micro: int, microbatches: int, domain: int) -> FloatArray:
-        """Profile of all layouts on a class of domains, shape ``(O, N + 1, N + 1, 10)``.
-
-        Args:
-            task: The search problem.
-            option_rows: Layouts, shape ``(O, 4)``.
-            micro: Samples of a microbatch.
-            microbatches: Microbatches of a step (limits what is in flight).
-            domain: A domain of the class.
-        """
-        key = (task.cost, task.model, option_rows.tobytes(), micro, microbatches, domain)
-        found = self._kept.pop(key, None)
-        if found is None:
-            found = self._make(task, option_rows, micro, microbatches, domain)
-            while len(self._kept) >= self.limit:
-                del self._kept[next(iter(self._kept))]
-        self._kept[key] = found
-        return found
-
-    def choices(
-        self,
-        task: Problem,
-        option_rows: IntArray,
-        usable: IntArray,
-        micro: int,
-        microbatches: int,
-        domain: int,
-        complete: bool,
-    ) -> IntArray:
-        """Layouts to try for every segment, shape ``(N + 1, N + 1, 1 + len(usable))``: how many, then which.
-
-        Where only time and traffic count, layouts that others beat in every stage are left out, unless the list is to
-        be ``complete``.
-        """
-        cost, n, time_only = task.cost, task.n_layers, task.objective.time_and_bill_only and not complete
-        lists = (option_rows.tobytes(), usable.tobytes())
-        key = (cost, task.model, *lists, micro, microbatches, domain, time_only)
-        found = self._choices.pop(key, None)
-        if found is None:
-            found = np.zeros((n + 1, n + 1, 1 + len(usable)), dtype=np.int64)
-            if time_only:
-                _keep_undominated(
-                    cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(task.model), domain,
-                    option_rows, usable, micro, microbatches, found,
-                )  # fmt: skip
-            else:
-                _keep_feasible(self.profile(task, option_rows, micro, microbatches, domain), usable, found)
-            while len(self._choices) >= self.limit:
-                del self._choices[next(iter(self._choices))]
-        self._choices[key] = found
-        return found
-
-    @staticmethod
-    def _make(task: Problem, option_rows: IntArray, micro: int, microbatches: int, domain: int) -> FloatArray:
-        cost, n = task.cost, task.n_layers
-        table = np.full((len(option_rows), n + 1, n + 1, FIELDS), np.nan)
-        table[..., MAX_TAIL] = -1.0
-        gpu = cost.cluster.domains[domain].gpu
-        supported = [q.index for q in PRECISIONS if gpu.supports(q)]
-        for o, option in enumerate(option_rows):
-            if micro % option[0] == 0 and option[3] in supported:
-                _fill(
-                    cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(task.model), domain,
-                    option, micro, microbatches, table[o],
-                )  # fmt: skip
-        return table

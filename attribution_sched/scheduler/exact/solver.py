@@ -24,11 +24,11 @@ from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.cost_arrays import make_scratch
 from attribution_sched.cluster.plan import MICROBATCH, PP, Plan, PlanBatch
 from attribution_sched.errors import PlanError, problem
+from attribution_sched.scheduler.exact.book import ProfileBook
 from attribution_sched.scheduler.exact.bounds import floors
 from attribution_sched.scheduler.exact.chains import Pricing, Space, search_chains
 from attribution_sched.scheduler.exact.held_karp import held_karp
 from attribution_sched.scheduler.exact.problem import MAX_PP, Objective, Problem
-from attribution_sched.scheduler.exact.profiles import ProfileBook
 from attribution_sched.scheduler.exact.replicas import combine, list_chains
 from attribution_sched.scheduler.exact.start import evaluate, improve, single_plans
 

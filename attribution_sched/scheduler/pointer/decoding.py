@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +71,7 @@ def decode(network: PointerNetwork, view: DecisionView, width: int = 32) -> Deco
         width: Unfinished plans kept; 1 is the greedy choice at every step.
     """
     task = features_of(view)
-    with torch.inference_mode():
+    with torch.inference_mode(), one_thread():
         rows, counts, score = _search(network, task, width)
     batch = PlanBatch(rows, counts, np.zeros(len(counts), dtype=np.int64))
     single = (rows[:, :, REPLICA].max(axis=1, initial=0) == 0)[:, None]
@@ -77,6 +79,17 @@ def decode(network: PointerNetwork, view: DecisionView, width: int = 32) -> Deco
     shared = whole if single.all() else microbatch_counts(view.cost, view.kind_index, task.batch_size, batch)
     rows[:, :, MICROBATCHES] = np.where(single, whole, shared)
     return Decoded(batch, score)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch work in one thread: matrices this small take longer when several share them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _search(network: PointerNetwork, task: DecisionFeatures, width: int) -> tuple[IntArray, IntArray, FloatArray]:

@@ -27,6 +27,7 @@ class TrainingSettings:
         batch: Examples per step.
         rate: Largest learning rate.
         decay: Weight decay.
+        noise: Standard deviation of the noise on what is read of domains and links, while learning.
         seed: Seed of first weights and order.
         size: How large the network is.
     """
@@ -34,7 +35,8 @@ class TrainingSettings:
     epochs: int = 30
     batch: int = 64
     rate: float = 2e-3
-    decay: float = 1e-3
+    decay: float = 1e-2
+    noise: float = 0.03
     seed: int = 0
     size: NetworkSize = field(default_factory=NetworkSize)
 
@@ -56,9 +58,13 @@ class EpochReport:
     heads: dict[str, float]
 
 
-def loss_of(network: PointerNetwork, examples: Sequence[Example]) -> tuple[Tensor, dict[str, float]]:
+def loss_of(
+    network: PointerNetwork, examples: Sequence[Example], noise: Noise | None = None
+) -> tuple[Tensor, dict[str, float]]:
     """Mean negative log-likelihood of whole plans, and its parts per kind of choice."""
     nodes, edges, task, opened = _decisions(examples)
+    if noise is not None:
+        nodes, edges = noise(nodes), noise(edges)
     embedded, memory = network.encode(nodes, edges, task, opened)
     longest = max(example.segments for example in examples)
     rows = np.arange(len(examples))
@@ -123,6 +129,7 @@ def train(
     per_epoch = math.ceil(len(examples) / settings.batch)
     steps = settings.epochs * per_epoch
     rng = np.random.default_rng(settings.seed)
+    noise = Noise(settings.noise, settings.seed)
     kept, least, done = copy.deepcopy(network.state_dict()), float("inf"), 0
     for epoch in range(1, settings.epochs + 1):
         order, total, parts = rng.permutation(len(examples)), 0.0, dict.fromkeys(HEADS, 0.0)
@@ -130,7 +137,7 @@ def train(
             batch = [examples[i] for i in order[first : first + settings.batch]]
             for group in optimiser.param_groups:
                 group["lr"] = settings.rate * _schedule(done, steps)
-            loss, heads = loss_of(network, batch)
+            loss, heads = loss_of(network, batch, noise)
             if not torch.isfinite(loss):
                 rule = "must stay a finite number"
                 raise ModelFitError(problem("loss", float(loss), rule, "Lower the learning rate"))
@@ -148,6 +155,19 @@ def train(
             kept, least = copy.deepcopy(network.state_dict()), aside
     network.load_state_dict(kept)
     return network.eval()
+
+
+class Noise:
+    """Blurs what is read of a decision, so that links are not learnt by heart."""
+
+    def __init__(self, spread: float, seed: int) -> None:
+        self.spread = spread
+        self.draws = torch.Generator().manual_seed(seed)
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Add noise to what is not 0."""
+        blurred = values + self.spread * torch.randn(values.shape, generator=self.draws)
+        return torch.where(values == 0.0, values, blurred)
 
 
 def fresh(size: NetworkSize, seed: int) -> PointerNetwork:

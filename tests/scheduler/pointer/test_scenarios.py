@@ -38,7 +38,7 @@ def test_a_decision_sets_the_moment():
         decision = draw_decision(rng, drawn, view.bandwidth_gbps)
         seen = at(view, decision)
         assert seen.kind is view.kinds[decision.kind]
-        assert 0 < seen.free_devices.sum() and (seen.free_devices <= drawn.devices).all()
+        assert seen.free_devices.sum() > 0 and (seen.free_devices <= drawn.devices).all()
         ratio = seen.bandwidth_gbps / view.bandwidth_gbps
         assert (np.abs(ratio - 1.0) <= MOTION + 1e-3).all() and (np.diag(ratio) == 1.0).all()
         assert (seen.reward.w_eff, seen.reward.w_util, seen.reward.w_cost) == decision.weights
