@@ -20,7 +20,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,24 +41,25 @@ from attribution_sched.scheduler.rules import GreedyBandwidth
 from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform
 
 DEEP = Range(
-    models=("gpt3-175b", "stretched:llama-2-70b:110", "stretched:opt-66b:98", "stretched:gpt3-13b:128"), large=2
+    models=("stretched:llama-2-70b:110", "stretched:opt-66b:98", "stretched:opt-30b:98", "stretched:gpt3-13b:128"),
+    large=2,
 )
-SETS: dict[str, tuple[int, int, Range, int]] = {
-    "held": (120, 2, Range(), 6),
-    "k8": (30, 3, Range(domains=(8, 8), max_segments=(4,)), 6),
-    "k12": (24, 4, Range(domains=(12, 12), max_segments=(4,)), 6),
-    "k16": (20, 5, Range(domains=(16, 16), max_segments=(4,)), 5),
-    "deep": (40, 6, DEEP, 6),
+GPT3 = Range(models=("gpt3-175b", "stretched:llama-2-70b:110"), large=2, sizes=(32, 64), size_odds=(0.5, 0.5))
+EIGHT, TWELVE, SIXTEEN = (Range(domains=(k, k), max_segments=(4,)) for k in (8, 12, 16))
+SETS: dict[str, tuple[str, int, int, Range, int, str]] = {
+    "held": ("3-6 domains, 26-82 layers (as trained, other worlds)", 58, 2, Range(), 6, "exact"),
+    "k8": ("8 domains", 21, 3, EIGHT, 8, "exact"),
+    "k12": ("12 domains", 12, 4, TWELVE, 8, "exact"),
+    "k16": ("16 domains", 10, 5, SIXTEEN, 8, "exact"),
+    "deep": ("98-128 layers", 6, 6, DEEP, 8, "exact"),
+    "k8-search": ("8 domains", 40, 13, EIGHT, 5, "search"),
+    "k12-search": ("12 domains", 40, 14, TWELVE, 5, "search"),
+    "k16-search": ("16 domains", 40, 15, SIXTEEN, 5, "search"),
+    "deep-search": ("98-128 layers", 40, 16, DEEP, 5, "search"),
+    "gpt3-search": ("98 and 110 layers on 32 or 64 devices", 20, 17, GPT3, 5, "search"),
 }
-"""Name → decisions, seed, from where they are drawn, decisions per world."""
+"""Name → title, decisions, seed, from where they are drawn, decisions per world, who planned them first."""
 
-TITLES = {
-    "held": "3-6 domains, 26-82 layers (as trained, other worlds)",
-    "k8": "8 domains",
-    "k12": "12 domains",
-    "k16": "16 domains",
-    "deep": "98-128 layers",
-}
 SIZES = (4, 8, 16, 64)
 Row = dict[str, Any]
 
@@ -79,7 +79,7 @@ def players() -> dict[str, Policy]:
     """Make the policies that are compared."""
     found: dict[str, Policy] = {
         "seq2seq": SupervisedPointer(),
-        "seq2seq greedy": SupervisedPointer(width=1),
+        "seq2seq greedy": SupervisedPointer(width=1, move_cuts=False),
         "local-search": LocalSearch(),
         "speed-proportional": SpeedProportional(),
         "greedy": Greedy(),
@@ -89,16 +89,16 @@ def players() -> dict[str, Policy]:
     return found
 
 
-def compare(traces: list[Trace]) -> Row:
+def compare(traces: list[Trace], teacher: str) -> Row:
     """Ask every policy at every decision."""
-    policies = players()
-    rewards = {name: [] for name in ("exact", *policies)}
-    steps = {name: [] for name in ("exact", *policies)}
+    policies = {name: policy for name, policy in players().items() if (name, teacher) != ("local-search", "search")}
+    rewards = {name: [] for name in (teacher, *policies)}
+    steps = {name: [] for name in (teacher, *policies)}
     sources: dict[str, list[tuple[bool, bool]]] = {"seq2seq": [], "seq2seq greedy": []}
     speed_only, several, proven = [], [], []
     for trace, seen in views_of(traces):
         count = len(trace.rows)
-        plans = {"exact": PlanBatch(trace.rows[None], np.array([count]), np.zeros(1, dtype=np.int64)).plan(0)}
+        plans = {teacher: PlanBatch(trace.rows[None], np.array([count]), np.zeros(1, dtype=np.int64)).plan(0)}
         for name, policy in policies.items():
             plans[name] = policy.decide(seen)
             if isinstance(policy, SupervisedPointer) and policy.last is not None and name in sources:
@@ -163,19 +163,25 @@ def show(title: str, row: Row) -> None:
 
 
 def latencies(decisions: int = 150) -> Row:
-    """Wall seconds of one decision of the policy, by number of domains."""
+    """Milliseconds of one decision of the policy, by number of domains: on the clock and of the processor."""
     found: Row = {}
     policy = SupervisedPointer()
     for k in SIZES:
         moments = _moments(k, decisions)
         policy.decide(moments[0])
-        seconds = []
+        wall_ms, cpu_ms = [], []
         for seen in moments:
-            began = time.perf_counter()
+            began, worked = time.perf_counter(), time.thread_time()
             policy.decide(seen)
-            seconds.append(time.perf_counter() - began)
-        found[str(k)] = {"p50_ms": 1e3 * float(np.median(seconds)), "p99_ms": 1e3 * float(np.quantile(seconds, 0.99))}
-        print(f"{k:3d} domains: p50 {found[str(k)]['p50_ms']:.1f} ms, p99 {found[str(k)]['p99_ms']:.1f} ms", flush=True)
+            wall_ms.append(1e3 * (time.perf_counter() - began))
+            cpu_ms.append(1e3 * (time.thread_time() - worked))
+        row = {
+            f"{name}_{q}_ms": float(np.quantile(spent, share))
+            for name, spent in (("wall", wall_ms), ("cpu", cpu_ms))
+            for q, share in (("p50", 0.5), ("p99", 0.99))
+        }
+        found[str(k)] = row
+        print(f"{k:3d} domains: " + ", ".join(f"{name} {ms:.0f}" for name, ms in row.items()), flush=True)
     return found
 
 
@@ -212,12 +218,11 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     results: Row = {}
-    load: Callable[[str], list[Trace]] = lambda name: cached_traces(  # noqa: E731
-        args.traces / f"{name}.jsonl", SETS[name][0], SETS[name][1], SETS[name][2], SETS[name][3]
-    )
     for name in args.sets:
-        results[name] = compare(load(name))
-        show(TITLES[name], results[name])
+        title, count, *how = SETS[name]
+        traces = cached_traces(args.traces / f"{name}.jsonl", count, *how)
+        results[name] = compare(traces, how[-1])
+        show(f"{title}, planned first by {how[-1]}", results[name])
     if args.latency:
         results["latency"] = latencies()
     if args.output:

@@ -174,7 +174,7 @@ def main() -> None:
             begun = time.process_time()
             plan = planner(decision)
             rows.append((label, plan, time.process_time() - begun))
-        rival_s = decision.step_s(dict((label, plan) for label, plan, _ in rows)["Sailor-style"])
+        rival_s = decision.step_s({label: plan for label, plan, _ in rows}["Sailor-style"])
         for label, plan, seconds in rows:
             step_s, bill = decision.price(plan)
             if plan is None:

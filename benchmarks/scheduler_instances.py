@@ -117,9 +117,7 @@ class Decision:
         """Step time and bill of a plan per global batch."""
         if plan is None:
             return float("inf"), float("nan")
-        priced = self.cost.score(
-            plan, 0, bandwidth_gbps=self.bandwidth_gbps, latency_s=self.latency_s, breakdown=False
-        )
+        priced = self.cost.score(plan, 0, bandwidth_gbps=self.bandwidth_gbps, latency_s=self.latency_s, breakdown=False)
         norm = self.batch_size / plan.samples
         step_s = float(priced.step_s[0]) * norm if priced.fits[0] else float("inf")
         return step_s, float(priced.bill_usd[0]) * norm
@@ -184,7 +182,8 @@ def chain_instance(layers: int, domains: int, seed: int, max_segments: int, *, s
     cards = rng.choice(["A100-80", "A100-40", "V100-16"], domains, p=[0.4, 0.4, 0.2])
     counts = np.ones(domains, dtype=np.int64) if single else rng.choice([1, 2, 4], domains)
     pools = tuple(
-        Domain(name, _profiled_card(str(card)), int(count)) for name, card, count in zip(names, cards, counts, strict=True)
+        Domain(name, _profiled_card(str(card)), int(count))
+        for name, card, count in zip(names, cards, counts, strict=True)
     )
     wan = wan_between(names)
     cost = CostModel(Cluster(pools, wan, MEGATRON), [model_of(layers)])
@@ -252,7 +251,7 @@ SAILOR_INSTANCES = {
 SAILOR_REGIONS = ("gcp:us-central1-a", "gcp:us-west1-b")
 SAILOR_BATCH = 1024
 SAILOR_MICROBATCHES = (4, 8, 16, 32)
-"""Samples over all data-parallel ranks. All powers of two from 1 to 128 give the same optimum on all seven instances."""
+"""Samples over all data-parallel ranks. All powers of two from 1 to 128 give the same optima."""
 
 GPUS_PER_NODE = 4
 

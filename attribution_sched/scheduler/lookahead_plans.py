@@ -158,7 +158,10 @@ def worth_having(prices: Prices, group: IntArray, base_s: float, idle: float) ->
     """
     best = float(np.max(prices.reward, initial=0.0))
     loss = np.where(prices.speed > 0.0, (best - np.maximum(prices.reward, -1e300)) * base_s * prices.speed, np.inf)
-    return _undominated(prices.speed, prices.speed, loss, loss, prices.extras, prices.extras, group, np.isfinite(idle))
+    kept: BoolArray = _undominated(
+        prices.speed, prices.speed, loss, loss, prices.extras, prices.extras, group, np.isfinite(idle)
+    )
+    return kept
 
 
 def extremes_worth_having(low: Prices, high: Prices, group: IntArray, base_s: float) -> BoolArray:
@@ -166,7 +169,8 @@ def extremes_worth_having(low: Prices, high: Prices, group: IntArray, base_s: fl
     best = float(np.max(high.reward, initial=0.0))
     worst = np.where(low.speed > 0.0, (best - np.maximum(low.reward, -1e300)) * base_s * high.speed, np.inf)
     least = np.where(low.speed > 0.0, (best - np.maximum(high.reward, -1e300)) * base_s * low.speed, np.inf)
-    return _undominated(low.speed, high.speed, least, worst, low.extras, high.extras, group, True)
+    kept: BoolArray = _undominated(low.speed, high.speed, least, worst, low.extras, high.extras, group, True)
+    return kept
 
 
 def ways_to_work(speed: FloatArray, loss: FloatArray, group: IntArray, idle: float) -> tuple[FloatArray, FloatArray]:

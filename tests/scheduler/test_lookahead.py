@@ -32,7 +32,7 @@ from attribution_sched.scheduler.lookahead import (
     episode_limits,
     network_path,
 )
-from attribution_sched.scheduler.lookahead_plans import Prices, worth_having
+from attribution_sched.scheduler.lookahead_plans import Prices, price_plans, worth_having
 from attribution_sched.scheduler.lookahead_search import Course, search
 from tests.cluster.engine_worlds import begun, random_actions, random_plan
 from tests.scheduler.exact.instances import random_model
@@ -49,7 +49,7 @@ def small_world(seed=0, *, domains=2, devices=2, layers=3, params=2e9, spread=0.
     cluster = Cluster(
         tuple(Domain(n, gpu(c), devices, node_devices=2) for n, c in zip(names, cards, strict=True)), wan, Runtime()
     )
-    kind = TaskKind(random_model(rng, layers, params), 16, (2, 2, 4, 4), (100, 400), int(rng.choice([1, 20, 200])))
+    kind = TaskKind(random_model(rng, layers, params), 16, (2, 2, 4, 4), (100, 400), int(rng.choice([10, 50, 200])))
     chosen = {
         "horizon_s": 0.5 * HOUR_S, "pool_size": 4, "max_running": 4, "queue_capacity": 3, "max_segments": domains,
         "share_limit": 1, "restart_s": float(rng.choice([0.0, 20.0, 60.0])), "replan_threshold": 0.02,
@@ -74,7 +74,10 @@ class RandomPlans:
         self.rng, self.world = np.random.default_rng(seed), world
 
     def decide(self, view):
-        return None if self.rng.random() < 0.3 else random_plan(self.rng, self.world, view.kind)
+        plan = random_plan(self.rng, self.world, view.kind)
+        room = max(domain.devices for domain in self.world.cluster.domains)
+        small = all(segment.device_count <= room for segment in plan.segments)
+        return plan if small and self.rng.random() < 0.7 else None
 
 
 class Replay:
@@ -106,7 +109,7 @@ def test_the_network_is_the_same_under_any_policy(seed):
 
 @pytest.mark.parametrize("seed", [0, 4])
 def test_the_arrivals_are_those_of_the_engine(seed):
-    world = small_world(1, queue_capacity=40)
+    world = small_world(1, queue_capacity=60, arrivals=Poisson(30.0))
     expected = arrivals_of(world, seed)
     engine, found = begun(world, seed), {}
     nothing = encode(engine, None, 0)[None]
@@ -140,8 +143,7 @@ def test_every_plan_that_the_engine_accepts_is_listed():
     assert accepted > 50
 
 
-@given(some.integers(0, 10_000))
-@settings(deadline=None, max_examples=25)
+@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 60))])
 def test_no_policy_beats_the_bound(seed):
     rng = np.random.default_rng(seed)
     domains = int(rng.choice([2, 3]))
@@ -168,16 +170,18 @@ def test_on_a_still_network_the_best_plan_attains_the_bound():
 
 
 def _spanning():
-    """One long task that fits no single domain, and a cut link that makes moving worth while."""
+    """One long task that fits no single domain, and cut links that make moving worth while."""
     world = small_world(
         8, domains=3, devices=1, layers=3, params=4e9, restart_s=30.0, replan_threshold=1e-9, horizon_s=3 * HOUR_S,
-        incidents=(LinkCut(0, 1, 1800.0, 7200.0, 0.05), LinkCut(0, 2, 7200.0, 9000.0, 0.05)),
+        incidents=(
+            LinkCut(0, 1, 3600.0, np.inf, 0.05), LinkCut(0, 2, 0.0, 3600.0, 0.05), LinkCut(1, 2, 0.0, 3600.0, 0.05),
+        ),
     )  # fmt: skip
     cluster = world.cluster
     same = tuple(replace(d, gpu=gpu("A100-40")) for d in cluster.domains)
     quick = tuple(replace(k, epoch_steps=10_000) for k in world.kinds)
     world = replace(world, cluster=replace(cluster, domains=same), kinds=quick, arrivals=Poisson(1.0))
-    return one_task(world, at_s=100.0, steps=2500)
+    return one_task(world, at_s=100.0, steps=12_000)
 
 
 def test_a_sequence_with_moves_earns_in_the_engine_what_it_promises():
@@ -284,8 +288,6 @@ def test_leaving_plans_out_does_not_change_the_bound():
     path, (arrival,) = network_path(world, 1), arrivals_of(world, 1)
     kept, prices = seer.candidates(path, arrival)
     every = seer.every_plan(0)
-    from attribution_sched.scheduler.lookahead_plans import price_plans
-
     factors = seer.engine.pool.demands.factors[arrival.pool]
     whole = price_plans(seer.engine, 0, factors, every, path.bytes_per_s)
     fits = whole.speed.min(axis=1) > 0.0

@@ -25,7 +25,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.scheduler.exact.bounds import bottleneck
 from attribution_sched.scheduler.exact.chains import G_CAP, G_DOLLAR, G_TIME, Pricing, Space
-from attribution_sched.scheduler.exact.profiles import FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, WORK_S
+from attribution_sched.scheduler.exact.profiles import FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, SLOWEST_S, WORK_S
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -173,6 +173,10 @@ def held_karp(
                                     if training:
                                         back = pricing.latency[after, k] + volume / pricing.bandwidth[after, k]
                                         bill += m * volume * prices[after, k]
+                                # Most tails are too slow by a glance.
+                                glance = max(m * segment[SLOWEST_S], tail_z + segment[WORK_S] + there + back)
+                                if not goal[G_TIME] * (glance + floors.work_s[i]) + goal[G_DOLLAR] * bill < best:
+                                    continue
                                 bound = bottleneck(
                                     segment, m, training, tail_z, tail_r, float(tail_stages), there, back
                                 )

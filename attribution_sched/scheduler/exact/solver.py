@@ -46,8 +46,11 @@ RANKED = 2_000
 """Pipelines with the least bounds that are priced after Held–Karp."""
 
 COARSE_CUTS = 24
-COARSE_LABELS = 4
+COARSE_LABELS = 2
 """Cuts tried and labels kept per state where a good plan is wanted fast."""
+
+HOPELESS = 100_000
+"""Labels of Held–Karp above which the exhaustive step is not tried: it does not merge, so it would not end."""
 
 CHAIN_CAPACITY = 20_000
 """Most pipelines listed as possible replicas."""
@@ -113,7 +116,7 @@ class ExactSolver:
         if found is None:
             model = task.cost.models[task.model].name
             given = f"{model} on {task.free_devices.tolist()} free devices"
-            rule = f"no plan over at most {task.max_segments} domains fits memory"
+            rule = f"no plan over at most {task.max_segments} domains was found that fits memory"
             if np.isfinite(task.objective.max_bill_usd):
                 rule += f" for at most {task.objective.max_bill_usd:g} USD a step"
             raise PlanError(problem("placement", given, rule, "Free devices, allow more domains, or let it wait"))
@@ -133,7 +136,8 @@ class ExactSolver:
                 bounds[micro] = self._merge(search, spaces[micro], search.goal, search.value, coarse=False)
         proven = True
         for micro in sorted(spaces, key=lambda micro: bounds[micro]):
-            if bounds[micro] < search.value and self._chains(search, spaces[micro]):
+            hopeless = search.labels[micro] > HOPELESS
+            if bounds[micro] < search.value and not hopeless and self._chains(search, spaces[micro]):
                 bounds[micro] = search.value
             proven = proven and bounds[micro] >= search.value
         bound = min(bounds.values())
@@ -157,7 +161,7 @@ class ExactSolver:
         """Begin with the best plan inside one domain, and the plan in force."""
         task = search.task
         rows, counts = single_plans(task, search.options, search.allowed)
-        if start is not None and len(start.replicas) == 1 and len(start.segments) <= task.max_segments:
+        if start is not None and _usable(search, start):
             known = PlanBatch.of([start], task.max_segments)
             rows, counts = np.concatenate([rows, known.segments]), np.append(counts, known.counts)
         values = evaluate(task, rows, counts)
@@ -209,6 +213,7 @@ class ExactSolver:
             *self._buffers, rows, counts, bounds,
         )  # fmt: skip
         search.tried += made
+        search.labels[space.micro] = made
         search.priced += written
         values = evaluate(task, rows[:written], counts[:written])
         for p in np.argsort(values, kind="stable")[:IMPROVED]:
@@ -266,8 +271,8 @@ class ExactSolver:
         batch = float(task.batch_size)
         least_norm = batch / (batch + task.max_segments * max(task.microbatches))
         rates = _rates(task, search.options, search.allowed)
-        top = np.sort(rates)[::-1][: task.max_segments].sum()
-        # Forward work alone, on all the domains a plan may use together, and the gradients.
+        # All the work, on all the domains a plan may use together, and the gradients.
+        top = np.sort(_rates(task, search.options, search.allowed, backward=True))[::-1][: task.max_segments].sum()
         # Some replica has at most half of the segments.
         seconds = batch / top + sync_s / max(1, task.max_segments // 2) + wait_s
         least = least_norm * (task.objective.time * seconds + task.objective.dollar * sync_usd)
@@ -311,6 +316,7 @@ class _Search:
         self.rows = np.zeros((task.max_segments, SEGMENT_COLUMNS), dtype=np.int64)
         self.count, self.value = 0, float("inf")
         self.tried = self.priced = 0
+        self.labels = dict.fromkeys(task.microbatches, 0)
 
     def offer(self, rows: IntArray, count: int, value: float) -> None:
         """Take a plan if it is better than the best so far."""
@@ -326,6 +332,16 @@ class _Search:
         if self.count == 0:
             return None
         return PlanBatch(self.rows[None], np.array([self.count]), np.zeros(1, dtype=np.int64)).plan(0)
+
+
+def _usable(search: _Search, plan: Plan) -> bool:
+    """Whether a plan is one of those the search chooses from."""
+    task, layouts = search.task, {tuple(option): o for o, option in enumerate(search.options.tolist())}
+    if len(plan.replicas) != 1 or len(plan.segments) > task.max_segments or plan.samples != task.batch_size:
+        return False
+    found = [layouts.get((s.dp, s.tp, s.pp, s.precision.index), -1) for s in plan.segments]
+    known = plan.replicas[0].microbatch in task.microbatches
+    return known and all(o >= 0 and search.allowed[s.domain, o] for s, o in zip(plan.segments, found, strict=True))
 
 
 @lru_cache(maxsize=16)
@@ -354,16 +370,24 @@ def _pricing(task: Problem) -> Pricing:
     )  # fmt: skip
 
 
-def _rates(task: Problem, options: IntArray, allowed: BoolArray) -> FloatArray:
-    """Most samples per second of forward work every domain could do alone, layer by layer, shape ``(K,)``."""
+def _rates(task: Problem, options: IntArray, allowed: BoolArray, *, backward: bool = False) -> FloatArray:
+    """Most samples per second of work every domain could do alone, layer by layer, shape ``(K,)``.
+
+    Args:
+        task: The decision.
+        options: Layouts.
+        allowed: Layouts each domain may use.
+        backward: Whether to count both passes, or forward passes alone as the cluster does when it shares a batch.
+    """
     n = task.n_layers
+    columns = [0, 1, 4, 5] if backward and task.cost.training[task.model] else [0, 1]
     rates = np.zeros(len(task.free_devices))
     for k in np.flatnonzero(task.free_devices > 0):
         gpu = int(task.cost.domains.rows[k].gpu)
         pace = np.full(n, np.inf)
         for o in np.flatnonzero(allowed[k]):
             dp, tp, pp, q = (int(x) for x in options[o])
-            times = task.cost.tables.times_s[task.model, gpu, q, TP_DEGREES.index(tp), :2, : n + 1]
+            times = task.cost.tables.times_s[task.model, gpu, q, TP_DEGREES.index(tp), columns, : n + 1]
             pace = np.minimum(pace, np.diff(times, axis=-1).sum(axis=0) / (dp * pp))
         rates[k] = 1.0 / pace.sum()
     return rates

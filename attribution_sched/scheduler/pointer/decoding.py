@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attribution_sched.cluster.plan import MICROBATCH, MICROBATCHES, REPLICA, PlanBatch
+from attribution_sched.cluster.plan import FIRST, MICROBATCH, MICROBATCHES, PP, REPLICA, STOP, PlanBatch
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.scheduler.candidates import microbatch_counts
 from attribution_sched.scheduler.pointer.features import DecisionFeatures, features_of
@@ -33,8 +33,11 @@ IntArray = NDArray[np.int64]
 
 MOST_DOMAINS = 16
 MOST_LAYOUTS = 6
-MOST_CUTS = 5
+MOST_CUTS = 3
 """Choices of one kind that one unfinished plan is continued with, so that no plan fills the beam with its variants."""
+
+CUT_SHIFTS = (-4, -3, -2, -1, 1, 2, 3, 4)
+"""Layers by which cuts are moved before plans are priced."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +93,29 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def with_cuts_moved(batch: PlanBatch) -> PlanBatch:
+    """Add to every plan those with one cut moved by a few layers: a cut is a number, and nearly right is often better.
+
+    The plans themselves come first, in their order. A variant with fewer layers than stages in a segment is left out.
+    """
+    rows, counts = batch.segments, batch.counts
+    wide = rows.shape[1]
+    found, owners = [rows], [np.arange(len(rows))]
+    for cut in range(wide - 1):
+        inside = (counts > cut + 1) & (rows[:, cut, REPLICA] == rows[:, min(cut + 1, wide - 1), REPLICA])
+        for shift in CUT_SHIFTS:
+            index = np.flatnonzero(inside)
+            moved = rows[index].copy()
+            moved[:, cut, STOP] += shift
+            moved[:, cut + 1, FIRST] += shift
+            layers = moved[:, cut : cut + 2, STOP] - moved[:, cut : cut + 2, FIRST]
+            sound = (layers >= moved[:, cut : cut + 2, PP]).all(axis=1)
+            found.append(moved[sound])
+            owners.append(index[sound])
+    owner = np.concatenate(owners)
+    return PlanBatch(np.concatenate(found), counts[owner], batch.schedules[owner])
 
 
 def _search(network: PointerNetwork, task: DecisionFeatures, width: int) -> tuple[IntArray, IntArray, FloatArray]:

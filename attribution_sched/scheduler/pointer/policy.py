@@ -20,7 +20,7 @@ from attribution_sched.scheduler.splits import SpeedProportional
 if TYPE_CHECKING:
     from attribution_sched.scheduler.pointer.network import PointerNetwork
 
-BEAM_WIDTH = 32
+BEAM_WIDTH = 64
 """Unfinished plans kept: the best of many is nearer to the optimum than the likeliest alone, for some milliseconds."""
 
 
@@ -30,8 +30,8 @@ class Proposal:
 
     Attributes:
         plan: The plan; None if nothing fits.
-        source: ``network``, or the fallback taken where no plan of the network fits memory: ``one-domain`` or
-            ``proportional``; ``none`` if nothing fits.
+        source: ``network``, or what was done where no plan of the network fits memory: ``moved-cut``, ``one-domain``
+            or ``proportional``; ``none`` if nothing fits.
         proposed: Plans the network proposed.
         feasible: How many of them fit memory.
         likeliest_fits: Whether the likeliest of them does.
@@ -54,17 +54,24 @@ class SupervisedPointer:
         weights: A network saved by ``checkpoint.save``; the one that comes with the package by default.
         width: Width of the beam.
         network: A network to use instead of saved weights.
+        move_cuts: Also price every proposed plan with one cut moved by a few layers.
     """
 
     name = "seq2seq"
 
     def __init__(
-        self, weights: str | Path | None = None, width: int = BEAM_WIDTH, network: PointerNetwork | None = None
+        self,
+        weights: str | Path | None = None,
+        width: int = BEAM_WIDTH,
+        network: PointerNetwork | None = None,
+        *,
+        move_cuts: bool = True,
     ) -> None:
         if width < 1:
             raise SettingsError(problem("width", width, "must be >= 1", "Keep at least one plan"))
         self.weights = weights
         self.width = width
+        self.move_cuts = move_cuts
         self.last: Proposal | None = None
         self._network = network
         self._split = SpeedProportional()
@@ -90,17 +97,22 @@ class SupervisedPointer:
 
     def propose(self, view: DecisionView) -> Proposal:
         """Write, price and choose; the plan in force is not looked at."""
-        from attribution_sched.scheduler.pointer.decoding import decode
+        from attribution_sched.scheduler.pointer.decoding import decode, with_cuts_moved
 
         if not (usable_devices(view) > 0).any():
             return Proposal(None, "none", 0, 0, False)
         batch = decode(self.network, view, self.width).batch
+        proposed = len(batch)
+        if self.move_cuts:
+            batch = with_cuts_moved(batch)
         reward = value(view, batch).reward
         fits = np.isfinite(reward)
         if fits.any():
-            return Proposal(batch.plan(int(np.argmax(reward))), "network", len(batch), int(fits.sum()), bool(fits[0]))
+            own = int(fits[:proposed].sum())
+            plan = batch.plan(int(np.argmax(reward)))
+            return Proposal(plan, "network" if own else "moved-cut", proposed, own, bool(fits[0]))
         plan, source = self._fallback(view)
-        return Proposal(plan, source, len(batch), 0, False)
+        return Proposal(plan, source, proposed, 0, False)
 
     def _fallback(self, view: DecisionView) -> tuple[Plan | None, str]:
         instance = Instance.of(view)

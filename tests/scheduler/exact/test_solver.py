@@ -81,6 +81,20 @@ def test_a_plan_in_force_is_never_lost(solver):
     assert again.value <= best.value * (1 + 1e-12)
 
 
+def test_a_start_that_needs_more_than_is_free_is_not_taken(solver):
+    seen = 0
+    for seed in range(12):
+        task = random_problem(seed)
+        best = solver.try_solve(task)
+        if best is None or max(s.device_count for s in best.plan.segments) < 2:
+            continue
+        tight = replace(task, free_devices=np.minimum(task.free_devices, 1))
+        found = solver.try_solve(tight, best.plan)
+        assert found is None or all(s.device_count <= 1 for s in found.plan.segments)
+        seen += 1
+    assert seen
+
+
 def test_a_cap_on_the_bill_is_kept(solver):
     for seed in (0, 6, 12, 18):
         task = random_problem(seed)
@@ -94,7 +108,7 @@ def test_a_cap_on_the_bill_is_kept(solver):
 
 def test_nothing_fits_is_one_clear_error(solver):
     impossible = next(random_problem(seed) for seed in range(ALL) if solver.try_solve(random_problem(seed)) is None)
-    with pytest.raises(PlanError, match="domains fits memory"):
+    with pytest.raises(PlanError, match="was found that fits memory"):
         solver.solve(impossible)
 
 

@@ -79,5 +79,5 @@ def test_tampered_truncated_and_missing_files_are_refused(saved):
 
 def test_the_shipped_weights_are_small_and_load():
     assert SHIPPED.stat().st_size < 1_000_000
-    assert describe()["made"]["traces"] > 0
+    assert describe()["made"]["examples"] > 0
     assert sum(p.numel() for p in load().parameters()) > 10_000

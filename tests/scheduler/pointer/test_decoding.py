@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from attribution_sched.cluster.plan import MICROBATCHES
-from attribution_sched.scheduler.pointer.decoding import decode
+from attribution_sched.scheduler.pointer.decoding import CUT_SHIFTS, decode, with_cuts_moved
 
 from .decisions import moment, small_network
 
@@ -54,3 +54,23 @@ def test_the_same_decision_gives_the_same_plans():
     first, second = (decode(NETWORK, moment(11), 8) for _ in range(2))
     assert (first.batch.segments == second.batch.segments).all()
     assert (first.log_probability == second.log_probability).all()
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=some.integers(0, 10_000))
+def test_a_moved_cut_moves_nothing_else(seed):
+    view = moment(seed)
+    batch = decode(NETWORK, view, 4).batch
+    more = with_cuts_moved(batch)
+    assert (more.segments[: len(batch)] == batch.segments).all()
+    for p in range(len(batch), len(more)):
+        plan = more.plan(p)
+        plan.check(len(view.kind.model), 4)
+        kin = [batch.plan(b) for b in range(len(batch)) if batch.plan(b).domains == plan.domains]
+        cuts = np.array(sum(plan.cut_points, ()))
+        moved = [
+            cuts - np.array(sum(other.cut_points, ()))
+            for other in kin
+            if other.cut_points and len(other.replicas) == len(plan.replicas)
+        ]
+        assert any(np.count_nonzero(m) == 1 and m.sum() in CUT_SHIFTS for m in moved)

@@ -13,14 +13,14 @@ from attribution_sched.scheduler.pointer.network import NetworkSize
 from attribution_sched.scheduler.pointer.traces import teach, views_of
 from attribution_sched.scheduler.pointer.training import TrainingSettings, loss_of, train
 
-QUICK = TrainingSettings(epochs=250, batch=4, rate=5e-3, noise=0.0, size=NetworkSize(width=32))
+QUICK = TrainingSettings(epochs=150, batch=4, rate=5e-3, noise=0.0, size=NetworkSize(width=32))
 
 
 @pytest.fixture(scope="module")
 def traces():
     found = islice((t for t in teach(12, per_world=3, teacher="search")), 40)
     several = [trace for trace in found if len(trace.rows) > 1]
-    return several[:4]
+    return several[:3]
 
 
 def test_a_handful_of_traces_is_learnt_by_heart(traces):
