@@ -117,6 +117,7 @@ def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -
         earned = steps * world.kinds[kind_of(world, state, e, slot), st.K_BASE_STEP] / world.interval_s
         state.outcome[e, st.INTEGRALS + 0] += task[st.T_EFF] * earned
         state.outcome[e, st.INTEGRALS + 1] += task[st.T_UTIL] * earned
+        task[st.EPOCH_UTIL] += task[st.T_UTIL] * earned
         state.outcome[e, st.INTEGRALS + 2] += task[st.T_COST] * earned
     totals[st.METER_J] += state.clock[e, st.METER_W] * dt
     totals[st.IDLE_J] += state.clock[e, st.UNUSED_W] * dt
@@ -216,6 +217,7 @@ def _finish_tasks(world: WorldArrays, state: StateArrays, e: int) -> tuple[bool,
             resumed = True
         elif task[st.PAUSED] <= now and _is_over(task[st.EPOCH], task[st.STEP], now):
             task[st.EPOCH] = world.kinds[kind_of(world, state, e, slot), st.K_EPOCH]
+            task[st.EPOCH_UTIL] = 0.0
             task[st.REVIEW] = 1.0
     return freed, resumed
 
@@ -246,8 +248,11 @@ def _evict(world: WorldArrays, state: StateArrays, e: int, slot: int) -> None:
     task[st.REVIEW] = 0.0
     state.totals[e, st.EVICTIONS] += 1
     state.totals[e, st.LOST_STEPS] += lost
-    # The time of lost steps stays spent, but what the baseline would have needed for them is not saved.
+    # Time and traffic of lost steps stay spent; what the baseline would have needed for them is not saved, and devices
+    # that were busy with them were busy for nothing.
     state.outcome[e, st.INTEGRALS + 0] -= lost * kind[st.K_BASE_STEP] / world.interval_s
+    state.outcome[e, st.INTEGRALS + 1] -= task[st.EPOCH_UTIL]
+    task[st.EPOCH_UTIL] = 0.0
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]

@@ -44,11 +44,11 @@ NO_EVENT, PLACE, REPLAN = 0, 1, 2
 TASK_COLUMNS = (
     "arrival_s", "steps_left", "step_s", "paused_until_s", "epoch_left", "offered_s", "energy_j", "bill_usd",
     "r_eff", "r_util", "r_cost", "review", "started_s", "power_w", "step_bill_usd", "carbon_g_per_s",
-    "busy_devices", "shared", "evictions",
+    "busy_devices", "shared", "evictions", "epoch_r_util",
 )  # fmt: skip
 (
     ARRIVAL, LEFT, STEP, PAUSED, EPOCH, OFFERED, ENERGY, BILL, T_EFF, T_UTIL, T_COST, REVIEW, STARTED, POWER,
-    STEP_BILL, CARBON_RATE, BUSY_DEVICES, SHARED, EVICTED,
+    STEP_BILL, CARBON_RATE, BUSY_DEVICES, SHARED, EVICTED, EPOCH_UTIL,
 ) = range(len(TASK_COLUMNS))  # fmt: skip
 """Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch, ``started_s`` the first start."""
 

@@ -73,7 +73,8 @@ class Greedy:
     def _candidates(self, view: DecisionView) -> list[Plan]:
         kind, cluster = view.kind, view.cost.cluster
         n = len(kind.model)
-        precision = Precision.BF16 if all(d.gpu.supports(Precision.BF16) for d in cluster.domains) else Precision.FP16
+        formats = (Precision.BF16, Precision.FP16, Precision.FP32)
+        precision = next(q for q in formats if all(d.gpu.supports(q) for d in cluster.domains))
         plans = []
         rooms = [int(room) for room in usable_devices(view)]
         # Domains with the same hardware and room give plans of the same time; the first stands for all.

@@ -13,7 +13,7 @@ from attribution_sched.cluster.codecs import TestbedCodec
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut, cut_links, is_lost, pack
 from attribution_sched.cluster.plan import DP, PP, TP, Plan
-from attribution_sched.cluster.view import view
+from attribution_sched.cluster.view import encode, view
 from attribution_sched.errors import SettingsError
 
 from .engine_worlds import (
@@ -164,6 +164,21 @@ def test_a_task_that_starts_again_pauses_and_pays_nothing_for_its_state():
     base_step_s = engine.arrays.kinds[0, st.K_BASE_STEP]
     assert terms[0, 0] == pytest.approx((700 * (base_step_s - step_s) - 90.0) / 3600.0)
     assert engine.state.tasks[0, 0, st.STARTED] == 0.0
+
+
+def test_lost_work_earns_nothing_and_its_time_stays_spent():
+    world = traced((0, EPOCHS), kinds=(EPOCHS,), incidents=(DomainLoss(0, 1100.0, INF),))
+    engine = begun(world)
+    terms = engine.step(encode(engine, single(EPOCHS), 0)[None])[1][0]
+    own = {name: values[0] for name, values in engine.decisions().items()}
+    while engine.state.event[0, st.EVENT] == st.REPLAN:
+        terms = terms + engine.step(encode(engine, None, 0)[None])[1][0]
+    base_s, interval_s = engine.arrays.kinds[0, st.K_BASE_STEP], world.reward.interval_s
+    done = engine.totals()["steps_done"][0]
+    kept = done - engine.totals()["lost_steps"][0]
+    assert 0 < kept < done
+    assert terms[0] * interval_s == pytest.approx(kept * base_s - done * own["step_s"], rel=1e-9)
+    assert terms[1] * interval_s == pytest.approx(kept * base_s * own["r_util"], rel=1e-9)
 
 
 def test_a_lost_domain_takes_no_plan_until_it_is_back():

@@ -109,8 +109,8 @@ class SupervisedPointer:
         fits = np.isfinite(reward)
         if fits.any():
             own = int(fits[:proposed].sum())
-            plan = batch.plan(int(np.argmax(reward)))
-            return Proposal(plan, "network" if own else "moved-cut", proposed, own, bool(fits[0]))
+            best = batch.plan(int(np.argmax(reward)))
+            return Proposal(best, "network" if own else "moved-cut", proposed, own, bool(fits[0]))
         plan, source = self._fallback(view)
         return Proposal(plan, source, proposed, 0, False)
 
