@@ -32,6 +32,7 @@ from attribution_sched.scheduler.exact_policy import switching_gain
 from attribution_sched.scheduler.instance import Instance
 from attribution_sched.scheduler.objective import value
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
+from attribution_sched.scheduler.rules import ShortestJobFirst
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -274,3 +275,8 @@ def _well_formed(rows: IntArray, instance: Instance) -> NDArray[np.bool_]:
     )  # fmt: skip
     found: NDArray[np.bool_] = right.all(axis=1)
     return found
+
+
+def corrected_sjf() -> RuleCorrection:
+    """Make the hybrid that the registry offers: shortest job first, corrected by reward."""
+    return RuleCorrection(ShortestJobFirst())

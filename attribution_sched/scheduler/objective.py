@@ -40,9 +40,7 @@ class PlanValues:
 def price(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -> PlanCosts:
     """Price plans at the network of the view, for its task or another kind of task."""
     kind = view.kind_index if kind_index is None else kind_index
-    return view.cost.score(
-        batch, kind, bandwidth_gbps=view.bandwidth_gbps, latency_s=view.latency_s, breakdown=False
-    )
+    return view.cost.score(batch, kind, bandwidth_gbps=view.bandwidth_gbps, latency_s=view.latency_s, breakdown=False)
 
 
 def value(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -> PlanValues:
@@ -62,9 +60,7 @@ def value(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -
     r_eff = (base_s - step_s) / base_s
     r_cost = dollars / base_usd if base_usd > 0 else np.zeros_like(dollars)
     total = reward.w_eff * r_eff + reward.w_util * priced.utilisation - reward.w_cost * r_cost
-    return PlanValues(
-        step_s, priced.bill_usd * norm, r_eff, priced.utilisation, r_cost, np.where(fits, total, -np.inf)
-    )
+    return PlanValues(step_s, priced.bill_usd * norm, r_eff, priced.utilisation, r_cost, np.where(fits, total, -np.inf))
 
 
 def samples(batch: PlanBatch) -> NDArray[np.int64]:

@@ -69,6 +69,10 @@ _SPECS = (
         "exact_policy",
         "ExactSwitch",
     ),
+    PolicySpec(
+        "seq2seq", "pointer network trained on optimal plans; prices its beam", "pointer.policy", "SupervisedPointer"
+    ),
+    PolicySpec("sjf+correct", "shortest job first, each plan corrected by small changes", "hybrid", "corrected_sjf"),
 )
 
 POLICIES: Mapping[str, PolicySpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
