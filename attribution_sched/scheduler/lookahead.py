@@ -23,7 +23,7 @@ from attribution_sched.cluster.arrivals import ArrivalKind, next_arrival
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.engine import Engine
 from attribution_sched.cluster.engine_state import K_BASE_COST, K_BASE_STEP
-from attribution_sched.cluster.incidents import I_END, I_START, DomainLoss, cut_links, pack
+from attribution_sched.cluster.incidents import I_END, I_START, cut_links, pack
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.streams import integers, seed_stream
 from attribution_sched.cluster.wan import WanProcess
@@ -329,10 +329,6 @@ def _check(world: World, cell_s: float) -> None:
     if world.reward.per_decision:
         rule = "must be False: the bound adds up what work pays"
         raise SettingsError(problem("reward.per_decision", True, rule, "Use a world that pays as work gets done"))
-    losses = [incident for incident in world.incidents if isinstance(incident, DomainLoss)]
-    if losses:
-        rule = "must hold no DomainLoss: steps lost with a domain are done and paid for twice in R_util"
-        raise SettingsError(problem("incidents", losses[0], rule, "Bound the world without lost domains"))
     if world.waiting_r_eff > 0:
         rule = "must be <= 0: if waiting pays, there is no best sequence to look for"
         raise SettingsError(problem("waiting_r_eff", world.waiting_r_eff, rule, "Use -1"))
