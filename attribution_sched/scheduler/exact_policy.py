@@ -1,6 +1,7 @@
-"""Policies that solve every decision exactly: at placement only, at every event, and with a rule for moving.
+"""Policies that put the exact solver to work: at placement only, at every event, and with a rule for moving.
 
-Each maximises the reward R of the pending task at the network and free devices of the moment. What a snapshot cannot
+Each maximises the reward R of the pending task at the network and free devices of the moment. The budget is small and R
+seldom proven the highest: plans are the best the solver finds. What a snapshot cannot
 see (later arrivals, how the network will move, what moving costs) is left to the three variants:
 
 - ``exact`` solves when a task is placed and never moves it;

@@ -1,7 +1,7 @@
 """The exact trade-off between time and traffic of one decision: what a smaller bill costs in throughput.
 
 Points are found from the fastest plan downwards: each is the fastest plan whose bill lies below the last one's, until
-no traffic is left or nothing fits. So between two neighbours there is no plan that is better in both.
+no traffic is left or nothing fits. Where points are proven, no plan between two neighbours is better in both.
 """
 
 from __future__ import annotations

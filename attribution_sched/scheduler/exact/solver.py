@@ -86,7 +86,7 @@ class Solution:
 
 
 class ExactSolver:
-    """Finds the best plan of a decision and proves it.
+    """Finds the best plan of a decision, and proves it where its budget suffices.
 
     Args:
         budget: Segments the last step may look at before it gives up the proof; about ten million a second.
