@@ -14,6 +14,7 @@ from rich.table import Table
 
 from attribution_sched import __version__
 from attribution_sched.cli_bench import bench
+from attribution_sched.cli_train import train
 from attribution_sched.errors import AttributionSchedError
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(bench)
+app.command()(train)
 BAD_INPUT = 2
 
 ROWS: tuple[tuple[str, str, str], ...] = (

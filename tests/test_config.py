@@ -228,7 +228,7 @@ def test_carbon_comes_from_the_table_then_the_domain_then_the_defaults():
 
 
 def test_hyper_parameters_are_those_of_the_specification():
-    assert load_training_settings().model_dump() == {
+    assert load_training_settings().model_dump(exclude={"course"}) == {
         "ppo": {
             "lr": 3.0e-4,
             "gamma": 0.99,
@@ -258,6 +258,32 @@ def test_hyper_parameters_can_be_extended_and_round_trip(tmp_path):
     path = tmp_path / "train.yaml"
     path.write_text(loaded.to_yaml())
     assert load_training_settings(path) == loaded
+
+
+def test_the_tuned_course_is_a_variant_of_the_specification():
+    plain, tuned = load_training_settings("hi_ppo"), load_training_settings("hi_ppo_tuned")
+    assert tuned.ppo != plain.ppo
+    assert tuned.gnn.type == plain.gnn.type
+    assert load_training_settings({"extends": "hi_ppo_tuned"}) == tuned
+    assert not {"hi_ppo", "hi_ppo_tuned"} & set(preset_names())
+
+
+@pytest.mark.parametrize(("kind", "conv"), [("GraphSAGE", "edge-sage"), ("GAT", "gatv2"), ("GINE", "gine")])
+def test_graph_networks_have_the_convolution_that_uses_links(kind, conv):
+    assert load_training_settings({"gnn": {"type": kind}}).gnn.conv == conv
+
+
+def test_a_course_finds_the_worlds_beside_it(tmp_path):
+    worlds = "[{preset: mine.yaml, clusters: 2}, {preset: testbed, scenario: steady, clusters: 3}]"
+    (tmp_path / "train.yaml").write_text(f"extends: hi_ppo\ncourse: {{worlds: {worlds}, decisions: 5}}\n")
+    course = load_training_settings(tmp_path / "train.yaml").course
+    assert [world.preset for world in course.worlds] == [str(tmp_path / "mine.yaml"), "testbed"]
+    assert [world.label for world in course.worlds] == ["mine/ou30", "testbed/steady"]
+    assert course.decisions == 5
+    measured = course.evaluation_world
+    assert (measured.label, measured.clusters) == ("mine/ou30", 32)
+    elsewhere = course.model_copy(update={"evaluation": course.evaluation.model_copy(update={"scenario": "burst"})})
+    assert elsewhere.evaluation_world.label == "mine/burst"
 
 
 def test_diurnal_arrivals_reach_the_world():

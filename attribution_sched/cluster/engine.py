@@ -38,7 +38,6 @@ from attribution_sched.cluster.engine_state import (
 )
 from attribution_sched.cluster.incidents import pack
 from attribution_sched.cluster.interference import EPSILON, PCIE_BYTES_PER_S, slowdown_cap, strengths
-from attribution_sched.cluster.layers import TaskType
 from attribution_sched.cluster.layouts import layout_table
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.pool import TaskPool, build_pool
@@ -238,6 +237,17 @@ class Engine:
         seen.counters[rows] = self.pool.counters.values[self.pending_pool()[rows]]
         return seen
 
+    def observe_domains(self, cluster: int) -> FloatArray:
+        """What the instruments of one cluster's domains say, shape ``(K, 20)``, columns ``DOMAIN_FEATURES``."""
+        k = len(self.world.cluster)
+        domains = np.empty((k, len(DOMAIN_FEATURES)), dtype=np.float32)
+        observe(
+            self.arrays, self.state, cluster, domains, np.empty((len(LINK_FEATURES), k, k), dtype=np.float32),
+            np.empty(len(TASK_FEATURES), dtype=np.float32), np.empty(len(EVENT_FEATURES), dtype=np.float32),
+            np.empty((self.world.max_segments, 6), dtype=np.int64),
+        )  # fmt: skip
+        return domains.astype(np.float64)
+
     def pending_pool(self) -> IntArray:
         """Pool instance of the task each cluster has to decide on, shape ``(E,)``."""
         pool: IntArray = self.state.slots[np.arange(self.clusters), self.state.event[:, st.SLOT], st.POOL]
@@ -313,17 +323,7 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
     trace = wan.trace
     base_step, base_cost = baseline_costs(world, cost)
     arrival = world.arrivals.spec()
-    types = list(TaskType)
-    features = np.array([
-        [
-            types.index(kind.model.task_type) / 3.0,
-            np.log10(kind.model.params) / 12.0,
-            np.log2(kind.model.input_size[0]) / 16.0,
-            np.log2(kind.model.input_size[1]) / 16.0,
-            np.log2(kind.batch_size) / 16.0,
-        ]
-        for kind in world.kinds
-    ])  # fmt: skip
+    features = np.array([kind.features for kind in world.kinds])
     inputs = np.array([kind.model.layers[0].input_elements for kind in world.kinds])
     return WorldArrays(
         domains=cost.domains,

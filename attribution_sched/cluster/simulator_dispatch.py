@@ -363,10 +363,14 @@ class Dispatcher:
 
     def _queue(self) -> tuple[QueuedTask, ...]:
         waiting = sorted(self.floor.waiting.values(), key=lambda job: job.serial)
+        measured = self.prices.pool.counters.values
         return tuple(
-            QueuedTask(job.berth, job.kind_index, job.left, self.floor.now_s - job.arrival_s, job.kind.priority)
+            QueuedTask(
+                job.berth, job.kind_index, job.left, self.floor.now_s - job.arrival_s, job.kind.priority,
+                measured[job.instance].copy(),
+            )
             for job in waiting
-        )
+        )  # fmt: skip
 
     def _log(self, what: str, job: Job | None, detail: str = "") -> None:
         self.timeline.append(Happening(self.floor.now_s, what, None if job is None else job.serial, detail))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ class QueuedTask:
         steps_left: Work left, in steps.
         waited_s: Time since it arrived.
         priority: Larger is more urgent.
+        counters: Its measured counters, shape ``(12,)``; empty if nobody measured it.
     """
 
     slot: int
@@ -39,6 +40,7 @@ class QueuedTask:
     steps_left: float
     waited_s: float
     priority: int
+    counters: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class DecisionView:
         base_cost_usd: Cost of a step of every kind's baseline, shape ``(n_kinds,)``.
         restart_s: Pause of a task that moves, on top of sending its state.
         max_segments: Most segments a plan may have.
+        observed: What the domains' own instruments say, shape ``(K, 20)``, columns ``DOMAIN_FEATURES``; None if nobody
+            reads them.
+        running_step_s: Measured step time of a running task; 0 if it waits.
+        link_gbps: What the links carry in all, whoever uses them, shape ``(K, K)``; None if nobody measures it.
+        link_time_s: When that was measured.
     """
 
     kind: TaskKind
@@ -86,6 +93,10 @@ class DecisionView:
     base_cost_usd: FloatArray
     restart_s: float
     max_segments: int
+    observed: FloatArray | None = None
+    running_step_s: float = 0.0
+    link_gbps: FloatArray | None = None
+    link_time_s: float = 0.0
 
     def move_cost(self, plan: Plan) -> tuple[float, float]:
         """Seconds of pause and dollars of traffic that changing from the current plan to this one takes."""
@@ -138,6 +149,10 @@ def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
         base_cost_usd=engine.arrays.kinds[:, st.K_BASE_COST].copy(),
         restart_s=engine.world.restart_s,
         max_segments=engine.world.max_segments,
+        observed=engine.observe_domains(cluster),
+        running_step_s=float(state.tasks[cluster, slot, st.STEP]),
+        link_gbps=bandwidth / BYTES_PER_GBIT,
+        link_time_s=float(state.clock[cluster, st.LAST_TICK]),
     )
 
 
@@ -146,10 +161,12 @@ def _queue(engine: Engine, cluster: int) -> tuple[QueuedTask, ...]:
     waiting = np.flatnonzero(state.slots[cluster, :, st.STATUS] == st.QUEUED)
     listed = []
     for slot in sorted(waiting, key=lambda s: int(state.slots[cluster, s, st.SERIAL])):
-        kind = int(engine.pool.kinds[state.slots[cluster, slot, st.POOL]])
+        pool = int(state.slots[cluster, slot, st.POOL])
+        kind = int(engine.pool.kinds[pool])
         task = state.tasks[cluster, slot]
-        waited = now - float(task[st.ARRIVAL])
-        listed.append(QueuedTask(int(slot), kind, float(task[st.LEFT]), waited, engine.world.kinds[kind].priority))
+        waited, priority = now - float(task[st.ARRIVAL]), engine.world.kinds[kind].priority
+        counters = engine.pool.counters.values[pool].copy()
+        listed.append(QueuedTask(int(slot), kind, float(task[st.LEFT]), waited, priority, counters))
     return tuple(listed)
 
 

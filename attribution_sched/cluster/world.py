@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
 from attribution_sched.cluster.domains import Cluster
 from attribution_sched.cluster.incidents import Incident, check_incidents
-from attribution_sched.cluster.layers import Model
+from attribution_sched.cluster.layers import Model, TaskType
 from attribution_sched.errors import SettingsError, TaskError, problem
 
 Arrivals = Poisson | Diurnal | TraceArrivals
@@ -52,6 +52,17 @@ class TaskKind:
     priority: int = 0
     tenant: str = "default"
     deadline_slack: float = 2.0
+
+    @property
+    def features(self) -> tuple[float, float, float, float, float]:
+        """The five task numbers: type code over 3, log10 parameters over 12, log2 of input and batch sizes over 16."""
+        return (
+            list(TaskType).index(self.model.task_type) / 3.0,
+            math.log10(self.model.params) / 12.0,
+            math.log2(self.model.input_size[0]) / 16.0,
+            math.log2(self.model.input_size[1]) / 16.0,
+            math.log2(self.batch_size) / 16.0,
+        )
 
     def __post_init__(self) -> None:
         name = self.model.name

@@ -23,6 +23,7 @@ from attribution_sched.config.translate import settings_error
 from attribution_sched.errors import SettingsError, nearest, problem
 
 TRAINING_PRESET = "hi_ppo"
+TRAINING_PRESETS = (TRAINING_PRESET, "hi_ppo_tuned")
 _PRESETS = resources.files("attribution_sched") / "presets"
 _PATH_KEYS = (("network", "trace"), ("arrivals", "path"))
 _RecordT = TypeVar("_RecordT", bound=Record)
@@ -32,7 +33,7 @@ def preset_names() -> tuple[str, ...]:
     """Return the names of the packaged worlds, sorted."""
     files = (entry.name for entry in _PRESETS.iterdir())
     names = (name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
-    return tuple(sorted(name for name in names if name != TRAINING_PRESET))
+    return tuple(sorted(name for name in names if name not in TRAINING_PRESETS))
 
 
 def load_settings(source: str | Path | Mapping[str, Any] | Settings) -> Settings:
@@ -54,17 +55,17 @@ def load_settings(source: str | Path | Mapping[str, Any] | Settings) -> Settings
 def load_training_settings(
     source: str | Path | Mapping[str, Any] | TrainingSettings = TRAINING_PRESET,
 ) -> TrainingSettings:
-    """Load the hyper-parameters of the learning scheduler, from the packaged ones by default.
+    """Load how the learning scheduler learns, from the packaged settings of its specification by default.
 
     Args:
-        source: ``hi_ppo``, path to a YAML file, a mapping, or ready settings.
+        source: ``hi_ppo``, ``hi_ppo_tuned``, path to a YAML file, a mapping, or ready settings.
 
     Raises:
         SettingsError: As :func:`load_settings`.
     """
     if isinstance(source, TrainingSettings):
         return source
-    return _load(source, TrainingSettings, (TRAINING_PRESET,))
+    return _load(source, TrainingSettings, TRAINING_PRESETS)
 
 
 def _load(source: object, record: type[_RecordT], presets: tuple[str, ...]) -> _RecordT:
@@ -193,4 +194,11 @@ def _anchored(document: dict[str, Any], folder: Path) -> dict[str, Any]:
         part = document.get(section)
         if isinstance(part, dict) and isinstance(part.get(key), str):
             part[key] = str((folder / part[key]).resolve())
+    course = document.get("course")
+    if isinstance(course, dict):
+        worlds = course.get("worlds")
+        for part in [*(worlds if isinstance(worlds, list) else ()), course.get("evaluation")]:
+            # A world is a preset by its name or a file by its suffix.
+            if isinstance(part, dict) and str(part.get("preset")).endswith((".yaml", ".yml")):
+                part["preset"] = str((folder / part["preset"]).resolve())
     return document

@@ -1,13 +1,19 @@
-"""Hyper-parameters of the learning scheduler, as ``presets/hi_ppo.yaml`` holds them."""
+"""How the learning scheduler learns, as ``presets/hi_ppo.yaml`` and ``presets/hi_ppo_tuned.yaml`` hold it."""
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from attribution_sched.config.fields import Count, Fraction, NonNegative, Positive, Record, broken_rule
+from attribution_sched.config.fields import Count, Fraction, Name, NonNegative, Positive, Record, Switch, broken_rule
 
+MOST_CLUSTERS = 5_000
+"""Clusters of all worlds of a course together; each has a seed of its own."""
+
+FromZero = Annotated[int, Field(strict=True, ge=0)]
+Episodes = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 Discount = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
 
 
@@ -52,18 +58,143 @@ class GnnSettings(Record):
     """The encoder of the topology.
 
     Attributes:
-        type: ``GraphSAGE`` or ``GAT``.
+        type: ``GraphSAGE``, ``GAT`` or ``GINE``.
         num_layers: Rounds of message passing.
         hidden_dim: Width between them.
-        out_dim: Width of the embedding.
-        aggregation: How nodes are pooled, ``mean`` or ``max``.
+        out_dim: Width of the embedding; the encoder keeps one width, so equal to ``hidden_dim``.
+        aggregation: How nodes are pooled.
     """
 
-    type: Literal["GraphSAGE", "GAT"] = "GraphSAGE"
+    type: Literal["GraphSAGE", "GAT", "GINE"] = "GraphSAGE"
     num_layers: Count = 2
     hidden_dim: Count = 128
     out_dim: Count = 128
-    aggregation: Literal["mean", "max"] = "mean"
+    aggregation: Literal["mean", "max", "mean+max"] = "mean"
+
+    @model_validator(mode="after")
+    def _one_width(self) -> Self:
+        if self.out_dim != self.hidden_dim:
+            rule = f"must equal hidden_dim, {self.hidden_dim}: the encoder keeps one width"
+            raise broken_rule(rule, "Change one of the two", key=("out_dim",), value=self.out_dim)
+        return self
+
+    @property
+    def conv(self) -> Literal["edge-sage", "gatv2", "gine"]:
+        """The convolution that stands for ``type``: the variant of it that uses the features of the links."""
+        return _CONVS[self.type]
+
+
+_CONVS: dict[str, Literal["edge-sage", "gatv2", "gine"]] = {"GraphSAGE": "edge-sage", "GAT": "gatv2", "GINE": "gine"}
+
+
+class CourseWorld(Record):
+    """Clusters of one world to learn in.
+
+    Attributes:
+        preset: Name of a preset or path of a YAML file.
+        scenario: What is changed in it, a name of :mod:`attribution_sched.config.scenarios`.
+        clusters: How many run side by side.
+    """
+
+    preset: Name = "cross-domain"
+    scenario: Name = "ou30"
+    clusters: Count = 64
+
+    @property
+    def label(self) -> str:
+        """What logs call it; a file goes by its name alone."""
+        named = PurePath(self.preset).stem if self.preset.endswith((".yaml", ".yml")) else self.preset
+        return f"{named}/{self.scenario}"
+
+
+class CloningSettings(Record):
+    """What is learnt from a teacher before learning by trial.
+
+    Attributes:
+        decisions: Decisions of the teacher that are watched in each world; 0 leaves the phase out.
+        epochs: Passes over them.
+        lr: Learning rate at the start; it falls to a tenth.
+        minibatch_size: Decisions per gradient step.
+    """
+
+    decisions: FromZero = 19_200
+    epochs: Count = 3
+    lr: Positive = 1.0e-3
+    minibatch_size: Count = 256
+
+
+class EvaluationSettings(Record):
+    """How progress is measured, in episodes that are never learnt from.
+
+    Attributes:
+        preset: Where; the first world of the course by default.
+        scenario: The scenario there; that of the first world by default.
+        episodes: How many.
+        every: Iterations between two measurements.
+    """
+
+    preset: Name | None = None
+    scenario: Name | None = None
+    episodes: Episodes = 32
+    every: Count = 25
+
+
+class CourseSettings(Record):
+    """Where, how long and in which steps Hi-PPO learns.
+
+    Attributes:
+        worlds: Where it learns, all at once.
+        minutes: Length of the learning by trial, measured by ``clock``.
+        decisions: Length in decisions; where it is given, minutes do not count.
+        clock: Minutes of the processor or of the wall.
+        seed: Of first weights, choices, minibatches and clusters.
+        head_dim: Units of a policy head.
+        stagger: Whether clusters begin at different hours, so that every update sees the whole day.
+        upper_every: The upper agent learns in every so many-th iteration, the lower agents in each.
+        low_coef: Weight of the lower agents' own reward in their advantage.
+        action_value_coef: Weight of the loss of the critics that see the plan.
+        lr_end: Learning rate at the end as a share of that at the start.
+        rehearsal_coef: Weight of the imitation of given lessons that runs beside the learning by trial.
+        cloning: The phase before.
+        evaluation: How progress is measured.
+    """
+
+    worlds: Annotated[tuple[CourseWorld, ...], Field(min_length=1)] = (CourseWorld(),)
+    minutes: Positive = 20.0
+    decisions: Count | None = None
+    clock: Literal["cpu", "wall"] = "cpu"
+    seed: FromZero = 0
+    head_dim: Count = 64
+    stagger: Switch = True
+    upper_every: Count = 1
+    low_coef: NonNegative = 0.02
+    action_value_coef: NonNegative = 0.25
+    lr_end: Fraction = 0.1
+    rehearsal_coef: NonNegative = 0.02
+    cloning: CloningSettings = CloningSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        labels = [world.label for world in self.worlds]
+        twice = next((label for label in labels if labels.count(label) > 1), None)
+        if twice is not None:
+            raise broken_rule("is listed twice", "Raise its clusters, or rename a file", key=("worlds",), value=twice)
+        total = sum(world.clusters for world in self.worlds)
+        if total > MOST_CLUSTERS:
+            rule = f"all clusters together must be at most {MOST_CLUSTERS}"
+            raise broken_rule(rule, "Use fewer clusters", key=("worlds",), value=total)
+        return self
+
+    @property
+    def evaluation_world(self) -> CourseWorld:
+        """Where progress is measured."""
+        chosen, first = self.evaluation, self.worlds[0]
+        return CourseWorld(
+            preset=chosen.preset or first.preset,
+            scenario=chosen.scenario or first.scenario,
+            clusters=chosen.episodes,
+        )
 
 
 class TrainingSettings(Record):
@@ -72,7 +203,19 @@ class TrainingSettings(Record):
     Attributes:
         ppo: The optimiser of both levels.
         gnn: The topology encoder.
+        course: Where, how long and in which steps.
     """
 
     ppo: PpoSettings = PpoSettings()
     gnn: GnnSettings = GnnSettings()
+    course: CourseSettings = CourseSettings()
+
+    @model_validator(mode="after")
+    def _enough_steps(self) -> Self:
+        clusters = sum(world.clusters for world in self.course.worlds)
+        if clusters > self.ppo.num_steps:
+            rule = f"must be at least the {clusters} clusters of the course: each decides once or more per update"
+            raise broken_rule(
+                rule, "Raise it or use fewer clusters", key=("ppo", "num_steps"), value=self.ppo.num_steps
+            )
+        return self

@@ -72,6 +72,9 @@ _SPECS = (
     PolicySpec(
         "seq2seq", "pointer network trained on optimal plans; prices its beam", "pointer.policy", "SupervisedPointer"
     ),
+    PolicySpec(
+        "hi-ppo", "hierarchical PPO: who, where and how by learnt policies; details searched", "hi_ppo.policy", "HiPpo"
+    ),
     PolicySpec("sjf+correct", "shortest job first, each plan corrected by small changes", "hybrid", "corrected_sjf"),
 )
 

@@ -1,0 +1,123 @@
+"""The command ``attribution-sched train``: Hi-PPO learns, visibly, and can be stopped and resumed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from attribution_sched.config import TrainingSettings
+    from attribution_sched.scheduler.hi_ppo.learning import Report
+    from attribution_sched.training import TrainingSummary
+
+STOPPED = 130
+"""Exit code of a run that was stopped and can be resumed, as shells give it after Ctrl-C."""
+
+
+def train(
+    output: Annotated[Path, typer.Option(help="Folder of the run: new or empty, unless --resume.")],
+    preset: Annotated[
+        str | None,
+        typer.Option(help="hi_ppo_tuned, hi_ppo or a YAML file; a resumed run has its own.", show_default=False),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="How long to learn, instead of what the preset says.", show_default=False)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed instead of the preset's.", show_default=False)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    start: Annotated[
+        Path | None, typer.Option(help="Weights to start from instead of imitating a rule.", show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where the network lives: cpu or cuda.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Train the hierarchical scheduler; Ctrl-C leaves a state that --resume goes on from."""
+    from attribution_sched.training import train as learn
+
+    notes = Console(stderr=True)
+    settings = _settings(preset, output, minutes, seed, resume)
+    again = f"attribution-sched train --output {output} --resume"
+    try:
+        with _bar(notes) as progress:
+            summary = learn(
+                settings, output, resume=resume, start=start, device=device, progress=progress,
+                log=lambda words: notes.print(words, highlight=False, soft_wrap=True),
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        notes.print(f"stopped; go on with: {again}", highlight=False, soft_wrap=True)
+        raise typer.Exit(STOPPED) from None
+    if as_json:
+        typer.echo(json.dumps(summary.to_dict(), indent=2))
+    else:
+        _print_summary(summary)
+    if summary.interrupted:
+        notes.print(f"stopped; go on with: {again}", highlight=False, soft_wrap=True)
+        raise typer.Exit(STOPPED)
+
+
+def _settings(
+    preset: str | None, output: Path, minutes: float | None, seed: int | None, resume: bool
+) -> TrainingSettings:
+    """Settings of the run, with what the command line changes in them."""
+    from attribution_sched.config import load_training_settings
+    from attribution_sched.training import DEFAULT_PRESET, SETTINGS
+
+    own = output / SETTINGS
+    source: str | Path = preset or (own if resume and own.is_file() else DEFAULT_PRESET)
+    course: dict[str, object] = {}
+    if minutes is not None:
+        course |= {"minutes": minutes, "decisions": None}
+    if seed is not None:
+        course["seed"] = seed
+    loaded = load_training_settings(source)
+    # Through the loader again, so that a number of the command line meets the same rules as one of a file.
+    changed = loaded.model_dump(mode="json") | {"course": loaded.course.model_dump(mode="json") | course}
+    return load_training_settings(changed) if course else loaded
+
+
+@contextmanager
+def _bar(notes: Console) -> Iterator[Callable[[Report], None]]:
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(12),
+        TextColumn("{task.percentage:>3.0f} %  {task.fields[told]}"),
+    )
+    with Progress(*columns, console=notes) as bar:
+        job = bar.add_task("building", total=1.0, told="")
+
+        def show(report: Report) -> None:
+            told = f"it {report.iteration}, {report.decisions:,} decisions"
+            named = (("return", report.episode_return), ("held-out", report.held_out), ("best", report.best))
+            told += "".join(f", {name} {value:+.1f}" for name, value in named if value is not None)
+            told += f", {report.eta_s / 60.0:.0f} min left" if report.eta_s is not None else ""
+            bar.update(job, completed=report.share, description=report.phase, told=told)
+
+        yield show
+
+
+def _print_summary(summary: TrainingSummary) -> None:
+    console = Console()
+    table = Table(title="Training (all figures simulated)")
+    table.add_column("What")
+    table.add_column("How much", justify="right")
+    table.add_row("Iterations", f"{summary.iterations:,}")
+    table.add_row("Decisions", f"{summary.decisions:,}")
+    table.add_row("Choices of agents", f"{summary.agent_steps:,}")
+    table.add_row("Minutes of learning", f"{summary.minutes:.1f}")
+    table.add_row("Held-out return at the start", f"{summary.start_return:+.2f}")
+    best = f"{summary.best_return:+.2f} ± {summary.best_standard_error:.2f}"
+    table.add_row(f"Best held-out return (iteration {summary.best_iteration})", best)
+    console.print(table)
+    console.print(f"best weights: {summary.best}", highlight=False, soft_wrap=True)
+    use = f"from attribution_sched.scheduler.hi_ppo.policy import HiPpo; HiPpo({str(summary.best)!r})"
+    console.print(f"use them: {use}", highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Hi-PPO: the hierarchical scheduler."""

@@ -1,0 +1,369 @@
+"""What may come next in a plan that is being written: masks and descriptions of the choices.
+
+Every choice that a mask allows can be completed: beside the memory of the segment itself, a mask asks whether the
+layers before it still fit into the domains that are left, taken greedily by how far back each reaches. That is
+sufficient, not necessary: a plan that only another order of filling completes is not offered.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.world import BATCH_LEVELS
+from attribution_sched.scheduler.hi_ppo.drafts import Drafts
+from attribution_sched.scheduler.hi_ppo.tables import FORMATS, STAGE_CHOICES, PlannerTables, fill
+
+Float32Array = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+LARGEST = 8.0
+"""Logarithms of ratios stay within this."""
+
+WORTHWHILE = 1.25
+"""Layouts, formats and microbatches that take longer than another of no more devices by this factor are not offered."""
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def log2_floor(devices: int) -> int:
+    """Exponent of the largest power of two that does not exceed a number of devices; −1 for none."""
+    room = -1
+    while devices > 0:
+        devices >>= 1
+        room += 1
+    return room
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def bounded_log(value: float) -> float:
+    """Logarithm of a ratio that stays within bounds."""
+    if not value > 3.4e-4:
+        return -LARGEST
+    return float(min(LARGEST, np.log(value)))
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _completes(
+    t: PlannerTables, kind: int, free: IntArray, taken: BoolArray, stop: int, after: int, level: int, left: int
+) -> bool:
+    """Whether layers ``[0, stop)`` fit into at most ``left`` of the other domains, the farthest reaching first."""
+    chosen = np.full(left, -1, dtype=np.int64)
+    done = 0
+    found = stop == 0
+    while stop > 0 and done < left:
+        best, best_first, best_depth = -1, stop, 0
+        for k in range(free.size):
+            if taken[k] or free[k] == 0:
+                continue
+            room, c = log2_floor(free[k]), t.domain_class[k]
+            if best >= 0 and room == log2_floor(free[best]) and c == t.domain_class[best]:
+                continue
+            fill(t, kind, c, after, stop)
+            for depth in range(STAGE_CHOICES):
+                first = t.best[kind, c, after, stop, room, level, depth]
+                if first < best_first:
+                    best, best_first, best_depth = k, first, depth
+        if best < 0:
+            break
+        taken[best] = True
+        chosen[done] = best
+        done += 1
+        stop = best_first
+        after += 2**best_depth
+        found = stop == 0
+    for i in range(done):
+        taken[chosen[i]] = False
+    return found
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _domain_allowed(t: PlannerTables, d: Drafts, r: int, k: int, taken: BoolArray) -> bool:
+    kind, stop, after = d.kind[r], d.stop[r], d.after[r]
+    room, c = log2_floor(d.free[r, k]), t.domain_class[k]
+    left = t.max_segments - d.written[r] - 1
+    fill(t, kind, c, after, stop)
+    taken[k] = True
+    allowed = False
+    for v in range(BATCH_LEVELS):
+        if allowed or (d.level[r] >= 0 and d.level[r] != v):
+            continue
+        for depth in range(STAGE_CHOICES):
+            first = t.best[kind, c, after, stop, room, v, depth]
+            if first == stop:
+                continue
+            if first == 0 or (left > 0 and _completes(t, kind, d.free[r], taken, first, after + 2**depth, v, left)):
+                allowed = True
+                break
+    taken[k] = False
+    return allowed
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def can_begin(t: PlannerTables, d: Drafts, r: int) -> bool:
+    """Whether any plan can be completed from here."""
+    taken = d.used[r].copy()
+    found = False
+    for k in range(d.free.shape[1]):
+        if not found and d.free[r, k] > 0 and not taken[k]:
+            found = _domain_allowed(t, d, r, k, taken)
+    return found
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def fastest_inside(
+    t: PlannerTables, kind: int, k: int, free: int, after: int, first: int, stop: int
+) -> tuple[float, float]:
+    """Least seconds, and least device-seconds, of a whole model in a domain among layouts that hold the layers."""
+    c = t.domain_class[k]
+    fill(t, kind, c, after, stop)
+    least, thrifty = np.inf, np.inf
+    for lay in range(t.sizes.size):
+        if t.sizes[lay] > free:
+            continue
+        for q in range(FORMATS):
+            if not t.formats[kind, c, q]:
+                continue
+            for v in range(BATCH_LEVELS):
+                if t.reach[kind, c, after, stop, lay, q, v] > first:
+                    continue
+                seconds = t.whole_s[kind, c, lay, q, v]
+                least = min(least, seconds)
+                thrifty = min(thrifty, seconds * t.sizes[lay])
+    return least, thrifty
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray, out: Float32Array) -> None:
+    """Describe where the next segment may go; the last column ends the plan.
+
+    Args:
+        t: Tables.
+        d: Drafts.
+        rows: Drafts to describe, shape ``(n,)``.
+        mask: Output, shape ``(n, K + 1)``.
+        out: Output, shape ``(n, K, DOMAIN_CHOICE)``.
+    """
+    domains = d.free.shape[1]
+    for i in range(rows.size):
+        r = rows[i]
+        kind, stop, after = d.kind[r], d.stop[r], d.after[r]
+        n = t.cost.n_layers[kind]
+        base = t.base_step_s[kind]
+        flops = t.cost.sizes[kind, 8]
+        open_work = flops[stop] / flops[n]
+        params = t.cost.sizes[kind, 0, n] + t.cost.sizes[kind, 1, n]
+        middle = t.cost.boundary[kind, max(1, n // 2)]
+        fresh = stop == n
+        mask[i, domains] = fresh and d.written[r] > 0
+        may_go_on = d.written[r] < t.max_segments
+        neighbour = d.rows[r, d.written[r] - 1, 0] if d.written[r] > 0 else -1
+        taken = d.used[r].copy()
+        for k in range(domains):
+            mask[i, k] = False
+            row = out[i, k]
+            row[:] = 0.0
+            if not may_go_on or taken[k] or d.free[r, k] == 0:
+                continue
+            mask[i, k] = _domain_allowed(t, d, r, k, taken)
+            c, room = t.domain_class[k], log2_floor(d.free[r, k])
+            first = stop
+            for v in range(BATCH_LEVELS):
+                if d.level[r] < 0 or d.level[r] == v:
+                    for depth in range(STAGE_CHOICES):
+                        first = min(first, t.best[kind, c, after, stop, room, v, depth])
+            least, thrifty = fastest_inside(t, kind, k, d.free[r, k], after, first, stop)
+            row[0] = room / 4.0
+            row[1] = 2.0**room / t.domains.rows[k].devices
+            row[2] = bounded_log(least * open_work / base)
+            row[3] = (stop - first) / n
+            row[4] = 1.0 if first == 0 else 0.0
+            row[5] = bounded_log(thrifty * open_work / base) / 2.0
+            row[6] = 1.0 if d.held[r, k] else 0.0
+            row[7] = 1.0 if fresh and d.written[r] > 0 else 0.0
+            row[8] = bounded_log(d.slowest[r]) / 2.0 if d.written[r] > 0 else 0.0
+            if neighbour >= 0:
+                gbps = d.links[r, 0, k, neighbour]
+                row[9] = np.log(gbps / 4.0)
+                row[10] = d.links[r, 1, k, neighbour] * 10.0
+                row[11] = d.links[r, 2, k, neighbour] * 10.0
+                row[12] = d.links[r, 3, k, neighbour] / gbps - 1.0
+                row[13] = bounded_log(2.0 * t.batch[kind] * middle * 8e-9 / gbps / base) / 2.0
+                row[14] = bounded_log(2.0 * params * 8e-9 / gbps / base) / 2.0
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def cut_choices(
+    t: PlannerTables, d: Drafts, rows: IntArray, domain: IntArray, mask: BoolArray, out: Float32Array
+) -> None:
+    """Describe with which layer a segment in the chosen domain may begin.
+
+    Args:
+        t: Tables.
+        d: Drafts.
+        rows: Drafts to describe, shape ``(n,)``.
+        domain: The chosen domain of each, shape ``(n,)``.
+        mask: Output, shape ``(n, N)``.
+        out: Output, shape ``(n, N, CUT_CHOICE)``.
+    """
+    for i in range(rows.size):
+        r, k = rows[i], domain[i]
+        kind, stop, after = d.kind[r], d.stop[r], d.after[r]
+        n = t.cost.n_layers[kind]
+        base = t.base_step_s[kind]
+        flops = t.cost.sizes[kind, 8]
+        params = t.cost.sizes[kind, 0]
+        c, room = t.domain_class[k], log2_floor(d.free[r, k])
+        left = t.max_segments - d.written[r] - 1
+        mask[i, :] = False
+        out[i] = 0.0
+        taken = d.used[r].copy()
+        taken[k] = True
+        fill(t, kind, c, after, stop)
+        earliest = stop
+        for v in range(BATCH_LEVELS):
+            if d.level[r] >= 0 and d.level[r] != v:
+                continue
+            for depth in range(STAGE_CHOICES):
+                stages = 2**depth
+                first = int(t.best[kind, c, after, stop, room, v, depth])
+                if first == stop:
+                    continue
+                earliest = min(earliest, first)
+                # The last layer before which the rest still fits; fewer open layers fit if more do.
+                low, high = 0, stop - stages if left > 0 else 0
+                while low < high:
+                    half = (low + high + 1) // 2
+                    if _completes(t, kind, d.free[r], taken, half, after + stages, v, left):
+                        low = half
+                    else:
+                        high = half - 1
+                for at in range(first, min(low, stop - stages) + 1):
+                    mask[i, at] = True
+        least, _ = fastest_inside(t, kind, k, d.free[r, k], after, earliest, stop)
+        others, link = np.inf, 0.0
+        for j in range(taken.size):
+            if not taken[j] and d.free[r, j] > 0:
+                whole = t.whole_s[kind, t.domain_class[j]]
+                for lay in range(t.sizes.size):
+                    if t.sizes[lay] <= d.free[r, j]:
+                        others = min(others, whole[lay].min())
+                link = max(link, d.links[r, 0, j, k])
+        for at in range(stop):
+            row = out[i, at]
+            work = (flops[stop] - flops[at]) / flops[n]
+            rest = flops[at] / flops[n]
+            own = bounded_log(least * work / base)
+            row[0] = work
+            row[1] = (params[stop] - params[at]) / params[n]
+            row[2] = own / 2.0
+            row[3] = rest
+            row[4] = 1.0 if at == 0 else 0.0
+            if at > 0:
+                theirs = bounded_log(others * rest / base)
+                row[5] = theirs / 2.0
+                row[6] = max(-4.0, min(4.0, own - theirs)) / 2.0
+                if link > 0.0:
+                    row[7] = bounded_log(2.0 * t.batch[kind] * t.cost.boundary[kind, at] * 8e-9 / link / base) / 2.0
+            if d.written[r] > 0:
+                row[8] = max(-4.0, min(4.0, own - bounded_log(d.slowest[r]))) / 2.0
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def segment_choices(
+    t: PlannerTables,
+    d: Drafts,
+    rows: IntArray,
+    domain: IntArray,
+    first: IntArray,
+    allowed: BoolArray,
+    layouts: Float32Array,
+    seconds: Float32Array,
+) -> None:
+    """Say which layouts, formats and microbatch levels a segment may have, and how long it would take.
+
+    Args:
+        t: Tables.
+        d: Drafts.
+        rows: Drafts, shape ``(n,)``.
+        domain: Their domains, shape ``(n,)``.
+        first: First layer of the segments, shape ``(n,)``.
+        allowed: Output, shape ``(n, L, 4 formats, 4 levels)``.
+        layouts: Output, shape ``(n, L, LAYOUT_CHOICE)``.
+        seconds: Output, log of the segment's time over the baseline's step, shape ``(n, L, 4, 4)``.
+    """
+    for i in range(rows.size):
+        r, k, at = rows[i], domain[i], first[i]
+        kind, stop, after = d.kind[r], d.stop[r], d.after[r]
+        n = t.cost.n_layers[kind]
+        flops = t.cost.sizes[kind, 8]
+        work = (flops[stop] - flops[at]) / flops[n]
+        base = t.base_step_s[kind]
+        c = t.domain_class[k]
+        left = t.max_segments - d.written[r] - 1
+        taken = d.used[r].copy()
+        taken[k] = True
+        fill(t, kind, c, after, stop)
+        allowed[i] = False
+        layouts[i] = 0.0
+        seconds[i] = LARGEST
+        completes = np.full((STAGE_CHOICES, BATCH_LEVELS), -1, dtype=np.int64)
+        quickest, thriftiest = np.inf, np.inf
+        least = np.full(t.best.shape[4], np.inf)
+        for lay in range(t.sizes.size):
+            pp = t.layouts[lay, 2]
+            if t.sizes[lay] > d.free[r, k] or pp > stop - at:
+                continue
+            depth = log2_floor(pp)
+            for q in range(FORMATS):
+                for v in range(BATCH_LEVELS):
+                    if d.level[r] >= 0 and d.level[r] != v:
+                        continue
+                    whole = t.whole_s[kind, c, lay, q, v]
+                    if not np.isfinite(whole) or t.reach[kind, c, after, stop, lay, q, v] > at:
+                        continue
+                    if completes[depth, v] < 0:
+                        rest = at == 0 or (left > 0 and _completes(t, kind, d.free[r], taken, at, after + pp, v, left))
+                        completes[depth, v] = 1 if rest else 0
+                    if completes[depth, v] == 1:
+                        allowed[i, lay, q, v] = True
+                        size = log2_floor(t.sizes[lay])
+                        least[size] = min(least[size], whole)
+        # What takes clearly longer than another choice of no more devices is not worth offering.
+        for size in range(1, least.size):
+            least[size] = min(least[size], least[size - 1])
+        for lay in range(t.sizes.size):
+            own = np.inf
+            margin = 0.0
+            for q in range(FORMATS):
+                for v in range(BATCH_LEVELS):
+                    if not allowed[i, lay, q, v]:
+                        continue
+                    whole = t.whole_s[kind, c, lay, q, v]
+                    if whole > WORTHWHILE * least[log2_floor(t.sizes[lay])]:
+                        allowed[i, lay, q, v] = False
+                        continue
+                    seconds[i, lay, q, v] = bounded_log(whole * work / base)
+                    own = min(own, whole)
+                    margin = max(margin, (at - t.reach[kind, c, after, stop, lay, q, v]) / n)
+            if np.isfinite(own):
+                row = layouts[i, lay]
+                row[0] = bounded_log(own * work / base) / 2.0
+                row[1] = np.log2(t.layouts[lay, 0]) / 3.0
+                row[2] = np.log2(t.layouts[lay, 1]) / 3.0
+                row[3] = np.log2(t.layouts[lay, 2]) / 3.0
+                row[4] = np.log2(t.sizes[lay]) / 4.0
+                row[5] = t.sizes[lay] / d.free[r, k]
+                row[6] = own
+                row[7] = own * t.sizes[lay]
+                row[8] = margin
+                if d.written[r] > 0:
+                    row[9] = max(-4.0, min(4.0, bounded_log(own * work / base) - bounded_log(d.slowest[r]))) / 2.0
+                row[10] = t.sizes[lay] / t.domains.rows[k].node_devices
+                quickest = min(quickest, own)
+                thriftiest = min(thriftiest, own * t.sizes[lay])
+        for lay in range(t.sizes.size):
+            if layouts[i, lay, 7] > 0.0:
+                layouts[i, lay, 6] = bounded_log(layouts[i, lay, 6] / quickest)
+                layouts[i, lay, 7] = bounded_log(layouts[i, lay, 7] / thriftiest)

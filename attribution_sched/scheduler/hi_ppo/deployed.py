@@ -1,0 +1,101 @@
+"""Learning that goes on while the policy is in use: small steps from the weights that decide, never for the worse."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from attribution_sched.cluster.world import World
+from attribution_sched.errors import SettingsError, problem
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.held_out import HeldOut, Measured
+from attribution_sched.scheduler.hi_ppo.learning import Budget, Learning, Report
+from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+from attribution_sched.scheduler.hi_ppo.stagger import stagger
+from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
+
+MOST_CLUSTERS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Continued:
+    """What came of learning on.
+
+    Attributes:
+        network: The better of the networks before and after, by held-out return.
+        before: Held-out returns of the network that was given.
+        after: Held-out returns of ``network``.
+        improved: Whether ``network`` differs from the one that was given.
+        decisions: Decisions taken to learn.
+    """
+
+    network: HiPpoNetwork
+    before: Measured
+    after: Measured
+    improved: bool
+    decisions: int
+
+
+def learn_on(
+    network: HiPpoNetwork,
+    world: World,
+    decisions: int,
+    settings: HiPpoSettings | None = None,
+    *,
+    lr_share: float = 0.1,
+    clusters: int = 32,
+    seed: int = 0,
+    first_seed: int = 0,
+    episodes: int = 32,
+    every: int = 5,
+    progress: Callable[[Report], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Continued:
+    """Let a copy of weights that are in use learn on in a world, and give back the better of the two.
+
+    Args:
+        network: What decides now; it is not touched.
+        world: Where it decides.
+        decisions: Decisions to learn from.
+        settings: How; the defaults of the specification if none are given.
+        lr_share: Learning rate as a share of that of the settings.
+        clusters: Simulated clusters side by side.
+        seed: Of choices and minibatches.
+        first_seed: Of the clusters.
+        episodes: Held-out episodes that judge.
+        every: Iterations between two measurements.
+        progress: Told how far it has come.
+        stop: Asked after every iteration; True ends it.
+
+    Raises:
+        SettingsError: If a number is out of range.
+    """
+    if decisions < 1:
+        raise SettingsError(problem("decisions", decisions, "must be >= 1", "Give it something to learn from"))
+    if not 1 <= clusters <= MOST_CLUSTERS:
+        raise SettingsError(problem("clusters", clusters, f"must lie in 1..{MOST_CLUSTERS}", "Use for example 32"))
+    if not 0.0 < lr_share <= 1.0:
+        raise SettingsError(problem("lr_share", lr_share, "must be > 0 and at most 1", "Use for example 0.1"))
+    how = settings or HiPpoSettings()
+    steps = min(how.ppo.num_steps, max(decisions, clusters))
+    smaller = min(how.ppo.minibatch_size, steps)
+    how = replace(how, ppo=replace(how.ppo, lr=how.ppo.lr * lr_share, num_steps=steps, minibatch_size=smaller))
+    learner = copy.deepcopy(network)
+    field = Field(world, min(clusters, steps), first_seed, name="deployed")
+    trainer = Trainer(learner, [field], how, seed)
+    stagger(field, NetworkChooser(learner, trainer.generator))
+    weights: dict[str, Tensor] = {}
+
+    def keep() -> None:
+        weights.update({name: tensor.clone() for name, tensor in learner.state_dict().items()})
+
+    held_out = HeldOut(world, episodes)
+    learning = Learning(trainer, held_out, Budget(decisions, math.inf), every, keep=keep, progress=progress)
+    before, best = learning.run(stop or (lambda: False))
+    learner.load_state_dict(weights)
+    return Continued(learner.eval(), before, best.measured, best.iteration > 0, trainer.decisions)

@@ -1,0 +1,188 @@
+"""Where Hi-PPO trains: a batch of clusters of one world, advanced from choice to choice.
+
+Events at which nothing can be done (no waiting task fits) are passed over and their reward counts for the decision
+before, so every decision of a rollout is a real one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.codecs import scaled_counters
+from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
+from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.scheduler.hi_ppo.constraints import big_m_penalty, imbalance
+from attribution_sched.scheduler.hi_ppo.decisions import Attributor, Decisions, gather
+from attribution_sched.scheduler.hi_ppo.drafts import DEAD
+from attribution_sched.scheduler.hi_ppo.features import describe
+from attribution_sched.scheduler.hi_ppo.forecast import BatchForecast
+from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
+from attribution_sched.scheduler.hi_ppo.walk import Chooser, Planner, Walk, walk
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+NARROW = 0.5
+"""A link with less than this share of its base left counts as too narrow."""
+
+TASKS_PER_UNIT = 4.0
+"""Rewards are divided by what so many average tasks take on the baseline, in the reward's hours."""
+
+
+def reward_scale(kinds: tuple[TaskKind, ...], base_step_s: FloatArray, interval_s: float) -> float:
+    """Unit in which the critics count: rewards of worlds with fast and slow baselines are then alike."""
+    shares = np.array([kind.share for kind in kinds])
+    steps = np.array([np.sqrt(float(kind.steps[0]) * kind.steps[1]) for kind in kinds])
+    return float(TASKS_PER_UNIT * (shares * steps * base_step_s).sum() / shares.sum() / interval_s)
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """What came of one decision in every cluster.
+
+    Attributes:
+        walk: The choices.
+        terms: Reward terms until the next decision, in units of ``Field.scale``, shape ``(E, 3)``.
+        low: Mean reward of the lower agents that acted, shape ``(E,)``.
+        agents: Lower agents that acted, shape ``(E,)``.
+        violations: How far each constraint was broken, by name, each of shape ``(E,)``.
+        ended: Episodes that ended, shape ``(E,)``.
+        last: What was to be seen at the end of those, in their order; None if there are none.
+    """
+
+    walk: Walk
+    terms: FloatArray
+    low: FloatArray
+    agents: IntArray
+    violations: dict[str, FloatArray]
+    ended: BoolArray
+    last: Decisions | None
+
+
+class Field:
+    """A batch of clusters of one world.
+
+    Args:
+        world: The scheduling problem.
+        clusters: How many.
+        seed: Cluster i gets the seed ``seed + i``; later episodes go on from there.
+        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; ranks of the counters by default.
+        name: What to call it in logs.
+        predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        clusters: int,
+        seed: int,
+        attributor: Attributor | None = None,
+        name: str = "",
+        *,
+        predict: bool = True,
+    ) -> None:
+        self.name = name
+        self.engine = Engine(world, clusters)
+        base = self.engine.arrays.kinds
+        base_step_s, base_cost = base[:, st.K_BASE_STEP].copy(), base[:, st.K_BASE_COST].copy()
+        self.planner = Planner.of(self.engine.cost, world.kinds, base_step_s, base_cost, world.max_segments)
+        self.scale = reward_scale(world.kinds, base_step_s, world.reward.interval_s)
+        counters = self.engine.pool.counters.values
+        self.attributions = (attributor(counters) if attributor else scaled_counters(self.engine)).astype(np.float32)
+        listed = self.engine.layouts.tolist()
+        self._layout_rows = np.array([listed.index([*row, 0]) for row in self.planner.tables.layouts.tolist()])
+        self._idle = np.zeros((clusters, world.max_segments, len(ACTION_COLUMNS)), dtype=np.int64)
+        self._idle[:, :, 0] = len(world.cluster)
+        self.engine.seed([seed + i for i in range(clusters)])
+        self.engine.reset()
+        self.forecast = BatchForecast(self.engine) if predict else None
+        self.returns: list[float] = []
+        self._running = np.zeros(clusters)
+        self._settle(np.arange(clusters))
+
+    @property
+    def clusters(self) -> int:
+        """How many clusters there are."""
+        return self.engine.clusters
+
+    def decisions(self) -> Decisions:
+        """What is to be decided now in every cluster."""
+        found = gather(self.engine, np.arange(self.clusters), self.attributions)
+        if self.forecast is not None:
+            found.links[:, 3] *= self.forecast.change()
+        return found
+
+    def step(self, chooser: Chooser) -> Move:
+        """Decide in every cluster and run each to its next real decision; a finished episode begins anew."""
+        e = self.clusters
+        decisions = self.decisions()
+        found = walk(self.planner, decisions, chooser)
+        actions = engine_actions(self.planner.tables, found.drafts, found.batch.segments, self._layout_rows)
+        task, state = found.trace.task, self.engine.state
+        nothing = (task == decisions.kind.shape[1]) | (found.drafts.status == DEAD)
+        placing = ~decisions.replanning & ~nothing
+        state.event[placing, st.SLOT] = decisions.slot[placing, task[placing]]
+        self.defer_all(np.flatnonzero(nothing & ~decisions.replanning))
+        rewards, terms = self.engine.step(actions)
+        agents = np.where(nothing, 0, found.drafts.written)
+        low = state.r_low.sum(axis=1) / np.maximum(1, agents)
+        more, more_terms = self._settle(np.arange(e))
+        terms = terms + more_terms
+        self._running += rewards + more
+        ended = state.event[:, st.DONE] == 1
+        last = None
+        if ended.any():
+            rows = np.flatnonzero(ended)
+            last = gather(self.engine, rows, self.attributions)
+            self.returns.extend(float(value) for value in self._running[rows])
+            self._running[rows] = 0.0
+            self.engine.reset(ended)
+            if self.forecast is not None:
+                self.forecast.restart(ended)
+            self._settle(rows)
+        return Move(found, terms / self.scale, low, agents, self._violations(found, decisions), ended, last)
+
+    def _violations(self, found: Walk, decisions: Decisions) -> dict[str, FloatArray]:
+        """Traffic over links that have lost too much of their base, and unequal load of the domains in use."""
+        kind = np.maximum(0, found.drafts.kind)
+        base = self.engine.world.cluster.wan.bandwidth_gbps
+        hours = self.engine.arrays.kinds[kind, st.K_BASE_STEP] / 3600.0
+        slow = big_m_penalty(found.loads.traffic_bytes, decisions.links[:, 0], NARROW * base, 1.0)
+        spread = imbalance(found.loads.busy_s, found.loads.busy_s > 0.0)
+        return {"bandwidth": np.asarray(np.log1p(slow / hours)), "balance": np.maximum(0.0, spread.violation)}
+
+    def defer_all(self, rows: IntArray) -> None:
+        """Let every waiting task of some clusters wait until something changes or the retry time is over."""
+        state = self.engine.state
+        now = state.clock[rows, st.NOW][:, None]
+        waiting = state.slots[rows, :, st.STATUS] == st.QUEUED
+        offered = state.tasks[rows, :, st.OFFERED]
+        later = np.where(waiting & (offered <= now), now + self.engine.world.retry_s, offered)
+        state.tasks[rows[:, None], np.arange(offered.shape[1]), st.OFFERED] = later
+
+    def _settle(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Pass over events of some clusters at which nothing but doing nothing is possible."""
+        rewards, terms = np.zeros(self.clusters), np.zeros((self.clusters, 3))
+        state = self.engine.state
+        while True:
+            rows = rows[state.event[rows, st.DONE] == 0]
+            if len(rows) == 0:
+                return rewards, terms
+            decisions = gather(self.engine, rows, self.attributions)
+            planner = self.planner
+            seen, _ = describe(planner.tables, decisions, planner.nominal_s, planner.task_features)
+            stuck = ~seen.mask[:, :-1].any(axis=1)
+            rows, replanning = rows[stuck], decisions.replanning[stuck]
+            if len(rows) == 0:
+                return rewards, terms
+            self.defer_all(rows[~replanning])
+            active = np.zeros(self.clusters, dtype=np.bool_)
+            active[rows] = True
+            more, more_terms = self.engine.step(self._idle, active=active)
+            rewards += more
+            terms += more_terms

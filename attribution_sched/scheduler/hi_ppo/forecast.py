@@ -1,0 +1,84 @@
+"""Forecast bandwidth as an input of the upper agent: the Kalman filter in every cluster at once, or behind a view."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.wan import Wan
+from attribution_sched.scheduler.predictor.kalman import KalmanPredictor
+from attribution_sched.scheduler.predictor.kalman_state import (
+    kalman_forecast,
+    kalman_restart,
+    kalman_start,
+    kalman_update,
+)
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+HORIZON_S = 1800.0
+"""How far ahead the upper agent is told: about as long as a network state lasts."""
+
+
+class BatchForecast:
+    """Follows the links of all clusters of an engine.
+
+    Args:
+        engine: The clusters.
+        horizon_s: How far ahead.
+    """
+
+    def __init__(self, engine: Engine, horizon_s: float = HORIZON_S) -> None:
+        self._engine = engine
+        self._horizon_s = horizon_s
+        wan: Wan = engine.world.cluster.wan
+        self._params = KalmanPredictor.of_network(wan).params
+        e, k = engine.clusters, len(engine.world.cluster)
+        self._outside = ~np.eye(k, dtype=np.bool_)
+        base = np.where(self._outside, wan.bandwidth_gbps, 1.0)
+        self._state = kalman_start(self._params, (e, k, k), np.broadcast_to(base, (e, k, k)), (e, 1, 1))
+
+    def restart(self, clusters: BoolArray) -> None:
+        """Forget what was read of clusters that begin a new episode."""
+        self._state = kalman_restart(self._state, self._params, clusters[:, None, None])
+
+    def change(self) -> FloatArray:
+        """Read the links of the moment; returns the expected bandwidth over that of now, shape ``(E, K, K)``."""
+        state = self._engine.state
+        gbps = np.where(self._outside, state.links[:, 1] / BYTES_PER_GBIT, 1.0)
+        self._state = kalman_update(self._state, self._params, state.clock[:, st.LAST_TICK, None, None], gbps)
+        mean, _ = kalman_forecast(self._state, self._params, self._horizon_s)
+        return np.where(self._outside, np.maximum(mean, 0.0) / gbps, 1.0)
+
+
+class ViewForecast:
+    """Follows the links that views tell of.
+
+    Args:
+        wan: The network.
+        horizon_s: How far ahead.
+    """
+
+    def __init__(self, wan: Wan, horizon_s: float = HORIZON_S) -> None:
+        self._predictor = KalmanPredictor.of_network(wan)
+        self._horizon_s = horizon_s
+        self._last_s = -np.inf
+
+    def gbps(self, view: DecisionView) -> FloatArray | None:
+        """Bandwidth expected to be left for the task; None if nobody measures the links."""
+        if view.link_gbps is None:
+            return None
+        if view.link_time_s < self._last_s:
+            self._predictor.reset()
+        if view.link_time_s != self._last_s:
+            self._predictor.observe(view.link_time_s, view.link_gbps)
+            self._last_s = view.link_time_s
+        ahead = self._predictor.forecast(self._horizon_s).mean_gbps
+        inside = np.eye(len(ahead), dtype=np.bool_)
+        change = np.where(inside, 1.0, np.maximum(ahead, 0.0) / np.where(inside, 1.0, view.link_gbps))
+        return view.bandwidth_gbps * change

@@ -1,0 +1,186 @@
+"""What a finished draft is: a plan, an action of the engine, and numbers that describe it to the critic."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.cost_arrays import BILL_USD, STEP_S, UTILISATION, Scratch, Workload, make_scratch
+from attribution_sched.cluster.cost_kernel import plan_cost
+from attribution_sched.cluster.plan import (
+    DOMAIN,
+    DP,
+    FIRST,
+    MICROBATCH,
+    MICROBATCHES,
+    PP,
+    PRECISION,
+    REPLICA,
+    SEGMENT_FIELDS,
+    STOP,
+    TP,
+    PlanBatch,
+)
+from attribution_sched.cluster.shares import share_batch
+from attribution_sched.scheduler.hi_ppo.drafts import (
+    D_DOMAIN,
+    D_FIRST,
+    D_FORMAT,
+    D_LAYOUT,
+    D_LEVEL,
+    D_REPLICA,
+    D_STOP,
+    DONE,
+    Drafts,
+)
+from attribution_sched.scheduler.hi_ppo.tables import MAX_PP, PlannerTables
+
+FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+
+PLAN_NAMES: tuple[str, ...] = (
+    "does_nothing", "r_eff", "r_util", "r_cost", "time", "segments", "replicas", "devices", "device_time", "gain",
+)  # fmt: skip
+"""A plan as the critic sees it: its nominal reward terms, its size, and what it gains over the plan in force."""
+
+PLAN_FEATURES = len(PLAN_NAMES)
+
+BUSY_S = 0
+"""Column of the cost kernel's result for segments."""
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _segments(t: PlannerTables, d: Drafts, r: int, rows: IntArray) -> None:
+    """Write the segments of a finished draft in the order of its layers, replica by replica."""
+    at = 0
+    begin = 0
+    while begin < d.written[r]:
+        end = begin
+        while end < d.written[r] and d.rows[r, end, D_REPLICA] == d.rows[r, begin, D_REPLICA]:
+            end += 1
+        for source in range(end - 1, begin - 1, -1):
+            segment = d.rows[r, source]
+            layout = t.layouts[segment[D_LAYOUT]]
+            row = rows[at]
+            row[DOMAIN] = segment[D_DOMAIN]
+            row[FIRST] = segment[D_FIRST]
+            row[STOP] = segment[D_STOP]
+            row[DP] = layout[0]
+            row[TP] = layout[1]
+            row[PP] = layout[2]
+            row[PRECISION] = segment[D_FORMAT]
+            row[REPLICA] = segment[D_REPLICA]
+            row[MICROBATCH] = t.micro[d.kind[r], segment[D_LEVEL]]
+            at += 1
+        begin = end
+    share_batch(t.cost, t.domains, d.kind[r], t.batch[d.kind[r]], rows, d.written[r], d.replica[r])
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _price(
+    t: PlannerTables, d: Drafts, rows: IntArray, step_s: FloatArray, scratch: Scratch, segments: IntArray,
+    out: Float32Array, traffic: FloatArray, busy_s: FloatArray,
+) -> None:  # fmt: skip
+    k = d.free.shape[1]
+    devices = 0
+    for domain in range(k):
+        devices += t.domains.rows[domain].devices
+    plan_out = np.zeros(10)
+    segment_out = np.zeros((t.max_segments, 7))
+    ones = np.ones(t.max_segments)
+    for i in range(rows.size):
+        r = rows[i]
+        out[i] = 0.0
+        if d.status[r] != DONE or d.written[r] == 0:
+            out[i, 0] = 1.0
+            continue
+        kind = d.kind[r]
+        _segments(t, d, r, segments[i])
+        workload = Workload(kind, t.training[kind], 1.0, 1.0, 1.0)
+        plan_cost(
+            t.domains, t.runtime, t.power_law, t.cost, workload, d.links[r, 0] * BYTES_PER_GBIT, d.links[r, 1],
+            segments[i], d.written[r], 0, ones, False, scratch, plan_out, segment_out, traffic[i],
+        )  # fmt: skip
+        samples = 0.0
+        last = -1
+        for p in range(d.written[r]):
+            if segments[i, p, REPLICA] != last:
+                last = segments[i, p, REPLICA]
+                samples += segments[i, p, MICROBATCH] * segments[i, p, MICROBATCHES]
+        norm = t.batch[kind] / samples
+        step = plan_out[STEP_S] * norm
+        base = t.base_step_s[kind]
+        out[i, 1] = max(-4.0, (base - step) / base)
+        out[i, 2] = plan_out[UTILISATION]
+        if t.base_cost_usd[kind] > 0.0:
+            out[i, 3] = min(4.0, plan_out[BILL_USD] * norm / t.base_cost_usd[kind])
+        out[i, 4] = max(-4.0, min(4.0, np.log(step / base))) / 2.0
+        out[i, 5] = d.written[r] / t.max_segments
+        out[i, 6] = d.replica[r] / t.max_segments
+        out[i, 7] = d.devices[r] / devices
+        out[i, 8] = max(-4.0, min(4.0, np.log(step / base * d.devices[r]))) / 4.0
+        traffic[i] *= norm
+        for p in range(d.written[r]):
+            busy_s[i, p] = segment_out[p, BUSY_S] * norm
+        if step_s[r] > 0.0:
+            out[i, 9] = max(-2.0, min(2.0, np.log(step_s[r] / step)))
+
+
+class PlanLoads(NamedTuple):
+    """What plans ask of links and domains per step; constraints are about these.
+
+    Attributes:
+        traffic_bytes: Bytes from domain to domain, shape ``(n, K, K)``.
+        busy_s: Compute time of the segments, shape ``(n, P)``, 0 where there is none.
+    """
+
+    traffic_bytes: FloatArray
+    busy_s: FloatArray
+
+
+def describe_plans(
+    t: PlannerTables, d: Drafts, rows: IntArray, step_s: FloatArray
+) -> tuple[Float32Array, PlanBatch, PlanLoads]:
+    """Describe finished drafts, ``(n, PLAN_FEATURES)``, and give them as plans; unfinished ones do nothing.
+
+    Args:
+        t: Tables.
+        d: Drafts.
+        rows: Drafts to describe, shape ``(n,)``.
+        step_s: Measured step time of the plan in force of every draft, 0 if there is none, shape ``(R,)``.
+    """
+    segments = np.zeros((len(rows), t.max_segments, len(SEGMENT_FIELDS)), dtype=np.int64)
+    out = np.zeros((len(rows), PLAN_FEATURES), dtype=np.float32)
+    most = int((t.batch / t.micro[:, 0]).max()) + 1
+    k = d.free.shape[1]
+    loads = PlanLoads(np.zeros((len(rows), k, k)), np.zeros((len(rows), t.max_segments)))
+    _price(t, d, rows, step_s, make_scratch(t.max_segments * MAX_PP, most), segments, out, *loads)
+    counts = np.where(d.status[rows] == DONE, d.written[rows], 0)
+    return out, PlanBatch(segments, counts, np.zeros(len(rows), dtype=np.int64)), loads
+
+
+def engine_actions(t: PlannerTables, d: Drafts, segments: IntArray, layout_rows: IntArray) -> IntArray:
+    """Engine actions ``(R, P, 5)`` of all drafts; one that is not finished ends at once.
+
+    Args:
+        t: Tables.
+        d: Drafts.
+        segments: Their segments in order, shape ``(R, P, 10)``.
+        layout_rows: Row of every layout in the engine's table, shape ``(L,)``.
+    """
+    k = d.free.shape[1]
+    actions = np.zeros((len(d.kind), t.max_segments, 5), dtype=np.int64)
+    used = (np.arange(t.max_segments) < d.written[:, None]) & (d.status == DONE)[:, None]
+    table = {tuple(layout): int(row) for layout, row in zip(t.layouts.tolist(), layout_rows, strict=True)}
+    actions[:, :, 0] = np.where(used, segments[:, :, DOMAIN], k)
+    at = np.argwhere(used)
+    for r, p in at:
+        row = segments[r, p]
+        level = int(np.flatnonzero(t.micro[d.kind[r]] == row[MICROBATCH])[0])
+        actions[r, p, 1:] = (row[STOP], table[row[DP], row[TP], row[PP]], row[PRECISION], level)
+    return actions

@@ -1,0 +1,254 @@
+"""Hi-PPO as a policy: the networks propose, a local search settles the details, a rule stands by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.scheduler.hi_ppo.decisions import Attributor, Decisions, from_view
+from attribution_sched.scheduler.hi_ppo.drafts import DONE
+from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
+from attribution_sched.scheduler.hi_ppo.polish import Polisher
+from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
+from attribution_sched.scheduler.policy import Policy
+from attribution_sched.scheduler.rules import ShortestJobFirst
+
+if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+
+IntArray = NDArray[np.int64]
+
+DEADLINE_S = 2.0
+"""Both levels must have agreed within this time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coordination:
+    """How the last decision came about.
+
+    Attributes:
+        plan: What is done; None lets the task wait or stay.
+        slot: The task it is for.
+        source: ``policy``, ``policy+search``, ``keeps``, ``waits``, or the fallback's name after ``fallback:``.
+        reason: Why the fallback was taken; empty if it was not.
+        upper_s: Time of the upper agent, its masks included.
+        lower_s: Time of the lower agents.
+        search_s: Time of the local search.
+        total_s: Everything.
+    """
+
+    plan: Plan | None
+    slot: int
+    source: str
+    reason: str
+    upper_s: float
+    lower_s: float
+    search_s: float
+    total_s: float
+
+
+class HiPpo:
+    """The hierarchical scheduler.
+
+    Args:
+        weights: A checkpoint; the one that comes with the package by default.
+        network: A network to use instead of saved weights.
+        attributor: Turns measured counters into attributions; the network's own by default.
+        search: Whether the local search settles details of a proposal.
+        predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
+        deadline_s: When to stop coordinating and take the fallback.
+        fallback: Who decides then; shortest job first by default.
+        clock: Where the time comes from.
+    """
+
+    name = "hi-ppo"
+
+    def __init__(
+        self,
+        weights: str | Path | None = None,
+        network: HiPpoNetwork | None = None,
+        attributor: Attributor | None = None,
+        *,
+        search: bool = True,
+        predict: bool = True,
+        deadline_s: float = DEADLINE_S,
+        fallback: Policy | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.weights = weights
+        self.attributor = attributor
+        self.search = search
+        self.predict = predict
+        self.deadline_s = deadline_s
+        self.fallback: Policy = fallback or ShortestJobFirst()
+        self.clock = clock
+        self.last: Coordination | None = None
+        self._network = network
+        self._planners: WeakKeyDictionary[CostModel, Planner] = WeakKeyDictionary()
+        self._chosen: tuple[float, Coordination] | None = None
+        self._forecast: ViewForecast | None = None
+
+    @property
+    def network(self) -> HiPpoNetwork:
+        """The network, loaded on first use."""
+        if self._network is None:
+            from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
+
+            self._network = load(self.weights or SHIPPED)
+        return self._network
+
+    def reset(self, seed: int) -> None:
+        """Forget the last episode."""
+        self._chosen = None
+        self._forecast = None
+
+    def planner(self, view: DecisionView) -> Planner:
+        """Tables of the view's cluster, made once."""
+        known = self._planners.get(view.cost)
+        if known is None:
+            known = Planner.of(view.cost, view.kinds, view.base_step_s, view.base_cost_usd, view.max_segments)
+            self._planners[view.cost] = known
+        return known
+
+    def select(self, view: DecisionView) -> int:
+        """Choose which waiting task goes first; its plan is kept for :meth:`decide`."""
+        found = self.coordinate(view)
+        self._chosen = (view.time_s, found)
+        return found.slot
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """Place, defer, move or keep the task of the view."""
+        if self._chosen is not None and self._chosen[0] == view.time_s and not view.replanning:
+            found = self._chosen[1]
+            if found.slot == view.slot or found.plan is None:
+                # What was chosen for the queue holds for the task that was put up; nothing chosen holds for all.
+                self.last = found
+                if found.plan is not None:
+                    self._chosen = None
+                return found.plan
+        alone = view if view.replanning else _only(view)
+        self.last = self.coordinate(alone)
+        return self.last.plan
+
+    def coordinate(self, view: DecisionView) -> Coordination:
+        """Let both levels agree on a task of the view's queue and its plan."""
+        began = self.clock()
+        timings = {"upper": 0.0, "lower": 0.0}
+        if not (np.asarray(view.free_devices) > 0).any():
+            return self._done(None, view.slot, "waits", began, timings, 0.0)
+        decisions = from_view(view, self._attributor(), self._ahead(view))
+        decisions.check()
+        found = self._walk(self.planner(view), decisions, timings)
+        agreed = self.clock()
+        if agreed - began > self.deadline_s:
+            return self._fall_back(view, began, timings, f"both levels took {agreed - began:.2f} s")
+        task = int(found.trace.task[0])
+        if task == decisions.kind.shape[1] or found.drafts.status[0] != DONE:
+            source = "keeps" if view.replanning else "waits"
+            return self._done(None, view.slot, source, began, timings, 0.0)
+        slot, kind = int(decisions.slot[0, task]), int(decisions.kind[0, task])
+        plan, source = self._settle(view, found, kind, began)
+        if view.replanning and plan == view.current_plan:
+            return self._done(None, slot, "keeps", began, timings, self.clock() - agreed)
+        return self._done(plan, slot, source, began, timings, self.clock() - agreed)
+
+    def plan_alone(self, view: DecisionView, proposals: int = 48, starts: int = 4, seed: int = 0) -> Plan | None:
+        """Best plan for the view's task as if it were alone: many proposals, the best of them searched around.
+
+        Args:
+            view: The decision; its queue is not looked at.
+            proposals: Plans drawn from the policy, beside its likeliest.
+            starts: How many of them the local search starts from.
+            seed: Of the draws.
+        """
+        import torch
+
+        from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+        from attribution_sched.scheduler.ppo.threads import one_thread
+
+        planner = self.planner(view)
+        decisions = from_view(_only(view), self._attributor(), self._ahead(view))
+        decisions.check()
+        polisher = Polisher(view, planner.tables, widen=True)
+        with one_thread():
+            likeliest = walk(planner, decisions, NetworkChooser(self.network, None, must_act=True))
+            source = torch.Generator().manual_seed(seed)
+            many = decisions.take(np.zeros(proposals, dtype=np.int64))
+            drawn = walk(planner, many, NetworkChooser(self.network, source, must_act=True))
+        rows = np.concatenate([likeliest.batch.segments, drawn.batch.segments])
+        counts = np.concatenate([likeliest.batch.counts, drawn.batch.counts])
+        rows, counts = rows[counts > 0], counts[counts > 0]
+        if len(rows) == 0:
+            return None
+        reward = polisher.value(rows, counts)
+        best: tuple[float, IntArray, int] | None = None
+        seen: set[tuple[int, ...]] = set()
+        for at in np.argsort(-reward, kind="stable"):
+            key = tuple(int(d) for d in rows[at, : counts[at], DOMAIN])
+            if len(seen) == starts or not np.isfinite(reward[at]):
+                break
+            if key in seen:
+                continue
+            seen.add(key)
+            found, reached = polisher.improve(rows[at], int(counts[at]), float(reward[at]), rounds=40)
+            if best is None or reached > best[0]:
+                best = reached, found, int(counts[at])
+        if best is None:
+            return None
+        return PlanBatch(best[1][None], np.array([best[2]]), np.zeros(1, dtype=np.int64)).plan(0)
+
+    def _attributor(self) -> Attributor:
+        return self.attributor or self.network.attributions
+
+    def _ahead(self, view: DecisionView) -> NDArray[np.float64] | None:
+        if not self.predict:
+            return None
+        if self._forecast is None:
+            self._forecast = ViewForecast(view.cost.cluster.wan)
+        return self._forecast.gbps(view)
+
+    def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
+        from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+        from attribution_sched.scheduler.ppo.threads import one_thread
+
+        with one_thread():
+            return walk(planner, decisions, NetworkChooser(self.network, None), timings, self.clock)
+
+    def _settle(self, view: DecisionView, found: Walk, kind: int, began: float) -> tuple[Plan, str]:
+        """Improve the proposal while there is time."""
+        rows, count = found.batch.segments[0], int(found.batch.counts[0])
+        if not self.search:
+            return found.batch.plan(0), "policy"
+        polisher = Polisher(view, self.planner(view).tables, kind)
+        start = rows[None].copy()
+        first = float(polisher.value(start, np.array([count]))[0])
+        best, reached = polisher.improve(start[0], count, first)
+        batch = PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64))
+        return batch.plan(0), "policy+search" if reached > first else "policy"
+
+    def _done(
+        self, plan: Plan | None, slot: int, source: str, began: float, timings: dict[str, float], search_s: float
+    ) -> Coordination:
+        total = self.clock() - began
+        return Coordination(plan, slot, source, "", timings["upper"], timings["lower"], search_s, total)
+
+    def _fall_back(self, view: DecisionView, began: float, timings: dict[str, float], reason: str) -> Coordination:
+        plan = self.fallback.decide(view)
+        total = self.clock() - began
+        source = f"fallback:{self.fallback.name}"
+        return Coordination(plan, view.slot, source, reason, timings["upper"], timings["lower"], 0.0, total)
+
+
+def _only(view: DecisionView) -> DecisionView:
+    """The view with its own task as the only candidate; how many others wait is still told by the instruments."""
+    return replace(view, queue=tuple(task for task in view.queue if task.slot == view.slot))

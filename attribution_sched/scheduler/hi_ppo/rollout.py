@@ -1,0 +1,146 @@
+"""What both levels collect between two updates, and the advantages of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
+from attribution_sched.scheduler.hi_ppo.decisions import Decisions
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look
+from attribution_sched.scheduler.hi_ppo.features import State, describe
+from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
+from attribution_sched.scheduler.hi_ppo.walk import HEADS, Offer, Planner, Steps, Trace
+from attribution_sched.scheduler.ppo.gae import gae
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+SIGNS = np.array([1.0, 1.0, -1.0])
+"""R = w_eff·R_eff + w_util·R_util − w_cost·R_cost."""
+
+
+@dataclass(frozen=True, eq=False)
+class Experience:
+    """T decisions in each of E clusters of a field, flattened to ``T·E`` rows.
+
+    Attributes:
+        trace: What was seen, offered and taken.
+        upper: Log-probability of the upper agent's choices, shape ``(T·E,)``.
+        lower: Log-probability of the lower agents' choices, shape ``(T·E,)``.
+        values: V_c(s), shape ``(T·E, 3)``.
+        returns: Targets of the critics, shape ``(T·E, 3)``.
+        advantage: For the upper agent, shape ``(T·E,)``.
+        lower_advantage: For the lower agents, shape ``(T·E,)``.
+        agents: Upper and lower agents that acted, all together.
+        violations: Mean violation of every constraint over the decisions that placed something; None if none did.
+    """
+
+    trace: Trace
+    upper: FloatArray
+    lower: FloatArray
+    values: FloatArray
+    returns: FloatArray
+    advantage: FloatArray
+    lower_advantage: FloatArray
+    agents: int
+    violations: dict[str, float | None]
+
+
+def values_of(network: HiPpoNetwork, planner: Planner, decisions: Decisions) -> FloatArray:
+    """V_c(s) of decisions, shape ``(B, 3)``."""
+    state, _ = describe(planner.tables, decisions, planner.nominal_s, planner.task_features)
+    with torch.no_grad():
+        found: FloatArray = network.value(look(network, state).shared).cpu().numpy().astype(np.float64)
+    return found
+
+
+def collect(
+    network: HiPpoNetwork,
+    field: Field,
+    steps: int,
+    generator: torch.Generator,
+    gamma: float,
+    lam: float,
+    low_coef: float,
+    multipliers: Multipliers,
+) -> Experience:
+    """Let a network decide in every cluster of a field.
+
+    Args:
+        network: Both policies and the critics.
+        field: The clusters.
+        steps: Decisions per cluster.
+        generator: Source of the choices.
+        gamma: Discount per decision.
+        lam: Bias against variance of the advantages.
+        low_coef: Weight of the lower agents' own reward in their advantage.
+        multipliers: Prices of the constraints; what a decision breaks is taken off its advantage.
+    """
+    e, c = field.clusters, len(COMPONENTS)
+    upper, lower = np.zeros((steps, e)), np.zeros((steps, e))
+    values, terms = np.zeros((steps + 1, e, c)), np.zeros((steps, e, c))
+    final, ended = np.zeros((steps, e, c)), np.zeros((steps, e), dtype=np.bool_)
+    low = np.zeros((steps, e))
+    acted = np.zeros((steps, e), dtype=np.int64)
+    broken = {name: np.zeros((steps, e)) for name in multipliers.names}
+    traces = []
+    for t in range(steps):
+        chooser = NetworkChooser(network, generator)
+        move = field.step(chooser)
+        upper[t], lower[t] = chooser.upper.cpu().numpy(), chooser.lower.cpu().numpy()
+        values[t] = chooser.values.cpu().numpy()
+        terms[t], ended[t], low[t], acted[t] = move.terms, move.ended, move.low, move.agents
+        for name, measured in broken.items():
+            measured[t] = move.violations[name]
+        if move.last is not None:
+            final[t, move.ended] = values_of(network, field.planner, move.last)
+        traces.append(move.walk.trace)
+    values[steps] = values_of(network, field.planner, field.decisions())
+    advantages, returns = gae(terms, values, ended, final, gamma, lam)
+    total = (advantages * SIGNS * field.engine.weights).sum(axis=-1)
+    own = np.where(acted > 0, low - (low * (acted > 0)).sum() / max(1, (acted > 0).sum()), 0.0)
+    price = -multipliers.penalised(np.zeros((steps, e)), broken)
+    total = total - (price - price.mean())
+    some = acted > 0
+    violations = {name: float(values[some].mean()) if some.any() else None for name, values in broken.items()}
+    trace = join_traces(traces)
+    return Experience(
+        trace, upper.ravel(), lower.ravel(), values[:-1].reshape(-1, c), returns.reshape(-1, c), total.ravel(),
+        (total + low_coef * own).ravel(), int(steps * e + acted.sum()), violations,
+    )  # fmt: skip
+
+
+def join_traces(traces: list[Trace]) -> Trace:
+    """Put traces of the same world one after the other."""
+    sizes = np.cumsum([0] + [len(trace.task) for trace in traces])
+    states = [trace.state for trace in traces]
+    state = State(*(np.concatenate([getattr(s, name) for s in states]) for name in State.__dataclass_fields__))
+    steps = {}
+    for head in HEADS:
+        full = [
+            (trace.steps[head].offer.decision + at, trace.steps[head])
+            for trace, at in zip(traces, sizes[:-1], strict=True)
+            if len(trace.steps[head].taken)
+        ]
+        if not full:
+            steps[head] = traces[0].steps[head]
+            continue
+        offers = [part.offer for _, part in full]
+        steps[head] = Steps(
+            Offer(
+                np.concatenate([decision for decision, _ in full]),
+                *(
+                    np.concatenate([getattr(o, name) for o in offers])
+                    for name in ("choices", "mask", "context", "domain")
+                ),
+            ),
+            np.concatenate([part.taken for _, part in full]),
+        )
+    return Trace(
+        state, np.concatenate([trace.task for trace in traces]), steps, np.concatenate([t.plans for t in traces])
+    )

@@ -1,0 +1,108 @@
+"""Who is imitated before learning begins: a rule in every cluster at once, or plans that an optimiser wrote."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.plan import (
+    DOMAIN,
+    DP,
+    FIRST,
+    MICROBATCH,
+    PP,
+    PRECISION,
+    REPLICA,
+    STOP,
+    TP,
+)
+from attribution_sched.scheduler.hi_ppo.drafts import D_DOMAIN, D_FIRST, D_FORMAT, D_LAYOUT, D_LEVEL, Drafts
+from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES, State
+from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
+from attribution_sched.scheduler.hi_ppo.walk import Offer
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+_HOURS = CANDIDATE_NAMES.index("nominal_hours")
+_RUNS = CANDIDATE_NAMES.index("runs")
+
+
+class ShortestFastest:
+    """The shortest task that fits, in the domain where it runs fastest, on its fastest layout; nothing ever moves.
+
+    A model that no domain holds alone is cut where the domain that holds most of it can begin.
+    """
+
+    def task(self, state: State) -> IntArray:
+        """The shortest waiting task; a running one is left alone."""
+        hours = np.where(state.mask[:, :-1], state.candidates[:, :, _HOURS], np.inf)
+        nothing = ~state.mask[:, :-1].any(axis=1) | (state.candidates[:, 0, _RUNS] > 0)
+        return np.asarray(np.where(nothing, hours.shape[1], hours.argmin(axis=1)), dtype=np.int64)
+
+    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+        """Fastest first."""
+        if head == "cut":
+            return np.asarray(offer.mask.argmax(axis=1), dtype=np.int64)
+        if head == "domain":
+            end = offer.mask[:, -1]
+            holds, time, part = offer.choices[:, :, 4], offer.choices[:, :, 2], offer.choices[:, :, 3]
+            score = np.where(offer.mask[:, :-1], 10.0 * holds - time + part, -np.inf)
+            return np.asarray(np.where(end, score.shape[1], score.argmax(axis=1)), dtype=np.int64)
+        column = {"layout": 0, "format": 5, "level": 3}[head]
+        found: IntArray = np.where(offer.mask, offer.choices[:, :, column], np.inf).argmin(axis=1)
+        return found
+
+
+class PlanFollower:
+    """Takes the choices that lead to given plans, and says for which decisions they were all on offer.
+
+    Args:
+        tables: The cluster.
+        task: The candidate each plan is for, shape ``(B,)``.
+        plans: Segment rows of the plans, ``(segments, 10)`` each.
+        kind: Kind of task of each, shape ``(B,)``.
+    """
+
+    def __init__(self, tables: PlannerTables, task: IntArray, plans: list[IntArray], kind: IntArray) -> None:
+        self._task = task
+        self._targets = [_backwards(tables, rows, int(k)) for rows, k in zip(plans, kind, strict=True)]
+        self.followed: BoolArray = np.array([target is not None for target in self._targets])
+
+    def task(self, state: State) -> IntArray:
+        """The task of the plan."""
+        allowed = state.mask[np.arange(len(self._task)), self._task]
+        self.followed &= allowed
+        return np.where(allowed, self._task, state.mask.shape[1] - 1)
+
+    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+        """The plan's own choice; anything if that is not on offer."""
+        column = {"domain": D_DOMAIN, "cut": D_FIRST, "layout": D_LAYOUT, "format": D_FORMAT, "level": D_LEVEL}[head]
+        found: IntArray = offer.mask.argmax(axis=1)
+        for i, r in enumerate(rows):
+            target = self._targets[r]
+            if target is None or not self.followed[r]:
+                continue
+            written = int(drafts.written[r])
+            if written == len(target):
+                wanted = offer.mask.shape[1] - 1 if head == "domain" else -1
+            else:
+                wanted = int(target[written, column])
+            if wanted >= 0 and offer.mask[i, wanted]:
+                found[i] = wanted
+            else:
+                self.followed[r] = False
+        return found
+
+
+def _backwards(tables: PlannerTables, rows: IntArray, kind: int) -> IntArray | None:
+    """A plan as rows of a draft, in the order of writing; None if it has a layout that drafts do not know."""
+    written = []
+    for replica in dict.fromkeys(int(r) for r in rows[:, REPLICA]):
+        for row in rows[rows[:, REPLICA] == replica][::-1]:
+            layout = np.flatnonzero((tables.layouts == row[[DP, TP, PP]]).all(axis=1))
+            level = np.flatnonzero(tables.micro[kind] == row[MICROBATCH])
+            if len(layout) == 0 or len(level) == 0:
+                return None
+            written.append((row[DOMAIN], row[FIRST], row[STOP], layout[0], row[PRECISION], level[0], replica))
+    return np.array(written, dtype=np.int64)

@@ -1,0 +1,307 @@
+"""One decision after another choice: task, then per segment domain, cut, layout, format, microbatch level.
+
+``walk`` leads a batch of decisions through these choices; who chooses is given to it: a network that samples, or a
+teacher whose plan is followed. What was offered and taken is kept as a :class:`Trace`, from which
+:mod:`~attribution_sched.scheduler.hi_ppo.evaluate` can ask any network again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
+from attribution_sched.scheduler.hi_ppo.choices import cut_choices, domain_choices, segment_choices
+from attribution_sched.scheduler.hi_ppo.decisions import Decisions
+from attribution_sched.scheduler.hi_ppo.drafts import (
+    CUT_CHOICE,
+    DEAD,
+    DOMAIN_CHOICE,
+    DONE,
+    FORMAT_CHOICE,
+    LAYOUT_CHOICE,
+    LEVEL_CHOICE,
+    OPEN,
+    Drafts,
+    draft_features,
+    write_segments,
+)
+from attribution_sched.scheduler.hi_ppo.features import State, choose_task, describe, nominal_step_s
+from attribution_sched.scheduler.hi_ppo.outcomes import PlanLoads, describe_plans
+from attribution_sched.scheduler.hi_ppo.tables import FORMATS, PlannerTables, make_tables
+
+FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Planner:
+    """Everything about a cluster and its kinds of tasks that does not change between decisions.
+
+    Attributes:
+        tables: What fits where.
+        nominal_s: Step time of every kind alone in an empty domain, shape ``(n_kinds,)``.
+        task_features: The five task numbers of every kind, shape ``(n_kinds, 5)``.
+    """
+
+    tables: PlannerTables
+    nominal_s: FloatArray
+    task_features: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        cost: CostModel,
+        kinds: tuple[TaskKind, ...],
+        base_step_s: FloatArray,
+        base_cost_usd: FloatArray,
+        max_segments: int,
+    ) -> Planner:
+        """Prepare for the decisions of a cluster."""
+        tables = make_tables(cost, kinds, base_step_s, base_cost_usd, max_segments)
+        return cls(tables, nominal_step_s(tables), np.array([kind.features for kind in kinds]))
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """Choices of one kind, offered to n drafts.
+
+    Attributes:
+        decision: The decision each belongs to, shape ``(n,)``.
+        choices: What there is, shape ``(n, c, f)``.
+        mask: What is allowed, shape ``(n, c)``, or ``(n, c + 1)`` with an end.
+        context: What the chooser is told beside, shape ``(n, g)``.
+        domain: The domain in question, shape ``(n,)``; −1 while it is open.
+    """
+
+    decision: IntArray
+    choices: Float32Array
+    mask: BoolArray
+    context: Float32Array
+    domain: IntArray
+
+
+class Chooser(Protocol):
+    """Who chooses. Every method returns indices into the offer's choices, shape ``(n,)``."""
+
+    def task(self, state: State) -> IntArray:
+        """A candidate, or one past the last for nothing."""
+        ...
+
+    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+        """A domain (or the end), a first layer, a layout, a format or a level, as ``head`` says."""
+        ...
+
+
+HEADS: tuple[str, ...] = ("domain", "cut", "layout", "format", "level")
+UPPER: tuple[str, ...] = ("domain", "cut")
+"""Heads of the upper agent; the others are the lower agents'."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """All offers of one head in a batch of decisions, with what was taken."""
+
+    offer: Offer
+    taken: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What was seen, offered and taken in B decisions.
+
+    Attributes:
+        state: The upper agent's state.
+        task: Candidate taken, shape ``(B,)``.
+        steps: The later choices by head.
+        plans: Numbers that describe the finished plans, shape ``(B, PLAN_FEATURES)``.
+    """
+
+    state: State
+    task: IntArray
+    steps: dict[str, Steps]
+    plans: Float32Array
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """The end of a walk.
+
+    Attributes:
+        trace: How it went.
+        drafts: The plans; ``DEAD`` where the choices led nowhere.
+        batch: The plans as records; count 0 where nothing is done.
+        loads: What they ask of links and domains.
+    """
+
+    trace: Trace
+    drafts: Drafts
+    batch: PlanBatch
+    loads: PlanLoads
+
+
+def walk(
+    planner: Planner,
+    decisions: Decisions,
+    chooser: Chooser,
+    timings: dict[str, float] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Walk:
+    """Lead decisions through all their choices.
+
+    Args:
+        planner: Their cluster.
+        decisions: What is to be decided.
+        chooser: Who decides.
+        timings: Seconds spent at the ``upper`` and ``lower`` level are added to it.
+        clock: Where the time comes from.
+    """
+    began = clock()
+    t = planner.tables
+    state, drafts = describe(t, decisions, planner.nominal_s, planner.task_features)
+    task = chooser.task(state)
+    acting = task < decisions.kind.shape[1]
+    rows = np.flatnonzero(acting)
+    choose_task(t, drafts, rows, decisions.kind[rows, task[rows]])
+    drafts.status[~acting] = DONE
+    taken: dict[str, list[Steps]] = {head: [] for head in HEADS}
+    below = 0.0
+    while len(rows):
+        rows, domain, first = _segment(planner, drafts, rows, chooser, taken)
+        handed = clock()
+        if len(rows):
+            rows = _lower(planner, drafts, rows, domain, first, chooser, taken)
+        below += clock() - handed
+    if timings is not None:
+        timings["upper"] += clock() - began - below
+        timings["lower"] += below
+    plans, batch, loads = describe_plans(t, drafts, np.arange(len(decisions)), decisions.step_s)
+    trace = Trace(state, task, {head: _joined(steps) for head, steps in taken.items()}, plans)
+    return Walk(trace, drafts, batch, loads)
+
+
+def _segment(
+    planner: Planner,
+    drafts: Drafts,
+    rows: IntArray,
+    chooser: Chooser,
+    taken: dict[str, list[Steps]],
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The upper agent's choices for one more segment; returns the drafts that get one, its domain and first layer."""
+    t = planner.tables
+    k, layers = drafts.free.shape[1], t.reach.shape[3] - 1
+    mask = np.zeros((len(rows), k + 1), dtype=np.bool_)
+    choices = np.zeros((len(rows), k, DOMAIN_CHOICE), dtype=np.float32)
+    domain_choices(t, drafts, rows, mask, choices)
+    rows, (mask, choices) = _alive(drafts, rows, mask, choices)
+    nowhere = np.full(len(rows), -1, dtype=np.int64)
+    offer = Offer(rows, choices, mask, draft_features(t, drafts, rows), nowhere)
+    domain = _ask(chooser, "domain", offer, drafts, rows, taken)
+    ended = domain == k
+    drafts.status[rows[ended]] = DONE
+    rows, domain = rows[~ended], domain[~ended]
+    if len(rows) == 0:
+        return rows, domain, domain
+    mask = np.zeros((len(rows), layers), dtype=np.bool_)
+    choices = np.zeros((len(rows), layers, CUT_CHOICE), dtype=np.float32)
+    cut_choices(t, drafts, rows, domain, mask, choices)
+    rows, (mask, choices, domain) = _alive(drafts, rows, mask, choices, domain)
+    offer = Offer(rows, choices, mask, draft_features(t, drafts, rows), domain)
+    first = _ask(chooser, "cut", offer, drafts, rows, taken)
+    return rows, domain, first
+
+
+def _lower(
+    planner: Planner,
+    drafts: Drafts,
+    rows: IntArray,
+    domain: IntArray,
+    first: IntArray,
+    chooser: Chooser,
+    taken: dict[str, list[Steps]],
+) -> IntArray:
+    """The lower agents' choices: layout, format and microbatch level of the segment."""
+    t = planner.tables
+    n_layouts = len(t.sizes)
+    allowed = np.zeros((len(rows), n_layouts, FORMATS, BATCH_LEVELS), dtype=np.bool_)
+    choices = np.zeros((len(rows), n_layouts, LAYOUT_CHOICE), dtype=np.float32)
+    seconds = np.zeros(allowed.shape, dtype=np.float32)
+    segment_choices(t, drafts, rows, domain, first, allowed, choices, seconds)
+    rows, (mask, allowed, choices, seconds, domain, first) = _alive(
+        drafts, rows, np.asarray(allowed.any(axis=(2, 3))), allowed, choices, seconds, domain, first
+    )
+    n = np.arange(len(rows))
+    kind = drafts.kind[rows]
+    flops, count = t.cost.sizes[kind, 8], t.cost.n_layers[kind]
+    work = (flops[n, drafts.stop[rows]] - flops[n, first]) / flops[n, count]
+    stage = np.column_stack([
+        draft_features(t, drafts, rows), work, first == 0, drafts.stop[rows] == count,
+    ]).astype(np.float32)  # fmt: skip
+    layout = _ask(chooser, "layout", Offer(rows, choices, mask, stage, domain), drafts, rows, taken)
+    allowed, seconds, own = allowed[n, layout], seconds[n, layout], choices[n, layout]
+    formats = np.zeros((len(rows), FORMATS, FORMAT_CHOICE), dtype=np.float32)
+    formats[:, :, :FORMATS] = np.eye(FORMATS)
+    times = np.where(allowed, seconds, 8.0).min(axis=2)
+    formats[:, :, 4] = np.clip(times - times.min(axis=1, keepdims=True), 0.0, 4.0)
+    formats[:, :, 5] = times / 2.0
+    context = np.concatenate([stage, own], axis=1)
+    precision = _ask(chooser, "format", Offer(rows, formats, allowed.any(axis=2), context, domain), drafts, rows, taken)
+    allowed, seconds, chosen = allowed[n, precision], seconds[n, precision], formats[n, precision]
+    levels = np.zeros((len(rows), BATCH_LEVELS, LEVEL_CHOICE), dtype=np.float32)
+    times = np.where(allowed, seconds, 8.0)
+    micro = t.micro[kind]
+    levels[:, :, 0] = np.log2(micro) / 8.0
+    levels[:, :, 1] = np.log2(t.batch[kind, None] / micro) / 8.0
+    levels[:, :, 2] = np.clip(times - times.min(axis=1, keepdims=True), 0.0, 4.0)
+    levels[:, :, 3] = times / 2.0
+    context = np.concatenate([stage, own, chosen], axis=1)
+    level = _ask(chooser, "level", Offer(rows, levels, allowed, context, domain), drafts, rows, taken)
+    write_segments(t, drafts, rows, domain, first, layout, precision, level)
+    going_on: IntArray = rows[drafts.status[rows] == OPEN]
+    return going_on
+
+
+def _alive(drafts: Drafts, rows: IntArray, mask: BoolArray, *others: NDArray[np.generic]) -> tuple[IntArray, tuple]:  # type: ignore[type-arg]
+    """Give up drafts that nothing completes, which a mask that is only sufficient cannot always foresee."""
+    alive = mask.any(axis=1)
+    if alive.all():
+        return rows, (mask, *others)
+    drafts.status[rows[~alive]] = DEAD
+    return rows[alive], tuple(array[alive] for array in (mask, *others))
+
+
+def _ask(
+    chooser: Chooser, head: str, offer: Offer, drafts: Drafts, rows: IntArray, taken: dict[str, list[Steps]]
+) -> IntArray:
+    """Ask for a choice where there is one, and keep what was offered and taken."""
+    count = offer.mask.sum(axis=1)
+    found: IntArray = offer.mask.argmax(axis=1)
+    open_ = np.flatnonzero(count > 1)
+    if len(open_):
+        asked = offer if len(open_) == len(rows) else Offer(
+            offer.decision[open_], offer.choices[open_], offer.mask[open_], offer.context[open_], offer.domain[open_]
+        )  # fmt: skip
+        found[open_] = chooser.choose(head, asked, drafts, rows[open_])
+        taken[head].append(Steps(asked, found[open_]))
+    return found
+
+
+def _joined(steps: list[Steps]) -> Steps:
+    """Put the offers of all segments together, in order of their decisions."""
+    if not steps:
+        none = np.zeros(0, dtype=np.int64)
+        empty = np.zeros((0, 1, 1), dtype=np.float32)
+        return Steps(Offer(none, empty, np.zeros((0, 1), dtype=np.bool_), empty[:, 0], none), none)
+    parts = [(s.offer.decision, s.offer.choices, s.offer.mask, s.offer.context, s.offer.domain, s.taken) for s in steps]
+    decision, choices, mask, context, domain, taken = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.argsort(decision, kind="stable")
+    return Steps(Offer(decision[order], choices[order], mask[order], context[order], domain[order]), taken[order])

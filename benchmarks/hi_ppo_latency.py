@@ -1,0 +1,76 @@
+"""How long Hi-PPO takes to decide: both levels, the local search, everything; wall clock, one thread.
+
+    python benchmarks/hi_ppo_latency.py                        # 4, 8 and 64 domains
+    python benchmarks/hi_ppo_latency.py --scenarios ou30       # a quick look
+
+Days of the arena are played until enough decisions were taken at which something could be placed or moved. "Upper" is the
+graph encoding, the masks and the choices of task, domains and cuts; "lower" all lower agents together; "search" the
+local search around the proposal; "all" the whole coordination with reading the view and the forecast.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+
+import numpy as np
+
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.config.scenarios import build_scenario
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.hi_ppo.policy import Coordination, HiPpo
+
+FIRST_SEED = 1_000_000
+
+
+class Watched(HiPpo):
+    """Keeps how every coordination went."""
+
+    def __init__(self, weights: str | None) -> None:
+        super().__init__(weights)
+        self.seen: list[Coordination] = []
+
+    def coordinate(self, view: DecisionView) -> Coordination:
+        """Coordinate and remember."""
+        found = super().coordinate(view)
+        if found.upper_s > 0.0:
+            self.seen.append(found)
+        return found
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """Decide as ever."""
+        return super().decide(view)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenarios", default="ou30,domains-8,domains-64")
+    parser.add_argument("--decisions", type=int, default=300)
+    parser.add_argument("--weights", default=None, help="a checkpoint; the shipped one by default")
+    options = parser.parse_args()
+    print("scenario      decisions |  ms p50 / p99: upper          lower         search            all | fallbacks")
+    for scenario in options.scenarios.split(","):
+        world = build_scenario("cross-domain", scenario)
+        policy = Watched(options.weights)
+        seed = FIRST_SEED
+        play(world, policy, seed)
+        # The first day fills the tables of what fits where.
+        policy.seen.clear()
+        while len(policy.seen) < options.decisions:
+            seed += 1
+            play(world, policy, seed)
+        columns = []
+        for part in ("upper_s", "lower_s", "search_s", "total_s"):
+            values = 1e3 * np.array([getattr(found, part) for found in policy.seen])
+            columns.append(f"{np.percentile(values, 50):6.1f} / {np.percentile(values, 99):6.1f}")
+        late = sum(found.source.startswith("fallback") for found in policy.seen)
+        print(f"{scenario:13s} {len(policy.seen):9d} | {'  '.join(columns)} | {late}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

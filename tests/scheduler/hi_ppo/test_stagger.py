@@ -1,0 +1,48 @@
+"""Clusters at different hours of their episodes."""
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster import engine_state as st
+from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.stagger import stagger
+from attribution_sched.scheduler.hi_ppo.teachers import ShortestFastest
+
+from .tiny_courses import small_world
+
+
+@pytest.fixture(scope="module")
+def spread():
+    field = Field(small_world(), 6, 40)
+    stagger(field, ShortestFastest())
+    return field
+
+
+def test_every_cluster_is_where_it_would_have_come_alone(spread):
+    world, state = small_world(), spread.engine.state
+    for i in (0, 1, 4):
+        alone = Field(world, 1, 40 + i)
+        while alone.engine.state.clock[0, st.NOW] < world.horizon_s * i / 6:
+            alone.step(ShortestFastest())
+        for name, array in alone.engine.state._asdict().items():
+            assert np.array_equal(array[0], getattr(state, name)[i]), name
+        assert spread._running[i] == pytest.approx(alone._running[0])
+
+
+def test_hours_are_spread_over_the_day_and_nothing_is_counted_twice(spread):
+    hours = spread.engine.state.clock[:, st.NOW]
+    assert np.unique(hours // 200.0).size >= 5
+    assert spread.returns == []
+
+
+def test_a_cluster_whose_decisions_are_over_begins_its_second_episode():
+    # Few tasks arrive, so most episodes have no decision in their last part.
+    from attribution_sched.cluster.arrivals import Poisson
+
+    field = Field(small_world(arrivals=Poisson(9.0)), 8, 3)
+    stagger(field, ShortestFastest())
+    behind = field.engine.state.clock[:, st.NOW] < 1200.0 * np.arange(8) / 8
+    assert behind.any()
+    assert (field._running[behind] == 0.0).all()
+    assert (field.engine.state.event[:, st.DONE] == 0).all()
+    field.step(ShortestFastest())
