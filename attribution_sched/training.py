@@ -122,8 +122,12 @@ def train(
     from attribution_sched.scheduler.hi_ppo.trainer import Trainer
     from attribution_sched.training_log import TrainingLog
 
-    trainer = Trainer(network, _fields(chosen, worlds, 0), trainer_settings(chosen), course.seed, list(lessons))
-    held_out = HeldOut(worlds[course.evaluation_world.label], course.evaluation.episodes)
+    if start is None:
+        _attribute(network, next(iter(worlds.values())))
+    known_lessons = [*lessons, *_recorded(chosen, say)]
+    fields = _fields(chosen, worlds, network, 0)
+    trainer = Trainer(network, fields, trainer_settings(chosen), course.seed, known_lessons)
+    held_out = HeldOut(worlds[course.evaluation_world.label], course.evaluation.episodes, network.attributions)
     known = _known_state(folder, trainer, chosen) if resume else None
     _prepare(folder, chosen)
     notes = TrainingLog(folder, None if known is None else (trainer.number, trainer.decisions))
@@ -152,6 +156,8 @@ def train(
         save(folder / BEST, trainer.network, about())
 
     def kept() -> None:
+        if trainer.number % course.upper_every:
+            return
         extra = {"learning": learning.to_json(), "origin": origin, "settings": _fixed(chosen)}
         save_training(folder / STATE, trainer, extra)
 
@@ -164,7 +170,7 @@ def train(
             say(f"going on after iteration {trainer.number}, {trainer.decisions:,} decisions")
         else:
             if start is None:
-                _imitate(chosen, worlds, learning, list(lessons), notes, say)
+                _imitate(chosen, worlds, learning, list(known_lessons), notes, say)
             _spread(chosen, learning, say)
         with _asked_to_stop() as asked:
             say("learning")
@@ -283,13 +289,40 @@ def _build_worlds(settings: TrainingSettings) -> dict[str, World]:
     return {one.label: build_scenario(one.preset, one.scenario) for one in listed}
 
 
-def _fields(settings: TrainingSettings, worlds: Mapping[str, World], offset: int) -> list[Any]:
+def _attribute(network: HiPpoNetwork, world: World) -> None:
+    """Fix how counters become attributions: EmSHAP's closed form, fitted on the tasks of a world."""
+    from attribution_sched.attributor import simulated_attributor
+
+    fitted = simulated_attributor(world)
+    weight = fitted.matrix / fitted.scale / fitted.spread[:, None]
+    network.set_attribution(fitted.unit, weight, -(weight @ fitted.mean))
+
+
+def _recorded(settings: TrainingSettings, say: Callable[[str], None]) -> list[Lesson]:
+    """Single decisions of random clusters, solved and retold as Hi-PPO's own choices; the same for the same seed."""
+    from itertools import islice
+
+    from attribution_sched.scheduler.hi_ppo.recorded import retell
+    from attribution_sched.scheduler.pointer.scenarios import Range
+    from attribution_sched.scheduler.pointer.traces import teach
+
+    lessons: list[Lesson] = []
+    cloning = settings.course.cloning
+    for teacher, count in (("search", cloning.searched), ("exact", cloning.solved)):
+        if count:
+            say(f"solving {count} single decisions by {teacher}")
+            traces = islice(teach(settings.course.seed, Range(domains=(3, 8)), teacher=teacher), count)
+            lessons += retell(list(traces))[0]
+    return lessons
+
+
+def _fields(settings: TrainingSettings, worlds: Mapping[str, World], network: HiPpoNetwork, offset: int) -> list[Any]:
     """The clusters of the course; no two have the same seed."""
     from attribution_sched.scheduler.hi_ppo.field import Field
 
     fields, seed = [], _first_seed(settings.course.seed) + offset
     for one in settings.course.worlds:
-        fields.append(Field(worlds[one.label], one.clusters, seed, name=one.label))
+        fields.append(Field(worlds[one.label], one.clusters, seed, network.attributions, one.label, pareto=one.pareto))
         seed += one.clusters
     return fields
 
@@ -336,7 +369,7 @@ def _imitate(
     learning.tell("cloning")
     if cloning.decisions:
         say(f"watching {cloning.decisions:,} decisions of a rule in each world")
-        for field in _fields(settings, worlds, clusters):
+        for field in _fields(settings, worlds, learning.trainer.network, clusters):
             steps = math.ceil(cloning.decisions / field.clusters)
             lessons.append(watch(field, ShortestFastest(), steps, settings.ppo.gamma))
     if not lessons:

@@ -3,9 +3,9 @@
     python benchmarks/hi_ppo_latency.py                        # 4, 8 and 64 domains
     python benchmarks/hi_ppo_latency.py --scenarios ou30       # a quick look
 
-Days of the arena are played until enough decisions were taken at which something could be placed or moved. "Upper" is the
-graph encoding, the masks and the choices of task, domains and cuts; "lower" all lower agents together; "search" the
-local search around the proposal; "all" the whole coordination with reading the view and the forecast.
+Days of the arena are played until enough decisions were taken at which something could be placed or moved. "Upper" is
+the graph encoding, the masks and the choices of task, domains and cuts; "lower" all lower agents together; "search"
+the local search around the proposal; "all" the whole coordination with reading the view and the forecast.
 """
 
 from __future__ import annotations

@@ -94,17 +94,19 @@ class CourseWorld(Record):
         preset: Name of a preset or path of a YAML file.
         scenario: What is changed in it, a name of :mod:`attribution_sched.config.scenarios`.
         clusters: How many run side by side.
+        pareto: Whether every episode draws its own reward weights.
     """
 
     preset: Name = "cross-domain"
     scenario: Name = "ou30"
     clusters: Count = 64
+    pareto: Switch = False
 
     @property
     def label(self) -> str:
         """What logs call it; a file goes by its name alone."""
         named = PurePath(self.preset).stem if self.preset.endswith((".yaml", ".yml")) else self.preset
-        return f"{named}/{self.scenario}"
+        return f"{named}/{self.scenario}" + ("/pareto" if self.pareto else "")
 
 
 class CloningSettings(Record):
@@ -112,12 +114,16 @@ class CloningSettings(Record):
 
     Attributes:
         decisions: Decisions of the teacher that are watched in each world; 0 leaves the phase out.
+        searched: Single decisions of random clusters that a local search solves, to be imitated and kept in mind.
+        solved: The same, solved by the exact search, which takes longer.
         epochs: Passes over them.
         lr: Learning rate at the start; it falls to a tenth.
         minibatch_size: Decisions per gradient step.
     """
 
     decisions: FromZero = 19_200
+    searched: FromZero = 0
+    solved: FromZero = 0
     epochs: Count = 3
     lr: Positive = 1.0e-3
     minibatch_size: Count = 256

@@ -7,15 +7,16 @@ networks were made for, so weights for other features are refused by the name of
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from attribution_sched.errors import CheckpointError, nearest, problem
+from attribution_sched.errors import CheckpointError, SettingsError, nearest, problem
 from attribution_sched.scheduler.ppo.checkpoint import Arrays, read, take, write
 
 if TYPE_CHECKING:
@@ -100,12 +101,15 @@ def save_training(path: str | Path, trainer: Trainer, extra: Mapping[str, Any]) 
 
     Args:
         path: Target, ``*.safetensors``.
-        trainer: Between two iterations.
+        trainer: Between two iterations, with nothing left for the upper agent to learn from.
         extra: What else belongs to the run, ready for JSON, without NaN.
     """
     from attribution_sched.scheduler.hi_ppo.field_state import field_arrays
     from attribution_sched.scheduler.ppo.learner_state import generator_array, module_arrays, optimiser_arrays
 
+    if trainer._unlearnt:
+        rule = f"the upper agent learns in every {trainer.settings.upper_every}-th and has not learnt from this one yet"
+        raise CheckpointError(problem("iteration", trainer.number, rule, "Save after one in which it learns"))
     arrays: Arrays = {
         **module_arrays(trainer.network, "network."),
         **optimiser_arrays(trainer.optimiser, "adam."),
@@ -116,7 +120,8 @@ def save_training(path: str | Path, trainer: Trainer, extra: Mapping[str, Any]) 
         arrays |= {f"field{i}.{name}": array for name, array in field_arrays(field).items()}
     header = {
         **_made_for(trainer.network),
-        "settings": asdict(trainer.settings),
+        "settings": _plain(asdict(trainer.settings)),
+        "multipliers": {name: getattr(trainer.multipliers, name) for name in _MULTIPLIERS},
         "fields": [{"name": field.name, "clusters": field.clusters} for field in trainer.fields],
         "returns": [list(field.returns) for field in trainer.fields],
         "counters": {name: getattr(trainer, name) for name in _COUNTERS},
@@ -145,7 +150,7 @@ def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
 
     header, arrays = _read(path, TRAINING_KIND)
     listed = [{"name": field.name, "clusters": field.clusters} for field in trainer.fields]
-    own = {"size": trainer.network.size.to_json(), "settings": asdict(trainer.settings), "fields": listed}
+    own = {"size": trainer.network.size.to_json(), "settings": _plain(asdict(trainer.settings)), "fields": listed}
     for name, ours in own.items():
         if header.get(name) != ours:
             key, stored, given = first_difference(name, header.get(name), ours)
@@ -156,14 +161,24 @@ def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
         counters = {name: int(header["counters"][name]) for name in _COUNTERS}
         returns = [[float(value) for value in part] for part in header["returns"]]
         extra = dict(header["extra"])
+        stored = header["multipliers"]
+        prices = replace(
+            trainer.multipliers,
+            values=tuple(stored["values"]),
+            integrals=tuple(stored["integrals"]),
+            before=tuple(stored["before"]),
+            updates=int(stored["updates"]),
+        )
         generator = arrays["generator"]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, SettingsError) as error:
         raise CheckpointError(problem("training state", str(path), "lacks a part", "Use an untouched copy")) from error
     restore_module(trainer.network, take(arrays, "network."))
     restore_optimiser(trainer.optimiser, take(arrays, "adam."))
     restore_generator(trainer.generator, generator)
     for name, value in counters.items():
         setattr(trainer, name, value)
+    trainer.multipliers = prices
+    trainer._unlearnt = []
     for i, field in enumerate(trainer.fields):
         restore_field(field, take(arrays, f"field{i}."))
         field.returns[:] = returns[i]
@@ -171,6 +186,12 @@ def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
 
 
 _COUNTERS = ("number", "decisions", "agent_steps")
+_MULTIPLIERS = ("values", "integrals", "before", "updates")
+
+
+def _plain(value: Any) -> Any:
+    """A value as it comes back from JSON."""
+    return json.loads(json.dumps(value))
 
 
 def feature_names() -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ BoolArray = NDArray[np.bool_]
 LARGEST = 8.0
 """Logarithms of ratios stay within this."""
 
-WORTHWHILE = 1.25
+WORTHWHILE = 1.05
 """Layouts, formats and microbatches that take longer than another of no more devices by this factor are not offered."""
 
 
@@ -213,7 +213,8 @@ def cut_choices(
         n = t.cost.n_layers[kind]
         base = t.base_step_s[kind]
         flops = t.cost.sizes[kind, 8]
-        params = t.cost.sizes[kind, 0]
+        # Models without any tensor-parallel layer have all their parameters in the second column.
+        params = t.cost.sizes[kind, 0 if t.cost.sizes[kind, 0, n] > 0.0 else 1]
         c, room = t.domain_class[k], log2_floor(d.free[r, k])
         left = t.max_segments - d.written[r] - 1
         mask[i, :] = False
@@ -256,7 +257,7 @@ def cut_choices(
             rest = flops[at] / flops[n]
             own = bounded_log(least * work / base)
             row[0] = work
-            row[1] = (params[stop] - params[at]) / params[n]
+            row[1] = (params[stop] - params[at]) / max(1.0, params[n])
             row[2] = own / 2.0
             row[3] = rest
             row[4] = 1.0 if at == 0 else 0.0
@@ -365,5 +366,5 @@ def segment_choices(
                 thriftiest = min(thriftiest, own * t.sizes[lay])
         for lay in range(t.sizes.size):
             if layouts[i, lay, 7] > 0.0:
-                layouts[i, lay, 6] = bounded_log(layouts[i, lay, 6] / quickest)
-                layouts[i, lay, 7] = bounded_log(layouts[i, lay, 7] / thriftiest)
+                layouts[i, lay, 6] = min(4.0, 8.0 * bounded_log(layouts[i, lay, 6] / quickest))
+                layouts[i, lay, 7] = min(4.0, 4.0 * bounded_log(layouts[i, lay, 7] / thriftiest))

@@ -201,6 +201,9 @@ def gather(engine: Engine, rows: IntArray, attributions: Float32Array) -> Decisi
         attributions: Attribution vectors of the engine's pool of tasks, shape ``(n, 7)``.
     """
     b, k, q = len(rows), len(engine.world.cluster), engine.world.queue_capacity
+    if engine.world.incidents:
+        # Tasks of a lost domain go back to the queue however full it is.
+        q += engine.world.max_running
     pool = np.zeros((b, q), dtype=np.int64)
     found = Decisions(
         replanning=engine.state.event[rows, st.EVENT] == st.REPLAN,

@@ -22,6 +22,7 @@ from attribution_sched.scheduler.hi_ppo.features import describe
 from attribution_sched.scheduler.hi_ppo.forecast import BatchForecast
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Planner, Walk, walk
+from attribution_sched.scheduler.hi_ppo.weights import ParetoWeights
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -74,6 +75,8 @@ class Field:
         attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; ranks of the counters by default.
         name: What to call it in logs.
         predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
+        pareto: Whether every episode has reward weights of its own, drawn from all that sum to those of the world, for
+            a policy that is to cover the whole front.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Field:
         name: str = "",
         *,
         predict: bool = True,
+        pareto: bool = False,
     ) -> None:
         self.name = name
         self.engine = Engine(world, clusters)
@@ -98,7 +102,10 @@ class Field:
         self._layout_rows = np.array([listed.index([*row, 0]) for row in self.planner.tables.layouts.tolist()])
         self._idle = np.zeros((clusters, world.max_segments, len(ACTION_COLUMNS)), dtype=np.int64)
         self._idle[:, :, 0] = len(world.cluster)
+        self.pareto = pareto
+        self._total = float(self.engine.weights[0].sum())
         self.engine.seed([seed + i for i in range(clusters)])
+        self._draw_weights(np.arange(clusters))
         self.engine.reset()
         self.forecast = BatchForecast(self.engine) if predict else None
         self.returns: list[float] = []
@@ -139,13 +146,23 @@ class Field:
         if ended.any():
             rows = np.flatnonzero(ended)
             last = gather(self.engine, rows, self.attributions)
+            if self.forecast is not None:
+                last.links[:, 3] *= self.forecast.change()[rows]
             self.returns.extend(float(value) for value in self._running[rows])
             self._running[rows] = 0.0
             self.engine.reset(ended)
+            self._draw_weights(rows)
             if self.forecast is not None:
                 self.forecast.restart(ended)
             self._settle(rows)
         return Move(found, terms / self.scale, low, agents, self._violations(found, decisions), ended, last)
+
+    def _draw_weights(self, rows: IntArray) -> None:
+        """Give clusters that begin an episode reward weights of their own."""
+        for row in rows if self.pareto else ():
+            # The cluster's own stream decides, so a training run that is resumed draws the same.
+            source = np.random.default_rng(self.engine.state.streams[row].ravel())
+            self.engine.weights[row] = ParetoWeights(source, total=self._total).sample(1)[0]
 
     def _violations(self, found: Walk, decisions: Decisions) -> dict[str, FloatArray]:
         """Traffic over links that have lost too much of their base, and unequal load of the domains in use."""

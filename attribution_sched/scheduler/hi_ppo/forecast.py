@@ -51,7 +51,9 @@ class BatchForecast:
         """Read the links of the moment; returns the expected bandwidth over that of now, shape ``(E, K, K)``."""
         state = self._engine.state
         gbps = np.where(self._outside, state.links[:, 1] / BYTES_PER_GBIT, 1.0)
-        self._state = kalman_update(self._state, self._params, state.clock[:, st.LAST_TICK, None, None], gbps)
+        # A copy: the filter keeps the times, and the clock of the engine runs on in place.
+        time_s = state.clock[:, st.LAST_TICK, None, None].copy()
+        self._state = kalman_update(self._state, self._params, time_s, gbps)
         mean, _ = kalman_forecast(self._state, self._params, self._horizon_s)
         return np.where(self._outside, np.maximum(mean, 0.0) / gbps, 1.0)
 

@@ -234,4 +234,5 @@ def _numbers(done: Iteration, lr: float, seconds: float) -> dict[str, Any]:
         **stats,
         "stopped_early": int(done.stats.stopped_early),
         "explained_variance": explained,
+        "multiplier": dict(zip(done.multipliers.names, done.multipliers.values, strict=True)),
     }

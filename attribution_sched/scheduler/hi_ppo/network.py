@@ -193,7 +193,7 @@ class HiPpoNetwork(nn.Module):
         self.register_buffer("attribution_unit", torch.ones(counters, dtype=torch.float64))
         self.register_buffer("attribution_weight", torch.zeros(counters, counters, dtype=torch.float64))
         self.register_buffer("attribution_bias", torch.zeros(counters, dtype=torch.float64))
-        _start(self, source)
+        orthogonal_heads(self, source)
 
     def set_attribution(self, unit: FloatArray, weight: FloatArray, bias: FloatArray) -> None:
         """Fix how counters become attributions: ``tanh(weight · log1p(counters / unit) + bias)``.
@@ -208,27 +208,27 @@ class HiPpoNetwork(nn.Module):
         """
         for name, values in (("unit", unit), ("weight", weight), ("bias", bias)):
             buffer: Tensor = getattr(self, f"attribution_{name}")
-            given = torch.as_tensor(np.asarray(values, dtype=np.float64))
+            given = torch.from_numpy(np.array(values, dtype=np.float64))
             if given.shape != buffer.shape or not torch.isfinite(given).all():
                 rule = f"must be finite numbers of shape {tuple(buffer.shape)}"
-                raise ModelFitError(problem(f"attribution {name}", tuple(given.shape), rule, "Fit the attribution anew"))
+                raise ModelFitError(
+                    problem(f"attribution {name}", tuple(given.shape), rule, "Fit the attribution anew")
+                )
             buffer.copy_(given)
 
     def attributions(self, counters: FloatArray) -> FloatArray:
         """Attributions ``(n, 7)`` in [−1, 1] of measured counters ``(n, 12)``; zeros until they are fixed."""
-        unit, weight, bias = (
-            getattr(self, f"attribution_{name}").cpu().numpy() for name in ("unit", "weight", "bias")
-        )
+        unit, weight, bias = (getattr(self, f"attribution_{name}").cpu().numpy() for name in ("unit", "weight", "bias"))
         seven = np.asarray(counters, dtype=np.float64)[:, : len(unit)]
         found: FloatArray = np.tanh(np.log1p(seven / unit) @ weight.T + bias)
         return found
 
 
-def _start(network: HiPpoNetwork, source: torch.Generator) -> None:
-    """Orthogonal weights; heads begin nearly indifferent."""
+def orthogonal_heads(network: nn.Module, source: torch.Generator) -> None:
+    """Orthogonal weights outside the encoder, which sees to its own; heads begin nearly indifferent."""
     for name, module in network.named_modules():
         if isinstance(module, nn.Linear) and not name.startswith("encoder"):
-            last = name.endswith((".score", ".nothing", "end.2")) or name in ("value.2", "action_value.4")
+            last = name.endswith((".score", ".nothing", "end.2")) or name in ("value.2", "action_value.4", "critic.4")
             nn.init.orthogonal_(module.weight, 0.1 if last else 2.0**0.5, generator=source)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)

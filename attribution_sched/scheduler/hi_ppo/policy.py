@@ -31,6 +31,9 @@ IntArray = NDArray[np.int64]
 DEADLINE_S = 2.0
 """Both levels must have agreed within this time."""
 
+Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
+"""Time, free devices and waiting tasks: while none of these changes, what was chosen for the queue stands."""
+
 
 @dataclass(frozen=True, eq=False)
 class Coordination:
@@ -95,7 +98,7 @@ class HiPpo:
         self.last: Coordination | None = None
         self._network = network
         self._planners: WeakKeyDictionary[CostModel, Planner] = WeakKeyDictionary()
-        self._chosen: tuple[float, Coordination] | None = None
+        self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
 
     @property
@@ -122,13 +125,15 @@ class HiPpo:
 
     def select(self, view: DecisionView) -> int:
         """Choose which waiting task goes first; its plan is kept for :meth:`decide`."""
-        found = self.coordinate(view)
-        self._chosen = (view.time_s, found)
-        return found.slot
+        moment = _moment(view)
+        if self._chosen is None or self._chosen[0] != moment or self._chosen[1].plan is not None:
+            self._chosen = (moment, self.coordinate(view))
+        found = self._chosen[1]
+        return view.slot if found.plan is None else found.slot
 
     def decide(self, view: DecisionView) -> Plan | None:
         """Place, defer, move or keep the task of the view."""
-        if self._chosen is not None and self._chosen[0] == view.time_s and not view.replanning:
+        if not view.replanning and self._chosen is not None and self._chosen[0] == _moment(view):
             found = self._chosen[1]
             if found.slot == view.slot or found.plan is None:
                 # What was chosen for the queue holds for the task that was put up; nothing chosen holds for all.
@@ -136,8 +141,9 @@ class HiPpo:
                 if found.plan is not None:
                     self._chosen = None
                 return found.plan
-        alone = view if view.replanning else _only(view)
-        self.last = self.coordinate(alone)
+        self.last = self.coordinate(view if view.replanning else _only(view))
+        if self.last.plan is not None:
+            self._chosen = None
         return self.last.plan
 
     def coordinate(self, view: DecisionView) -> Coordination:
@@ -200,9 +206,9 @@ class HiPpo:
             if key in seen:
                 continue
             seen.add(key)
-            found, reached = polisher.improve(rows[at], int(counts[at]), float(reward[at]), rounds=40)
+            found, count, reached = polisher.improve(rows[at], int(counts[at]), float(reward[at]), rounds=40)
             if best is None or reached > best[0]:
-                best = reached, found, int(counts[at])
+                best = reached, found, count
         if best is None:
             return None
         return PlanBatch(best[1][None], np.array([best[2]]), np.zeros(1, dtype=np.int64)).plan(0)
@@ -232,7 +238,7 @@ class HiPpo:
         polisher = Polisher(view, self.planner(view).tables, kind)
         start = rows[None].copy()
         first = float(polisher.value(start, np.array([count]))[0])
-        best, reached = polisher.improve(start[0], count, first)
+        best, count, reached = polisher.improve(start[0], count, first)
         batch = PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64))
         return batch.plan(0), "policy+search" if reached > first else "policy"
 
@@ -252,3 +258,7 @@ class HiPpo:
 def _only(view: DecisionView) -> DecisionView:
     """The view with its own task as the only candidate; how many others wait is still told by the instruments."""
     return replace(view, queue=tuple(task for task in view.queue if task.slot == view.slot))
+
+
+def _moment(view: DecisionView) -> Moment:
+    return view.time_s, tuple(int(n) for n in view.free_devices), tuple(task.slot for task in view.queue)

@@ -68,57 +68,108 @@ class Polisher:
         found: FloatArray = value(self.view, batch, self.kind).reward
         return found
 
-    def improve(self, rows: IntArray, count: int, best: float, rounds: int = ROUNDS) -> tuple[IntArray, float]:
-        """Change one thing at a time while that helps; returns the plan's rows ``(P, 10)`` and its reward."""
+    def improve(self, rows: IntArray, count: int, best: float, rounds: int = ROUNDS) -> tuple[IntArray, int, float]:
+        """Change one thing at a time while that helps; returns the plan's rows ``(P, 10)``, their count, its reward."""
         for _ in range(rounds):
             near = self._neighbours(rows, count)
+            counts = np.full(len(near), count, dtype=np.int64)
+            if self.widen:
+                others, other_counts = self._restructured(rows, count)
+                near, counts = np.concatenate([near, others]), np.concatenate([counts, other_counts])
+            sound = self._sound(near, counts)
+            near, counts = near[sound], counts[sound]
             if len(near) == 0:
                 break
-            reward = self.value(near, np.full(len(near), count, dtype=np.int64))
+            reward = self.value(near, counts)
             at = int(np.argmax(reward))
             if not reward[at] > best + 1e-12:
                 break
-            rows, best = near[at], float(reward[at])
-        return rows, best
+            rows, count, best = near[at], int(counts[at]), float(reward[at])
+        return rows, count, best
 
     def _neighbours(self, rows: IntArray, count: int) -> IntArray:
-        """All sound plans one small change away, shape ``(n, P, 10)``."""
+        """All plans of the same segments one small change away, sound or not, shape ``(n, P, 10)``."""
         t = self.tables
         found: list[IntArray] = []
         used = rows[:count, DOMAIN]
         sizes = rows[:count, DP] * rows[:count, TP] * rows[:count, PP]
         idle = np.setdiff1d(np.flatnonzero(self.rooms > 0), used)
         for p in range(count):
-            fits = t.sizes == sizes[p]
-            if self.widen:
-                fits = t.sizes <= self.rooms[rows[p, DOMAIN]]
-            layouts = t.layouts[fits]
-            changed = np.repeat(rows[None], len(layouts), axis=0)
+            layouts = t.layouts[t.sizes <= self.rooms[rows[p, DOMAIN]] if self.widen else t.sizes == sizes[p]]
+            changed = _copies(rows, len(layouts))
             changed[:, p, [DP, TP, PP]] = layouts
-            moved = np.repeat(rows[None], len(idle), axis=0)
+            moved = _copies(rows, len(idle))
             moved[:, p, DOMAIN] = idle
-            formats = np.repeat(rows[None], len(PRECISIONS), axis=0)
+            formats = _copies(rows, len(PRECISIONS))
             formats[:, p, PRECISION] = np.arange(len(PRECISIONS))
             found += [changed, moved, formats]
             for q in range(p + 1, count):
-                swapped = rows[None].copy()
+                swapped = _copies(rows, 1)
                 swapped[0, [p, q], DOMAIN] = rows[[q, p], DOMAIN]
-                found.append(swapped)
+                exchanged = _copies(swapped[0], 1)
+                exchanged[0, p, [DP, TP, PP]], exchanged[0, q, [DP, TP, PP]] = (
+                    rows[q, [DP, TP, PP]],
+                    rows[p, [DP, TP, PP]],
+                )
+                found += [swapped, exchanged]
             if p + 1 < count and rows[p, REPLICA] == rows[p + 1, REPLICA]:
-                shifted = np.repeat(rows[None], len(SHIFTS), axis=0)
-                shifted[:, p, STOP] += SHIFTS
-                shifted[:, p + 1, FIRST] += SHIFTS
-                found.append(shifted)
+                found.append(_shifted(_copies(rows, len(SHIFTS)), p, SHIFTS))
+                if self.widen:
+                    # Another layout of a segment mostly wants another cut beside it.
+                    for at in (p, p + 1):
+                        fits = t.layouts[t.sizes <= self.rooms[rows[at, DOMAIN]]]
+                        both = _copies(rows, len(fits) * len(SHIFTS))
+                        both[:, at, [DP, TP, PP]] = np.repeat(fits, len(SHIFTS), axis=0)
+                        found.append(_shifted(both, p, np.tile(SHIFTS, len(fits))))
+                    if p + 2 < count and rows[p + 1, REPLICA] == rows[p + 2, REPLICA]:
+                        found.append(_shifted(_shifted(_copies(rows, len(SHIFTS)), p, SHIFTS), p + 1, SHIFTS))
         levels = np.unique(t.micro[self.kind])
         for replica in np.unique(rows[:count, REPLICA]):
             inside = np.flatnonzero(rows[:count, REPLICA] == replica)
-            others = np.repeat(rows[None], len(levels), axis=0)
+            others = _copies(rows, len(levels))
             others[:, inside, MICROBATCH] = levels[:, None]
             found.append(others)
-        near = np.concatenate(found)
-        return near[self._sound(near[:, :count])]
+        return np.concatenate(found)
 
-    def _sound(self, rows: IntArray) -> BoolArray:
+    def _restructured(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
+        """Plans with one segment less, or with one more in an idle domain, and their counts."""
+        t = self.tables
+        found: list[IntArray] = []
+        counts: list[IntArray] = []
+        for p in range(count):
+            for heir in (p - 1, p + 1):
+                if not 0 <= heir < count or rows[heir, REPLICA] != rows[p, REPLICA]:
+                    continue
+                fewer = _copies(rows, 1)
+                fewer[0, heir, FIRST] = min(rows[p, FIRST], rows[heir, FIRST])
+                fewer[0, heir, STOP] = max(rows[p, STOP], rows[heir, STOP])
+                fewer[0, p:-1] = fewer[0, p + 1 :].copy()
+                found.append(fewer)
+                counts.append(np.array([count - 1]))
+        if count < rows.shape[0]:
+            for idle in np.setdiff1d(np.flatnonzero(self.rooms > 0), rows[:count, DOMAIN]):
+                room = 2 ** int(np.log2(self.rooms[idle]))
+                layouts = t.layouts[t.sizes == room]
+                for p in range(count):
+                    length = int(rows[p, STOP] - rows[p, FIRST])
+                    for share in (length // 4, length // 2, 3 * length // 4):
+                        for before in (True, False):
+                            more = _copies(rows, len(layouts))
+                            more[:, p + 1 :] = more[:, p:-1].copy()
+                            own, other = (p, p + 1) if before else (p + 1, p)
+                            cut = int(rows[p, FIRST]) + (share if before else length - share)
+                            more[:, p, STOP] = more[:, p + 1, FIRST] = cut
+                            more[:, p, FIRST], more[:, p + 1, STOP] = rows[p, FIRST], rows[p, STOP]
+                            more[:, own, DOMAIN] = idle
+                            more[:, own, [DP, TP, PP]] = layouts
+                            more[:, other, DOMAIN] = rows[p, DOMAIN]
+                            found.append(more)
+                            counts.append(np.full(len(layouts), count + 1, dtype=np.int64))
+        if not found:
+            return rows[None][:0], np.zeros(0, dtype=np.int64)
+        return np.concatenate(found), np.concatenate(counts)
+
+    def _sound(self, rows: IntArray, counts: IntArray) -> BoolArray:
         """Which plans are well formed and have the devices, shape ``(n,)``; memory is the cost model's business."""
         t = self.tables
         domain = rows[:, :, DOMAIN]
@@ -126,11 +177,23 @@ class Polisher:
         length = rows[:, :, STOP] - rows[:, :, FIRST]
         node = np.asarray(t.domains.rows.node_devices)[domain]
         known = t.formats[self.kind][t.domain_class[domain], rows[:, :, PRECISION]]
-        sound: BoolArray = (
+        sound = (
             (size <= self.rooms[domain])
             & (rows[:, :, TP] <= node)
-            & (length >= rows[:, :, PP])
-            & (rows[:, :, MICROBATCH] % rows[:, :, DP] == 0)
+            & (length >= np.maximum(1, rows[:, :, PP]))
+            & (rows[:, :, MICROBATCH] % np.maximum(1, rows[:, :, DP]) == 0)
             & known
-        ).all(axis=1)
-        return sound
+        )
+        unused = np.arange(rows.shape[1]) >= counts[:, None]
+        return np.asarray((sound | unused).all(axis=1))
+
+
+def _copies(rows: IntArray, count: int) -> IntArray:
+    return np.repeat(rows[None], count, axis=0)
+
+
+def _shifted(plans: IntArray, p: int, by: IntArray) -> IntArray:
+    """Move the cut behind segment ``p``."""
+    plans[:, p, STOP] += by
+    plans[:, p + 1, FIRST] += by
+    return plans

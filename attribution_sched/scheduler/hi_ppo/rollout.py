@@ -78,7 +78,7 @@ def collect(
         generator: Source of the choices.
         gamma: Discount per decision.
         lam: Bias against variance of the advantages.
-        low_coef: Weight of the lower agents' own reward in their advantage.
+        low_coef: Weight of the lower agents' own reward in their advantage, both in units of their spread.
         multipliers: Prices of the constraints; what a decision breaks is taken off its advantage.
     """
     e, c = field.clusters, len(COMPONENTS)
@@ -87,10 +87,12 @@ def collect(
     final, ended = np.zeros((steps, e, c)), np.zeros((steps, e), dtype=np.bool_)
     low = np.zeros((steps, e))
     acted = np.zeros((steps, e), dtype=np.int64)
+    weights = np.zeros((steps, e, c))
     broken = {name: np.zeros((steps, e)) for name in multipliers.names}
     traces = []
     for t in range(steps):
         chooser = NetworkChooser(network, generator)
+        weights[t] = field.engine.weights
         move = field.step(chooser)
         upper[t], lower[t] = chooser.upper.cpu().numpy(), chooser.lower.cpu().numpy()
         values[t] = chooser.values.cpu().numpy()
@@ -102,11 +104,13 @@ def collect(
         traces.append(move.walk.trace)
     values[steps] = values_of(network, field.planner, field.decisions())
     advantages, returns = gae(terms, values, ended, final, gamma, lam)
-    total = (advantages * SIGNS * field.engine.weights).sum(axis=-1)
-    own = np.where(acted > 0, low - (low * (acted > 0)).sum() / max(1, (acted > 0).sum()), 0.0)
+    total = (advantages * SIGNS * weights).sum(axis=-1)
+    some = acted > 0
+    own = np.where(some, low - (low * some).sum() / max(1, some.sum()), 0.0)
+    # R_low is in seconds and shares; it counts in the spread of the advantages, or it would drown them.
+    own *= total.std() / (own.std() + 1e-8)
     price = -multipliers.penalised(np.zeros((steps, e)), broken)
     total = total - (price - price.mean())
-    some = acted > 0
     violations = {name: float(values[some].mean()) if some.any() else None for name, values in broken.items()}
     trace = join_traces(traces)
     return Experience(

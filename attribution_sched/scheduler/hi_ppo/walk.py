@@ -251,7 +251,7 @@ def _lower(
     formats = np.zeros((len(rows), FORMATS, FORMAT_CHOICE), dtype=np.float32)
     formats[:, :, :FORMATS] = np.eye(FORMATS)
     times = np.where(allowed, seconds, 8.0).min(axis=2)
-    formats[:, :, 4] = np.clip(times - times.min(axis=1, keepdims=True), 0.0, 4.0)
+    formats[:, :, 4] = np.clip(8.0 * (times - times.min(axis=1, keepdims=True)), 0.0, 4.0)
     formats[:, :, 5] = times / 2.0
     context = np.concatenate([stage, own], axis=1)
     precision = _ask(chooser, "format", Offer(rows, formats, allowed.any(axis=2), context, domain), drafts, rows, taken)
@@ -261,7 +261,7 @@ def _lower(
     micro = t.micro[kind]
     levels[:, :, 0] = np.log2(micro) / 8.0
     levels[:, :, 1] = np.log2(t.batch[kind, None] / micro) / 8.0
-    levels[:, :, 2] = np.clip(times - times.min(axis=1, keepdims=True), 0.0, 4.0)
+    levels[:, :, 2] = np.clip(8.0 * (times - times.min(axis=1, keepdims=True)), 0.0, 4.0)
     levels[:, :, 3] = times / 2.0
     context = np.concatenate([stage, own, chosen], axis=1)
     level = _ask(chooser, "level", Offer(rows, levels, allowed, context, domain), drafts, rows, taken)

@@ -27,7 +27,6 @@ from attribution_sched.scheduler.hi_ppo.field_state import field_arrays
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.ppo import checkpoint as files
 from attribution_sched.scheduler.ppo.checkpoint import read, write
-from tests.cluster.engine_worlds import same
 
 from .tiny_courses import HOW, SIZE, small_network, small_trainer
 
@@ -240,7 +239,7 @@ def everything(trainer):
         moments,
         trainer.generator.get_state(),
         [(list(field_arrays(f).values()), list(f.returns)) for f in trainer.fields],
-        (trainer.number, trainer.decisions, trainer.agent_steps),
+        (trainer.number, trainer.decisions, trainer.agent_steps, trainer.multipliers),
     )
 
 
@@ -251,7 +250,10 @@ def identical(one, other):
         and len(one[1]) == len(other[1]) > 0
         and all(a[:2] == b[:2] and torch.equal(a[2], b[2]) for a, b in zip(one[1], other[1], strict=True))
         and torch.equal(one[2], other[2])
-        and all(same(a[0], b[0]) and a[1] == b[1] for a, b in zip(one[3], other[3], strict=True))
+        and all(
+            all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a[0], b[0], strict=True)) and a[1] == b[1]
+            for a, b in zip(one[3], other[3], strict=True)
+        )
         and one[4] == other[4]
     )
 

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from attribution_sched.errors import CheckpointError
+from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
 from attribution_sched.scheduler.hi_ppo.held_out import Measured
 from attribution_sched.scheduler.hi_ppo.learning import Best, Budget, Learning
 from attribution_sched.scheduler.hi_ppo.trainer import Iteration
 from attribution_sched.scheduler.ppo.update import UpdateStats
 
 STATS = UpdateStats(0.1, 0.2, 0.3, 0.01, 0.05, (0.5, float("nan"), 0.7), 4, False)
+PRICES = Multipliers.start(("balance",), value=0.5)
 
 
 @dataclass
@@ -30,7 +32,7 @@ class Counter:
         self.number += 1
         self.decisions += 10
         returns = {"w": float("nan") if self.number == 2 else -float(self.number)}
-        return Iteration(self.number, self.decisions, 3 * self.decisions, returns, STATS)
+        return Iteration(self.number, self.decisions, 3 * self.decisions, returns, STATS, PRICES)
 
 
 class Figures:
@@ -78,6 +80,7 @@ def test_numbers_are_told_by_name():
     assert numbers["return"] == {"w": -1.0}
     assert numbers["lr"] == 0.25
     assert numbers["kl"] == 0.01
+    assert numbers["multiplier"] == {"balance": 0.5}
     assert numbers["explained_variance"]["r_cost"] == 0.7
     last = told[-1]
     assert (last.phase, last.share, last.iteration, last.decisions) == ("learning", 1.0, 2, 20)

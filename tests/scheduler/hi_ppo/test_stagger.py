@@ -33,16 +33,3 @@ def test_hours_are_spread_over_the_day_and_nothing_is_counted_twice(spread):
     hours = spread.engine.state.clock[:, st.NOW]
     assert np.unique(hours // 200.0).size >= 5
     assert spread.returns == []
-
-
-def test_a_cluster_whose_decisions_are_over_begins_its_second_episode():
-    # Few tasks arrive, so most episodes have no decision in their last part.
-    from attribution_sched.cluster.arrivals import Poisson
-
-    field = Field(small_world(arrivals=Poisson(9.0)), 8, 3)
-    stagger(field, ShortestFastest())
-    behind = field.engine.state.clock[:, st.NOW] < 1200.0 * np.arange(8) / 8
-    assert behind.any()
-    assert (field._running[behind] == 0.0).all()
-    assert (field.engine.state.event[:, st.DONE] == 0).all()
-    field.step(ShortestFastest())

@@ -1,0 +1,100 @@
+"""Tiny worlds, networks and random choosers for the laws of Hi-PPO's core."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.domains import Cluster, Domain
+from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.runtime import Runtime
+from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import TaskKind
+from attribution_sched.cluster.zoo import model
+from attribution_sched.scheduler.hi_ppo.decisions import gather
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
+from attribution_sched.scheduler.hi_ppo.walk import Planner
+
+from ...cluster.engine_worlds import BERT, GPT2, SERVE, tiny_cluster, tiny_world
+from ..states import GIANT, small_worlds
+
+SIZE = NetworkSize(width=16, hidden=8, rounds=1)
+
+TALL = TaskKind(model("gpt3-2.7b"), 16, (1, 2, 4, 8), (20, 60), 20)
+"""Weights and states of 42 GB: three or more cards of 16 GB."""
+
+ASKED = TaskKind(model("opt-13b"), 16, (1, 2, 4, 8), (40, 90), 40, training=False)
+"""26 GB of weights in 16 bits, 13 GB in 8: served on one card or several."""
+
+MOVING = {"spread": 0.2, "congestion": 0.2}
+
+
+def old_cards(domains=4, devices=4):
+    """Domains of small cards, in which one card holds little."""
+    names = tuple(f"v{k}" for k in range(domains))
+    wan = Wan.uniform(names, gbps=6.0, latency_s=0.02, usd_per_gb=0.05, **MOVING)
+    return Cluster(tuple(Domain(name, gpu("V100-16"), devices, node_devices=2) for name in names), wan, Runtime())
+
+
+def worlds():
+    """Homogeneous and mixed GPUs, tight memory, inference, two to eight domains, incidents, power budgets."""
+    return small_worlds() | {
+        "pair": tiny_world(tiny_cluster(2, 4, motion=MOVING)),
+        "many": tiny_world(tiny_cluster(8, 2, motion=MOVING), (BERT, GPT2, GIANT), max_segments=4),
+        "tight": tiny_world(old_cards(), (TALL, GPT2), max_segments=4),
+        "served": tiny_world(old_cards(3), (ASKED, SERVE), max_segments=3),
+    }
+
+
+def network(seed=0, size=SIZE, scale=1.0):
+    """An untrained network; a larger ``scale`` gives it stronger preferences."""
+    made = HiPpoNetwork(size, torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        for name, weights in made.named_parameters():
+            if name.endswith(("score.weight", "nothing.weight", "end.2.weight")):
+                weights.mul_(scale)
+    return made
+
+
+def chooser(seed=0, sampling=True, scale=10.0, **options):
+    """A network with random weights and strong preferences that samples."""
+    source = torch.Generator().manual_seed(seed) if sampling else None
+    return NetworkChooser(network(seed, scale=scale), source, **options)
+
+
+def attributor(counters):
+    """Any bounded function of the counters."""
+    return np.tanh(np.log1p(np.abs(counters[:, :7])) / 10.0 - 1.0)
+
+
+def begun(world, clusters=1, seed=0):
+    """An engine at the first decisions of its episodes."""
+    engine = Engine(world, clusters)
+    engine.seed([seed + e for e in range(clusters)])
+    engine.reset()
+    return engine
+
+
+def planner_of(engine):
+    kinds = engine.arrays.kinds
+    base_step_s, base_cost = kinds[:, st.K_BASE_STEP].copy(), kinds[:, st.K_BASE_COST].copy()
+    return Planner.of(engine.cost, engine.world.kinds, base_step_s, base_cost, engine.world.max_segments)
+
+
+def pending(engine):
+    """Clusters with a decision pending."""
+    return np.flatnonzero(engine.state.event[:, st.EVENT] != st.NO_EVENT)
+
+
+def gathered(engine, rows=None):
+    """Pending decisions with attributions of :func:`attributor`."""
+    rows = pending(engine) if rows is None else rows
+    return gather(engine, rows, attributor(engine.pool.counters.values).astype(np.float32))
+
+
+def still(cluster):
+    """The same cluster over links that do not move."""
+    return replace(cluster, wan=replace(cluster.wan, spread=0.0, congestion=0.0))

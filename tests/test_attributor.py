@@ -1,0 +1,128 @@
+"""The attribution input in simulated worlds, and the ablation that asks what it is worth."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import attribution_ablation as ablation
+import numpy as np
+import pytest
+
+from attribution_sched.attributor import ENOUGH_TASKS, simulated_attributor, task_energy_j
+from attribution_sched.cluster.demands import draw_demands
+from attribution_sched.cluster.pool import build_pool
+from attribution_sched.cluster.vector_env import CrossDomainVectorEnv, TestbedVectorEnv
+from attribution_sched.config import load_settings
+
+
+@pytest.fixture(scope="module")
+def testbed():
+    return load_settings("testbed").build_world()
+
+
+@pytest.mark.parametrize(("preset", "least"), [("testbed", 0.65), ("cross-domain", 0.95), ("large", 0.95)])
+def test_explains_the_energy_of_a_presets_tasks_in_seconds(preset, least):
+    world = load_settings(preset).build_world()
+    start = time.process_time()
+    fit = simulated_attributor(world)
+    # The first call also loads the compiled cost model.
+    assert time.process_time() - start < 60
+    assert fit.r_squared > least
+    start = time.process_time()
+    assert simulated_attributor(world) == fit
+    assert time.process_time() - start < 5
+    pool = build_pool(world)
+    shown = fit(pool.counters.values)
+    assert shown.shape == (len(pool), 7) and (np.abs(shown) <= 1).all()
+    assert (shown.std(axis=0) > 0.3).all()
+    energy = task_energy_j(world, pool.kinds, pool.demands)
+    assert np.corrcoef(np.log(energy), fit.predict(pool.counters.values))[0, 1] ** 2 == pytest.approx(fit.r_squared)
+    # The energies of the fit are of the tasks it was shown, not of their kinds alone.
+    for k in np.unique(pool.kinds):
+        assert np.log(energy[pool.kinds == k]).std() > 0.1
+
+
+def test_a_heavier_task_takes_more_joules_and_a_nominal_one_those_of_its_kind(testbed):
+    kinds = np.arange(len(testbed.kinds))
+    rng = np.random.default_rng(0)
+    demands = draw_demands([kind.model for kind in testbed.kinds], rng, 0.0)
+    usual = task_energy_j(testbed, kinds, demands)
+    heavy = task_energy_j(testbed, kinds, replace(demands, values=1.5 * demands.values))
+    assert (heavy > 1.2 * usual).all() and (heavy < 2.0 * usual).all()
+    training = {k.model.name: usual[i] for i, k in enumerate(testbed.kinds) if k.training}
+    serving = {k.model.name: usual[i] for i, k in enumerate(testbed.kinds) if not k.training}
+    for name in training.keys() & serving.keys():
+        assert 1.5 < training[name] / serving[name] < 5.0
+
+
+def test_a_small_pool_is_filled_up(testbed):
+    fit = simulated_attributor(replace(testbed, pool_size=3))
+    assert fit.rows == ENOUGH_TASKS and fit.r_squared > 0.3
+    assert simulated_attributor(testbed).rows == testbed.pool_size
+
+
+@pytest.mark.parametrize(("preset", "env"), [("testbed", TestbedVectorEnv), ("cross-domain", CrossDomainVectorEnv)])
+def test_environments_show_it(preset, env):
+    world = load_settings(preset).build_world()
+    fit = simulated_attributor(world)
+    made = env(world, 3, fit)
+    seen, _ = made.reset(seed=5)
+    shown = seen[:, -7:] if preset == "testbed" else seen["attribution"]
+    task = made.engine.pending_pool()
+    np.testing.assert_allclose(shown, fit(made.engine.pool.counters.values)[task], rtol=1e-6)
+    assert made.observation_space.contains(seen)
+
+
+def small(**changes):
+    return replace(ablation.QUICK, **changes)
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    return ablation.Worlds.build(1.0, small(horizon_s=600.0))
+
+
+def test_inputs_differ_in_what_they_tell(worlds):
+    for world in (worlds.train, worlds.test):
+        pool = build_pool(world)
+        shown = {name: worlds.input(name, world)(pool.counters.values) for name in ablation.INPUTS[:3]}
+        assert (shown[ablation.ZEROS] == 0).all()
+        mean = shown[ablation.KIND]
+        for k in np.unique(pool.kinds):
+            rows = pool.kinds == k
+            assert (mean[rows] == mean[rows][0]).all()
+            if world is worlds.train:
+                np.testing.assert_allclose(mean[rows][0], shown[ablation.EMSHAP][rows].mean(axis=0))
+            assert (shown[ablation.EMSHAP][rows].std(axis=0) > 0).any()
+    assert worlds.input(ablation.RANKS, worlds.train) is None
+    assert not np.array_equal(build_pool(worlds.test).steps, build_pool(worlds.train).steps)
+
+
+def test_work_is_what_the_simulator_counted(worlds):
+    env = TestbedVectorEnv(worlds.test, 3)
+    rng = np.random.default_rng(0)
+    found = ablation.play(env, lambda _e, _o, mask: (rng.random(mask.shape) * mask).argmax(axis=1), 11)
+    assert found["steps"] == pytest.approx(found["counted_steps"], rel=1e-9)
+    assert found["completed"] > 3 and found["work_s"] > 0
+    assert found["joules"] == pytest.approx(found["task_j"] / found["work_s"])
+    assert 10 < found["joules"] < 1000
+
+
+def test_looking_with_the_truth_is_never_mistaken(worlds):
+    found = ablation.look(worlds, small(looked=2))
+    assert found[ablation.TRUE]["regret"] == 0 and found[ablation.TRUE]["tilt"] == 0
+    assert found[ablation.NOMINAL]["shift"] > 0.01 and found[ablation.NOMINAL]["tilt"] > 0.001
+    assert found[ablation.GUESSED]["shift"] < found[ablation.NOMINAL]["shift"]
+
+
+def test_the_ablation_runs_and_reuses_what_it_kept(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ablation, "QUICK", small(decisions=2048, seeds=2, held_out=2, looked=1, horizon_s=400.0))
+    kept = tmp_path / "runs.json"
+    ablation.main(["--quick", "--output", str(kept)])
+    first = capsys.readouterr().out
+    assert "EmSHAP against zeros: return" in first and "| ranks |" in first
+    assert "1/zeros/1" in first.split("Flat masked")[0]
+    ablation.main(["--quick", "--output", str(kept)])
+    second = capsys.readouterr().out
+    assert second.strip() == first[first.index("Flat masked") :].strip()
