@@ -362,7 +362,7 @@ def _imitate(
     import torch
 
     from attribution_sched.scheduler.hi_ppo.cloning import clone, watch
-    from attribution_sched.scheduler.hi_ppo.teachers import ShortestFastest
+    from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
     course = settings.course
     cloning, clusters = course.cloning, sum(one.clusters for one in course.worlds)
@@ -371,7 +371,7 @@ def _imitate(
         say(f"watching {cloning.decisions:,} decisions of a rule in each world")
         for field in _fields(settings, worlds, learning.trainer.network, clusters):
             steps = math.ceil(cloning.decisions / field.clusters)
-            lessons.append(watch(field, ShortestFastest(), steps, settings.ppo.gamma))
+            lessons.append(watch(field, ShortestFirst(), steps, settings.ppo.gamma))
     if not lessons:
         return
     say(f"imitating {sum(len(lesson.trace.task) for lesson in lessons):,} decisions, {cloning.epochs} epochs")

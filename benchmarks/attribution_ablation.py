@@ -1,6 +1,6 @@
 """Do the seven attribution numbers help a scheduler? The same training with and without them on Testbed-v0.
 
-    python benchmarks/attribution_ablation.py                 # six seeds at idiosyncrasy 1 and 2 (about 6 min of CPU)
+    python benchmarks/attribution_ablation.py                 # six seeds, all tables (about 9 minutes of CPU)
     python benchmarks/attribution_ablation.py --output F      # also keeps every run in F (JSON) and reuses those in it
     python benchmarks/attribution_ablation.py --quick         # a smoke test, two seeds and a few rollouts
 
@@ -10,6 +10,10 @@ Flat masked PPO learns with four versions of the seven numbers of its observatio
 - ``zeros``: nothing;
 - ``kind mean``: the mean EmSHAP vector of the task's kind, so what the kind tells and no more;
 - ``ranks``: the ranks of the raw counters, the environment's default.
+
+The spread of the latent demands is the preset's, then twice that. A last trial at the preset's spread, added after
+the first two were seen, halves the learning rate and doubles the decisions, and shows EmSHAP at a quarter of its size:
+it tells what the numbers say from what seven more inputs do to a training.
 
 Policies are measured in held-out clusters with tasks they never met (another pool seed), on whole episodes, by their
 most probable actions. Work is what the completed steps would have taken on the baseline (one device at 32 bits), so
@@ -33,6 +37,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +69,7 @@ SETTINGS = PpoSettings(
 CLUSTERS = 256
 HELD_OUT_SEED, HELD_OUT_POOL = 3_000_000, 7
 EMSHAP, ZEROS, KIND, RANKS = INPUTS = ("EmSHAP", "zeros", "kind mean", "ranks")
+QUARTER = "EmSHAP / 4"
 TRUE, GUESSED, NOMINAL = LOOKERS = ("true demands", "demands from counters", "nominal demands of the kind")
 
 
@@ -78,6 +84,7 @@ class Size:
         looked: Clusters in which the one-step lookers play.
         idiosyncrasies: Factors on the spread of the latent demands.
         horizon_s: Length of a held-out episode; None for the preset's.
+        patient: Whether the trial with the lower learning rate is run.
     """
 
     decisions: int = 65_536
@@ -86,10 +93,39 @@ class Size:
     looked: int = 24
     idiosyncrasies: tuple[float, ...] = (1.0, 2.0)
     horizon_s: float | None = None
+    patient: bool = True
 
 
 FULL = Size()
-QUICK = Size(decisions=4096, seeds=2, held_out=4, looked=2, idiosyncrasies=(1.0,), horizon_s=900.0)
+QUICK = Size(decisions=4096, seeds=2, held_out=4, looked=2, idiosyncrasies=(1.0,), horizon_s=900.0, patient=False)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One table: inputs compared under the same training.
+
+    Attributes:
+        key: Prefix of its runs.
+        title: Its heading.
+        spread: Idiosyncrasy of the world.
+        inputs: What is compared with the first of them.
+        patience: Factor on the decisions, divisor of the learning rate.
+    """
+
+    key: str
+    title: str
+    spread: float
+    inputs: tuple[str, ...] = INPUTS
+    patience: int = 1
+
+
+def trials(size: Size) -> list[Trial]:
+    """The tables of a size, in order."""
+    listed = [Trial(f"{spread:g}", f"Idiosyncrasy {spread:g}", spread) for spread in size.idiosyncrasies]
+    if size.patient:
+        title = "Idiosyncrasy 1, half the learning rate, twice the decisions"
+        listed.append(Trial("patient", title, 1.0, (EMSHAP, ZEROS, KIND, QUARTER), 2))
+    return listed
 
 
 @dataclass(frozen=True)
@@ -113,6 +149,8 @@ class Worlds:
             return None
         if name == EMSHAP:
             return self.attributor
+        if name == QUARTER:
+            return lambda counters: self.attributor(counters) / 4.0
         if name == ZEROS:
             return lambda counters: np.zeros((len(counters), 7))
         known, kinds = build_pool(self.train), build_pool(world).kinds
@@ -154,11 +192,12 @@ def play(env: TestbedVectorEnv, act: Act, seed: int) -> dict[str, float]:
     }
 
 
-def learn(worlds: Worlds, name: str, seed: int, size: Size) -> dict[str, float]:
+def learn(worlds: Worlds, name: str, seed: int, size: Size, patience: int = 1) -> dict[str, float]:
     """Train with one input and measure the policy in held-out clusters."""
     start = time.process_time()
-    agent = FlatAgent(TestbedVectorEnv(worlds.train, CLUSTERS, worlds.input(name, worlds.train)), SETTINGS, seed)
-    agent.train(size.decisions)
+    settings = replace(SETTINGS, lr=SETTINGS.lr / patience)
+    agent = FlatAgent(TestbedVectorEnv(worlds.train, CLUSTERS, worlds.input(name, worlds.train)), settings, seed)
+    agent.train(patience * size.decisions)
     spent = time.process_time() - start
     env = TestbedVectorEnv(worlds.test, size.held_out, worlds.input(name, worlds.test))
     found = play(env, lambda _, obs, mask: agent.act(obs, mask), HELD_OUT_SEED)
@@ -291,67 +330,67 @@ def verdict(difference: Estimate, better: str, worse: str) -> str:
     return worse if difference.bounded and difference.high < 0 else "no clear difference"
 
 
+def compared(runs: dict[str, Any], trial: Trial, seeds: int) -> list[str]:
+    """The table of a trial as Markdown, and what its intervals say."""
+    draws = PairedBootstrap(seeds, 0)
+    table = {
+        name: np.array([[runs[f"{trial.key}/{name}/{s}"][c] for c in ("return", "joules")] for s in range(seeds)])
+        for name in trial.inputs
+    }
+    lines = [
+        "| the seven numbers | return per decision | EmSHAP minus it | J per s of baseline | EmSHAP over it, % |",
+        "|---|---|---|---|---|",
+    ]
+    words = []
+    for name in trial.inputs:
+        mean = draws.means(table[name])
+        lead = draws.means(table[EMSHAP] - table[name])
+        gain, more = draws.estimate(lead[:, 0]), draws.estimate(100 * lead[:, 1] / mean[:, 1])
+        own = f"{cell(draws.estimate(mean[:, 0]))} | {{}} | {cell(draws.estimate(mean[:, 1]), 1)} | {{}}"
+        two = ("", "") if name == EMSHAP else (cell(gain, 3, "+"), cell(more, 2, "+"))
+        lines.append(f"| {name} | {own.format(*two)} |")
+        if name != EMSHAP:
+            said = f"return {verdict(gain, 'higher', 'lower')}, energy {verdict(more, 'higher', 'lower')}"
+            words.append(f"against {name}: {said}")
+    return [*lines, "", f"EmSHAP {'; '.join(words)}."]
+
+
+def looked_at(found: dict[str, dict[str, float]], known: dict[str, float], clusters: int) -> list[str]:
+    """The table of the one-step lookers as Markdown, with the figures that explain it."""
+    lines = [
+        f"One-step look-ahead with the simulator, {clusters} of those clusters (no learning):",
+        "",
+        "| prices actions with | return per decision | J per s of baseline | another is better | lost by it |",
+        "|---|---|---|---|---|",
+    ]
+    for name in LOOKERS:
+        row = found[name]
+        wrong = f"{100 * row['other_action']:.2f} % of decisions | {row['regret']:.4f}"
+        lines.append(f"| {name} | {row['return']:.3f} | {row['joules']:.1f} | {wrong} |")
+    nominal = found[NOMINAL]
+    return [
+        *lines,
+        "",
+        f"Within a kind, log step time varies by {known['step']:.2f} and log energy by {known['energy']:.2f} "
+        f"(standard deviations); {100 * known['own']:.0f} % of the variance of the EmSHAP numbers lies within kinds; "
+        f"R2 of the energy model {known['r_squared']:.2f}. Who knows only the kind misprices an action by "
+        f"{nominal['shift']:.2f} of reward (standard deviation over decisions of what all actions share; "
+        f"{nominal['tilt']:.2f} within a decision), yet picks the action that is best for this very task in "
+        f"{100 * (1 - nominal['other_action']):.1f} % of decisions.",
+    ]
+
+
 def page(runs: dict[str, Any], size: Size) -> list[str]:
-    """The tables as Markdown; every verdict is worded from the intervals of this run."""
+    """The report as Markdown; every verdict is worded from the intervals of this run."""
     lines = [
         f"Flat masked PPO on Testbed-v0, {size.decisions:,} decisions, {size.seeds} seeds for each input; "
         f"{size.held_out} held-out clusters with tasks of another pool, whole episodes, most probable actions. "
         "Brackets are 95 % paired bootstrap intervals over seeds.",
     ]
-    draws = PairedBootstrap(size.seeds, 0)
-    for spread in size.idiosyncrasies:
-        table = {
-            name: np.array(
-                [[runs[f"{spread:g}/{name}/{s}"][c] for c in ("return", "joules")] for s in range(size.seeds)]
-            )
-            for name in INPUTS
-        }
-        known, looked = runs[f"{spread:g}/facts"], runs[f"{spread:g}/look"]
-        lines += [
-            "",
-            f"### Idiosyncrasy {spread:g}",
-            "",
-            "| the seven numbers | return per decision | EmSHAP minus it | J per s of baseline | EmSHAP over it, % |",
-            "|---|---|---|---|---|",
-        ]
-        words = []
-        for name in INPUTS:
-            mean = draws.means(table[name])
-            lead = draws.means(table[EMSHAP] - table[name])
-            gain = draws.estimate(lead[:, 0])
-            saved = draws.estimate(100 * lead[:, 1] / mean[:, 1])
-            own = [cell(draws.estimate(mean[:, 0])), cell(draws.estimate(mean[:, 1]), 1)]
-            two = ["", ""] if name == EMSHAP else [cell(gain, 3, "+"), cell(saved, 2, "+")]
-            lines.append(f"| {name} | {own[0]} | {two[0]} | {own[1]} | {two[1]} |")
-            if name != EMSHAP:
-                less = Estimate(-saved.value, -saved.high, -saved.low)
-                words.append(
-                    f"against {name}: return {verdict(gain, 'higher', 'lower')}, "
-                    f"energy {verdict(less, 'lower', 'higher')}"
-                )
-        lines += ["", f"EmSHAP {'; '.join(words)}.", ""]
-        lines += [
-            f"One-step look-ahead with the simulator, {size.looked} of those clusters (no learning):",
-            "",
-            "| prices actions with | return per decision | J per s of baseline | another is better | lost by it |",
-            "|---|---|---|---|---|",
-        ]
-        for name in LOOKERS:
-            row = looked[name]
-            lines.append(
-                f"| {name} | {row['return']:.3f} | {row['joules']:.1f} | {100 * row['other_action']:.1f} % | "
-                f"{row['regret']:.4f} |"
-            )
-        worth = looked[TRUE]["return"] - looked[NOMINAL]["return"]
-        lines += [
-            "",
-            f"Within a kind, log step time varies by {known['step']:.2f} and log energy by {known['energy']:.2f} "
-            f"(standard deviations); {100 * known['own']:.0f} % of the variance of the EmSHAP numbers lies within "
-            f"kinds; R2 of the energy model {known['r_squared']:.2f}. Not knowing a task beyond its kind misprices "
-            f"its decision by {looked[NOMINAL]['shift']:.3f} (standard deviation of the part that all actions share) "
-            f"but the actions against each other by {looked[NOMINAL]['tilt']:.3f} only; knowing it is worth "
-            f"{worth:+.4f} a decision to a one-step look-ahead.",
-        ]
+    for trial in trials(size):
+        lines += ["", f"### {trial.title}", "", *compared(runs, trial, size.seeds)]
+        if trial.patience == 1:
+            lines += ["", *looked_at(runs[f"{trial.key}/look"], runs[f"{trial.key}/facts"], size.looked)]
     return lines
 
 
@@ -377,13 +416,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 chosen.output.write_text(json.dumps(runs), encoding="utf-8")
             print(f"{key:<20} {time.process_time() - start:6.1f} CPU s", flush=True)
 
-    for spread in size.idiosyncrasies:
-        worlds = Worlds.build(spread, size)
-        once(f"{spread:g}/facts", lambda w=worlds: facts(w))
-        once(f"{spread:g}/look", lambda w=worlds: look(w, size))
+    for trial in trials(size):
+        worlds = Worlds.build(trial.spread, size)
+        if trial.patience == 1:
+            once(f"{trial.key}/facts", partial(facts, worlds))
+            once(f"{trial.key}/look", partial(look, worlds, size))
         for seed in range(size.seeds):
-            for name in INPUTS:
-                once(f"{spread:g}/{name}/{seed}", lambda w=worlds, n=name, s=seed: learn(w, n, s, size))
+            for name in trial.inputs:
+                one = partial(learn, worlds, name, seed, size, trial.patience)
+                once(f"{trial.key}/{name}/{seed}", one)
     print("\n" + "\n".join(page(runs, size)))
 
 

@@ -118,6 +118,7 @@ def test_looking_with_the_truth_is_never_mistaken(worlds):
 
 def test_the_ablation_runs_and_reuses_what_it_kept(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(ablation, "QUICK", small(decisions=2048, seeds=2, held_out=2, looked=1, horizon_s=400.0))
+    monkeypatch.setattr(ablation, "CLUSTERS", 32)
     kept = tmp_path / "runs.json"
     ablation.main(["--quick", "--output", str(kept)])
     first = capsys.readouterr().out

@@ -15,7 +15,7 @@ from attribution_sched.scheduler.hi_ppo import cloning
 from attribution_sched.scheduler.hi_ppo.checkpoint import describe, load, save
 from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
-from attribution_sched.scheduler.hi_ppo.teachers import ShortestFastest
+from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.training import (
     BEST,
     LAST,
@@ -106,7 +106,8 @@ def test_the_best_weights_are_those_that_were_measured(finished, course):
     assert made["held_out"]["scenario"] == "ou30"
     settings = load_training_settings(course)
     world = _build_worlds(settings)[settings.course.evaluation_world.label]
-    found = HeldOut(world, 3).measure(load(folder / BEST))
+    best = load(folder / BEST)
+    found = HeldOut(world, 3, best.attributions).measure(best)
     assert list(found.returns) == made["held_out"]["returns"]
     assert summary.best_return == found.mean
     measured = [row["return"] for row in read_metrics(folder / METRICS) if row["kind"] == "held_out"]
@@ -216,8 +217,8 @@ def test_it_starts_from_weights_or_lessons_if_there_are_any(finished, course, tm
     assert started.start_return == pytest.approx(finished[1].best_return)
     assert describe(tmp_path / "start" / BEST)["started_from"] == BEST
     assert all(row["kind"] != "cloning" for row in read_metrics(tmp_path / "start" / METRICS))
-    field = _fields(settings, _build_worlds(settings), 50)[0]
-    lesson = cloning.watch(field, ShortestFastest(), 4, 0.99)
+    field = _fields(settings, _build_worlds(settings), load(folder / BEST), 50)[0]
+    lesson = cloning.watch(field, ShortestFirst(), 4, 0.99)
     taught = train(changed(course, decisions=30, cloning={"decisions": 0}), tmp_path / "lesson", lessons=[lesson])
     assert taught.iterations == 1
     assert describe(tmp_path / "lesson" / BEST)["extra_lessons"] == 1
@@ -266,13 +267,14 @@ def test_clusters_never_share_a_seed_nor_reach_the_held_out_ones(course, monkeyp
     seeds = []
     monkeypatch.setattr(
         "attribution_sched.scheduler.hi_ppo.field.Field",
-        lambda world, clusters, seed, name: seeds.extend(range(seed, seed + clusters)),
+        lambda world, clusters, seed, *rest, **options: seeds.extend(range(seed, seed + clusters)),
     )
     for seed in (0, 79, 1234):
         settings = changed(course, seed=seed)
         worlds = dict.fromkeys(one.label for one in settings.course.worlds)
-        _fields(settings, worlds, 0)
-        _fields(settings, worlds, sum(one.clusters for one in settings.course.worlds))
+        network = HiPpoNetwork(NetworkSize(16, 8, 1))
+        _fields(settings, worlds, network, 0)
+        _fields(settings, worlds, network, sum(one.clusters for one in settings.course.worlds))
     assert len(set(seeds)) == len(seeds)
     assert max(seeds) < FIRST_SEED
 
@@ -282,7 +284,7 @@ def test_settings_reach_network_and_trainer(kind, conv):
     settings = load_training_settings({"extends": "hi_ppo_tuned", "gnn": {"type": kind}, "course": {"head_dim": 24}})
     assert network_size(settings) == NetworkSize(128, 24, 2, conv, "mean+max")
     how = trainer_settings(settings)
-    assert (how.ppo.num_steps, how.ppo.entropy_coef, how.upper_every, how.lr_end) == (4096, 0.003, 1, 0.1)
+    assert (how.ppo.num_steps, how.ppo.entropy_coef, how.upper_every, how.lr_end) == (9728, 0.003, 1, 0.1)
 
 
 def test_weights_in_use_learn_on(finished, course):

@@ -23,7 +23,8 @@ LARGEST = 8.0
 """Logarithms of ratios stay within this."""
 
 WORTHWHILE = 1.05
-"""Layouts, formats and microbatches that take longer than another of no more devices by this factor are not offered."""
+"""Layouts, formats and microbatches that take longer than another of no more devices by this factor are offered only if
+they are worth as much as the best of as many devices."""
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -135,6 +136,30 @@ def fastest_inside(
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _worth(t: PlannerTables, d: Drafts, r: int, c: int, lay: int, q: int, v: int, work: float) -> float:
+    """Estimate what a layout adds to R beyond a constant: utilisation less time, devices others wait for included."""
+    kind = d.kind[r]
+    time = t.whole_s[kind, c, lay, q, v] * work / t.base_step_s[kind]
+    crowded = 1.0 + d.wishes[r, 2] * t.sizes[lay]
+    return float(d.wishes[r, 1] * t.whole_use[kind, c, lay, q, v] - d.wishes[r, 0] * time * crowded)
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _worthiest(t: PlannerTables, d: Drafts, r: int, k: int, first: int, work: float) -> float:
+    """Best of what the layouts of a domain add to R."""
+    kind, stop, after, c = d.kind[r], d.stop[r], d.after[r], t.domain_class[k]
+    best = -np.inf
+    for lay in range(t.sizes.size):
+        if t.sizes[lay] > d.free[r, k]:
+            continue
+        for q in range(FORMATS):
+            for v in range(BATCH_LEVELS):
+                if t.formats[kind, c, q] and t.reach[kind, c, after, stop, lay, q, v] <= first:
+                    best = max(best, _worth(t, d, r, c, lay, q, v, work))
+    return best
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray, out: Float32Array) -> None:
     """Describe where the next segment may go; the last column ends the plan.
 
@@ -183,6 +208,7 @@ def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray,
             row[6] = 1.0 if d.held[r, k] else 0.0
             row[7] = 1.0 if fresh and d.written[r] > 0 else 0.0
             row[8] = bounded_log(d.slowest[r]) / 2.0 if d.written[r] > 0 else 0.0
+            row[15] = max(-4.0, min(4.0, 4.0 * _worthiest(t, d, r, k, first, open_work)))
             if neighbour >= 0:
                 gbps = d.links[r, 0, k, neighbour]
                 row[9] = np.log(gbps / 4.0)
@@ -281,6 +307,7 @@ def segment_choices(
     allowed: BoolArray,
     layouts: Float32Array,
     seconds: Float32Array,
+    worth: Float32Array,
 ) -> None:
     """Say which layouts, formats and microbatch levels a segment may have, and how long it would take.
 
@@ -293,6 +320,7 @@ def segment_choices(
         allowed: Output, shape ``(n, L, 4 formats, 4 levels)``.
         layouts: Output, shape ``(n, L, LAYOUT_CHOICE)``.
         seconds: Output, log of the segment's time over the baseline's step, shape ``(n, L, 4, 4)``.
+        worth: Output, what the choice adds to R beyond a constant, estimated, same shape.
     """
     for i in range(rows.size):
         r, k, at = rows[i], domain[i], first[i]
@@ -310,8 +338,10 @@ def segment_choices(
         layouts[i] = 0.0
         seconds[i] = LARGEST
         completes = np.full((STAGE_CHOICES, BATCH_LEVELS), -1, dtype=np.int64)
-        quickest, thriftiest = np.inf, np.inf
+        worth[i] = -LARGEST
+        quickest, thriftiest, worthiest = np.inf, np.inf, -np.inf
         least = np.full(t.best.shape[4], np.inf)
+        most = np.full(t.best.shape[4], -np.inf)
         for lay in range(t.sizes.size):
             pp = t.layouts[lay, 2]
             if t.sizes[lay] > d.free[r, k] or pp > stop - at:
@@ -331,20 +361,25 @@ def segment_choices(
                         allowed[i, lay, q, v] = True
                         size = log2_floor(t.sizes[lay])
                         least[size] = min(least[size], whole)
-        # What takes clearly longer than another choice of no more devices is not worth offering.
+                        worth[i, lay, q, v] = max(-LARGEST, _worth(t, d, r, c, lay, q, v, work))
+                        most[size] = max(most[size], worth[i, lay, q, v])
+        # What takes clearly longer than another choice of no more devices and is worth less is not offered.
         for size in range(1, least.size):
             least[size] = min(least[size], least[size - 1])
         for lay in range(t.sizes.size):
-            own = np.inf
+            own, best, use = np.inf, -np.inf, 0.0
             margin = 0.0
             for q in range(FORMATS):
                 for v in range(BATCH_LEVELS):
                     if not allowed[i, lay, q, v]:
                         continue
                     whole = t.whole_s[kind, c, lay, q, v]
-                    if whole > WORTHWHILE * least[log2_floor(t.sizes[lay])]:
+                    size = log2_floor(t.sizes[lay])
+                    if whole > WORTHWHILE * least[size] and worth[i, lay, q, v] < most[size] - 0.01:
                         allowed[i, lay, q, v] = False
                         continue
+                    best = max(best, worth[i, lay, q, v])
+                    use = max(use, t.whole_use[kind, c, lay, q, v])
                     seconds[i, lay, q, v] = bounded_log(whole * work / base)
                     own = min(own, whole)
                     margin = max(margin, (at - t.reach[kind, c, after, stop, lay, q, v]) / n)
@@ -362,9 +397,13 @@ def segment_choices(
                 if d.written[r] > 0:
                     row[9] = max(-4.0, min(4.0, bounded_log(own * work / base) - bounded_log(d.slowest[r]))) / 2.0
                 row[10] = t.sizes[lay] / t.domains.rows[k].node_devices
+                row[11] = use
+                row[12] = best
+                worthiest = max(worthiest, best)
                 quickest = min(quickest, own)
                 thriftiest = min(thriftiest, own * t.sizes[lay])
         for lay in range(t.sizes.size):
             if layouts[i, lay, 7] > 0.0:
                 layouts[i, lay, 6] = min(4.0, 8.0 * bounded_log(layouts[i, lay, 6] / quickest))
                 layouts[i, lay, 7] = min(4.0, 4.0 * bounded_log(layouts[i, lay, 7] / thriftiest))
+                layouts[i, lay, 12] = max(-4.0, 8.0 * (layouts[i, lay, 12] - worthiest))

@@ -81,14 +81,20 @@ class Decisions:
         return Decisions(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def check(self) -> None:
-        """Raise ``PlanError`` if a number is not finite: a policy must not decide on it."""
-        for name in ("links", "domains", "event", "step_s", "weights", "left", "attribution"):
+        """Raise ``PlanError`` if a number is not finite or a link carries nothing: a policy must not decide on it."""
+        for name in ("links", "domains", "event", "step_s", "weights", "left", "waited_s", "attribution"):
             values = getattr(self, name)
             if not np.isfinite(values).all():
                 at = [int(i) for i in np.argwhere(~np.isfinite(values))[0]]
                 given = float(values[tuple(at)])
                 fix = "Repair the measurement, or leave the decision to a rule"
                 raise PlanError(problem(f"{name}{at}", given, "must be finite", fix))
+        if not (self.links[:, 0] > 0.0).all():
+            at = [int(i) for i in np.argwhere(~(self.links[:, 0] > 0.0))[0]]
+            fix = "Write a dead link as a small number such as 0.001"
+            raise PlanError(
+                problem(f"bandwidth_gbps{at}", float(self.links[at[0], 0, at[1], at[2]]), "must be > 0", fix)
+            )
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -238,7 +244,11 @@ def from_view(view: DecisionView, attributor: Attributor | None, forecast_gbps: 
         view: The decision.
         attributor: Turns counters into attributions; zeros where there is none or a task was not measured.
         forecast_gbps: Bandwidth expected some time ahead, shape ``(K, K)``; what it is now by default.
+
+    Raises:
+        PlanError: If an array of the view does not go with its cluster, or the attributor's answer with its question.
     """
+    _check_shapes(view)
     k = len(view.free_devices)
     listed = [(view.kind_index, view.slot, view.steps_left, 0.0, view.counters)] if view.replanning else [
         (task.kind_index, task.slot, task.steps_left, task.waited_s, task.counters) for task in view.queue
@@ -276,11 +286,44 @@ def from_view(view: DecisionView, attributor: Attributor | None, forecast_gbps: 
     )
 
 
+def _check_shapes(view: DecisionView) -> None:
+    """Refuse what was observed of another cluster than the one the view is of."""
+    k = len(view.cost.cluster)
+    told = {
+        "free_devices": (view.free_devices, (k,)),
+        "bandwidth_gbps": (view.bandwidth_gbps, (k, k)),
+        "latency_s": (view.latency_s, (k, k)),
+        "observed": (view.observed, (k, len(DOMAIN_FEATURES))),
+        "link_gbps": (view.link_gbps, (k, k)),
+    }
+    for name, (array, shape) in told.items():
+        if array is not None and np.shape(array) != shape:
+            fix = "Use the view of the preset that is scheduled"
+            raise PlanError(
+                problem(f"{name}.shape", np.shape(array), f"must be {shape}, the cluster has {k} domains", fix)
+            )
+    devices = np.asarray(view.cost.domains.rows.devices)
+    wrong = np.flatnonzero((view.free_devices < 0) | (view.free_devices > devices))
+    if len(wrong):
+        rule = f"must lie in 0..{devices[wrong[0]]}"
+        given = int(view.free_devices[wrong[0]])
+        raise PlanError(problem(f"free_devices[{wrong[0]}]", given, rule, "Count the free devices per domain"))
+    for kind in (view.kind_index, *(task.kind_index for task in view.queue)):
+        if not 0 <= kind < len(view.kinds):
+            raise PlanError(
+                problem("kind_index", kind, f"must lie in 0..{len(view.kinds) - 1}", "Use the view's kinds")
+            )
+
+
 def _attributions(counters: list[FloatArray], attributor: Attributor | None) -> Float32Array:
     found = np.zeros((len(counters), ATTRIBUTIONS), dtype=np.float32)
     known = [i for i, values in enumerate(counters) if values.size]
     if attributor is not None and known:
-        found[known] = attributor(np.stack([counters[i] for i in known]))
+        given = np.asarray(attributor(np.stack([counters[i] for i in known])))
+        if given.shape != (len(known), ATTRIBUTIONS):
+            rule = f"must be {(len(known), ATTRIBUTIONS)}, seven numbers per task"
+            raise PlanError(problem("attributor's answer", given.shape, rule, "Return one row per row of counters"))
+        found[known] = given
     return found
 
 

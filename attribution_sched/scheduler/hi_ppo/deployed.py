@@ -86,7 +86,7 @@ def learn_on(
     smaller = min(how.ppo.minibatch_size, steps)
     how = replace(how, ppo=replace(how.ppo, lr=how.ppo.lr * lr_share, num_steps=steps, minibatch_size=smaller))
     learner = copy.deepcopy(network)
-    field = Field(world, min(clusters, steps), first_seed, name="deployed")
+    field = Field(world, min(clusters, steps), first_seed, network.attributions, "deployed")
     trainer = Trainer(learner, [field], how, seed)
     stagger(field, NetworkChooser(learner, trainer.generator))
     weights: dict[str, Tensor] = {}
@@ -94,7 +94,7 @@ def learn_on(
     def keep() -> None:
         weights.update({name: tensor.clone() for name, tensor in learner.state_dict().items()})
 
-    held_out = HeldOut(world, episodes)
+    held_out = HeldOut(world, episodes, network.attributions)
     learning = Learning(trainer, held_out, Budget(decisions, math.inf), every, keep=keep, progress=progress)
     before, best = learning.run(stop or (lambda: False))
     learner.load_state_dict(weights)

@@ -21,11 +21,11 @@ D_DOMAIN, D_FIRST, D_STOP, D_LAYOUT, D_FORMAT, D_LEVEL, D_REPLICA = range(7)
 OPEN, DONE, DEAD = 0, 1, 2
 """A draft is being written, finished, or cannot be finished."""
 
-DOMAIN_CHOICE = 15
+DOMAIN_CHOICE = 16
 CUT_CHOICE = 9
-LAYOUT_CHOICE = 11
-FORMAT_CHOICE = 6
-LEVEL_CHOICE = 4
+LAYOUT_CHOICE = 13
+FORMAT_CHOICE = 7
+LEVEL_CHOICE = 5
 DRAFT_FEATURES = 8
 """Numbers that describe one choice of each kind, and the draft itself."""
 
@@ -48,6 +48,7 @@ class Drafts(NamedTuple):
         rows: Segments in the order of writing, shape ``(R, P, 7)``.
         links: Gb/s, seconds, USD per GB and forecast Gb/s, shape ``(R, 4, K, K)``.
         held: Domains of the plan in force, shape ``(R, K)``.
+        wishes: w_eff, w_util, and what holding a device costs others as a share of the time, shape ``(R, 3)``.
     """
 
     kind: IntArray
@@ -64,9 +65,12 @@ class Drafts(NamedTuple):
     rows: IntArray
     links: FloatArray
     held: BoolArray
+    wishes: FloatArray
 
 
-def open_drafts(t: PlannerTables, kind: IntArray, free: IntArray, links: FloatArray, held: BoolArray) -> Drafts:
+def open_drafts(
+    t: PlannerTables, kind: IntArray, free: IntArray, links: FloatArray, held: BoolArray, wishes: FloatArray
+) -> Drafts:
     """Begin a plan for every row."""
     r, k = free.shape
     return Drafts(
@@ -84,6 +88,7 @@ def open_drafts(t: PlannerTables, kind: IntArray, free: IntArray, links: FloatAr
         rows=np.zeros((r, t.max_segments, 7), dtype=np.int64),
         links=np.ascontiguousarray(links, dtype=np.float64),
         held=np.ascontiguousarray(held, dtype=np.bool_),
+        wishes=np.ascontiguousarray(wishes, dtype=np.float64),
     )
 
 

@@ -42,6 +42,9 @@ LOWER_NAMES: tuple[str, ...] = (
 )  # fmt: skip
 """A lower agent's own state: 20 system numbers of its domain, 5 of the task, 7 attributions."""
 
+UTILISATION_SHARE = 0.5
+"""How much of w_util counts in the estimated worth of a layout: a plan that uses few devices well leaves others idle."""
+
 TASK_AT = CANDIDATE_NAMES.index(TASK_FEATURES[0])
 ATTRIBUTION_AT = len(CANDIDATE_NAMES) - len(DEMAND_NAMES)
 
@@ -160,7 +163,13 @@ def describe(
     """
     b, q = decisions.kind.shape
     devices = np.asarray(t.domains.rows.devices)
-    drafts = open_drafts(t, np.zeros(b, dtype=np.int64), decisions.free, decisions.links, decisions.held)
+    # With q others waiting and D devices, a device held for a second makes them wait q/D seconds together.
+    others = np.maximum(0, decisions.waiting - ~decisions.replanning)
+    wishes = np.column_stack([
+        decisions.weights[:, 0], UTILISATION_SHARE * decisions.weights[:, 1], others / devices.sum(),
+    ])  # fmt: skip
+    nothing = np.zeros(b, dtype=np.int64)
+    drafts = open_drafts(t, nothing, decisions.free, decisions.links, decisions.held, wishes)
     candidates = np.zeros((b, q, len(CANDIDATE_NAMES)), dtype=np.float32)
     mask = np.zeros((b, q + 1), dtype=np.bool_)
     hours = np.zeros(b)

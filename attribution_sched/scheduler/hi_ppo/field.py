@@ -109,8 +109,7 @@ class Field:
         self.engine.reset()
         self.forecast = BatchForecast(self.engine) if predict else None
         self.returns: list[float] = []
-        self._running = np.zeros(clusters)
-        self._settle(np.arange(clusters))
+        self._running, _ = self._settle(np.arange(clusters))
 
     @property
     def clusters(self) -> int:
@@ -149,12 +148,12 @@ class Field:
             if self.forecast is not None:
                 last.links[:, 3] *= self.forecast.change()[rows]
             self.returns.extend(float(value) for value in self._running[rows])
-            self._running[rows] = 0.0
             self.engine.reset(ended)
             self._draw_weights(rows)
             if self.forecast is not None:
                 self.forecast.restart(ended)
-            self._settle(rows)
+            # What a new episode earns before its first real decision belongs to its return.
+            self._running[rows] = self._settle(rows)[0][rows]
         return Move(found, terms / self.scale, low, agents, self._violations(found, decisions), ended, last)
 
     def _draw_weights(self, rows: IntArray) -> None:

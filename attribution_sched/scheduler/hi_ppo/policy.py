@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
+from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.decisions import Attributor, Decisions, from_view
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
 from attribution_sched.scheduler.hi_ppo.polish import Polisher
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
+from attribution_sched.scheduler.hi_ppo.weights import WeightMode
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.rules import ShortestJobFirst
 
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 
 IntArray = NDArray[np.int64]
-
-DEADLINE_S = 2.0
-"""Both levels must have agreed within this time."""
 
 Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
 """Time, free devices and waiting tasks: while none of these changes, what was chosen for the queue stands."""
@@ -69,6 +68,8 @@ class HiPpo:
         attributor: Turns measured counters into attributions; the network's own by default.
         search: Whether the local search settles details of a proposal.
         predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
+        wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
+            view by default.
         deadline_s: When to stop coordinating and take the fallback.
         fallback: Who decides then; shortest job first by default.
         clock: Where the time comes from.
@@ -84,7 +85,8 @@ class HiPpo:
         *,
         search: bool = True,
         predict: bool = True,
-        deadline_s: float = DEADLINE_S,
+        wishes: WeightMode | None = None,
+        deadline_s: float = COORDINATION_LIMIT_S,
         fallback: Policy | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -92,6 +94,7 @@ class HiPpo:
         self.attributor = attributor
         self.search = search
         self.predict = predict
+        self.wishes = wishes
         self.deadline_s = deadline_s
         self.fallback: Policy = fallback or ShortestJobFirst()
         self.clock = clock
@@ -152,12 +155,18 @@ class HiPpo:
         timings = {"upper": 0.0, "lower": 0.0}
         if not (np.asarray(view.free_devices) > 0).any():
             return self._done(None, view.slot, "waits", began, timings, 0.0)
+        if self.wishes is not None:
+            now = view.bandwidth_gbps if view.link_gbps is None else view.link_gbps
+            wanted = self.wishes.weights(now, view.cost.cluster.wan.bandwidth_gbps)
+            view = replace(view, reward=wanted.put_into(view.reward))
+        deadline = Deadline(self.deadline_s, self.clock)
         decisions = from_view(view, self._attributor(), self._ahead(view))
         decisions.check()
         found = self._walk(self.planner(view), decisions, timings)
         agreed = self.clock()
-        if agreed - began > self.deadline_s:
-            return self._fall_back(view, began, timings, f"both levels took {agreed - began:.2f} s")
+        late = deadline.fallback(self.fallback.name, "both levels")
+        if late is not None:
+            return self._fall_back(view, began, timings, late.reason)
         task = int(found.trace.task[0])
         if task == decisions.kind.shape[1] or found.drafts.status[0] != DONE:
             source = "keeps" if view.replanning else "waits"
@@ -238,7 +247,8 @@ class HiPpo:
         polisher = Polisher(view, self.planner(view).tables, kind)
         start = rows[None].copy()
         first = float(polisher.value(start, np.array([count]))[0])
-        best, count, reached = polisher.improve(start[0], count, first)
+        late = began + self.deadline_s
+        best, count, reached = polisher.improve(start[0], count, first, expired=lambda: self.clock() > late)
         batch = PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64))
         return batch.plan(0), "policy+search" if reached > first else "policy"
 

@@ -7,6 +7,8 @@ With ``widen`` it may also take other numbers of devices, for a decision that st
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -68,9 +70,22 @@ class Polisher:
         found: FloatArray = value(self.view, batch, self.kind).reward
         return found
 
-    def improve(self, rows: IntArray, count: int, best: float, rounds: int = ROUNDS) -> tuple[IntArray, int, float]:
-        """Change one thing at a time while that helps; returns the plan's rows ``(P, 10)``, their count, its reward."""
+    def improve(
+        self,
+        rows: IntArray,
+        count: int,
+        best: float,
+        rounds: int = ROUNDS,
+        expired: Callable[[], bool] | None = None,
+    ) -> tuple[IntArray, int, float]:
+        """Change one thing at a time while that helps and no time has ``expired``.
+
+        Returns:
+            The plan's rows ``(P, 10)``, how many of them are in use, and its reward.
+        """
         for _ in range(rounds):
+            if expired is not None and expired():
+                break
             near = self._neighbours(rows, count)
             counts = np.full(len(near), count, dtype=np.int64)
             if self.widen:

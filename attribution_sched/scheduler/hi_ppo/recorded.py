@@ -40,6 +40,7 @@ def retell(traces: Iterable[Trace], weight: float = 1.0) -> tuple[list[Lesson], 
         kind = np.array([view.kind_index for _, view in pairs])
         follower = PlanFollower(planner.tables, np.zeros(len(pairs), dtype=np.int64), [t.rows for t, _ in pairs], kind)
         found = walk(planner, decisions, follower)
+        follower.compare(found.drafts)
         rows = np.flatnonzero(follower.followed)
         kept, left_out = kept + len(rows), left_out + len(pairs) - len(rows)
         if len(rows):

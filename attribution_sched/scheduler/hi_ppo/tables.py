@@ -57,6 +57,7 @@ class PlannerTables(NamedTuple):
         formats: Formats worth using, shape ``(n_kinds, C, 4)``.
         whole_s: Seconds per step of a whole model in one domain, shape ``(n_kinds, C, L, 4 formats, 4 levels)``;
             infinite where the format or the microbatch does not go with it.
+        whole_use: Share of that time that its devices compute, same shape.
         reach: First layer a segment can begin with, shape ``(n_kinds, C, S, N + 1, L, 4, 4)`` over stages after it and
             one past its last layer; equal to the latter where it holds nothing. Filled on demand.
         best: The same over all layouts of at most 2^r devices, shape ``(n_kinds, C, S, N + 1, R, 4 levels, 4)``, the
@@ -80,6 +81,7 @@ class PlannerTables(NamedTuple):
     class_domain: IntArray
     formats: BoolArray
     whole_s: FloatArray
+    whole_use: FloatArray
     reach: NDArray[np.int16]
     best: NDArray[np.int16]
     filled: BoolArray
@@ -111,6 +113,7 @@ def make_tables(
         class_domain=representatives,
         formats=_formats(cost, kinds, representatives),
         whole_s=np.full((n, c, len(layouts), FORMATS, BATCH_LEVELS), np.inf),
+        whole_use=np.zeros((n, c, len(layouts), FORMATS, BATCH_LEVELS)),
         # Pages of zeros cost nothing until they are written to.
         reach=np.zeros((n, c, s, width, len(layouts), FORMATS, BATCH_LEVELS), dtype=np.int16),
         best=np.zeros((n, c, s, width, rooms, BATCH_LEVELS, STAGE_CHOICES), dtype=np.int16),
@@ -176,6 +179,7 @@ def _fill_whole(t: PlannerTables) -> None:
                                 / pp
                             )
                         t.whole_s[kind, c, lay, q, v] = whole
+                        t.whole_use[kind, c, lay, q, v] = count * (cost.forward_s + cost.backward_s) / pp / whole
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]

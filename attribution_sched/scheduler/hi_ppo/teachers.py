@@ -16,7 +16,7 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
-from attribution_sched.scheduler.hi_ppo.drafts import D_DOMAIN, D_FIRST, D_FORMAT, D_LAYOUT, D_LEVEL, Drafts
+from attribution_sched.scheduler.hi_ppo.drafts import D_DOMAIN, D_FIRST, D_FORMAT, D_LAYOUT, D_LEVEL, DONE, Drafts
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES, State
 from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
 from attribution_sched.scheduler.hi_ppo.walk import Offer
@@ -28,10 +28,12 @@ _HOURS = CANDIDATE_NAMES.index("nominal_hours")
 _RUNS = CANDIDATE_NAMES.index("runs")
 
 
-class ShortestFastest:
-    """The shortest task that fits, in the domain where it runs fastest, on its fastest layout; nothing ever moves.
+class ShortestFirst:
+    """The shortest task that fits, where and as it is worth most by itself; nothing ever moves.
 
-    A model that no domain holds alone is cut where the domain that holds most of it can begin.
+    Worth is the estimate of R that the choices carry: utilisation less time, and devices cost more while others wait.
+    Between domains of equal worth the fuller one is taken. A model that no domain holds alone is cut where the
+    domain that holds most of it can begin.
     """
 
     def task(self, state: State) -> IntArray:
@@ -41,16 +43,16 @@ class ShortestFastest:
         return np.asarray(np.where(nothing, hours.shape[1], hours.argmin(axis=1)), dtype=np.int64)
 
     def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
-        """Fastest first."""
+        """What is worth most."""
         if head == "cut":
             return np.asarray(offer.mask.argmax(axis=1), dtype=np.int64)
         if head == "domain":
             end = offer.mask[:, -1]
-            holds, time, part = offer.choices[:, :, 4], offer.choices[:, :, 2], offer.choices[:, :, 3]
-            score = np.where(offer.mask[:, :-1], 10.0 * holds - time + part, -np.inf)
+            room, part, holds, worth = (offer.choices[:, :, c] for c in (1, 3, 4, 15))
+            score = np.where(offer.mask[:, :-1], 20.0 * holds + 2.0 * worth + part - 0.1 * room, -np.inf)
             return np.asarray(np.where(end, score.shape[1], score.argmax(axis=1)), dtype=np.int64)
-        column = {"layout": 0, "format": 5, "level": 3}[head]
-        found: IntArray = np.where(offer.mask, offer.choices[:, :, column], np.inf).argmin(axis=1)
+        column = {"layout": 12, "format": 6, "level": 4}[head]
+        found: IntArray = np.where(offer.mask, offer.choices[:, :, column], -np.inf).argmax(axis=1)
         return found
 
 
@@ -93,6 +95,13 @@ class PlanFollower:
             else:
                 self.followed[r] = False
         return found
+
+    def compare(self, drafts: Drafts) -> None:
+        """Let go of plans that were not written after all: where there is one choice only, nobody is asked."""
+        for r, target in enumerate(self._targets):
+            if target is not None and self.followed[r]:
+                written = drafts.rows[r, : drafts.written[r]]
+                self.followed[r] = drafts.status[r] == DONE and np.array_equal(written, target)
 
 
 def _backwards(tables: PlannerTables, rows: IntArray, kind: int) -> IntArray | None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
+from attribution_sched.errors import PlanError, problem
 from attribution_sched.scheduler.hi_ppo.choices import cut_choices, domain_choices, segment_choices
 from attribution_sched.scheduler.hi_ppo.decisions import Decisions
 from attribution_sched.scheduler.hi_ppo.drafts import (
@@ -235,9 +236,10 @@ def _lower(
     allowed = np.zeros((len(rows), n_layouts, FORMATS, BATCH_LEVELS), dtype=np.bool_)
     choices = np.zeros((len(rows), n_layouts, LAYOUT_CHOICE), dtype=np.float32)
     seconds = np.zeros(allowed.shape, dtype=np.float32)
-    segment_choices(t, drafts, rows, domain, first, allowed, choices, seconds)
-    rows, (mask, allowed, choices, seconds, domain, first) = _alive(
-        drafts, rows, np.asarray(allowed.any(axis=(2, 3))), allowed, choices, seconds, domain, first
+    worth = np.zeros(allowed.shape, dtype=np.float32)
+    segment_choices(t, drafts, rows, domain, first, allowed, choices, seconds, worth)
+    rows, (mask, allowed, choices, seconds, worth, domain, first) = _alive(
+        drafts, rows, np.asarray(allowed.any(axis=(2, 3))), allowed, choices, seconds, worth, domain, first
     )
     n = np.arange(len(rows))
     kind = drafts.kind[rows]
@@ -247,15 +249,19 @@ def _lower(
         draft_features(t, drafts, rows), work, first == 0, drafts.stop[rows] == count,
     ]).astype(np.float32)  # fmt: skip
     layout = _ask(chooser, "layout", Offer(rows, choices, mask, stage, domain), drafts, rows, taken)
-    allowed, seconds, own = allowed[n, layout], seconds[n, layout], choices[n, layout]
+    allowed, seconds, worth, own = allowed[n, layout], seconds[n, layout], worth[n, layout], choices[n, layout]
+    worth = np.where(allowed, worth, -8.0)
     formats = np.zeros((len(rows), FORMATS, FORMAT_CHOICE), dtype=np.float32)
     formats[:, :, :FORMATS] = np.eye(FORMATS)
     times = np.where(allowed, seconds, 8.0).min(axis=2)
     formats[:, :, 4] = np.clip(8.0 * (times - times.min(axis=1, keepdims=True)), 0.0, 4.0)
     formats[:, :, 5] = times / 2.0
+    best = worth.max(axis=2)
+    formats[:, :, 6] = np.clip(8.0 * (best - best.max(axis=1, keepdims=True)), -4.0, 0.0)
     context = np.concatenate([stage, own], axis=1)
     precision = _ask(chooser, "format", Offer(rows, formats, allowed.any(axis=2), context, domain), drafts, rows, taken)
     allowed, seconds, chosen = allowed[n, precision], seconds[n, precision], formats[n, precision]
+    worth = worth[n, precision]
     levels = np.zeros((len(rows), BATCH_LEVELS, LEVEL_CHOICE), dtype=np.float32)
     times = np.where(allowed, seconds, 8.0)
     micro = t.micro[kind]
@@ -263,6 +269,7 @@ def _lower(
     levels[:, :, 1] = np.log2(t.batch[kind, None] / micro) / 8.0
     levels[:, :, 2] = np.clip(8.0 * (times - times.min(axis=1, keepdims=True)), 0.0, 4.0)
     levels[:, :, 3] = times / 2.0
+    levels[:, :, 4] = np.clip(8.0 * (worth - worth.max(axis=1, keepdims=True)), -4.0, 0.0)
     context = np.concatenate([stage, own, chosen], axis=1)
     level = _ask(chooser, "level", Offer(rows, levels, allowed, context, domain), drafts, rows, taken)
     write_segments(t, drafts, rows, domain, first, layout, precision, level)
@@ -291,6 +298,10 @@ def _ask(
             offer.decision[open_], offer.choices[open_], offer.mask[open_], offer.context[open_], offer.domain[open_]
         )  # fmt: skip
         found[open_] = chooser.choose(head, asked, drafts, rows[open_])
+        if not offer.mask[open_, found[open_]].all():
+            wrong = int(np.flatnonzero(~offer.mask[open_, found[open_]])[0])
+            rule = "is not on offer at this point of the plan"
+            raise PlanError(problem(f"{head} choice", int(found[open_][wrong]), rule, "Choose where the mask is True"))
         taken[head].append(Steps(asked, found[open_]))
     return found
 

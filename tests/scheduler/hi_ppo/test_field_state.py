@@ -6,7 +6,7 @@ import pytest
 from attribution_sched.errors import CheckpointError
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, keep_clusters, restore_field
-from attribution_sched.scheduler.hi_ppo.teachers import ShortestFastest
+from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
 from .tiny_courses import small_world
 
@@ -16,7 +16,7 @@ def played(field, steps):
     found = []
     for _ in range(steps):
         seen = field.decisions()
-        move = field.step(ShortestFastest())
+        move = field.step(ShortestFirst())
         found.append((seen.links.copy(), seen.left.copy(), move.terms, move.ended))
     return found
 

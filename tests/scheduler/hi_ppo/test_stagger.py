@@ -6,7 +6,7 @@ import pytest
 from attribution_sched.cluster import engine_state as st
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.stagger import stagger
-from attribution_sched.scheduler.hi_ppo.teachers import ShortestFastest
+from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
 from .tiny_courses import small_world
 
@@ -14,7 +14,7 @@ from .tiny_courses import small_world
 @pytest.fixture(scope="module")
 def spread():
     field = Field(small_world(), 6, 40)
-    stagger(field, ShortestFastest())
+    stagger(field, ShortestFirst())
     return field
 
 
@@ -23,7 +23,7 @@ def test_every_cluster_is_where_it_would_have_come_alone(spread):
     for i in (0, 1, 4):
         alone = Field(world, 1, 40 + i)
         while alone.engine.state.clock[0, st.NOW] < world.horizon_s * i / 6:
-            alone.step(ShortestFastest())
+            alone.step(ShortestFirst())
         for name, array in alone.engine.state._asdict().items():
             assert np.array_equal(array[0], getattr(state, name)[i]), name
         assert spread._running[i] == pytest.approx(alone._running[0])

@@ -13,7 +13,7 @@ from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.cluster.zoo import model
-from attribution_sched.scheduler.hi_ppo.decisions import gather
+from attribution_sched.scheduler.hi_ppo.decisions import Decisions, gather
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.walk import Planner
@@ -98,3 +98,16 @@ def gathered(engine, rows=None):
 def still(cluster):
     """The same cluster over links that do not move."""
     return replace(cluster, wan=replace(cluster.wan, spread=0.0, congestion=0.0))
+
+
+def lone_decision(planner, links, free):
+    """One task of the first kind to place in an empty cluster, its links and free devices given."""
+    k = len(free)
+    return Decisions(
+        replanning=np.zeros(1, dtype=bool), free=free[None], links=links[None],
+        domains=np.zeros((1, k, 20), dtype=np.float32), event=np.zeros((1, 6), dtype=np.float32),
+        held=np.zeros((1, k), dtype=bool), holding=np.zeros(1, dtype=np.int64), step_s=np.zeros(1),
+        weights=np.ones((1, 3)), waiting=np.ones(1, dtype=np.int64), kind=np.zeros((1, 1), dtype=np.int64),
+        slot=np.zeros((1, 1), dtype=np.int64), left=np.full((1, 1), 100.0), waited_s=np.zeros((1, 1)),
+        attribution=np.zeros((1, 1, 7), dtype=np.float32),
+    )  # fmt: skip
