@@ -44,6 +44,7 @@ from scipy.stats import t as student
 from attribution_sched.cluster.env import TestbedEnv
 from attribution_sched.cluster.vector_env import TestbedVectorEnv
 from attribution_sched.config import load_settings
+from attribution_sched.scheduler.hi_ppo.testbed import TestbedPolicy
 from attribution_sched.scheduler.ppo.flat import FlatAgent
 from attribution_sched.scheduler.ppo.settings import PpoSettings
 from attribution_sched.scheduler.ppo.stagger import Stagger
@@ -52,8 +53,10 @@ SETTINGS = PpoSettings(
     lr=5e-3, gamma=0.2, num_steps=2048, update_epochs=2, minibatch_size=512, target_kl=None, entropy_coef=0.01
 )
 CLUSTERS, SINGLES = 256, 8
-HELD_OUT_SEED = 1_000_000
-LEARNERS = ("ours", "same settings", "same, staggered", "defaults")
+HELD_OUT_SEED = 640_000
+LEARNERS = ("ours", "lower agent", "same settings", "same, staggered", "defaults")
+OWN = LEARNERS[:2]
+"""Flat PPO, and the lower agent of Hi-PPO (device, format and level in turn) trained by the same loop."""
 
 BoolArray = NDArray[np.bool_]
 Act = Callable[[NDArray[np.float32], BoolArray], NDArray[np.int64]]
@@ -110,10 +113,11 @@ class Timed:
         self._since = time.process_time()
 
 
-def learn_ours(seed: int, size: Size, yardstick: Yardstick) -> dict[str, Any]:
+def learn_ours(seed: int, size: Size, yardstick: Yardstick, *, lower: bool = False) -> dict[str, Any]:
     """Train ``FlatAgent``; a curve of (decisions, CPU s, return)."""
     env = TestbedVectorEnv(load_settings("testbed").build_world(), CLUSTERS)
-    agent = FlatAgent(env, SETTINGS, seed)
+    policy = TestbedPolicy(torch.Generator().manual_seed(seed)) if lower else None
+    agent = FlatAgent(env, SETTINGS, seed, policy=policy)
     curve, clock, inside = [], Timed(), [0.0]
     step = env.step
 
@@ -308,14 +312,16 @@ def report(runs: dict[str, dict[str, Any]], rates: dict[str, float], random: flo
         "CPU seconds until the mean final return of a MaskablePPO is first reached (median of the seeds):",
         "",
     ]
-    lines += ["| return of | value | ours | MaskablePPO | ratio | seeds that reached it |", "|---|---|---|---|---|---|"]
-    for rival in LEARNERS[1:]:
+    lines += ["| return of | value | learner | its CPU s | MaskablePPO | ratio | seeds that reached it |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for rival in LEARNERS[2:]:
         target = float(np.mean([runs[f"{rival}/{s}"]["curve"][-1][2] for s in seeds]))
-        took = {n: [seconds_to(runs[f"{n}/{s}"]["curve"], target) for s in seeds] for n in ("ours", rival)}
-        mid = {n: float(np.median([spent for spent, _ in took[n]])) for n in took}
-        reached = " and ".join(str(sum(ok for _, ok in took[n])) for n in took)
-        ratio = mid[rival] / mid["ours"]
-        lines.append(f"| {rival} | {target:.3f} | {mid['ours']:.2f} | {mid[rival]:.2f} | {ratio:.1f} | {reached} |")
+        for own in OWN:
+            took = {n: [seconds_to(runs[f"{n}/{s}"]["curve"], target) for s in seeds] for n in (own, rival)}
+            mid = {n: float(np.median([spent for spent, _ in took[n]])) for n in took}
+            reached = " and ".join(str(sum(ok for _, ok in took[n])) for n in took)
+            figures = f"{mid[own]:.2f} | {mid[rival]:.2f} | {mid[rival] / mid[own]:.1f}"
+            lines.append(f"| {rival} | {target:.3f} | {own} | {figures} | {reached} |")
     inside = float(np.mean([runs[f"ours/{s}"]["simulator_s"] for s in seeds]))
     learner = size.decisions / (float(np.mean(cpu["ours"])) - inside)
     lines += ["", "| throughput | decisions per CPU s |", "|---|---|"]
@@ -343,6 +349,7 @@ def main(arguments: list[str] | None = None) -> None:
     random = yardstick.score(lambda _, mask: (rng.random(mask.shape) * mask).argmax(axis=1), final=True)
     learn = {
         "ours": learn_ours,
+        "lower agent": lambda *a: learn_ours(*a, lower=True),
         "same settings": lambda *a: learn_sb3(*a, same=True),
         "same, staggered": lambda *a: learn_sb3(*a, same=True, staggered=True),
         "defaults": lambda *a: learn_sb3(*a, same=False),

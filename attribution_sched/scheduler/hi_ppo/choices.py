@@ -149,6 +149,8 @@ def _worthiest(t: PlannerTables, d: Drafts, r: int, k: int, first: int, work: fl
     """Best of what the layouts of a domain add to R."""
     kind, stop, after, c = d.kind[r], d.stop[r], d.after[r], t.domain_class[k]
     best = -np.inf
+    if first == stop:
+        return best
     for lay in range(t.sizes.size):
         if t.sizes[lay] > d.free[r, k]:
             continue

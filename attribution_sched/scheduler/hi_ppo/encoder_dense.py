@@ -54,8 +54,12 @@ def widest(edges: Tensor, present: Tensor, neighbours: int) -> Tensor:
 
 
 def unset_linear(n_in: int, n_out: int, bias: bool = True) -> nn.Linear:
-    """A layer whose start is still to be set: it must not draw from torch's global generator."""
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, n_in, n_out, bias=bias)  # type: ignore[no-untyped-call]
+    """A layer whose weights are still to be set, made without drawing from torch's global generator."""
+    layer = nn.Linear(n_in, n_out, bias=bias, device="meta")
+    # ``nn.utils.skip_init`` would do the same, but its first call takes half a second.
+    layer.weight = nn.Parameter(torch.empty(n_out, n_in))
+    if bias:
+        layer.bias = nn.Parameter(torch.empty(n_out))
     return layer
 
 

@@ -43,7 +43,7 @@ LOWER_NAMES: tuple[str, ...] = (
 """A lower agent's own state: 20 system numbers of its domain, 5 of the task, 7 attributions."""
 
 UTILISATION_SHARE = 0.5
-"""How much of w_util counts in the estimated worth of a layout: a plan that uses few devices well leaves others idle."""
+"""How much of w_util counts in the estimated worth of a layout: using few devices well leaves others idle."""
 
 TASK_AT = CANDIDATE_NAMES.index(TASK_FEATURES[0])
 ATTRIBUTION_AT = len(CANDIDATE_NAMES) - len(DEMAND_NAMES)

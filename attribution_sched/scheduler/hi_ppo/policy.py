@@ -67,6 +67,7 @@ class HiPpo:
         network: A network to use instead of saved weights.
         attributor: Turns measured counters into attributions; the network's own by default.
         search: Whether the local search settles details of a proposal.
+        widen: Whether the search may change numbers of devices and domains; devices that others wait for are charged.
         predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
             view by default.
@@ -84,6 +85,7 @@ class HiPpo:
         attributor: Attributor | None = None,
         *,
         search: bool = True,
+        widen: bool = False,
         predict: bool = True,
         wishes: WeightMode | None = None,
         deadline_s: float = COORDINATION_LIMIT_S,
@@ -93,6 +95,7 @@ class HiPpo:
         self.weights = weights
         self.attributor = attributor
         self.search = search
+        self.widen = widen
         self.predict = predict
         self.wishes = wishes
         self.deadline_s = deadline_s
@@ -244,7 +247,9 @@ class HiPpo:
         rows, count = found.batch.segments[0], int(found.batch.counts[0])
         if not self.search:
             return found.batch.plan(0), "policy"
-        polisher = Polisher(view, self.planner(view).tables, kind)
+        others = len(view.queue) - (not view.replanning)
+        crowding = max(0, others) / sum(domain.devices for domain in view.cost.cluster.domains)
+        polisher = Polisher(view, self.planner(view).tables, kind, widen=self.widen, crowding=crowding)
         start = rows[None].copy()
         first = float(polisher.value(start, np.array([count]))[0])
         late = began + self.deadline_s

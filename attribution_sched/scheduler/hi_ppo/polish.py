@@ -51,24 +51,38 @@ class Polisher:
         tables: The cluster.
         kind: Kind of task to place; the pending one by default.
         widen: Whether segments may change their number of devices.
+        crowding: What holding a device costs others, as a share of the time it is held.
     """
 
     def __init__(
-        self, view: DecisionView, tables: PlannerTables, kind: int | None = None, *, widen: bool = False
+        self,
+        view: DecisionView,
+        tables: PlannerTables,
+        kind: int | None = None,
+        *,
+        widen: bool = False,
+        crowding: float = 0.0,
     ) -> None:
-        self.view, self.tables, self.widen = view, tables, widen
+        self.view, self.tables, self.widen, self.crowding = view, tables, widen, crowding
         self.kind = view.kind_index if kind is None else kind
         self.rooms = within_budgets(view.cost.cluster, np.asarray(view.free_devices, dtype=np.int64))
         self.priced = 0
 
     def value(self, rows: IntArray, counts: IntArray) -> FloatArray:
-        """Reward of plans, −∞ where they do not fit; microbatches are shared out as the cluster does."""
+        """Worth of plans, −∞ where they do not fit; microbatches are shared out as the cluster does."""
         batch = PlanBatch(rows, counts, np.zeros(len(rows), dtype=np.int64))
         batch_size = self.view.kinds[self.kind].batch_size
         rows[:, :, MICROBATCHES] = microbatch_counts(self.view.cost, self.kind, batch_size, batch)
         self.priced += len(rows)
-        found: FloatArray = value(self.view, batch, self.kind).reward
-        return found
+        priced = value(self.view, batch, self.kind)
+        if self.crowding == 0.0:
+            return priced.reward
+        used = np.arange(rows.shape[1]) < counts[:, None]
+        devices = (rows[:, :, DP] * rows[:, :, TP] * rows[:, :, PP] * used).sum(axis=1)
+        # A plan that does not fit takes forever and is worth −∞ already.
+        time = np.where(np.isfinite(priced.step_s), priced.step_s, 0.0) / self.view.base_step_s[self.kind]
+        charged: FloatArray = priced.reward - self.view.reward.w_eff * self.crowding * devices * time
+        return charged
 
     def improve(
         self,

@@ -17,7 +17,7 @@ from attribution_sched.cluster.plan import (
     TP,
 )
 from attribution_sched.scheduler.hi_ppo.drafts import D_DOMAIN, D_FIRST, D_FORMAT, D_LAYOUT, D_LEVEL, DONE, Drafts
-from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES, State
+from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES, GLOBAL_NAMES, State
 from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
 from attribution_sched.scheduler.hi_ppo.walk import Offer
 
@@ -25,22 +25,37 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 _HOURS = CANDIDATE_NAMES.index("nominal_hours")
+_BASELINE = CANDIDATE_NAMES.index("baseline_hours")
 _RUNS = CANDIDATE_NAMES.index("runs")
+_TIME_NOW = CANDIDATE_NAMES.index("time_now")
+_GAIN = CANDIDATE_NAMES.index("gain")
+_QUEUE = GLOBAL_NAMES.index("queue_length")
+
+_EARNING, _MUCH, _SOME_HOURS, _FEW = 0.3, 0.3, 0.3, 3
+"""Chosen among a few values on held-out days that are not the arena's."""
 
 
 class ShortestFirst:
-    """The shortest task that fits, where and as it is worth most by itself; nothing ever moves.
+    """The shortest task that fits, where and as it is worth most by itself.
 
-    Worth is the estimate of R that the choices carry: utilisation less time, and devices cost more while others wait.
-    Between domains of equal worth the fuller one is taken. A model that no domain holds alone is cut where the
-    domain that holds most of it can begin.
+    Short is a task by its hours alone in an empty domain over the 0.3rd power of its hours on the baseline: of two that
+    take as long, the one that earns more goes first. Worth is the estimate of R that the choices carry: utilisation
+    less time, and devices cost more while others wait. Between domains of equal worth the fuller one is taken. A model
+    that no domain holds alone is cut where the domain that holds most of it can begin. A running task that has some
+    time left is planned anew if it could be much faster and few others wait.
     """
 
     def task(self, state: State) -> IntArray:
-        """The shortest waiting task; a running one is left alone."""
-        hours = np.where(state.mask[:, :-1], state.candidates[:, :, _HOURS], np.inf)
-        nothing = ~state.mask[:, :-1].any(axis=1) | (state.candidates[:, 0, _RUNS] > 0)
-        return np.asarray(np.where(nothing, hours.shape[1], hours.argmin(axis=1)), dtype=np.int64)
+        """The shortest waiting task, or a running one that is held up."""
+        seen = state.candidates
+        size = seen[:, :, _HOURS] - _EARNING * seen[:, :, _BASELINE]
+        size = np.where(state.mask[:, :-1], size, np.inf)
+        runs = seen[:, 0, _RUNS] > 0
+        hours_left = np.exp(4.0 * seen[:, 0, _BASELINE] + 2.0 * seen[:, 0, _TIME_NOW])
+        few = 16.0 * state.globals[:, _QUEUE] <= _FEW
+        held_up = (seen[:, 0, _GAIN] > _MUCH) & (hours_left > _SOME_HOURS) & few
+        nothing = ~state.mask[:, :-1].any(axis=1) | (runs & ~held_up)
+        return np.asarray(np.where(nothing, size.shape[1], size.argmin(axis=1)), dtype=np.int64)
 
     def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
         """What is worth most."""

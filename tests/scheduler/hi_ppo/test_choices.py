@@ -33,7 +33,8 @@ from .test_drafts import layout, write
 def drafts_of(t, kind, free):
     free = np.asarray(free)[None]
     k = free.shape[1]
-    return open_drafts(t, np.array([kind]), free, np.full((1, 4, k, k), 5.0), np.zeros((1, k), dtype=bool))
+    held, wishes = np.zeros((1, k), dtype=bool), np.array([[1.0, 0.25, 0.0]])
+    return open_drafts(t, np.array([kind]), free, np.full((1, 4, k, k), 5.0), held, wishes)
 
 
 def domains_offered(t, drafts):
@@ -54,8 +55,9 @@ def segments_offered(t, drafts, domain, first):
     shape = (1, len(t.sizes), 4, 4)
     allowed, seconds = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=np.float32)
     out = np.zeros((1, len(t.sizes), LAYOUT_CHOICE), dtype=np.float32)
-    segment_choices(t, drafts, np.array([0]), np.array([domain]), np.array([first]), allowed, out, seconds)
-    return allowed[0], out[0]
+    worth = np.zeros(shape, dtype=np.float32)
+    segment_choices(t, drafts, np.array([0]), np.array([domain]), np.array([first]), allowed, out, seconds, worth)
+    return allowed[0], out[0], worth[0]
 
 
 @pytest.fixture(scope="module")
@@ -104,23 +106,24 @@ def test_the_last_segment_that_may_be_written_must_reach_the_first_layer():
 
 def test_a_replica_keeps_its_microbatch(tight):
     drafts = drafts_of(tight, 1, [4, 4, 4, 4])
-    allowed, _ = segments_offered(tight, drafts, 2, 6)
+    allowed, _, _ = segments_offered(tight, drafts, 2, 6)
     assert allowed[:, :, 3].any()
     write(tight, drafts, 0, 2, 6, layout(tight, 1, 1, 1), v=1)
-    allowed, _ = segments_offered(tight, drafts, 0, 0)
+    allowed, _, _ = segments_offered(tight, drafts, 0, 0)
     assert np.flatnonzero(allowed.any(axis=(0, 1))).tolist() == [1]
 
 
 def test_layouts_on_offer_have_the_devices_and_are_worth_their_time(tight):
     drafts = drafts_of(tight, 1, [3, 4, 4, 4])
-    allowed, out = segments_offered(tight, drafts, 0, 0)
+    allowed, out, worth = segments_offered(tight, drafts, 0, 0)
     some = allowed.any(axis=(1, 2))
     assert some.any() and (tight.sizes[some] <= 3).all()
     assert np.isfinite(out).all() and not out[~some].any()
     whole = np.where(allowed, tight.whole_s[1, 0], np.inf)
     for size in np.unique(tight.sizes[some]):
-        least = whole[tight.sizes <= size].min()
-        assert (whole[(tight.sizes == size)][allowed[tight.sizes == size]] <= WORTHWHILE * least).all()
+        own = allowed & (tight.sizes == size)[:, None, None]
+        least, most = whole[tight.sizes <= size].min(), worth[own].max()
+        assert ((whole[own] <= WORTHWHILE * least) | (worth[own] >= most - 0.01)).all()
 
 
 def test_choices_of_models_without_tensor_parallel_layers_are_finite():
@@ -150,20 +153,22 @@ def small_instances(count):
 def test_what_can_begin_has_a_plan_and_fast_plans_are_on_offer():
     """Against every plan of small instances: nothing impossible is offered, and little of worth is left out."""
     begun = possible = followed = whole = 0
-    for _, task, planner, batch in small_instances(60):
+    for _, task, planner, batch in small_instances(40):
         t = planner.tables
         links = np.stack([task.bandwidth * 8e-9, task.latency_s, np.zeros_like(task.latency_s), task.bandwidth * 8e-9])
         free = np.asarray(task.free_devices, dtype=np.int64)
-        drafts = open_drafts(t, np.zeros(1, dtype=int), free[None], links[None], np.zeros((1, len(free)), dtype=bool))
+        drafts = drafts_of(t, 0, free)
         priced = task.cost.score(batch, 0, bandwidth_gbps=links[0], latency_s=links[1], breakdown=False)
         able = can_begin(t, drafts, 0)
         assert priced.fits.any() or not able
         begun, possible = begun + able, possible + bool(priced.fits.any())
         if priced.fits.any():
             whole += 1
-            best = int(np.argmin(np.where(priced.fits, priced.step_s, np.inf)))
-            followed += follows(planner, links, free, batch.segments[best, : batch.counts[best]])
-    assert possible > 30
+            time = np.where(priced.fits, priced.step_s, np.inf)
+            # Equal plans (twin domains, 16-bit formats of the same speed) are one.
+            ties = np.flatnonzero(time <= time.min() * (1.0 + 1e-9))[:12]
+            followed += any(follows(planner, links, free, batch.segments[p, : batch.counts[p]]) for p in ties)
+    assert possible > 25
     assert begun >= 0.97 * possible
     assert followed >= 0.75 * whole, (followed, whole)
 
@@ -192,3 +197,24 @@ def test_walks_over_small_instances_give_plans_that_fit():
             assert task.cost.score(plans, 0, breakdown=False).fits.all()
             finished += int(acted.sum())
     assert finished > 500 and dead <= 0.01 * finished
+
+
+@pytest.mark.parametrize("weights", [(0.0, 1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)])
+def test_descriptions_are_finite_whatever_is_wanted_and_however_little_is_held(weights):
+    """A domain whose only device is too small for the last layer holds nothing."""
+    engine = worlds.begun(worlds.worlds()["tight"])
+    planner = worlds.planner_of(engine)
+    free = np.array([1, 1, 1, 4])
+    links = np.full((4, 4, 4), 5.0)
+    decisions = worlds.lone_decision(planner, links, free)
+    decisions.weights[:] = weights
+    found = walk(planner, decisions.take(np.zeros(20, dtype=int)), worlds.chooser(1, must_act=True))
+    for steps in found.trace.steps.values():
+        assert np.isfinite(steps.offer.choices).all() and np.isfinite(steps.offer.context).all()
+    t = planner.tables
+    huge = t._replace(domains=t.domains._replace(rows=t.domains.rows.copy()), filled=np.zeros_like(t.filled))
+    huge.domains.rows.memory_bytes[:] = 1e6
+    drafts = drafts_of(huge, 0, free)
+    drafts.wishes[0] = (*weights[:2], 0.1)
+    mask, out = domains_offered(huge, drafts)
+    assert not mask.any() and np.isfinite(out).all()

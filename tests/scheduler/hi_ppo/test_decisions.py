@@ -45,7 +45,7 @@ def test_engine_and_view_tell_the_same(name):
                     found = found[:q]
                 assert np.allclose(found, expected, rtol=1e-5, atol=1e-7), field.name
             one.check()
-    assert seen["placing"] > 20 and seen["replanning"] > 5 or name == "one-domain"
+    assert (seen["placing"] > 20 and seen["replanning"] > 5) or name == "one-domain"
     # Tasks of a lost domain come back to a queue that is full already.
     assert seen["long"] > 0 or name != "incidents"
 
@@ -101,7 +101,8 @@ def test_counters_that_are_not_finite_are_named_by_the_attribution(seen):
     ("change", "message"),
     [
         ({"time_s": np.nan}, "event"),
-        ({"steps_left": np.inf}, "event"),
+        ({"replanning": True, "steps_left": np.inf}, "left"),
+        ({"replanning": True, "running_step_s": np.nan}, "step_s"),
         ({"bandwidth_gbps": np.zeros((3, 3))}, "must be > 0"),
         ({"free_devices": np.array([4, 4])}, r"free_devices.shape.*3 domains"),
         ({"free_devices": np.array([4, 4, 5])}, r"free_devices\[2\] = 5"),

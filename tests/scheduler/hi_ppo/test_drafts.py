@@ -24,7 +24,7 @@ def t():
 def opened(t, kinds):
     k, b = len(t.domain_class), len(kinds)
     free = np.tile(np.asarray(t.domains.rows.devices), (b, 1))
-    return open_drafts(t, np.array(kinds), free, np.ones((b, 4, k, k)), np.zeros((b, k), dtype=bool))
+    return open_drafts(t, np.array(kinds), free, np.ones((b, 4, k, k)), np.zeros((b, k), dtype=bool), np.ones((b, 3)))
 
 
 def layout(t, dp, tp, pp):

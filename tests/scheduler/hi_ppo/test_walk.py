@@ -62,12 +62,12 @@ def test_no_plan_of_a_walk_is_refused_and_all_fit_memory(name):
             assert engine.cost.score(batch, int(kind), breakdown=False).fits.all()
 
     wander(worlds.worlds()[name], 30, 3, check)
-    assert counts["plans"] > 60
+    assert counts["plans"] > 40
     assert counts["dead"] <= 0.01 * counts["plans"]
 
 
 def test_a_masked_choice_is_never_taken():
-    taken = {head: 0 for head in HEADS}
+    taken = dict.fromkeys(HEADS, 0)
 
     def check(engine, rows, decisions, found, actions):
         trace = found.trace

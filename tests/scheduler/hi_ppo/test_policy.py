@@ -1,0 +1,71 @@
+"""The policy in random states: deterministic, never refused, in time or honest about it."""
+
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.view import view
+from attribution_sched.errors import PlanError
+from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.objective import value
+
+from ..states import check_states
+from . import worlds
+
+
+def policy(seed=0, **options):
+    given = {"network": worlds.network(seed, scale=10.0), "attributor": worlds.attributor, "deadline_s": np.inf}
+    return HiPpo(**(given | options))
+
+
+@pytest.mark.parametrize("name", ["equal", "incidents", "mixed", "tight", "power", "served"])
+def test_no_plan_is_refused_in_random_states(name):
+    assert check_states(worlds.worlds()[name], policy(3), 50, 1) > 3
+
+
+def test_the_same_view_gives_the_same_plan():
+    seen = view(worlds.begun(worlds.worlds()["mixed"], 1, 2))
+    assert policy(2).decide(seen) == policy(2).decide(seen)
+
+
+def test_after_the_deadline_a_rule_decides_and_this_is_said():
+    seen = view(worlds.begun(worlds.worlds()["equal"], 1, 2))
+    late = policy(0, deadline_s=2.0, clock=count(0.0, 5.0).__next__)
+    plan = late.decide(seen)
+    assert plan == late.fallback.decide(seen) is not None
+    assert late.last.source == "fallback:sjf" and "took" in late.last.reason
+
+
+def test_nothing_chosen_for_the_queue_holds_for_all_of_it_until_something_changes():
+    engine = worlds.begun(worlds.worlds()["equal"], 1, 2)
+    seen, asked = view(engine), policy()
+    calls = []
+    real = asked.coordinate
+    asked.coordinate = lambda v: calls.append(v) or replace(real(v), plan=None)
+    assert asked.select(seen) == seen.slot and asked.decide(seen) is None
+    assert asked.select(replace(seen, slot=seen.slot)) == seen.slot and len(calls) == 1
+    asked.select(replace(seen, time_s=seen.time_s + 1.0))
+    asked.select(replace(seen, free_devices=np.array([1, 4, 4])))
+    assert len(calls) == 3
+
+
+def test_bad_views_are_refused():
+    seen = view(worlds.begun(worlds.worlds()["equal"], 1, 2))
+    with pytest.raises(PlanError, match="domains"):
+        policy().decide(replace(seen, observed=np.full((3, 20), np.nan)))
+    with pytest.raises(PlanError, match="shape"):
+        policy().decide(replace(seen, observed=np.zeros((1, 20))))
+    with pytest.raises(PlanError, match="attributor"):
+        policy(attributor=lambda counters: np.zeros((1, 3))).decide(seen)
+
+
+def test_planning_alone_is_no_worse_than_the_likeliest_plan():
+    engine = worlds.begun(worlds.worlds()["mixed"], 1, 2)
+    seen = view(engine)
+    likeliest = policy(1, search=False).plan_alone(seen, proposals=1, starts=1)
+    best = policy(1).plan_alone(seen, proposals=16)
+    worth = value(seen, PlanBatch.of([likeliest, best])).reward
+    assert worth[1] >= worth[0]

@@ -1,0 +1,44 @@
+"""Teachers choose what they say they choose."""
+
+import numpy as np
+
+from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower, ShortestFirst
+from attribution_sched.scheduler.hi_ppo.walk import walk
+
+from . import worlds
+
+
+def test_a_plan_that_was_drawn_can_be_followed_and_one_that_does_not_fit_cannot():
+    engine = worlds.begun(worlds.worlds()["tight"], 8)
+    planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
+    drawn = walk(planner, decisions, worlds.chooser(3, must_act=True))
+    assert (drawn.batch.counts > 0).all()
+    plans = [drawn.batch.segments[i, : drawn.batch.counts[i]].copy() for i in range(8)]
+    follower = PlanFollower(planner.tables, drawn.trace.task, plans, drawn.drafts.kind)
+    again = walk(planner, decisions, follower)
+    follower.compare(again.drafts)
+    assert follower.followed.all() and np.array_equal(again.batch.segments, drawn.batch.segments)
+
+
+def test_a_forced_choice_that_differs_from_the_plan_is_noticed():
+    """One domain is left, so nobody is asked; the plan wants another one."""
+    engine = worlds.begun(worlds.worlds()["equal"], 1)
+    planner = worlds.planner_of(engine)
+    decisions = worlds.gathered(engine)
+    decisions.free[:] = [4, 0, 0]
+    drawn = walk(planner, decisions, worlds.chooser(1, must_act=True))
+    plan = drawn.batch.segments[0, : drawn.batch.counts[0]].copy()
+    plan[:, 0] = 2
+    follower = PlanFollower(planner.tables, drawn.trace.task, [plan], drawn.drafts.kind)
+    found = walk(planner, decisions, follower)
+    follower.compare(found.drafts)
+    assert not follower.followed[0]
+
+
+def test_the_shortest_task_goes_first_and_running_ones_stay():
+    engine = worlds.begun(worlds.worlds()["equal"], 6, 2)
+    planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
+    found = walk(planner, decisions, ShortestFirst())
+    state = found.trace.state
+    hours = np.where(state.mask[:, :-1], state.candidates[:, :, 0], np.inf)
+    assert np.array_equal(found.trace.task, hours.argmin(axis=1))
