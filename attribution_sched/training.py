@@ -248,6 +248,7 @@ def trainer_settings(settings: TrainingSettings) -> HiPpoSettings:
         low_coef=course.low_coef,
         action_value_coef=course.action_value_coef,
         lr_end=course.lr_end,
+        bootstrap=course.bootstrap,
         rehearsal_coef=course.rehearsal_coef,
     )
 

@@ -28,7 +28,7 @@ from attribution_sched.scheduler.exact.solver import ExactSolver
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 
 DOMAINS = (3, 4, 5, 6, 7, 8)
-FIRST_SEED = 70_000
+FIRST_SEED = 80_000
 BUDGET = 2_000_000
 
 
@@ -40,7 +40,7 @@ def in_units(decision: Decision, policy: HiPpo) -> DecisionView:
     return replace(view, base_step_s=np.array([2.0 * quickest]))
 
 
-def moved_network(policy: HiPpo, instances: int, draws: int, proposals: int, starts: int) -> None:
+def moved_network(policy: HiPpo, instances: int, draws: int, proposals: int, starts: int | None) -> None:
     """Print what ±30 % on every link costs: Hi-PPO deciding anew, the exact search solved anew, an exact plan kept."""
     solver = ExactSolver(BUDGET)
     regret, kept, ours, theirs = [], [], [], []
@@ -78,8 +78,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=int, default=34, help="per number of domains")
     parser.add_argument("--weights", default=None, help="a checkpoint; the shipped one by default")
-    parser.add_argument("--proposals", type=int, default=48)
-    parser.add_argument("--starts", type=int, default=4)
+    parser.add_argument("--proposals", type=int, default=64)
+    parser.add_argument("--starts", type=int, default=None, help="of the local search; by the number of domains")
     parser.add_argument("--moved", type=int, default=20, help="instances with a moved network; 0 leaves them out")
     options = parser.parse_args()
     policy, solver = HiPpo(options.weights), ExactSolver(BUDGET)

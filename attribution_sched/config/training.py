@@ -160,6 +160,8 @@ class CourseSettings(Record):
         low_coef: Weight of the lower agents' own reward in their advantage.
         action_value_coef: Weight of the loss of the critics that see the plan.
         lr_end: Learning rate at the end as a share of that at the start.
+        bootstrap: Whether what follows the horizon counts (its value is estimated), or an episode ends there for good,
+            as the arena scores it.
         rehearsal_coef: Weight of the imitation of given lessons that runs beside the learning by trial.
         cloning: The phase before.
         evaluation: How progress is measured.
@@ -176,6 +178,7 @@ class CourseSettings(Record):
     low_coef: NonNegative = 0.02
     action_value_coef: NonNegative = 0.25
     lr_end: Fraction = 0.1
+    bootstrap: Switch = True
     rehearsal_coef: NonNegative = 0.02
     cloning: CloningSettings = CloningSettings()
     evaluation: EvaluationSettings = EvaluationSettings()

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.int64]
 
+STARTS = 40
+"""Starts of the local search times domains, for a task that stands alone."""
+
 Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
 """Time, free devices and waiting tasks: while none of these changes, what was chosen for the queue stands."""
 
@@ -124,7 +127,7 @@ class HiPpo:
     def planner(self, view: DecisionView) -> Planner:
         """Tables of the view's cluster, made once."""
         known = self._planners.get(view.cost)
-        if known is None:
+        if known is None or known.tables.max_segments != view.max_segments:
             known = Planner.of(view.cost, view.kinds, view.base_step_s, view.base_cost_usd, view.max_segments)
             self._planners[view.cost] = known
         return known
@@ -152,8 +155,16 @@ class HiPpo:
             self._chosen = None
         return self.last.plan
 
+    def warm_up(self, view: DecisionView) -> None:
+        """Load the weights and go through one decision of a cluster, so that compiling counts in no decision's time."""
+        decisions = from_view(view, self._attributor())
+        decisions.check()
+        self._walk(self.planner(view), decisions, {"upper": 0.0, "lower": 0.0})
+
     def coordinate(self, view: DecisionView) -> Coordination:
         """Let both levels agree on a task of the view's queue and its plan."""
+        if view.cost not in self._planners:
+            self.warm_up(view)
         began = self.clock()
         timings = {"upper": 0.0, "lower": 0.0}
         if not (np.asarray(view.free_devices) > 0).any():
@@ -180,13 +191,15 @@ class HiPpo:
             return self._done(None, slot, "keeps", began, timings, self.clock() - agreed)
         return self._done(plan, slot, source, began, timings, self.clock() - agreed)
 
-    def plan_alone(self, view: DecisionView, proposals: int = 48, starts: int = 4, seed: int = 0) -> Plan | None:
+    def plan_alone(
+        self, view: DecisionView, proposals: int = 64, starts: int | None = None, seed: int = 0
+    ) -> Plan | None:
         """Best plan for the view's task as if it were alone: many proposals, the best of them searched around.
 
         Args:
             view: The decision; its queue is not looked at.
             proposals: Plans drawn from the policy, beside its likeliest.
-            starts: How many of them the local search starts from.
+            starts: How many of them the local search starts from; more for few domains by default, where each is quick.
             seed: Of the draws.
         """
         import torch
@@ -209,6 +222,8 @@ class HiPpo:
         if len(rows) == 0:
             return None
         reward = polisher.value(rows, counts)
+        if starts is None:
+            starts = max(4, STARTS // max(1, int((polisher.rooms > 0).sum())))
         best: tuple[float, IntArray, int] | None = None
         seen: set[tuple[int, ...]] = set()
         for at in np.argsort(-reward, kind="stable"):

@@ -68,6 +68,8 @@ def collect(
     lam: float,
     low_coef: float,
     multipliers: Multipliers,
+    *,
+    bootstrap: bool = True,
 ) -> Experience:
     """Let a network decide in every cluster of a field.
 
@@ -80,6 +82,7 @@ def collect(
         lam: Bias against variance of the advantages.
         low_coef: Weight of the lower agents' own reward in their advantage, both in units of their spread.
         multipliers: Prices of the constraints; what a decision breaks is taken off its advantage.
+        bootstrap: Whether work after the horizon counts (its value is estimated), or episodes end there for good.
     """
     e, c = field.clusters, len(COMPONENTS)
     upper, lower = np.zeros((steps, e)), np.zeros((steps, e))
@@ -99,7 +102,7 @@ def collect(
         terms[t], ended[t], low[t], acted[t] = move.terms, move.ended, move.low, move.agents
         for name, measured in broken.items():
             measured[t] = move.violations[name]
-        if move.last is not None:
+        if move.last is not None and bootstrap:
             final[t, move.ended] = values_of(network, field.planner, move.last)
         traces.append(move.walk.trace)
     values[steps] = values_of(network, field.planner, field.decisions())

@@ -47,6 +47,7 @@ class HiPpoSettings:
         lr_end: Learning rate at the end, as a share of that at the start.
         limits: How much of every constraint's violation is tolerated on average.
         ascent: How multipliers follow violations beyond that.
+        bootstrap: Whether work after the horizon counts, or episodes end there for good.
         rehearsal_coef: Weight of the cloning loss on recorded lessons that runs beside, so that what seldom occurs in
             the worlds of training is not forgotten.
     """
@@ -58,6 +59,7 @@ class HiPpoSettings:
     lr_end: float = 0.1
     limits: Mapping[str, float] = field(default_factory=lambda: dict(LIMITS))
     ascent: DualAscent = field(default_factory=lambda: DualAscent(rate=0.02, cap=1.0))
+    bootstrap: bool = True
     rehearsal_coef: float = 0.02
 
 
@@ -125,7 +127,7 @@ class Trainer:
             told = [
                 collect(
                     self.network, f, steps, self.generator, ppo.gamma, ppo.gae_lambda, settings.low_coef,
-                    self.multipliers,
+                    self.multipliers, bootstrap=settings.bootstrap,
                 )
                 for f in self.fields
             ]  # fmt: skip

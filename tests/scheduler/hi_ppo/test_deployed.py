@@ -21,7 +21,7 @@ def learnt(**changes):
 
 def test_it_never_gives_back_anything_worse_and_says_what_it_measured():
     network, found = learnt()
-    held_out = HeldOut(small_world(), 4)
+    held_out = HeldOut(small_world(), 4, network.attributions)
     assert held_out.measure(network) == found.before
     assert held_out.measure(found.network) == found.after
     assert found.after.mean >= found.before.mean

@@ -4,9 +4,14 @@ from dataclasses import replace
 
 import torch
 
+from attribution_sched.scheduler.hi_ppo.cloning import watch
 from attribution_sched.scheduler.hi_ppo.constraints import DualAscent
+from attribution_sched.scheduler.hi_ppo.evaluate import judge
+from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.rollout import collect
+from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
-from .tiny_courses import HOW, small_trainer
+from .tiny_courses import HOW, small_trainer, small_world
 
 HEADS = ("upper.task", "upper.nothing", "upper.domain", "upper.end", "upper.cut")
 
@@ -45,3 +50,33 @@ def test_multipliers_rise_while_a_constraint_is_broken():
     second = trainer.iterate(0.0).multipliers
     assert 0.0 < first.values[0] < second.values[0]
     assert second.values[1] == 0.0
+
+
+def test_rehearsal_keeps_lessons_in_mind():
+    lesson = watch(Field(small_world(), 4, 500), ShortestFirst(), 12, 0.99)
+    loose = replace(HOW, ppo=replace(HOW.ppo, lr=1e-2, target_kl=None), lr_end=1.0)
+    losses = {}
+    for coefficient in (0.0, 1.0):
+        trainer = small_trainer(settings=replace(loose, rehearsal_coef=coefficient))
+        trainer.rehearsal = [lesson]
+        for _ in range(6):
+            trainer.iterate(0.0)
+        with torch.no_grad():
+            found = judge(trainer.network, lesson.trace)
+        losses[coefficient] = -float((found.upper + found.lower).mean())
+    assert losses[1.0] < 0.8 * losses[0.0]
+
+
+def test_an_end_for_good_is_worth_nothing_more():
+    """Without bootstrapping, what follows the horizon does not enter the returns."""
+    found = {}
+    for bootstrap in (True, False):
+        trainer = small_trainer(settings=HOW)
+        with torch.no_grad():
+            trainer.network.value[2].bias.fill_(50.0)
+        prices = trainer.multipliers
+        field = trainer.fields[0]
+        told = collect(trainer.network, field, 400, torch.Generator().manual_seed(0), 0.99, 0.95, 0.0, prices,
+                       bootstrap=bootstrap)  # fmt: skip
+        found[bootstrap] = told.returns.mean()
+    assert found[False] < found[True]
