@@ -287,7 +287,7 @@ def test_settings_reach_network_and_trainer(kind, conv):
     assert (
         (how.ppo.num_steps, how.ppo.entropy_coef) == (settings.ppo.num_steps, settings.ppo.entropy_coef) != (2048, 0.01)
     )
-    assert (how.upper_every, how.lr_end, how.bootstrap) == (1, 0.1, False)
+    assert (how.upper_every, how.lr_end, how.bootstrap) == (1, 0.1, True)
 
 
 def test_weights_in_use_learn_on(finished, course):
