@@ -50,6 +50,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", default="ou30,domains-8,domains-64")
+    parser.add_argument("--warm", type=int, default=5, help="days played before the clock starts")
     parser.add_argument("--decisions", type=int, default=300)
     parser.add_argument("--weights", default=None, help="a checkpoint; the shipped one by default")
     options = parser.parse_args()
@@ -58,12 +59,14 @@ def main() -> None:
         world = build_scenario("cross-domain", scenario)
         policy = Watched(options.weights)
         seed = FIRST_SEED
-        play(world, policy, seed)
-        # The first day fills the tables of what fits where.
+        # The first days fill the tables of what fits where.
+        for _ in range(options.warm):
+            play(world, policy, seed)
+            seed += 1
         policy.seen.clear()
         while len(policy.seen) < options.decisions:
-            seed += 1
             play(world, policy, seed)
+            seed += 1
         columns = []
         for part in ("upper_s", "lower_s", "search_s", "total_s"):
             values = 1e3 * np.array([getattr(found, part) for found in policy.seen])
