@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 
 IntArray = NDArray[np.int64]
+
+CLUSTERS = 4
+"""Clusters whose tables are kept."""
 
 STARTS = 40
 """Starts of the local search times domains, for a task that stands alone."""
@@ -107,6 +111,7 @@ class HiPpo:
         self.last: Coordination | None = None
         self._network = network
         self._planners: WeakKeyDictionary[CostModel, Planner] = WeakKeyDictionary()
+        self._alike: dict[bytes, Planner] = {}
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
 
@@ -127,8 +132,14 @@ class HiPpo:
     def planner(self, view: DecisionView) -> Planner:
         """Tables of the view's cluster, made once."""
         known = self._planners.get(view.cost)
-        if known is None or known.tables.max_segments != view.max_segments:
-            known = Planner.of(view.cost, view.kinds, view.base_step_s, view.base_cost_usd, view.max_segments)
+        same = known is not None and known.tables.max_segments == view.max_segments
+        if known is None or not (same and np.array_equal(known.tables.base_step_s, view.base_step_s)):
+            # The same cluster comes with another cost model in every episode: what fits where is not worked out anew.
+            alike = _digest(view)
+            known = self._alike.get(alike)
+            if known is None:
+                known = Planner.of(view.cost, view.kinds, view.base_step_s, view.base_cost_usd, view.max_segments)
+                self._alike = dict([*self._alike.items(), (alike, known)][-CLUSTERS:])
             self._planners[view.cost] = known
         return known
 
@@ -283,6 +294,17 @@ class HiPpo:
         total = self.clock() - began
         source = f"fallback:{self.fallback.name}"
         return Coordination(plan, view.slot, source, reason, timings["upper"], timings["lower"], 0.0, total)
+
+
+def _digest(view: DecisionView) -> bytes:
+    """The same for views of clusters in which the same fits everywhere and takes as long."""
+    cost = view.cost
+    found = hashlib.blake2b(repr((cost.runtime, cost.power_law, view.max_segments)).encode())
+    for array in (*cost.domains, *cost.tables, view.base_step_s, view.base_cost_usd):
+        found.update(np.ascontiguousarray(array).tobytes())
+    for kind in view.kinds:
+        found.update(repr((kind.features, kind.training, kind.batch_size, kind.microbatches)).encode())
+    return found.digest()
 
 
 def _only(view: DecisionView) -> DecisionView:

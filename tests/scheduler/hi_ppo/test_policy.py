@@ -69,3 +69,13 @@ def test_planning_alone_is_no_worse_than_the_likeliest_plan():
     best = policy(1).plan_alone(seen, proposals=16)
     worth = value(seen, PlanBatch.of([likeliest, best])).reward
     assert worth[1] >= worth[0]
+
+
+def test_tables_are_kept_from_episode_to_episode_and_not_mixed_up():
+    asked = policy()
+    first, again = (view(worlds.begun(worlds.worlds()["equal"], 1, seed)) for seed in (1, 2))
+    other = view(worlds.begun(worlds.worlds()["mixed"], 1, 1))
+    assert first.cost is not again.cost
+    assert asked.planner(first) is asked.planner(again)
+    assert asked.planner(first) is not asked.planner(other)
+    assert asked.planner(first) is not asked.planner(replace(again, base_step_s=2.0 * again.base_step_s))
