@@ -38,6 +38,10 @@ class ModelFitError(AttributionSchedError):
     """A statistical model got data it cannot be fitted to or asked about."""
 
 
+class ExplanationError(AttributionSchedError):
+    """An explanation was asked for that cannot be given: no such decision, no background, no budget."""
+
+
 class CheckpointError(AttributionSchedError):
     """A saved file is truncated, tampered with or of another version."""
 

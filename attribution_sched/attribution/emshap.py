@@ -14,7 +14,7 @@ import numpy as np
 
 from attribution_sched.attribution import store
 from attribution_sched.attribution.checks import as_rows, check_training, match_rows, predictor
-from attribution_sched.attribution.coalitions import (
+from attribution_sched.coalitions import (
     EXACT_LIMIT,
     all_masks,
     sample_coalitions,

@@ -96,7 +96,9 @@ def _score(
     runtime: RuntimeArrays,
     power_law: PowerArrays,
     tables: CostTables,
-    workload: Workload,
+    model: int,
+    training: bool,
+    factors: FloatArray,
     bandwidth: FloatArray,
     latency: FloatArray,
     segments: NDArray[np.int64],
@@ -110,8 +112,10 @@ def _score(
     traffic_out: FloatArray,
 ) -> None:
     # Links that all plans share are passed once: a matrix per plan would not fit memory at 64 domains.
-    each_bandwidth, each_latency = bandwidth.shape[0] > 1, latency.shape[0] > 1
+    each_bandwidth, each_latency, each_task = bandwidth.shape[0] > 1, latency.shape[0] > 1, factors.shape[0] > 1
     for p in range(counts.shape[0]):
+        own = factors[p if each_task else 0]
+        workload = Workload(model, training, own[0], own[1], own[2])
         plan_cost(
             domains, runtime, power_law, tables, workload, bandwidth[p if each_bandwidth else 0],
             latency[p if each_latency else 0], segments[p], counts[p], schedules[p], slowdown[p], breakdown, scratch,
@@ -161,7 +165,7 @@ class CostModel:
         bandwidth_gbps: FloatArray | None = None,
         latency_s: FloatArray | None = None,
         slowdown: FloatArray | None = None,
-        factors: tuple[float, float, float] = (1.0, 1.0, 1.0),
+        factors: tuple[float, float, float] | FloatArray = (1.0, 1.0, 1.0),
         breakdown: bool = True,
     ) -> PlanCosts:
         """Price plans for one model.
@@ -175,7 +179,8 @@ class CostModel:
             latency_s: WAN one-way latency now, same shapes; the base by default.
             slowdown: Compute slow-down of each segment, shape ``(n_plans, P)`` or one that broadcasts to it;
                 1 by default.
-            factors: The task's demand multipliers on compute, memory and host time.
+            factors: The task's demand multipliers on compute, memory and host time, shape ``(3,)``, or ``(n_plans, 3)``
+                for as many tasks of the model.
             breakdown: Whether to split the step time into its three terms (else they are 0).
         """
         batch = self._batch(plans, model)
@@ -192,8 +197,9 @@ class CostModel:
         segment_out = np.zeros((*batch.segments.shape[:2], len(SEGMENT_COLUMNS)))
         traffic = np.zeros((n, k, k))
         _score(
-            self.domains, self.runtime, self.power_law, self.tables, self.workload(model, factors), bandwidth,
-            latency, *rows, stretched, breakdown, scratch, plan_out, segment_out, traffic,
+            self.domains, self.runtime, self.power_law, self.tables, model, self.training[model],
+            _factors(factors, n), bandwidth, latency, *rows, stretched, breakdown, scratch, plan_out, segment_out,
+            traffic,
         )  # fmt: skip
         columns = dict(zip(PLAN_COLUMNS, plan_out.T.copy(), strict=True))
         return PlanCosts(**columns, traffic_bytes=traffic, segments=segment_out)
@@ -301,6 +307,18 @@ def _slowdowns(given: FloatArray | None, batch: PlanBatch) -> FloatArray:
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise PlanError(problem(f"slowdown{list(at)}", float(values[at]), "must be finite and > 0", "Use 1 for none"))
+    return values
+
+
+def _factors(given: tuple[float, float, float] | FloatArray, n: int) -> FloatArray:
+    """Bring demand multipliers to ``(n or 1, 3)``; refuse what is not a positive number."""
+    values = np.array(given, dtype=np.float64, ndmin=2)
+    if values.shape not in ((1, 3), (n, 3)):
+        fix = "Give compute, memory and host"
+        raise PlanError(problem("factors.shape", np.shape(given), f"must be (3,) or ({n}, 3)", fix))
+    if not (np.isfinite(values) & (values > 0)).all():
+        wrong = float(values[~(np.isfinite(values) & (values > 0))][0])
+        raise PlanError(problem("factors", wrong, "must be finite and > 0", "Use 1 for a nominal task"))
     return values
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attribution_sched.cluster.gpus import Gpu
 from attribution_sched.cluster.power import check_cap
 from attribution_sched.cluster.runtime import Runtime
@@ -98,3 +101,17 @@ class Cluster:
     def devices(self) -> int:
         """Devices in the whole cluster."""
         return sum(domain.devices for domain in self.domains)
+
+
+def within_budgets(cluster: Cluster, free: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Leave so many of the free devices that power budgets hold whatever they and the rest draw, shape ``(..., K)``."""
+    domains = cluster.domains
+    if all(domain.power_budget_w is None for domain in domains):
+        return free
+    rooms = free.copy()
+    for k, domain in enumerate(domains):
+        if domain.power_budget_w is not None and domain.cap_w > domain.gpu.idle_w:
+            spare_w = domain.power_budget_w - domain.devices * domain.gpu.idle_w
+            awake = int(spare_w / (domain.cap_w - domain.gpu.idle_w) + 1e-9)
+            rooms[..., k] = np.maximum(0, np.minimum(free[..., k], awake - (domain.devices - free[..., k])))
+    return rooms

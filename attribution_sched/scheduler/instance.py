@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import CostModel, PlanCosts
-from attribution_sched.cluster.domains import Cluster
+from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.view import DecisionView
@@ -123,20 +123,6 @@ def usable_devices(view: DecisionView) -> IntArray:
     all run at their cap within it stay unused.
     """
     return within_budgets(view.cost.cluster, np.asarray(view.free_devices, dtype=np.int64))
-
-
-def within_budgets(cluster: Cluster, free: IntArray) -> IntArray:
-    """Leave so many of the free devices that power budgets hold whatever they and the rest draw, shape ``(..., K)``."""
-    domains = cluster.domains
-    if all(domain.power_budget_w is None for domain in domains):
-        return free
-    rooms = free.copy()
-    for k, domain in enumerate(domains):
-        if domain.power_budget_w is not None and domain.cap_w > domain.gpu.idle_w:
-            spare_w = domain.power_budget_w - domain.devices * domain.gpu.idle_w
-            awake = int(spare_w / (domain.cap_w - domain.gpu.idle_w) + 1e-9)
-            rooms[..., k] = np.maximum(0, np.minimum(free[..., k], awake - (domain.devices - free[..., k])))
-    return rooms
 
 
 def half_precision(instance: Instance, orders: IntArray) -> IntArray:

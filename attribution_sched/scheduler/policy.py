@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.decision_arrays import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.view import DecisionView
 
@@ -36,4 +42,53 @@ class Episodic(Protocol):
 
     def reset(self, seed: int) -> None:
         """Forget the last episode; ``seed`` feeds the policy's own random choices."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Appraisal:
+    """What a policy thinks of P plans for one task in each of n situations.
+
+    Attributes:
+        terms: The plans' own R_eff, R_util and R_cost as the policy expects them, shape ``(n, P, 3)``; 0 for none.
+        returns: Q_c(s, a): what the cluster earns of each component from here on, discounted, shape ``(n, P, 3)``.
+        log_probability: Of choosing this task and this plan, shape ``(n, P)``.
+    """
+
+    terms: NDArray[np.float64]
+    returns: NDArray[np.float64]
+    log_probability: NDArray[np.float64]
+
+
+@runtime_checkable
+class Appraiser(Protocol):
+    """A policy that can say what it thinks of plans, in many situations at once; the best to explain."""
+
+    def perceive(self, view: DecisionView) -> Decisions:
+        """One decision as the policy sees it: attributions of the tasks and forecasts of the links included."""
+        ...
+
+    def appraise(
+        self,
+        view: DecisionView,
+        situations: Decisions,
+        plans: Sequence[Plan | None],
+        *,
+        returns: bool = True,
+        log_probability: bool = True,
+    ) -> Appraisal:
+        """Judge plans for the view's task.
+
+        Args:
+            view: The decision itself. What can be chosen stays as it is there: a situation changes what is seen and
+                what links carry, not which devices a plan may use.
+            situations: n variations of it; the view's task is candidate 0 of each.
+            plans: Plans for that task; None lets it wait (or stay).
+            returns: Whether Q_c(s, a) is asked for; zeros otherwise.
+            log_probability: Whether it is asked for; zeros otherwise.
+        """
+        ...
+
+    def propose(self, view: DecisionView, situations: Decisions) -> list[Plan | None]:
+        """What the policy itself would do with the view's task in each situation."""
         ...

@@ -8,10 +8,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.decision_arrays import Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine_observe import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
 from attribution_sched.scheduler.hi_ppo.choices import bounded_log, can_begin, fastest_inside
-from attribution_sched.scheduler.hi_ppo.decisions import Decisions
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts, open_drafts
 from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attribution_sched.cluster.decision_arrays import Attributor
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.scheduler.hi_ppo.decisions import Attributor
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, restore_field

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.decision_arrays import Attributor, Decisions, from_view
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
-from attribution_sched.scheduler.hi_ppo.decisions import Attributor, Decisions, from_view
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
 from attribution_sched.scheduler.hi_ppo.polish import Polisher

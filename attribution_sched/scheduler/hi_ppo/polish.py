@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -29,7 +30,6 @@ from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.scheduler.candidates import microbatch_counts
 from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
-from attribution_sched.scheduler.instance import within_budgets
 from attribution_sched.scheduler.objective import value
 
 FloatArray = NDArray[np.float64]

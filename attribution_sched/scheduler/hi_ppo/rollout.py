@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.decision_arrays import Decisions
 from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
-from attribution_sched.scheduler.hi_ppo.decisions import Decisions
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look
 from attribution_sched.scheduler.hi_ppo.features import State, describe
 from attribution_sched.scheduler.hi_ppo.field import Field

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.decision_arrays import Decisions
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.scheduler.hi_ppo.choices import cut_choices, domain_choices, segment_choices
-from attribution_sched.scheduler.hi_ppo.decisions import Decisions
 from attribution_sched.scheduler.hi_ppo.drafts import (
     CUT_CHOICE,
     DEAD,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.decision_arrays import from_view
 from attribution_sched.cluster.view import view
 from attribution_sched.errors import NetworkError, PlanError
-from attribution_sched.scheduler.hi_ppo.decisions import from_view
 
 from ...cluster.engine_worlds import random_actions
 from . import worlds

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution_sched.attribution.coalitions import (
+from attribution_sched.coalitions import (
     all_masks,
     sample_coalitions,
     shapley_matrix,

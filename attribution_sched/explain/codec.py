@@ -1,0 +1,79 @@
+"""Explanations as plain numbers and words, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from attribution_sched.errors import ExplanationError, nearest, problem
+from attribution_sched.explain.explanation import Explanation
+from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
+
+ARRAYS: tuple[str, ...] = ("values", "standard_error", "base", "value")
+
+
+def to_dict(explanation: Explanation) -> dict[str, Any]:
+    """Everything as plain numbers, words and lists, ready for JSON; NaN becomes null."""
+    return {item.name: _plain(getattr(explanation, item.name)) for item in fields(explanation)}
+
+
+def from_dict(given: Mapping[str, Any]) -> Explanation:
+    """The inverse of :func:`to_dict`.
+
+    Raises:
+        ExplanationError: If a field is missing, unknown or malformed.
+    """
+    names = {item.name for item in fields(Explanation)}
+    unknown = sorted(set(given) - names)
+    if unknown:
+        raise ExplanationError(problem("field", unknown[0], "is not known", nearest(unknown[0], names)))
+    made = dict(given)
+    try:
+        for name in ARRAYS:
+            made[name] = np.array(_numbers(made[name]), dtype=np.float64)
+        shape = (len(made["players"]), len(made["outputs"]))
+        made["values"], made["standard_error"] = (made[name].reshape(shape) for name in ("values", "standard_error"))
+        made["players"] = tuple(Player(**_read(player)) for player in made["players"])
+        made["outputs"] = tuple(made["outputs"])
+        made["weights"] = None if made.get("weights") is None else tuple(made["weights"])
+        made["rules"] = tuple(Rule(**rule) for rule in made.get("rules", ()))
+        made["interactions"] = tuple(Interaction(**pair) for pair in made.get("interactions", ()))
+        made["notes"] = tuple(made.get("notes", ()))
+        if made.get("confidence") is not None:
+            made["confidence"] = Confidence(**_read(made["confidence"]))
+        if made.get("counterfactual") is not None:
+            flip = dict(made["counterfactual"])
+            flip["changes"] = tuple(Change(**change) for change in flip["changes"])
+            made["counterfactual"] = Counterfactual(**flip)
+        return Explanation(**made)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ExplanationError(
+            problem("explanation", str(error), "cannot be read", "Use what to_dict() gave")
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: _plain(part) for name, part in asdict(value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        # JSON has no NaN.
+        return None
+    return value
+
+
+def _read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers that were written as null are NaN again."""
+    return {name: float("nan") if value is None else value for name, value in given.items()}
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_numbers(part) for part in value]
+    return float("nan") if value is None else value

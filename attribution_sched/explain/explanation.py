@@ -1,0 +1,246 @@
+"""An explanation: every input's share of what a decision is worth, with error bars, and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.errors import ExplanationError, nearest, problem
+from attribution_sched.explain.findings import Confidence, Counterfactual, Interaction, Player, Rule
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import shap
+
+FloatArray = NDArray[np.float64]
+
+COMPONENTS: tuple[str, ...] = ("R_eff", "R_util", "R_cost")
+TOTAL = "R"
+SIGNS: tuple[float, float, float] = (1.0, 1.0, -1.0)
+"""R = w_eff·R_eff + w_util·R_util − w_cost·R_cost."""
+
+TARGETS: dict[str, str] = {
+    "terms": "the plan's own reward terms, as the policy expects them",
+    "returns": "what the cluster earns from here on, as the policy's critic expects it",
+    "simulator": "the plan's own reward terms, as the simulator works them out",
+    "log_probability": "the log-probability of choosing this plan",
+    "log_odds": "the log-odds of this plan against the other",
+    "choice": "whether the policy chooses this plan (1) or not (0)",
+    "model": "the output of a model on a vector of numbers",
+}
+"""What can be explained, in words."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Shares of P players in C outputs of one decision.
+
+    Σ over players of ``values`` is ``value − base``. Where the outputs are the reward components, a last output R is
+    their sum with the frozen weights, and so are its shares.
+
+    Attributes:
+        decision: Identifier of the decision.
+        policy: Name of the policy.
+        subject: What was decided, in words.
+        target: What is explained; a key of :data:`TARGETS`.
+        players: Names and readings.
+        outputs: Names of the outputs.
+        values: Shares φ, shape ``(P, C)``.
+        standard_error: Of the shares, the choice of background states included, shape ``(P, C)``.
+        base: Mean output over the background, shape ``(C,)``.
+        value: Output of the decision, shape ``(C,)``.
+        weights: w_eff, w_util and w_cost at the decision; None where there are no components.
+        against: The plan it is compared with, in words; empty if it stands alone.
+        method: How the shares were found: exact, permutation, kernel or amortised.
+        degrees: Independent estimates behind each standard error, for the interval's quantile; 0 if nothing is random.
+        rows: Situations that were evaluated.
+        background: Distinct background states among them.
+        background_name: Where these come from.
+        seed: Of the sampling.
+        converged: Whether the precision asked for was reached (True if none was).
+        seconds: Time it took.
+        confidence: How sure the policy was.
+        rules: Thresholds found.
+        counterfactual: The smallest flip found.
+        interactions: Of the strongest players.
+        notes: What a reader must know, in words.
+    """
+
+    decision: str
+    policy: str
+    subject: str
+    target: str
+    players: tuple[Player, ...]
+    outputs: tuple[str, ...]
+    values: FloatArray
+    standard_error: FloatArray
+    base: FloatArray
+    value: FloatArray
+    weights: tuple[float, float, float] | None = None
+    against: str = ""
+    method: str = "exact"
+    degrees: int = 0
+    rows: int = 0
+    background: int = 0
+    background_name: str = ""
+    seed: int = 0
+    converged: bool = True
+    seconds: float = 0.0
+    confidence: Confidence | None = None
+    rules: tuple[Rule, ...] = ()
+    counterfactual: Counterfactual | None = None
+    interactions: tuple[Interaction, ...] = ()
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        p, c = len(self.players), len(self.outputs)
+        shapes = {"values": (p, c), "standard_error": (p, c), "base": (c,), "value": (c,)}
+        for name, shape in shapes.items():
+            array = np.asarray(getattr(self, name), dtype=np.float64)
+            if array.shape != shape:
+                fix = "Give one row per player and one column per output"
+                raise ExplanationError(problem(f"{name}.shape", array.shape, f"must be {shape}", fix))
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        if self.target not in TARGETS:
+            raise ExplanationError(problem("target", self.target, "is not known", nearest(self.target, TARGETS)))
+        names = self.names
+        if len(set(names)) != p:
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ExplanationError(problem("player", twice, "is there twice", "Give every player its own name"))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the players."""
+        return [player.name for player in self.players]
+
+    def column(self, output: str) -> int:
+        """Where an output stands."""
+        if output not in self.outputs:
+            raise ExplanationError(problem("output", output, "is not explained here", nearest(output, self.outputs)))
+        return self.outputs.index(output)
+
+    @property
+    def main(self) -> str:
+        """The output to show if only one is: the total where there is one, else the first."""
+        return TOTAL if TOTAL in self.outputs else self.outputs[0]
+
+    def share(self, player: str, output: str | None = None) -> float:
+        """Share of one player."""
+        if player not in self.names:
+            raise ExplanationError(problem("player", player, "does not exist", nearest(player, self.names)))
+        return float(self.values[self.names.index(player), self.column(output or self.main)])
+
+    def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Confidence limits of all shares, each of shape ``(P, C)``."""
+        if not 0.0 < level < 1.0:
+            raise ExplanationError(problem("level", level, "must lie between 0 and 1", "Use 0.95"))
+        from scipy.stats import norm, t
+
+        half = t.ppf(0.5 + level / 2, self.degrees) if self.degrees else norm.ppf(0.5 + level / 2)
+        width = float(half) * self.standard_error
+        return self.values - width, self.values + width
+
+    def significant(self, output: str | None = None, level: float = 0.95) -> NDArray[np.bool_]:
+        """Players whose interval does not include 0, shape ``(P,)``."""
+        low, high = (limit[:, self.column(output or self.main)] for limit in self.interval(level))
+        found: NDArray[np.bool_] = (low > 0) | (high < 0)
+        return found
+
+    def drivers(self, output: str | None = None, most: int | None = None, *, sure: bool = False) -> list[int]:
+        """Players by the size of their share, the largest first.
+
+        Args:
+            output: Which output; the main one by default.
+            most: How many at most.
+            sure: Leave out those whose interval includes 0.
+        """
+        shares = self.values[:, self.column(output or self.main)]
+        order = [int(i) for i in np.argsort(-np.abs(shares), kind="stable")]
+        if sure:
+            kept = self.significant(output)
+            order = [i for i in order if kept[i]]
+        return order[:most]
+
+    def efficiency_gap(self) -> FloatArray:
+        """What shares fail to add up to, relative to the largest output difference, shape ``(C,)``."""
+        missing = np.abs(self.values.sum(axis=0) - (self.value - self.base))
+        scale = np.maximum(np.abs(self.value - self.base), np.abs(self.values).max(axis=0, initial=0.0))
+        found: FloatArray = missing / np.maximum(scale, 1e-12)
+        return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per player: its readings, and per output share and limits."""
+        import pandas as pd
+
+        low, high = self.interval()
+        table: dict[str, Any] = {
+            "player": self.names,
+            "group": [player.group for player in self.players],
+            "value": [player.value for player in self.players],
+            "usual": [player.usual for player in self.players],
+        }
+        for c, output in enumerate(self.outputs):
+            table |= {output: self.values[:, c], f"{output} low": low[:, c], f"{output} high": high[:, c]}
+        return pd.DataFrame(table).set_index("player")
+
+    def to_shap(self, output: str | None = None) -> shap.Explanation:
+        """The same as a ``shap.Explanation``, for shap's own plots.
+
+        Args:
+            output: One output, as most of those plots want; all of them by default.
+        """
+        import shap
+
+        at: Any = slice(None) if output is None else self.column(output)
+        base = self.base[at]
+        return shap.Explanation(
+            values=np.array(self.values[:, at]),
+            base_values=np.array(base) if output is None else float(base),
+            data=np.array([player.value or player.number for player in self.players], dtype=object),
+            feature_names=self.names,
+            output_names=list(self.outputs) if output is None else None,
+            compute_time=self.seconds,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, words and lists, ready for JSON."""
+        from attribution_sched.explain.codec import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Explanation:
+        """The inverse of :meth:`to_dict`."""
+        from attribution_sched.explain.codec import from_dict
+
+        return from_dict(given)
+
+    def _repr_html_(self) -> str:
+        from attribution_sched.explain.notebook import to_html
+
+        return to_html(self)
+
+
+def with_total(explanation: Explanation) -> Explanation:
+    """Add the output R, the components' sum with the frozen weights.
+
+    The standard error of its shares needs the components' joint spread: it is given by the estimator where R is asked
+    for with them, and else bounded by adding up the components' errors.
+    """
+    if explanation.weights is None or explanation.outputs != COMPONENTS:
+        rule = f"must be {COMPONENTS} with weights"
+        raise ExplanationError(problem("outputs", explanation.outputs, rule, "Explain the reward components"))
+    scale = np.array(SIGNS) * np.array(explanation.weights)
+    return replace(
+        explanation,
+        outputs=(*COMPONENTS, TOTAL),
+        values=np.column_stack([explanation.values, explanation.values @ scale]),
+        standard_error=np.column_stack([explanation.standard_error, explanation.standard_error @ np.abs(scale)]),
+        base=np.append(explanation.base, explanation.base @ scale),
+        value=np.append(explanation.value, explanation.value @ scale),
+    )
