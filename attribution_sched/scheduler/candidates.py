@@ -11,6 +11,7 @@ import numpy as np
 from attribution_sched.cluster.compute import TP_DEGREES, CostTables
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.cost_arrays import DomainArrays
+from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import (
     DOMAIN,
     MICROBATCHES,
@@ -24,7 +25,6 @@ from attribution_sched.cluster.shares import share_batch
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import PlanError
 from attribution_sched.scheduler.instance import Instance, IntArray, inside_precisions
-from attribution_sched.scheduler.objective import value
 
 MAX_PP = 8
 """Most pipeline stages inside a domain."""

@@ -21,11 +21,11 @@ from attribution_sched.cluster.engine import Engine
 from attribution_sched.cluster.engine_actions import INT8
 from attribution_sched.cluster.engine_state import K_BASE_COST, K_BASE_STEP
 from attribution_sched.cluster.memory import state_bytes_per_parameter
+from attribution_sched.cluster.objective import GRAMS_PER_KG, samples
 from attribution_sched.cluster.plan import DOMAIN, FIRST, PRECISION, REPLICA, SEGMENT_FIELDS, STOP, PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.shares import share_batch
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.scheduler.objective import GRAMS_PER_KG, samples
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import DP, MICROBATCH, PP, TP, Plan, PlanBatch
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.view import DecisionView
@@ -25,7 +26,6 @@ from attribution_sched.scheduler.chains import (
 )
 from attribution_sched.scheduler.instance import FloatArray, Instance, IntArray
 from attribution_sched.scheduler.moving import best_move
-from attribution_sched.scheduler.objective import value
 
 __all__ = ["SpeedProportional", "SplitResult", "StaticUniform", "best_splits", "proportional_cuts", "uniform_cuts"]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as hs
 
 from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.engine_actions import decode
+from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -34,7 +35,6 @@ from attribution_sched.scheduler.candidates import (
     single_domain_plans,
 )
 from attribution_sched.scheduler.instance import Instance
-from attribution_sched.scheduler.objective import value
 
 from ..cluster.engine_worlds import (
     BERT,

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.view import view
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.exact_policy import Exact, ExactResolve, ExactSwitch, switching_gain
-from attribution_sched.scheduler.objective import value
 
 from ..cluster.engine_worlds import BERT, GPT2, begun, chain, decide, tiny_world, traced
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.config import load_settings
 from attribution_sched.errors import PlanError, SettingsError
@@ -20,7 +21,6 @@ from attribution_sched.scheduler.hybrid import (
     ValueCorrection,
     neighbourhood,
 )
-from attribution_sched.scheduler.objective import value
 from attribution_sched.scheduler.policy import Episodic, QueueOrder
 from attribution_sched.scheduler.rules import GreedyBandwidth, RoundRobin, ShortestJobFirst
 from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform

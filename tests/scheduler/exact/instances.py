@@ -8,13 +8,13 @@ from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.layers import Layer, Model, TaskType
+from attribution_sched.cluster.objective import samples
 from attribution_sched.cluster.plan import DP, PP, TP, PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.shares import share_batch
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.scheduler.exact.problem import Objective, Problem
-from attribution_sched.scheduler.objective import samples
 
 CARDS = ("A100-80", "V100-32", "A100-40", "H100-80")
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.objective import samples
 from attribution_sched.errors import PlanError
 from attribution_sched.scheduler.exact.front import pareto_front, price_of_saving
 from attribution_sched.scheduler.exact.solver import ExactSolver
-from attribution_sched.scheduler.objective import samples
 
 from .instances import all_plans, random_problem
 

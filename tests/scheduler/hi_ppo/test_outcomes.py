@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.view import view
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_NAMES, describe_plans, engine_actions
 from attribution_sched.scheduler.hi_ppo.walk import walk
-from attribution_sched.scheduler.objective import value
 
 from . import worlds
 from .test_walk import layout_rows

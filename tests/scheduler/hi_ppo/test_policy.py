@@ -6,11 +6,11 @@ from itertools import count
 import numpy as np
 import pytest
 
+from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.view import view
 from attribution_sched.errors import PlanError
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-from attribution_sched.scheduler.objective import value
 
 from ..states import check_states
 from . import worlds

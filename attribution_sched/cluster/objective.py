@@ -46,7 +46,11 @@ def price(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -
 def value(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -> PlanValues:
     """Say what plans are worth by the view's reward, for its task or another kind of task."""
     kind = view.kind_index if kind_index is None else kind_index
-    priced = price(view, batch, kind)
+    return worth(view, batch, price(view, batch, kind), kind)
+
+
+def worth(view: DecisionView, batch: PlanBatch, priced: PlanCosts, kind: int) -> PlanValues:
+    """Say what plans are worth by the view's reward at given prices."""
     norm = view.kinds[kind].batch_size / samples(batch)
     reward = view.reward
     fits = priced.fits
@@ -59,7 +63,9 @@ def value(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -
     base_s, base_usd = float(view.base_step_s[kind]), float(view.base_cost_usd[kind])
     r_eff = (base_s - step_s) / base_s
     r_cost = dollars / base_usd if base_usd > 0 else np.zeros_like(dollars)
-    total = reward.w_eff * r_eff + reward.w_util * priced.utilisation - reward.w_cost * r_cost
+    with np.errstate(invalid="ignore"):
+        # A weight of 0 times the infinite step time of a plan that does not fit; such a plan is worth −∞ all the same.
+        total = reward.w_eff * r_eff + reward.w_util * priced.utilisation - reward.w_cost * r_cost
     return PlanValues(step_s, priced.bill_usd * norm, r_eff, priced.utilisation, r_cost, np.where(fits, total, -np.inf))
 
 

@@ -1,0 +1,99 @@
+"""The states that a decision is compared with: real ones, and which of them are like it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.explain.situations import stacked, widened
+from attribution_sched.explain.watch import Decided
+
+FloatArray = NDArray[np.float64]
+
+LEAST_ALIKE = 30
+"""Fewer states of the same kind of task than this, and those of other kinds are used too."""
+
+
+@dataclass(frozen=True, eq=False)
+class Background:
+    """States of one cluster, each with its task as candidate 0.
+
+    Attributes:
+        states: The states.
+        counters: Measured counters of each state's task, shape ``(M, 12)``; zeros where nobody measured.
+        name: Where they come from, for the record.
+    """
+
+    states: Decisions
+    counters: FloatArray
+    name: str
+
+    def __post_init__(self) -> None:
+        if len(self.states) == 0:
+            fix = "Let a policy decide for a while under Watch and use what it remembers"
+            raise ExplanationError(problem("background", 0, "needs at least one state", fix))
+        self.states.check()
+
+    @classmethod
+    def of(cls, decided: Iterable[Decided], name: str = "") -> Background:
+        """States of decisions that were taken.
+
+        Args:
+            decided: The decisions, for example a :class:`~attribution_sched.explain.watch.Watch`.
+            name: Where they come from; how many there are by default.
+        """
+        listed = list(decided)
+        if not listed:
+            fix = "Let a policy decide for a while under Watch and use what it remembers"
+            raise ExplanationError(problem("background", [], "needs at least one decision", fix))
+        domains = {one.seen.free.shape[1] for one in listed}
+        if len(domains) > 1:
+            fix = "Use decisions of one cluster"
+            raise ExplanationError(problem("background", sorted(domains), "mixes numbers of domains", fix))
+        counters = np.zeros((len(listed), 12))
+        for row, one in enumerate(listed):
+            counters[row, : len(one.view.counters)] = one.view.counters
+        return cls(stacked([one.seen for one in listed]), counters, name or f"{len(listed)} decisions")
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    @property
+    def digest(self) -> str:
+        """Short fingerprint of all numbers, for the record."""
+        found = hashlib.blake2b(digest_size=6)
+        for field in fields(Decisions):
+            found.update(np.ascontiguousarray(getattr(self.states, field.name)).tobytes())
+        return found.hexdigest()
+
+    def like(self, decision: Decisions, *, same_kind: bool | None = None) -> Background:
+        """The states a decision may be compared with, brought to its shape.
+
+        Placements are compared with placements, re-planning with re-planning. A plan is for one kind of task, so states
+        of that kind are taken if there are enough.
+
+        Args:
+            decision: It.
+            same_kind: True insists on the same kind of task, False takes all kinds; by default as many allow.
+        """
+        k = decision.free.shape[1]
+        if self.states.free.shape[1] != k:
+            rule = f"has {self.states.free.shape[1]} domains, the decision has {k}"
+            raise ExplanationError(problem("background", self.name, rule, "Use a background of the same cluster"))
+        event = self.states.replanning == decision.replanning[0]
+        alike = event & (self.states.kind[:, 0] == decision.kind[0, 0])
+        insist = alike.sum() >= LEAST_ALIKE if same_kind is None else same_kind
+        kept = np.flatnonzero(alike if insist else event)
+        what = "re-planning" if decision.replanning[0] else "placement"
+        if len(kept) == 0:
+            fix = "Watch more decisions, or allow other kinds of tasks"
+            raise ExplanationError(problem("background", self.name, f"has no {what} decision to compare with", fix))
+        states = widened(self.states.take(kept), decision.kind.shape[1])
+        kinds = "of the same kind of task" if insist else "of all kinds of tasks"
+        return Background(states, self.counters[kept], f"{self.name}: {len(kept)} {what} decisions {kinds}")

@@ -1,0 +1,344 @@
+"""Explain decisions of a policy: which inputs made the plan worth what it is, or made it the choice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.decision_arrays import Attributor, Decisions
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.world import World
+from attribution_sched.errors import ExplanationError, nearest, problem
+from attribution_sched.explain.alternatives import Alternatives, alternatives, confidence, like_situations
+from attribution_sched.explain.background import Background
+from attribution_sched.explain.explanation import TARGETS, Explanation
+from attribution_sched.explain.findings import Confidence, Interaction
+from attribution_sched.explain.flips import find_flips, rules, smallest_flip
+from attribution_sched.explain.lineup import Lineup, Links, lineup
+from attribution_sched.explain.shapley.estimate import Estimate
+from attribution_sched.explain.shapley.explain import estimate, estimate_many
+from attribution_sched.explain.shapley.plan import Rows
+from attribution_sched.explain.situations import Blender, widened
+from attribution_sched.explain.sweeps import sweeps
+from attribution_sched.explain.targets import (
+    AppraisedComponents,
+    Choice,
+    ChoiceProbability,
+    Target,
+    need_appraiser,
+)
+from attribution_sched.explain.truth import Simulator
+from attribution_sched.explain.watch import Decided
+from attribution_sched.explain.wording import describe_plan
+from attribution_sched.scheduler.policy import Appraiser, Policy
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+PRECISION = 0.05
+"""Half-width of the leading player's 95 % interval that is aimed at by default, as a share of its value."""
+
+RunnerUp = Literal["runner-up"]
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionGame:
+    """A decision as a game: who is present keeps the decision's numbers, who is absent has a background state's.
+
+    Attributes:
+        players: Names of the players that can make a difference.
+        seats: Where these stand among all players of the line-up, shape ``(d,)``.
+        n_players: Number of all players.
+        blend: Puts situations together.
+        target: What is asked of them.
+    """
+
+    players: tuple[str, ...]
+    seats: IntArray
+    n_players: int
+    blend: Blender
+    target: Target
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return self.target.outputs
+
+    @property
+    def n_background(self) -> int:
+        """Number of background states."""
+        return len(self.blend.background)
+
+    def __call__(self, coalitions: BoolArray, background: IntArray) -> FloatArray:
+        """Outputs of coalitions of the players in the game; everybody else is present."""
+        everybody = np.ones((len(coalitions), self.n_players), dtype=np.bool_)
+        everybody[:, self.seats] = coalitions
+        situations = self.blend(everybody, background, np.zeros(len(coalitions), dtype=np.int64))
+        return self.target(situations, everybody, background)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A decision ready to be explained."""
+
+    decided: Decided
+    seen: Decisions
+    background: Background
+    cast: Lineup
+    against: Plan | None
+    contrasted: bool
+    game: DecisionGame
+
+
+class Explainer:
+    """Explains decisions of one policy on one cluster.
+
+    Args:
+        policy: Whose decisions; any policy.
+        background: States to compare with; real ones, for example of :class:`~attribution_sched.explain.watch.Watch`.
+        links: How links are grouped: per ``pair`` of domains, per ``domain``, or ``all`` together.
+        world: The simulated world the decisions are from; needed for ``target="simulator"``.
+        same_kind: Compare only with tasks of the same kind (True), with all (False), or as many there are (None).
+        attributor: For policies that do not say what they see.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        background: Background,
+        *,
+        links: Links = "pair",
+        world: World | None = None,
+        same_kind: bool | None = None,
+        attributor: Attributor | None = None,
+    ) -> None:
+        self.policy = policy
+        self.background = background
+        self.links: Links = links
+        self.same_kind = same_kind
+        self.attributor = attributor
+        self.simulator = None if world is None else Simulator(world)
+
+    def explain(
+        self,
+        decided: Decided,
+        *,
+        target: str | None = None,
+        against: Plan | RunnerUp | Literal["nothing"] | None = None,
+        method: str = "auto",
+        precision: float | None = PRECISION,
+        rows: Rows | None = None,
+        time_s: float | None = None,
+        seed: int = 0,
+        interactions: int = 0,
+        tipping: bool = False,
+        sure: bool = True,
+    ) -> Explanation:
+        """Explain one decision.
+
+        Args:
+            decided: The decision.
+            target: A key of :data:`~attribution_sched.explain.explanation.TARGETS`; the plan's own terms as the policy
+                expects them, or whether it chooses the plan if it has no such expectation.
+            against: A plan to compare with, ``runner-up`` for the policy's own next choice, ``nothing`` for letting the
+                task wait or stay; None explains the plan by itself.
+            method: See :func:`~attribution_sched.explain.shapley.explain.estimate`.
+            precision: Stop when the leading player is known so well; None runs the whole budget.
+            rows: Most situations to evaluate; ``quick``, ``standard`` or a number.
+            time_s: Stop before so much time has passed.
+            seed: Of the sampling.
+            interactions: Pairwise interactions among so many of the strongest players.
+            tipping: Whether to look for thresholds of single quantities and for the smallest change that flips the
+                choice; takes longer than the rest.
+            sure: Whether to ask how sure the policy was (a few more evaluations).
+        """
+        began = time.perf_counter()
+        ready = self._prepare(decided, target, against)
+        found = estimate(ready.game, method=method, budget_rows=rows, precision=precision, time_s=time_s, seed=seed)
+        said = self._confidence(ready) if sure else None
+        told = self._explanation(ready, self._target(target), found, said)
+        if interactions:
+            told = replace(told, interactions=self._interactions(ready, told, interactions, seed))
+        if tipping:
+            told = self._tipping(ready, told)
+        return replace(told, seconds=time.perf_counter() - began)
+
+    def explain_many(
+        self,
+        decisions: Sequence[Decided],
+        *,
+        target: str | None = None,
+        method: str = "auto",
+        precision: float | None = PRECISION,
+        rows: Rows | None = None,
+        seed: int = 0,
+        progress: bool = False,
+    ) -> list[Explanation]:
+        """Explain many decisions together; see :meth:`explain`.
+
+        Decisions that have the same players and background share coalitions and are evaluated side by side.
+        """
+        if not decisions:
+            raise ExplanationError(problem("decisions", [], "at least one is needed", "Pass decisions of a Watch"))
+        began = time.perf_counter()
+        prepared = [self._prepare(decided, target, None) for decided in decisions]
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for i, ready in enumerate(prepared):
+            groups.setdefault((ready.game.players, ready.game.n_background), []).append(i)
+        found: list[Estimate | None] = [None] * len(prepared)
+        for members in groups.values():
+            games = [prepared[i].game for i in members]
+            many = estimate_many(
+                games, method=method, precision=precision, budget_rows=rows, seed=seed, progress=progress or None
+            )
+            for at, i in enumerate(members):
+                found[i] = many.take(at)
+        seconds = (time.perf_counter() - began) / len(prepared)
+        name = self._target(target)
+        return [
+            replace(self._explanation(ready, name, one, None), seconds=seconds)
+            for ready, one in zip(prepared, found, strict=True)
+            if one is not None
+        ]
+
+    def _target(self, target: str | None) -> str:
+        if target is None:
+            return "terms" if isinstance(self.policy, Appraiser) else "choice"
+        valid = [name for name in TARGETS if name not in ("model", "log_odds")]
+        if target not in valid:
+            raise ExplanationError(problem("target", target, "cannot be explained", nearest(target, valid)))
+        return target
+
+    def _prepare(self, decided: Decided, target: str | None, against: Plan | str | None) -> _Prepared:
+        width = max(decided.seen.kind.shape[1], self.background.states.kind.shape[1])
+        seen = widened(decided.seen, width)
+        seen.check()
+        background = self.background.like(seen, same_kind=self.same_kind)
+        domains = tuple(domain.name for domain in decided.view.cost.cluster.domains)
+        cast = lineup(seen, domains, self.links)
+        blend = Blender.of(seen, background.states, cast.owners)
+        contrasted = against is not None
+        other: Plan | None = None
+        if isinstance(against, Plan):
+            other = against
+        elif against == "runner-up":
+            listed = alternatives(self.policy, decided, seen, like_situations(blend, len(cast.names))).others
+            if not listed:
+                rule = "the policy has no other plan for this task"
+                raise ExplanationError(problem("against", against, rule, "Name a plan to compare with"))
+            other = listed[0].plan
+        elif against not in (None, "nothing"):
+            fix = "Use a plan, 'runner-up' or 'nothing'"
+            raise ExplanationError(problem("against", against, "is not a plan", fix))
+        plans = (decided.plan, other) if contrasted else (decided.plan,)
+        aim = self._aim(self._target(target), decided, seen, plans, cast, background)
+        moving = np.flatnonzero(aim.movable(cast.groups, _differing(cast, seen, background.states)))
+        if len(moving) == 0:
+            rule = "is the same as the decision in every input that matters"
+            raise ExplanationError(problem("background", background.name, rule, "Use states that differ from it"))
+        names = tuple(cast.names[i] for i in moving)
+        game = DecisionGame(names, moving, len(cast.names), blend, aim)
+        return _Prepared(decided, seen, background, cast, other, contrasted, game)
+
+    def _aim(
+        self,
+        target: str,
+        decided: Decided,
+        seen: Decisions,
+        plans: tuple[Plan | None, ...],
+        cast: Lineup,
+        background: Background,
+    ) -> Target:
+        weights = seen.weights[0]
+        if target in ("terms", "returns"):
+            policy = need_appraiser(self.policy, target)
+            return AppraisedComponents(policy, decided.view, plans, weights, target == "returns")
+        if target == "log_probability":
+            return ChoiceProbability(need_appraiser(self.policy, target), decided.view, plans)
+        if target == "choice":
+            return Choice(self.policy, decided.view, decided.plan)
+        if self.simulator is None:
+            fix = "Build the Explainer with world=, the simulated world of the decisions"
+            raise ExplanationError(problem("target", target, "needs a simulator", fix))
+        return self.simulator.target(decided.view, plans, weights, cast, background)
+
+    def _confidence(self, ready: _Prepared) -> Confidence | None:
+        if not isinstance(self.policy, Appraiser):
+            return None
+        situations = like_situations(ready.game.blend, ready.game.n_players)
+        found: Alternatives = alternatives(self.policy, ready.decided, ready.seen, situations)
+        view = ready.decided.view
+        return confidence(found, [domain.name for domain in view.cost.cluster.domains], replanning=view.replanning)
+
+    def _explanation(self, ready: _Prepared, target: str, found: Estimate, said: Confidence | None) -> Explanation:
+        decided, cast = ready.decided, ready.cast
+        domains = [domain.name for domain in decided.view.cost.cluster.domains]
+        replanning = decided.view.replanning
+        shape = (len(cast.names), len(found.outputs))
+        values, errors = np.zeros(shape), np.zeros(shape)
+        values[ready.game.seats], errors[ready.game.seats] = found.values, found.standard_error
+        return Explanation(
+            decision=decided.id,
+            policy=self.policy.name,
+            subject=f"{decided.view.kind.model.name}: {describe_plan(decided.plan, domains, replanning=replanning)}",
+            target="log_odds" if target == "log_probability" and ready.contrasted else target,
+            players=cast.players(ready.seen, ready.background.states),
+            outputs=found.outputs,
+            values=values,
+            standard_error=errors,
+            base=found.base,
+            value=found.full,
+            weights=tuple(float(w) for w in ready.seen.weights[0]) if len(found.outputs) > 1 else None,  # type: ignore[arg-type]
+            against=describe_plan(ready.against, domains, replanning=replanning) if ready.contrasted else "",
+            method=found.method,
+            degrees=0 if np.isinf(found.freedom) else max(1, int(found.freedom)),
+            rows=found.rows,
+            background=found.background,
+            background_name=ready.background.name,
+            seed=found.seed,
+            converged=found.converged,
+            confidence=said,
+        )
+
+    def _tipping(self, ready: _Prepared, told: Explanation) -> Explanation:
+        view, seen = ready.decided.view, ready.seen
+        domains = [domain.name for domain in view.cost.cluster.domains]
+        devices = [domain.devices for domain in view.cost.cluster.domains]
+        listed = sweeps(seen, ready.background.states, tuple(domains), devices)
+        flips = find_flips(self.policy, view, seen, listed)
+        return replace(
+            told,
+            rules=rules(flips, domains, replanning=view.replanning),
+            counterfactual=smallest_flip(self.policy, view, seen, flips, ready.cast, ready.game.blend),
+        )
+
+    def _interactions(self, ready: _Prepared, told: Explanation, most: int, seed: int) -> tuple[Interaction, ...]:
+        from attribution_sched.explain.shapley.interactions import interactions
+
+        strongest = [name for name in (told.names[i] for i in told.drivers(most=most)) if name in ready.game.players]
+        if len(strongest) < 2:
+            return ()
+        found = interactions(ready.game, strongest, seed=seed)
+        listed = [
+            Interaction(a, b, output, float(found.values[p, c]), float(found.standard_error[p, c]))
+            for p, (a, b) in enumerate(found.pairs)
+            for c, output in enumerate(found.outputs)
+        ]
+        return tuple(sorted(listed, key=lambda pair: -abs(pair.value)))
+
+
+def _differing(cast: Lineup, seen: Decisions, background: Decisions) -> BoolArray:
+    """Players with a number that some background state has otherwise; the others cannot have a share."""
+    differs = np.zeros(len(cast.names), dtype=np.bool_)
+    for field, owner in cast.owners.items():
+        own, other = getattr(seen, field)[0], getattr(background, field)
+        moved = (other != own).any(axis=0).reshape(-1)
+        flat = owner.reshape(-1)
+        differs[flat[moved & (flat >= 0)]] = True
+    return differs

@@ -1,0 +1,145 @@
+"""Situations: decisions some of whose inputs are those of another decision.
+
+A decision and its background are :class:`~attribution_sched.cluster.decision_arrays.Decisions` with the task in
+question as candidate 0. Every number of such a record belongs to one player, or to none and stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.engine_observe import DAY_S, EVENT_FEATURES
+from attribution_sched.cluster.view import DecisionView, QueuedTask
+from attribution_sched.errors import ExplanationError, problem
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+PER_CANDIDATE: tuple[str, ...] = ("kind", "slot", "left", "waited_s", "attribution")
+"""Fields with one entry per candidate for placement."""
+
+NOBODY = -1
+"""Owner of a number that belongs to no player."""
+
+DAY_SINE, DAY_COSINE = EVENT_FEATURES.index("day_sine"), EVENT_FEATURES.index("day_cosine")
+
+
+def own_first(decisions: Decisions, slot: int) -> Decisions:
+    """One decision with the task of ``slot`` as candidate 0; the others keep their order."""
+    at = np.flatnonzero((decisions.slot[0] == slot) & (decisions.kind[0] >= 0))
+    if len(at) == 0:
+        rule = f"must be one of the candidates {decisions.slot[0].tolist()}"
+        raise ExplanationError(problem("slot", slot, rule, "Explain the task that the decision is about"))
+    order = np.concatenate([at[:1], np.delete(np.arange(decisions.kind.shape[1]), at[0])])
+    moved = {name: getattr(decisions, name)[:, order] for name in PER_CANDIDATE}
+    return replace(decisions, **moved)
+
+
+def widened(decisions: Decisions, width: int) -> Decisions:
+    """The same decisions with room for so many candidates; the last ones are cut off if there are more."""
+    found = {}
+    for name in PER_CANDIDATE:
+        values = getattr(decisions, name)
+        wide = np.full((len(values), width, *values.shape[2:]), -1 if name == "kind" else 0, dtype=values.dtype)
+        kept = min(width, values.shape[1])
+        wide[:, :kept] = values[:, :kept]
+        found[name] = wide
+    return replace(decisions, **found)
+
+
+def stacked(parts: list[Decisions]) -> Decisions:
+    """Decisions of one cluster, one after the other, with room for the candidates of all."""
+    width = max(part.kind.shape[1] for part in parts)
+    wide = [widened(part, width) for part in parts]
+    return Decisions(**{f.name: np.concatenate([getattr(part, f.name) for part in wide]) for f in fields(Decisions)})
+
+
+@dataclass(frozen=True, eq=False)
+class Blender:
+    """Puts situations together.
+
+    Attributes:
+        decisions: The D decisions explained.
+        background: The M states that absent players are taken from, of the same shapes.
+        owners: Per field the player that owns each number of a row, :data:`NOBODY` for none; flat.
+    """
+
+    decisions: Decisions
+    background: Decisions
+    owners: Mapping[str, IntArray]
+
+    @classmethod
+    def of(cls, decisions: Decisions, background: Decisions, owners: Mapping[str, IntArray]) -> Blender:
+        """Check shapes and lay everything out flat."""
+        for field in fields(Decisions):
+            own, other = getattr(decisions, field.name), getattr(background, field.name)
+            if own.shape[1:] != other.shape[1:]:
+                rule = f"must be {own.shape[1:]} as in the decision"
+                fix = "Use a background of the same cluster"
+                raise ExplanationError(problem(f"background.{field.name}.shape", other.shape[1:], rule, fix))
+        flat = {name: np.ascontiguousarray(owner.reshape(-1)) for name, owner in owners.items() if (owner >= 0).any()}
+        return cls(decisions, background, flat)
+
+    def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray) -> Decisions:
+        """Situations of coalitions ``(n, P)`` of decisions ``(n,)``, the absent from background states ``(n,)``."""
+        n = len(coalitions)
+        # One more column, always present, for what belongs to nobody.
+        present = np.concatenate([coalitions, np.ones((n, 1), dtype=np.bool_)], axis=1)
+        made = {}
+        for field in fields(Decisions):
+            own = getattr(self.decisions, field.name)
+            if field.name not in self.owners:
+                made[field.name] = own[decision]
+                continue
+            shape = own.shape[1:]
+            other = getattr(self.background, field.name)
+            keep = present[:, self.owners[field.name]]
+            mixed = np.where(keep, own.reshape(len(own), -1)[decision], other.reshape(len(other), -1)[background])
+            made[field.name] = mixed.reshape(n, *shape)
+        return Decisions(**made)
+
+
+def to_view(view: DecisionView, situations: Decisions, row: int) -> DecisionView:
+    """A situation as a view, for policies that want one.
+
+    Attributions are the policy's own reading of the counters; they cannot be turned back, and counters stay as they
+    were. The time of day is moved within the decision's own day.
+    """
+    s = situations
+    angle = float(np.arctan2(s.event[row, DAY_SINE], s.event[row, DAY_COSINE])) % (2.0 * np.pi)
+    time_s = view.time_s - view.time_s % DAY_S + angle / (2.0 * np.pi) * DAY_S
+    if np.isclose(time_s, view.time_s, atol=1.0):
+        time_s = view.time_s
+    queue = []
+    known = {task.slot: task for task in view.queue}
+    present = [q for q in range(s.kind.shape[1]) if s.kind[row, q] >= 0]
+    for q in [] if view.replanning else present:
+        slot = int(s.slot[row, q])
+        if q == 0 and view.slot not in known:
+            continue
+        before = known.get(slot) if q == 0 else None
+        kind = int(s.kind[row, q])
+        counters = before.counters if before else np.zeros(0)
+        priority = view.kinds[kind].priority
+        queue.append(QueuedTask(slot, kind, float(s.left[row, q]), float(s.waited_s[row, q]), priority, counters))
+    weights = s.weights[row]
+    link = view.link_gbps
+    return replace(
+        view,
+        free_devices=s.free[row].copy(),
+        bandwidth_gbps=s.links[row, 0].copy(),
+        latency_s=s.links[row, 1].copy(),
+        observed=None if view.observed is None else s.domains[row].astype(np.float64),
+        steps_left=float(s.left[row, 0]),
+        time_s=time_s,
+        queue=view.queue if view.replanning else tuple(queue),
+        running_step_s=float(s.step_s[row]),
+        link_gbps=None if link is None else link * s.links[row, 0] / view.bandwidth_gbps,
+        reward=replace(view.reward, w_eff=float(weights[0]), w_util=float(weights[1]), w_cost=float(weights[2])),
+    )

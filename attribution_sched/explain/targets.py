@@ -1,0 +1,205 @@
+"""What is explained of a decision: functions of a situation *and of the plan*, several outputs at once.
+
+A state's value alone does not depend on the plan and would explain nothing about it; everything here does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.objective import worth
+from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL
+from attribution_sched.explain.situations import to_view
+from attribution_sched.scheduler.policy import Appraisal, Appraiser, Policy
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+Chosen = tuple[tuple[object, ...], ...] | None
+"""Where and how a plan runs, without what is only bookkeeping."""
+
+
+class Target(Protocol):
+    """A function of situations with named outputs."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        ...
+
+    def movable(self, groups: Sequence[str], differing: BoolArray) -> BoolArray:
+        """Players that can have a share at all, shape ``(P,)``.
+
+        Args:
+            groups: Their families.
+            differing: Whether the background has other numbers for them than the decision.
+        """
+        ...
+
+    def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
+        """Outputs ``(n, C)`` of situations, made of coalitions ``(n, P)`` and background states ``(n,)``."""
+        ...
+
+
+class _AnyInput:
+    """Every input may matter."""
+
+    def movable(self, groups: Sequence[str], differing: BoolArray) -> BoolArray:
+        """All that differ."""
+        return differing
+
+
+def with_total(terms: FloatArray, weights: FloatArray) -> FloatArray:
+    """Reward components ``(n, 3)`` and, last, their sum R with frozen weights."""
+    total = terms @ (np.array(SIGNS) * weights)
+    return np.concatenate([terms, total[:, None]], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class AppraisedComponents(_AnyInput):
+    """R_eff, R_util, R_cost and R of a plan (or of the difference to another) as the policy's critics see them.
+
+    Attributes:
+        policy: Whose critics.
+        view: The decision.
+        plans: The plan, and the one it is compared with if any.
+        weights: w_eff, w_util and w_cost, frozen, shape ``(3,)``.
+        returns: True for Q_c(s, a), False for the plan's own terms.
+    """
+
+    policy: Appraiser
+    view: DecisionView
+    plans: tuple[Plan | None, ...]
+    weights: FloatArray
+    returns: bool = False
+    outputs: tuple[str, ...] = (*COMPONENTS, TOTAL)
+
+    def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
+        """Components ``(n, 4)``."""
+        said = self.policy.appraise(self.view, situations, self.plans, returns=self.returns, log_probability=False)
+        terms = said.returns if self.returns else said.terms
+        return with_total(terms[:, 0] - terms[:, 1] if len(self.plans) > 1 else terms[:, 0], self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceProbability(_AnyInput):
+    """Log-probability of a plan, or the log-odds against another; it has no reward components."""
+
+    policy: Appraiser
+    view: DecisionView
+    plans: tuple[Plan | None, ...]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """One output."""
+        return ("log_odds" if len(self.plans) > 1 else "log_probability",)
+
+    def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
+        """Shape ``(n, 1)``."""
+        said: Appraisal = self.policy.appraise(self.view, situations, self.plans, returns=False)
+        found = said.log_probability
+        return found[:, :1] - found[:, 1:2] if len(self.plans) > 1 else found[:, :1]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(_AnyInput):
+    """Whether a policy of any kind makes the same choice: 1 or 0."""
+
+    policy: Policy
+    view: DecisionView
+    plan: Plan | None
+    outputs: tuple[str, ...] = ("choice",)
+
+    def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
+        """Shape ``(n, 1)``."""
+        wanted = chosen(self.plan)
+        made = proposals(self.policy, self.view, situations)
+        return np.array([[float(chosen(plan) == wanted)] for plan in made])
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """The plan's own terms as the simulator works them out, with links and the task's latent demands replaced.
+
+    This is the truth that a policy's own expectation is judged by. What has no hand in the simulator's answer for a
+    fixed plan (how full other domains are, who else waits) has no share in it.
+
+    Attributes:
+        view: The decision.
+        plans: The plan, and the one it is compared with if any.
+        weights: Frozen weights, shape ``(3,)``.
+        own: Demand factors of the task as a function of its seven demand ratios ``(n, 7)``, shape ``(n, 3)``.
+        ratio: The task's seven demands over the nominal ones, shape ``(7,)``.
+        others: The same of the background's tasks, shape ``(M, 7)``.
+        players: Player that stands for each of the seven demands; −1 for none.
+    """
+
+    view: DecisionView
+    plans: tuple[Plan | None, ...]
+    weights: FloatArray
+    own: Callable[[FloatArray], FloatArray]
+    ratio: FloatArray
+    others: FloatArray
+    players: IntArray
+    outputs: tuple[str, ...] = (*COMPONENTS, TOTAL)
+
+    def movable(self, groups: Sequence[str], differing: BoolArray) -> BoolArray:
+        """Links if a plan crosses any, and demands that differ."""
+        crossing = any(plan is not None and len(plan.segments) > 1 for plan in self.plans)
+        found = np.array([crossing and group == "link" for group in groups]) & differing
+        demands = (self.others != self.ratio).any(axis=0) & (self.players >= 0)
+        found[self.players[demands]] = True
+        return found
+
+    def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
+        """Components ``(n, 4)``."""
+        present = np.concatenate([coalitions, np.ones((len(coalitions), 1), dtype=np.bool_)], axis=1)
+        ratio = np.where(present[:, self.players], self.ratio, self.others[background])
+        factors = self.own(ratio)
+        terms = [self._terms(plan, situations, factors) for plan in self.plans]
+        return with_total(terms[0] - terms[1] if len(terms) > 1 else terms[0], self.weights)
+
+    def _terms(self, plan: Plan | None, situations: Decisions, factors: FloatArray) -> FloatArray:
+        n = len(situations)
+        if plan is None:
+            return np.zeros((n, len(COMPONENTS)))
+        one = PlanBatch.of([plan])
+        batch = PlanBatch(*(np.repeat(part, n, axis=0) for part in (one.segments, one.counts, one.schedules)))
+        priced = self.view.cost.score(
+            batch, self.view.kind_index, bandwidth_gbps=situations.links[:, 0], latency_s=situations.links[:, 1],
+            factors=factors, breakdown=False,
+        )  # fmt: skip
+        found = worth(self.view, batch, priced, self.view.kind_index)
+        return np.column_stack([found.r_eff, found.r_util, found.r_cost])
+
+
+def chosen(plan: Plan | None) -> Chosen:
+    """What two plans must share to be the same choice: domains, layers, devices and numeric formats."""
+    if plan is None:
+        return None
+    return tuple((s.domain, s.first, s.stop, s.device_count, s.precision) for s in plan.segments)
+
+
+def proposals(policy: Policy, view: DecisionView, situations: Decisions) -> Sequence[Plan | None]:
+    """What a policy would do in each situation, all at once if it can."""
+    if isinstance(policy, Appraiser):
+        return policy.propose(view, situations)
+    return [policy.decide(to_view(view, situations, row)) for row in range(len(situations))]
+
+
+def need_appraiser(policy: Policy, target: str) -> Appraiser:
+    """The policy, if it can say what it thinks."""
+    if not isinstance(policy, Appraiser):
+        rule = f"{getattr(policy, 'name', type(policy).__name__)} has no critics or probabilities to ask"
+        raise ExplanationError(problem("target", target, rule, "Use target='simulator' or 'choice'"))
+    return policy

@@ -1,0 +1,66 @@
+"""What really follows: the simulator's own answer for a plan when inputs change."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.demands import DEMAND_NAMES, Demands, nominal_demands
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.pool import TaskPool, build_pool
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.world import World
+from attribution_sched.explain.background import Background
+from attribution_sched.explain.lineup import Lineup
+from attribution_sched.explain.targets import Simulated
+
+FloatArray = NDArray[np.float64]
+
+
+class Simulator:
+    """Knows what no policy may know of a simulated world: its tasks' latent demands.
+
+    Args:
+        world: The world.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    @cached_property
+    def pool(self) -> TaskPool:
+        """The world's tasks."""
+        return build_pool(self.world)
+
+    def ratios(self, counters: FloatArray) -> FloatArray:
+        """Demands over nominal demands ``(n, 7)`` of tasks known by their counters ``(n, 12)``; 1 for unknown ones."""
+        known = {row.tobytes(): i for i, row in enumerate(np.ascontiguousarray(self.pool.counters.values))}
+        ratio = self.pool.demands.ratio
+        found = np.ones((len(counters), len(DEMAND_NAMES)))
+        for row, values in enumerate(np.ascontiguousarray(counters, dtype=np.float64)):
+            at = known.get(values.tobytes())
+            if at is not None:
+                found[row] = ratio[at]
+        return found
+
+    def target(
+        self,
+        view: DecisionView,
+        plans: tuple[Plan | None, ...],
+        weights: FloatArray,
+        cast: Lineup,
+        background: Background,
+    ) -> Simulated:
+        """The plan's own terms in this world."""
+        nominal, seconds = nominal_demands(view.kind.model)
+
+        def factors(ratio: FloatArray) -> FloatArray:
+            n = len(ratio)
+            return Demands(nominal * ratio, np.tile(nominal, (n, 1)), np.tile(seconds, (n, 1))).factors
+
+        at = {name: i for i, name in enumerate(cast.names)}
+        players = np.array([at.get(f"attribution {name}", -1) for name in DEMAND_NAMES])
+        own, others = self.ratios(view.counters[None])[0], self.ratios(background.counters)
+        return Simulated(view, plans, weights, factors, own, others, players)

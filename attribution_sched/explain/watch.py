@@ -1,0 +1,109 @@
+"""A policy that remembers its decisions, so that they can be explained and serve as background."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from attribution_sched.cluster.decision_arrays import Attributor, Decisions, from_view
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.errors import ExplanationError, nearest, problem
+from attribution_sched.explain.situations import own_first
+from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy, QueueOrder
+
+MOST = 4000
+"""Decisions that are remembered by default."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """One decision that was taken.
+
+    Attributes:
+        id: Its identifier.
+        view: What there was to decide.
+        plan: What was decided; None waits, or stays.
+        seen: The decision as the policy saw it, its task as candidate 0.
+    """
+
+    id: str
+    view: DecisionView
+    plan: Plan | None
+    seen: Decisions
+
+
+def perceived(policy: Policy, view: DecisionView, attributor: Attributor | None = None) -> Decisions:
+    """A decision as a policy sees it, its task as candidate 0.
+
+    Args:
+        policy: Whose eyes; one that cannot say what it sees is taken to see the view.
+        view: The decision.
+        attributor: Turns counters into attributions for a policy of the second kind; zeros without one.
+    """
+    if isinstance(policy, Appraiser):
+        return own_first(policy.perceive(view), view.slot)
+    return own_first(from_view(view, attributor), view.slot)
+
+
+class Watch:
+    """Stands in the place of a policy, lets it decide, and remembers.
+
+    Args:
+        policy: Who decides.
+        most: How many decisions to remember; the oldest are forgotten first.
+        placed_only: Whether to pass over decisions to wait or to stay.
+        attributor: For policies that do not say what they see; see :func:`perceived`.
+    """
+
+    def __init__(
+        self, policy: Policy, most: int = MOST, *, placed_only: bool = False, attributor: Attributor | None = None
+    ) -> None:
+        if most < 1:
+            raise ExplanationError(problem("most", most, "must be >= 1", "Remember at least one decision"))
+        self.policy = policy
+        self.most = most
+        self.placed_only = placed_only
+        self.attributor = attributor
+        self._kept: OrderedDict[str, Decided] = OrderedDict()
+        self._count = 0
+        self._episode = 0
+
+    @property
+    def name(self) -> str:
+        """The policy's own name."""
+        return self.policy.name
+
+    def reset(self, seed: int) -> None:
+        """A new episode begins; what was remembered stays."""
+        self._episode = seed
+        if isinstance(self.policy, Episodic):
+            self.policy.reset(seed)
+
+    def select(self, view: DecisionView) -> int:
+        """The policy's choice of the next task; the one that is up if it does not choose."""
+        return self.policy.select(view) if isinstance(self.policy, QueueOrder) else view.slot
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """The policy's decision, remembered."""
+        plan = self.policy.decide(view)
+        if plan is not None or not self.placed_only:
+            name = f"{self._episode}-{self._count}"
+            self._kept[name] = Decided(name, view, plan, perceived(self.policy, view, self.attributor))
+            if len(self._kept) > self.most:
+                self._kept.popitem(last=False)
+        self._count += 1
+        return plan
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Decided]:
+        return iter(self._kept.values())
+
+    def __getitem__(self, decision: str) -> Decided:
+        if decision not in self._kept:
+            hint = nearest(str(decision), list(self._kept)[-20:]) if self._kept else "Let it decide first"
+            raise ExplanationError(problem("decision", decision, f"is not among the last {len(self)}", hint))
+        return self._kept[decision]
