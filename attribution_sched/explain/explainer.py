@@ -44,7 +44,8 @@ BoolArray = NDArray[np.bool_]
 PRECISION = 0.05
 """Half-width of the leading player's 95 % interval that is aimed at by default, as a share of its value."""
 
-RunnerUp = Literal["runner-up"]
+Against = Literal["runner-up", "nothing"]
+"""Whom to compare with, if no plan is named: the policy's next choice, or letting the task wait or stay."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +131,7 @@ class Explainer:
         decided: Decided,
         *,
         target: str | None = None,
-        against: Plan | RunnerUp | Literal["nothing"] | None = None,
+        against: Plan | Against | None = None,
         method: str = "auto",
         precision: float | None = PRECISION,
         rows: Rows | None = None,
@@ -206,6 +207,12 @@ class Explainer:
             for ready, one in zip(prepared, found, strict=True)
             if one is not None
         ]
+
+    def game(
+        self, decided: Decided, *, target: str | None = None, against: Plan | Against | None = None
+    ) -> DecisionGame:
+        """A decision as a game, for :mod:`~attribution_sched.explain.quality` and own estimators."""
+        return self._prepare(decided, target, against).game
 
     def _target(self, target: str | None) -> str:
         if target is None:

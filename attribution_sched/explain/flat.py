@@ -1,0 +1,183 @@
+"""Explain any model that reads one flat vector: a network, a Stable-Baselines3 policy, a plain function."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.explain.explanation import COMPONENTS, TOTAL, Explanation
+from attribution_sched.explain.findings import Player
+from attribution_sched.explain.shapley.estimate import Estimate
+from attribution_sched.explain.shapley.explain import estimate_many
+from attribution_sched.explain.shapley.game import BatchGame, BoolArray, FloatArray, IntArray
+from attribution_sched.explain.shapley.plan import Rows
+from attribution_sched.explain.shapley.tabular import Model, TabularBatchGame
+from attribution_sched.explain.targets import with_total
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True, eq=False)
+class Totalled:
+    """A game whose outputs are R_eff, R_util and R_cost, with their weighted sum R as a fourth.
+
+    Attributes:
+        game: The game.
+        weights: w_eff, w_util and w_cost, shape ``(3,)``.
+    """
+
+    game: BatchGame
+    weights: FloatArray
+    outputs: tuple[str, ...] = (*COMPONENTS, TOTAL)
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """Names of the players."""
+        return self.game.players
+
+    @property
+    def n_background(self) -> int:
+        """Number of background states."""
+        return self.game.n_background
+
+    @property
+    def n_decisions(self) -> int:
+        """Number of decisions."""
+        return self.game.n_decisions
+
+    def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray) -> FloatArray:
+        """Components and their sum, ``(n, 4)``."""
+        return with_total(self.game(coalitions, background, decision), self.weights)
+
+
+class FlatExplainer:
+    """Explains outputs of a model of flat vectors.
+
+    Args:
+        model: A torch module (float32, without gradients) or a function from ``(n, f)`` to ``(n, C)`` or ``(n,)``.
+        background: Real inputs to compare with, shape ``(M, f)``.
+        names: Names of the f inputs.
+        groups: Inputs by player, ``{"gpu 0": [0, 4, 9], …}``; every input belongs to one player. None makes every input
+            a player.
+        outputs: Names of the outputs. R_eff, R_util and R_cost in this order get R as a fourth if weights are given.
+        weights: w_eff, w_util and w_cost.
+        policy: Name of the model, for the record.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Model,
+        background: ArrayLike,
+        names: Sequence[str],
+        *,
+        groups: Mapping[str, Sequence[int]] | None = None,
+        outputs: Sequence[str] = ("value",),
+        weights: tuple[float, float, float] | None = None,
+        policy: str = "model",
+    ) -> None:
+        self.model = model
+        self.background: NDArray[np.float64] = np.asarray(background, dtype=np.float64)
+        self.names = tuple(names)
+        if self.background.ndim != 2 or len(self.background) == 0:
+            rule = "must be (states, inputs) with at least one state"
+            raise ExplanationError(problem("background.shape", self.background.shape, rule, "Pass real inputs"))
+        if self.background.shape[1] != len(self.names):
+            rule = f"must have one column per name, {len(self.names)}"
+            raise ExplanationError(problem("background.shape", self.background.shape, rule, "Name every input once"))
+        self.groups = None if groups is None else {name: list(at) for name, at in groups.items()}
+        self.outputs = tuple(outputs)
+        self.weights = weights
+        if weights is not None and self.outputs != COMPONENTS:
+            rule = f"must be {COMPONENTS} where weights are given"
+            raise ExplanationError(problem("outputs", self.outputs, rule, "Leave the weights out"))
+        self.policy = policy
+
+    def explain(
+        self,
+        x: ArrayLike,
+        *,
+        decision: str = "0",
+        subject: str = "",
+        method: str = "auto",
+        precision: float | None = None,
+        rows: Rows | None = None,
+        time_s: float | None = None,
+        seed: int = 0,
+    ) -> Explanation:
+        """Explain the outputs at one input ``(f,)``; see :func:`~.shapley.explain.estimate` for the rest."""
+        return self.explain_many(
+            np.asarray(x, dtype=np.float64)[None], decisions=[decision], subjects=[subject], method=method,
+            precision=precision, rows=rows, time_s=time_s, seed=seed,
+        )[0]  # fmt: skip
+
+    def explain_many(
+        self,
+        x: ArrayLike,
+        *,
+        decisions: Sequence[str] | None = None,
+        subjects: Sequence[str] | None = None,
+        method: str = "auto",
+        precision: float | None = None,
+        rows: Rows | None = None,
+        time_s: float | None = None,
+        seed: int = 0,
+        progress: bool = False,
+    ) -> list[Explanation]:
+        """Explain the outputs at many inputs ``(n, f)`` in one batched call."""
+        began = time.perf_counter()
+        inputs = np.asarray(x, dtype=np.float64)
+        found = estimate_many(
+            self.game(inputs), method=method, budget_rows=rows, precision=precision, time_s=time_s, seed=seed,
+            progress=progress or None,
+        )  # fmt: skip
+        seconds = (time.perf_counter() - began) / len(inputs)
+        ids = [str(i) for i in range(len(inputs))] if decisions is None else list(decisions)
+        said = [""] * len(inputs) if subjects is None else list(subjects)
+        return [self._explanation(row, found.take(i), ids[i], said[i], seconds) for i, row in enumerate(inputs)]
+
+    def game(self, x: NDArray[np.float64]) -> BatchGame:
+        """Inputs ``(n, f)`` as games."""
+        game = TabularBatchGame(self.model, x, self.background, self.groups, names=self.names, outputs=self.outputs)
+        return game if self.weights is None else Totalled(game, np.array(self.weights))
+
+    def _explanation(
+        self, x: NDArray[np.float64], found: Estimate, decision: str, subject: str, seconds: float
+    ) -> Explanation:
+        at = {name: [i] for i, name in enumerate(self.names)} if self.groups is None else self.groups
+        players = []
+        for name in found.players:
+            own, usual = x[at[name]], self.background[:, at[name]].mean(axis=0)
+            number, mean = (float(own[0]), float(usual[0])) if len(own) == 1 else (float("nan"), float("nan"))
+            players.append(Player(name, "input", _words(own), _words(usual), number, mean))
+        return Explanation(
+            decision=decision,
+            policy=self.policy,
+            subject=subject,
+            target="model",
+            players=tuple(players),
+            outputs=found.outputs,
+            values=found.values,
+            standard_error=found.standard_error,
+            base=found.base,
+            value=found.full,
+            weights=self.weights,
+            method=found.method,
+            degrees=0 if np.isinf(found.freedom) else max(1, int(found.freedom)),
+            rows=found.rows,
+            background=found.background,
+            background_name=f"{len(self.background)} inputs",
+            seed=found.seed,
+            converged=found.converged,
+            seconds=seconds,
+        )
+
+
+def _words(values: NDArray[np.float64]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values[:4]) + (", …" if len(values) > 4 else "")

@@ -1,0 +1,142 @@
+"""Situations are mixtures: what is present is the decision's, what is absent a background state's."""
+
+import functools
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as hs
+
+from attribution_sched.cluster.decision_arrays import Decisions, from_view
+from attribution_sched.errors import ExplanationError
+from attribution_sched.explain.background import Background
+from attribution_sched.explain.lineup import lineup
+from attribution_sched.explain.situations import Blender, own_first, stacked, to_view, widened
+
+from .policies import Planted, attributor, decided_by, views
+
+DOMAINS = ("d0", "d1", "d2")
+
+
+@functools.cache
+def blender():
+    decided = decided_by(Planted)
+    states = Background.of(decided).states
+    own = states.take(np.array([5]))
+    return Blender.of(own, states, lineup(own, DOMAINS).owners), lineup(own, DOMAINS), own, states
+
+
+def same(first, second):
+    return all(np.array_equal(getattr(first, f.name), getattr(second, f.name)) for f in fields(Decisions))
+
+
+def test_everybody_present_is_the_decision_itself():
+    blend, cast, own, _ = blender()
+    found = blend(np.ones((3, len(cast.names)), dtype=bool), np.array([0, 7, 9]), np.zeros(3, dtype=int))
+    assert all(same(found.take(np.array([i])), own) for i in range(3))
+
+
+def test_nobody_present_is_the_background_but_for_what_belongs_to_nobody():
+    blend, cast, own, states = blender()
+    found = blend(np.zeros((1, len(cast.names)), dtype=bool), np.array([8]), np.zeros(1, dtype=int))
+    for name in ("links", "domains", "free", "waiting", "left", "waited_s", "attribution", "weights"):
+        assert np.array_equal(getattr(found, name)[0], getattr(states, name)[8]), name
+    assert found.kind[0, 0] == own.kind[0, 0] and found.replanning[0] == own.replanning[0]
+    assert np.array_equal(found.event[0, :2], own.event[0, :2])
+
+
+@settings(deadline=None, max_examples=40)
+@given(hs.data())
+def test_every_number_is_the_decisions_or_the_background_states(data):
+    blend, cast, own, states = blender()
+    present = np.array([data.draw(hs.lists(hs.booleans(), min_size=len(cast.names), max_size=len(cast.names)))])
+    state = data.draw(hs.integers(0, len(states) - 1))
+    found = blend(present, np.array([state]), np.zeros(1, dtype=int))
+    for field in fields(Decisions):
+        mixed, mine, other = (getattr(d, field.name)[r] for d, r in ((found, 0), (own, 0), (states, state)))
+        owner = cast.owners.get(field.name)
+        if owner is None:
+            assert np.array_equal(mixed, mine)
+            continue
+        keep = np.append(present[0], True)[owner]
+        assert np.array_equal(mixed, np.where(keep, mine, other)), field.name
+
+
+def test_a_link_has_both_directions_and_each_number_one_owner():
+    _, cast, _, _ = blender()
+    at = cast.names.index("link d0–d2")
+    assert (cast.owners["links"][:, [0, 2], [2, 0]] == at).all() and (cast.owners["links"] == at).sum() == 8
+    assert (cast.owners["links"][:, np.arange(3), np.arange(3)] == -1).all()
+    assert set(range(len(cast.names))) == {int(o) for owner in cast.owners.values() for o in owner.ravel()} - {-1}
+
+
+@pytest.mark.parametrize(("links", "count"), [("pair", 3), ("domain", 3), ("all", 1)])
+def test_links_can_be_grouped(links, count):
+    _, _, own, _ = blender()
+    cast = lineup(own, DOMAINS, links)
+    assert sum(group == "link" for group in cast.groups) == count
+    off = ~np.eye(3, dtype=bool)
+    assert (cast.owners["links"][:, off] >= 0).all()
+
+
+def test_unknown_grouping_and_wrong_names_are_refused():
+    _, _, own, _ = blender()
+    with pytest.raises(ExplanationError, match="pair, domain or all"):
+        lineup(own, DOMAINS, "some")
+    with pytest.raises(ExplanationError, match="must be 3"):
+        lineup(own, ("a", "b"))
+
+
+def test_a_background_of_another_cluster_is_refused():
+    _, cast, own, states = blender()
+    other = Decisions(**{f.name: getattr(states, f.name) for f in fields(Decisions)} | {"free": states.free[:, :2]})
+    with pytest.raises(ExplanationError, match=r"background\.free"):
+        Blender.of(own, other, cast.owners)
+
+
+def test_own_task_goes_first_and_the_others_keep_their_order():
+    long = next(view for view in views() if len(view.queue) > 2)
+    seen = from_view(long, attributor)
+    slot = int(seen.slot[0, 2])
+    moved = own_first(seen, slot)
+    assert moved.slot[0].tolist() == [slot, *[s for s in seen.slot[0].tolist() if s != slot]]
+    assert np.array_equal(moved.attribution[0, 0], seen.attribution[0, 2])
+    with pytest.raises(ExplanationError, match="candidates"):
+        own_first(seen, 999)
+
+
+def test_stacking_makes_room_for_the_longest_queue():
+    parts = [from_view(view, attributor) for view in views()[:20]]
+    whole = stacked(parts)
+    width = max(part.kind.shape[1] for part in parts)
+    assert whole.kind.shape == (20, width)
+    for row, part in enumerate(parts):
+        q = part.kind.shape[1]
+        assert np.array_equal(whole.kind[row, :q], part.kind[0]) and (whole.kind[row, q:] == -1).all()
+    assert widened(whole, 1).left.shape == (20, 1)
+
+
+def test_a_view_made_of_the_decision_itself_is_read_as_the_same_decision():
+    for view in views()[:40]:
+        seen = own_first(from_view(view, attributor), view.slot)
+        again = own_first(from_view(to_view(view, seen, 0), attributor), view.slot)
+        for field in fields(Decisions):
+            if field.name == "attribution":
+                # Counters of other waiting tasks are not in a situation.
+                assert np.allclose(seen.attribution[:, 0], again.attribution[:, 0])
+                continue
+            assert np.allclose(getattr(seen, field.name), getattr(again, field.name), rtol=1e-5), field.name
+
+
+def test_a_changed_situation_shows_in_the_view():
+    view = views()[10]
+    seen = own_first(from_view(view, attributor), view.slot)
+    seen.links[0, 0, 0, 1] = 1.25
+    seen.free[0, 2] = 0
+    seen.weights[0] = (2.0, 0.0, 1.0)
+    seen.left[0, 0] = 77.0
+    changed = to_view(view, seen, 0)
+    assert changed.bandwidth_gbps[0, 1] == 1.25 and changed.free_devices[2] == 0 and changed.steps_left == 77.0
+    assert (changed.reward.w_eff, changed.reward.w_util, changed.reward.w_cost) == (2.0, 0.0, 1.0)
+    assert view.bandwidth_gbps[0, 1] != 1.25
