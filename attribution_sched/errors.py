@@ -46,6 +46,10 @@ class CheckpointError(AttributionSchedError):
     """A saved file is truncated, tampered with or of another version."""
 
 
+class JournalError(AttributionSchedError):
+    """A journal cannot be opened, read or written: damaged, foreign, of another version, or in use."""
+
+
 def problem(field: str, value: object, rule: str, fix: str) -> str:
     """Write a message in the one shape every error of this package has.
 

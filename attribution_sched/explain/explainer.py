@@ -92,6 +92,7 @@ class _Prepared:
     seen: Decisions
     background: Background
     cast: Lineup
+    usual: FloatArray
     against: Plan | None
     contrasted: bool
     game: DecisionGame
@@ -125,6 +126,7 @@ class Explainer:
         self.same_kind = same_kind
         self.attributor = attributor
         self.simulator = None if world is None else Simulator(world)
+        self._alike: dict[tuple[object, ...], tuple[Background, Lineup, FloatArray]] = {}
 
     def explain(
         self,
@@ -226,9 +228,13 @@ class Explainer:
         width = max(decided.seen.kind.shape[1], self.background.states.kind.shape[1])
         seen = widened(decided.seen, width)
         seen.check()
-        background = self.background.like(seen, same_kind=self.same_kind)
         domains = tuple(domain.name for domain in decided.view.cost.cluster.domains)
-        cast = lineup(seen, domains, self.links)
+        key = (domains, width, bool(seen.replanning[0]), int(seen.kind[0, 0]))
+        if key not in self._alike:
+            like = self.background.like(seen, same_kind=self.same_kind)
+            named = lineup(seen, domains, self.links)
+            self._alike[key] = like, named, named.usual(like.states)
+        background, cast, usual = self._alike[key]
         blend = Blender.of(seen, background.states, cast.owners)
         contrasted = against is not None
         other: Plan | None = None
@@ -251,7 +257,7 @@ class Explainer:
             raise ExplanationError(problem("background", background.name, rule, "Use states that differ from it"))
         names = tuple(cast.names[i] for i in moving)
         game = DecisionGame(names, moving, len(cast.names), blend, aim)
-        return _Prepared(decided, seen, background, cast, other, contrasted, game)
+        return _Prepared(decided, seen, background, cast, usual, other, contrasted, game)
 
     def _aim(
         self,
@@ -295,7 +301,7 @@ class Explainer:
             policy=self.policy.name,
             subject=f"{decided.view.kind.model.name}: {describe_plan(decided.plan, domains, replanning=replanning)}",
             target="log_odds" if target == "log_probability" and ready.contrasted else target,
-            players=cast.players(ready.seen, ready.background.states),
+            players=cast.players(ready.seen, ready.usual),
             outputs=found.outputs,
             values=values,
             standard_error=errors,
@@ -327,15 +333,17 @@ class Explainer:
 
     def _interactions(self, ready: _Prepared, told: Explanation, most: int, seed: int) -> tuple[Interaction, ...]:
         from attribution_sched.explain.shapley.interactions import interactions
+        from attribution_sched.explain.shapley.plan import QUICK_ROWS
 
         strongest = [name for name in (told.names[i] for i in told.drivers(most=most)) if name in ready.game.players]
         if len(strongest) < 2:
             return ()
-        found = interactions(ready.game, strongest, seed=seed)
+        found = interactions(ready.game, strongest, budget_rows=QUICK_ROWS, seed=seed)
         listed = [
-            Interaction(a, b, output, float(found.values[p, c]), float(found.standard_error[p, c]))
-            for p, (a, b) in enumerate(found.pairs)
-            for c, output in enumerate(found.outputs)
+            Interaction(found.players[i], found.players[j], output, float(value), float(found.standard_error[i, j, c]))
+            for i in range(len(found.players))
+            for j in range(i)
+            for c, (output, value) in enumerate(zip(found.outputs, found.values[i, j], strict=True))
         ]
         return tuple(sorted(listed, key=lambda pair: -abs(pair.value)))
 

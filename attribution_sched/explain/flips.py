@@ -140,10 +140,9 @@ def _taken_over(
         return None
     changes, size = [], 0.0
     for player in [int(i) for i in np.flatnonzero(~kept)]:
-        read = cast.readings[player]
-        before, after = read(seen, 0)[0], read(situation, 0)[0]
-        everywhere = np.array([read(blend.background, row)[0] for row in range(0, len(blend.background), 4)])
-        size = max(size, abs(after - before) / max(float(everywhere.std()), 1e-9))
+        read = cast.numbers[player]
+        before, after = float(read(seen)[0]), float(read(situation)[0])
+        size = max(size, abs(after - before) / max(float(np.std(read(blend.background))), 1e-9))
         changes.append(Change(cast.names[player], cast.groups[player], before, after, cast.units[player]))
     return Counterfactual(tuple(changes), size, describe_plan(plan, domains, replanning=view.replanning), verified=True)
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision_arrays import ATTRIBUTIONS, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.cluster.engine_observe import DAY_S, DOMAIN_FEATURES, EVENT_FEATURES
+from attribution_sched.cluster.engine_observe import DAY_S, DOMAIN_FEATURES, EVENT_FEATURES, GROUPS
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.situations import DAY_COSINE, DAY_SINE, NOBODY
+from attribution_sched.explain.situations import DAY_COSINE, DAY_SINE, NOBODY, PER_CANDIDATE
 
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 Links = Literal["pair", "domain", "all"]
@@ -24,8 +25,11 @@ Links = Literal["pair", "domain", "all"]
 QUEUE_LENGTH = DOMAIN_FEATURES.index("queue_length")
 STEPS_LEFT, WAITED = EVENT_FEATURES.index("steps_left"), EVENT_FEATURES.index("waited")
 
-Reading = Callable[[Decisions, int], tuple[float, str]]
-"""A player's main number in one state, and its reading in words."""
+Numbers = Callable[[Decisions], NDArray[Any]]
+"""A player's main number in every state, shape ``(n,)``."""
+
+Words = Callable[[Decisions], str]
+"""A player's reading in the first state, with units."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,24 +41,29 @@ class Lineup:
         groups: Family of each.
         units: Unit of each one's main number.
         owners: Per field of a decision the player that owns each number, :data:`~.situations.NOBODY` for none.
-        readings: How each is read off a state.
+        numbers: How each one's main number is read off states.
+        words: How each is said of a state.
     """
 
     names: tuple[str, ...]
     groups: tuple[str, ...]
     units: tuple[str, ...]
     owners: dict[str, IntArray]
-    readings: tuple[Reading, ...]
+    numbers: tuple[Numbers, ...]
+    words: tuple[Words, ...]
 
-    def players(self, decision: Decisions, background: Decisions, most: int = 200) -> tuple[Player, ...]:
-        """Players with their readings in the decision, and on average over (at most so many of) the background."""
-        step = max(1, len(background) // most)
-        found = []
-        for name, group, unit, read in zip(self.names, self.groups, self.units, self.readings, strict=True):
-            number, words = read(decision, 0)
-            usual = float(np.mean([read(background, row)[0] for row in range(0, len(background), step)]))
-            found.append(Player(name, group, words, _amount(usual, unit), number, usual, unit))
-        return tuple(found)
+    def usual(self, background: Decisions) -> FloatArray:
+        """Every player's main number on average over the background, shape ``(P,)``."""
+        return np.array([float(np.mean(read(background))) for read in self.numbers])
+
+    def players(self, decision: Decisions, usual: FloatArray) -> tuple[Player, ...]:
+        """Players with their readings in the decision and what is usual."""
+        return tuple(
+            Player(name, group, say(decision), _amount(float(mean), unit), float(read(decision)[0]), float(mean), unit)
+            for name, group, unit, read, say, mean in zip(
+                self.names, self.groups, self.units, self.numbers, self.words, usual, strict=True
+            )
+        )
 
 
 def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair") -> Lineup:
@@ -71,35 +80,35 @@ def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair")
         raise ExplanationError(problem("domains", k, f"must be {decision.free.shape[1]}", fix))
     book = _Book(decision)
     for name, cells in _links(domains, links):
-        book.add(name, "link", "Gb/s", _read_link(cells))
+        book.add(name, "link", "Gb/s", *_read_link(cells))
         for i, j in cells:
             book.own("links", (slice(None), i, j))
     for i, name in enumerate(domains):
-        book.add(f"load {name}", "load", "free devices", _read_free(i))
+        book.add(f"load {name}", "load", "free devices", *_read_free(i))
         book.own("domains", (i, slice(None)))
         book.own("free", (i,))
-    book.add("queue", "queue", "waiting", lambda d, r: (float(d.waiting[r]), f"{int(d.waiting[r])} waiting"))
+    book.add("queue", "queue", "waiting", lambda d: d.waiting, lambda d: f"{int(d.waiting[0])} waiting")
     book.own("domains", (slice(None), QUEUE_LENGTH))
     book.own("waiting", ())
-    for name in ("kind", "slot", "left", "waited_s", "attribution"):
+    for name in PER_CANDIDATE:
         book.own(name, (slice(1, None),))
-    book.add("work left", "task", "steps", lambda d, r: (float(d.left[r, 0]), f"{d.left[r, 0]:,.0f} steps"))
+    book.add("work left", "task", "steps", lambda d: d.left[:, 0], lambda d: f"{d.left[0, 0]:,.0f} steps")
     book.own("left", (0,))
     book.own("event", (STEPS_LEFT,))
-    book.add("waited", "task", "h", lambda d, r: (d.waited_s[r, 0] / 3600.0, f"{d.waited_s[r, 0] / 3600.0:.1f} h"))
+    book.add("waited", "task", "h", _hours, lambda d: f"{_hours(d)[0]:.1f} h")
     book.own("waited_s", (0,))
     book.own("event", (WAITED,))
-    book.add("time of day", "time", "h", _read_time)
+    book.add("time of day", "time", "h", _time_h, _say_time)
     book.own("event", (DAY_SINE,))
     book.own("event", (DAY_COSINE,))
     for c, name in enumerate(DEMAND_NAMES[:ATTRIBUTIONS]):
-        book.add(f"attribution {name}", "attribution", "", _read_attribution(c))
+        book.add(f"attribution {name}", "attribution", "", *_read_attribution(c))
         book.own("attribution", (0, c))
     if bool(decision.replanning[0]):
-        book.add("plan in force", "plan", "s per step", _read_plan)
+        book.add("plan in force", "plan", "s per step", lambda d: d.step_s, _say_plan)
         for name in ("held", "holding", "step_s"):
             book.own(name, (...,))
-    book.add("reward weights", "weights", "", _read_weights)
+    book.add("reward weights", "weights", "", lambda d: d.weights.sum(axis=1), _say_weights)
     book.own("weights", (...,))
     return book.close()
 
@@ -108,12 +117,12 @@ class _Book:
     """Collects players; the last one added owns what is said to be owned."""
 
     def __init__(self, decision: Decisions) -> None:
-        self.entries: list[tuple[str, str, str, Reading]] = []
+        self.entries: list[tuple[str, str, str, Numbers, Words]] = []
         self.decision = decision
         self.owners: dict[str, IntArray] = {}
 
-    def add(self, name: str, group: str, unit: str, read: Reading) -> None:
-        self.entries.append((name, group, unit, read))
+    def add(self, name: str, group: str, unit: str, numbers: Numbers, words: Words) -> None:
+        self.entries.append((name, group, unit, numbers, words))
 
     def own(self, field: str, where: tuple[object, ...]) -> None:
         shape = getattr(self.decision, field).shape[1:]
@@ -121,8 +130,8 @@ class _Book:
         owner[where] = len(self.entries) - 1  # type: ignore[index]
 
     def close(self) -> Lineup:
-        names, groups, units, readings = zip(*self.entries, strict=True)
-        return Lineup(names, groups, units, self.owners, readings)
+        names, groups, units, numbers, words = zip(*self.entries, strict=True)
+        return Lineup(names, groups, units, self.owners, numbers, words)
 
 
 def _links(domains: tuple[str, ...], links: Links) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -139,45 +148,51 @@ def _links(domains: tuple[str, ...], links: Links) -> list[tuple[str, list[tuple
     raise ExplanationError(problem("links", links, "must be pair, domain or all", "Use pair for few domains"))
 
 
-def _read_link(cells: list[tuple[int, int]]) -> Reading:
+def _read_link(cells: list[tuple[int, int]]) -> tuple[Numbers, Words]:
     i, j = (list(side) for side in zip(*cells, strict=True))
 
-    def read(d: Decisions, row: int) -> tuple[float, str]:
-        gbps, latency_s = float(d.links[row, 0, i, j].mean()), float(d.links[row, 1, i, j].mean())
-        return gbps, f"{_digits(gbps)} Gb/s, {1e3 * latency_s:.0f} ms"
+    def numbers(d: Decisions) -> FloatArray:
+        found: FloatArray = d.links[:, 0, i, j].mean(axis=1)
+        return found
 
-    return read
+    def words(d: Decisions) -> str:
+        return f"{_digits(float(numbers(d)[0]))} Gb/s, {1e3 * float(d.links[0, 1, i, j].mean()):.0f} ms"
 
-
-def _read_free(domain: int) -> Reading:
-    def read(d: Decisions, row: int) -> tuple[float, str]:
-        free = int(d.free[row, domain])
-        busy = float(d.domains[row, domain, :4].mean())
-        return float(free), f"{free} free devices, {100 * busy:.0f} % busy"
-
-    return read
+    return numbers, words
 
 
-def _read_attribution(c: int) -> Reading:
-    def read(d: Decisions, row: int) -> tuple[float, str]:
-        value = float(d.attribution[row, 0, c])
-        return value, f"{value:+.2f}"
+def _read_free(domain: int) -> tuple[Numbers, Words]:
+    def words(d: Decisions) -> str:
+        return f"{int(d.free[0, domain])} free devices, {100 * float(d.domains[0, domain, :GROUPS].mean()):.0f} % busy"
 
-    return read
-
-
-def _read_time(d: Decisions, row: int) -> tuple[float, str]:
-    turn = float(np.arctan2(d.event[row, DAY_SINE], d.event[row, DAY_COSINE])) / (2.0 * np.pi) % 1.0
-    minutes = round(turn * DAY_S / 60.0) % 1440
-    return turn * DAY_S / 3600.0, f"{minutes // 60:02d}:{minutes % 60:02d}"
+    return lambda d: d.free[:, domain], words
 
 
-def _read_plan(d: Decisions, row: int) -> tuple[float, str]:
-    return float(d.step_s[row]), f"{d.step_s[row]:.3g} s per step on {int(d.holding[row])} devices"
+def _read_attribution(c: int) -> tuple[Numbers, Words]:
+    return lambda d: d.attribution[:, 0, c], lambda d: f"{float(d.attribution[0, 0, c]):+.2f}"
 
 
-def _read_weights(d: Decisions, row: int) -> tuple[float, str]:
-    return float(d.weights[row].sum()), " / ".join(f"{w:g}" for w in d.weights[row])
+def _hours(d: Decisions) -> FloatArray:
+    found: FloatArray = d.waited_s[:, 0] / 3600.0
+    return found
+
+
+def _time_h(d: Decisions) -> FloatArray:
+    turn: FloatArray = np.arctan2(d.event[:, DAY_SINE], d.event[:, DAY_COSINE]) / (2.0 * np.pi) % 1.0
+    return turn * DAY_S / 3600.0
+
+
+def _say_time(d: Decisions) -> str:
+    minutes = round(60.0 * float(_time_h(d)[0])) % 1440
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def _say_plan(d: Decisions) -> str:
+    return f"{d.step_s[0]:.3g} s per step on {int(d.holding[0])} devices"
+
+
+def _say_weights(d: Decisions) -> str:
+    return " / ".join(f"{w:g}" for w in d.weights[0])
 
 
 def _digits(value: float) -> str:

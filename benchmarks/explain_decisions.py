@@ -1,0 +1,191 @@
+"""How fast and how faithful explanations of Hi-PPO's decisions are.
+
+    python benchmarks/explain_decisions.py [--quick] [--output FILE]
+
+Decisions are those of held-out days of the eight-domain scenario; the background are other days. Four parts, one table
+each: time to explain a decision to ±5 % of its leading driver; many decisions in one call against one by one; agreement
+of the policy's own expectation with the simulator's truth; quality of explanations of the choice. Times are of this
+process on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from attribution_sched.cluster.world import World
+from attribution_sched.config.scenarios import build_scenario
+from attribution_sched.explain.background import Background
+from attribution_sched.explain.explainer import Explainer
+from attribution_sched.explain.explanation import COMPONENTS, TOTAL
+from attribution_sched.explain.quality import agreement, deletion, randomised, rank_correlation, stability
+from attribution_sched.explain.watch import Decided, Watch
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.splits import SpeedProportional
+
+SCENARIO = "domains-8"
+HELD_OUT = 970_000
+"""First seed of the days explained."""
+
+USUAL = 960_000
+"""First seed of the background's days."""
+
+PRECISION = 0.05
+
+
+def days(world: World, policy: HiPpo, first: int, count: int) -> list[Decided]:
+    """Placements of some days."""
+    watch = Watch(policy, placed_only=True, most=100_000)
+    for day in range(count):
+        play(world, watch, first + day)
+    return list(watch)
+
+
+def spread(decisions: Sequence[Decided], count: int) -> list[Decided]:
+    """So many decisions, evenly over all."""
+    at = np.linspace(0, len(decisions) - 1, min(count, len(decisions))).astype(int)
+    return [decisions[i] for i in at]
+
+
+def speed(explainer: Explainer, decisions: Sequence[Decided]) -> list[str]:
+    """Wall time and rows to the precision, per target and per grouping of the links."""
+    lines = [
+        f"| target | links | decisions | reached ±{100 * PRECISION:.0f} % | median ms | p90 ms | median rows |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for target in ("terms", "returns", "log_probability"):
+        for links in ("pair", "domain"):
+            made = Explainer(explainer.policy, explainer.background, links=links)
+            made.explain(decisions[0], target=target, precision=PRECISION, rows="standard", sure=False)
+            took, rows, reached = [], [], 0
+            for one in decisions:
+                began = time.perf_counter()
+                told = made.explain(one, target=target, precision=PRECISION, rows="standard", sure=False)
+                took.append(1e3 * (time.perf_counter() - began))
+                rows.append(told.rows)
+                reached += told.converged
+            lines.append(
+                f"| {target} | {links} | {len(decisions)} | {reached} | {np.median(took):.0f} | "
+                f"{np.quantile(took, 0.9):.0f} | {np.median(rows):.0f} |"
+            )
+    return lines
+
+
+def together(explainer: Explainer, decisions: Sequence[Decided], alone: int) -> list[str]:
+    """Decisions per second in one call and one by one, the same rows each."""
+    lines = ["| target | in one call, decisions/s | one by one, decisions/s | ratio |", "|---|---|---|---|"]
+    for target in ("terms", "returns"):
+        ask = {"target": target, "rows": 300, "precision": None}
+        explainer.explain_many(decisions[:20], **ask)
+        began = time.process_time()
+        explainer.explain_many(decisions, **ask)
+        many = len(decisions) / (time.process_time() - began)
+        began = time.process_time()
+        for one in decisions[:alone]:
+            explainer.explain(one, sure=False, **ask)
+        single = alone / (time.process_time() - began)
+        lines.append(f"| {target} ({len(decisions)}) | {many:.0f} | {single:.0f} | {many / single:.1f} |")
+    return lines
+
+
+def faithful(explainer: Explainer, decisions: Sequence[Decided]) -> list[str]:
+    """Rank correlation of drivers told by the policy with the simulator's."""
+    lines = [
+        "| plans | decisions | players | R_eff | R_util | R_cost | R | same leader (R) |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    split = SpeedProportional()
+    crossing = []
+    for one in decisions:
+        plan = split.decide(one.view)
+        if plan is not None and len(plan.segments) > 1:
+            crossing.append(replace(one, plan=plan))
+    for name, group in (("its own", decisions), ("speed-proportional over domains", crossing)):
+        for groups in (None, ("link",), ("attribution",)):
+            found: dict[str, list[float]] = {output: [] for output in (*COMPONENTS, TOTAL)}
+            leaders = []
+            for one in group:
+                ask = {"rows": "quick", "precision": None, "seed": 1}
+                told = explainer.explain(one, target="terms", sure=False, **ask)
+                truth = explainer.explain(one, target="simulator", sure=False, **ask)
+                seen = agreement(told, truth, groups)
+                for output, value in zip(seen.outputs, seen.rank_correlation, strict=True):
+                    if np.isfinite(value):
+                        found[output].append(value)
+                leaders.append(seen.same_leader[-1])
+            told_by = " | ".join(f"{np.mean(v):.2f} ({len(v)})" if v else "–" for v in found.values())
+            players = "all" if groups is None else groups[0]
+            lines.append(f"| {name} | {len(group)} | {players} | {told_by} | {np.mean(leaders):.0%} |")
+    return lines
+
+
+def quality(explainer: Explainer, decisions: Sequence[Decided]) -> list[str]:
+    """Deletion, stability and randomised weights for the log-probability of the choice."""
+    import torch
+
+    ask = {"target": "log_probability", "rows": "quick", "precision": None}
+    policy = explainer.policy
+    assert isinstance(policy, HiPpo)
+    forgot = HiPpo(network=randomised(policy.network, torch.Generator().manual_seed(0)))
+    other = Explainer(forgot, explainer.background)
+    areas, shuffled, steady, overlap, likeness, gaps = [], [], [], [], [], []
+    rng = np.random.default_rng(0)
+    for one in decisions:
+        told = explainer.explain(one, sure=False, **ask)
+        game = explainer.game(one, target="log_probability")
+        gaps.append(told.efficiency_gap().max())
+        areas.append(deletion(game, told).area)
+        order = rng.permutation(len(told.players))
+        shuffled.append(deletion(game, replace(told, values=told.values[order])).area)
+        found = stability(lambda seed, one=one: explainer.explain(one, sure=False, seed=seed, **ask), range(3))
+        steady.append(found.rank_correlation)
+        overlap.append(found.overlap)
+        blank = other.explain(one, sure=False, **ask)
+        likeness.append(abs(rank_correlation(told.values[:, 0], blank.values[:, 0])))
+    return [
+        "| check | measured |", "|---|---|",
+        f"| decisions | {len(decisions)} |",
+        f"| efficiency gap, largest | {max(gaps):.1e} |",
+        f"| deletion area, explained order / random order | {np.mean(areas):.2f} / {np.mean(shuffled):.2f} |",
+        f"| rank correlation of three seeds | {np.mean(steady):.3f} |",
+        f"| overlap of the five leading players of three seeds | {np.mean(overlap):.0%} |",
+        f"| rank correlation with shuffled weights, absolute | {np.nanmean(likeness):.2f} |",
+    ]  # fmt: skip
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few decisions only")
+    parser.add_argument("--output", type=Path, help="write the tables to this file, too")
+    args = parser.parse_args()
+    world, policy = build_scenario("cross-domain", SCENARIO), HiPpo()
+    explained = days(world, policy, HELD_OUT, 1 if args.quick else 4)
+    background = Background.of(days(world, policy, USUAL, 2 if args.quick else 16), "days of Hi-PPO")
+    explainer = Explainer(policy, background, world=world)
+    count = 6 if args.quick else 200
+    parts = [
+        f"# Explanations of Hi-PPO's decisions\n\nScenario {SCENARIO}, {len(explained)} held-out placements, background of "
+        f"{len(background)} placements of other days.",
+        "## Time to explain one decision\n\n" + "\n".join(speed(explainer, spread(explained, max(4, count // 5)))),
+        "## Many decisions\n\n" + "\n".join(
+            together(explainer, (explained * 20)[: 10 * count if args.quick else 1000], max(5, count // 5))
+        ),
+        "## Faithful to the simulator\n\nMean rank correlation (and over how many decisions it is defined).\n\n"
+        + "\n".join(faithful(explainer, spread(explained, count))),
+        "## Quality of explanations of the choice\n\n" + "\n".join(quality(explainer, spread(explained, max(3, count // 10)))),
+    ]  # fmt: skip
+    text = "\n\n".join(parts) + "\n"
+    print(text)
+    if args.output:
+        args.output.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

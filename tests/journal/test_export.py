@@ -1,0 +1,122 @@
+"""Exports: nothing is lost on the way, and nothing half-written is left."""
+
+import csv
+import json
+from dataclasses import asdict
+
+import pyarrow.parquet as pq
+import pytest
+
+from attribution_sched.errors import JournalError
+from attribution_sched.journal import EventRecord, ExplanationRecord, FeedbackRecord, Journal, export, table
+from tests.journal.journal_records import HEADER, decision, fill, task
+
+UNITS = {"cluster_time_s", "latencies_s", "step_s", "bill_usd", "energy_j"}
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with Journal.create(tmp_path / "run.journal", HEADER) as made:
+        with made.batch():
+            fill(made, 700)
+        made.record_decision(decision(700, plan=None, weights=None, slot=None, policy='odd "name", 中文\nline'))
+        made.record_explanation(ExplanationRecord("d000003", "terms", {"values": [[1 / 3]]}))
+        made.record_feedback(FeedbackRecord("w_cost", 0.2, 0.25, "the bill is above its target"))
+        made.record_event(EventRecord("start", {"host": "a"}))
+        yield made
+
+
+def rows(journal):
+    return [dict(zip(table.COLUMNS, row, strict=True)) for page in table.pages(journal) for row in page]
+
+
+def test_parquet(journal, tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "ROW_GROUP", 300)
+    found = pq.read_table(journal.export(tmp_path / "out.parquet"))
+    assert found.to_pylist() == rows(journal)
+    assert found.num_rows == 701
+    assert set(found.column_names) >= UNITS
+    assert json.loads(found.schema.metadata[b"journal"])["preset"] == "cross-domain"
+    assert json.loads(found["action"][5].as_py()) == decision(5).action
+
+
+def test_csv(journal, tmp_path):
+    with journal.export(tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    read = {int: int, float: float, str: str, dict: str}
+    typed = [
+        {name: None if not row[name] else read[kind](row[name]) for name, kind in table.COLUMNS.items()}
+        for row in found
+    ]
+    assert typed == rows(journal)
+
+
+def test_json_holds_everything(journal, tmp_path):
+    found = json.loads(journal.export(tmp_path / "out.json").read_text("utf-8"))
+    assert found["header"] == asdict(HEADER) | {"schema_version": 1}
+    assert found["tasks"] == [asdict(task(n)) for n in range(700)]
+    assert found["events"][0]["details"] == {"host": "a"}
+    assert found["feedback"][0]["reason"] == "the bill is above its target"
+    assert found["decisions"][3]["explanations"][0]["explanation"] == {"values": [[1 / 3]]}
+    assert found["decisions"][700]["outcome"] is None
+    check(found["decisions"], journal)
+
+
+def test_json_lines(journal, tmp_path):
+    lines = journal.export(tmp_path / "out.jsonl").read_text("utf-8").splitlines()
+    check([json.loads(line) for line in lines], journal)
+
+
+def check(found, journal):
+    entries = list(journal.entries())
+    assert len(found) == len(entries)
+    for got, (made, result) in zip(found, entries, strict=True):
+        assert {name: got[name] for name in asdict(made)} == json.loads(json.dumps(asdict(made)))
+        assert got["outcome"] == (None if result is None else json.loads(json.dumps(asdict(result))))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json", "jsonl"])
+def test_an_empty_journal_can_be_exported_over_an_older_file(tmp_path, ending):
+    target = tmp_path / f"out.{ending}"
+    target.write_text("older")
+    with Journal.memory() as journal:
+        journal.export(target)
+    assert "older" not in target.read_text("utf-8", errors="replace")
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json", "jsonl"])
+def test_an_export_that_fails_leaves_the_older_file(tmp_path, ending, monkeypatch):
+    target = tmp_path / f"out.{ending}"
+    target.write_text("older")
+    with Journal.memory() as journal:
+        fill(journal, 300)
+        ask, asked = type(journal._store).rows, []
+
+        def fail(self, query, values=()):
+            asked.append(query)
+            if len(asked) > 2:
+                raise OSError(28, "No space left on device")
+            return ask(self, query, values)
+
+        monkeypatch.setattr(type(journal._store), "rows", fail)
+        with pytest.raises(JournalError, match=r"cannot be written .No space left on device."):
+            journal.export(target)
+        monkeypatch.undo()
+    assert target.read_text() == "older"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_targets_that_cannot_be(tmp_path):
+    path = tmp_path / "run.json"
+    with Journal.create(path, HEADER) as journal:
+        (tmp_path / "folder.csv").mkdir()
+        for target, words in (
+            ("out.parket", "ending '.parket' is not known. Did you mean '.parquet'"),
+            ("out", "ending '' is not known. Valid: .csv, .json, .jsonl, .parquet"),
+            ("run.json", "is the journal itself"),
+            ("folder.csv", "is a folder"),
+            ("nowhere/out.csv", "cannot be written .No such file or directory."),
+        ):
+            with pytest.raises(JournalError, match=words):
+                journal.export(tmp_path / target)
