@@ -39,14 +39,14 @@ def from_dict(given: Mapping[str, Any]) -> Explanation:
         made["players"] = tuple(Player(**_read(player)) for player in made["players"])
         made["outputs"] = tuple(made["outputs"])
         made["weights"] = None if made.get("weights") is None else tuple(made["weights"])
-        made["rules"] = tuple(Rule(**rule) for rule in made.get("rules", ()))
-        made["interactions"] = tuple(Interaction(**pair) for pair in made.get("interactions", ()))
+        made["rules"] = tuple(Rule(**_read(rule)) for rule in made.get("rules", ()))
+        made["interactions"] = tuple(Interaction(**_read(pair)) for pair in made.get("interactions", ()))
         made["notes"] = tuple(made.get("notes", ()))
         if made.get("confidence") is not None:
             made["confidence"] = Confidence(**_read(made["confidence"]))
         if made.get("counterfactual") is not None:
-            flip = dict(made["counterfactual"])
-            flip["changes"] = tuple(Change(**change) for change in flip["changes"])
+            flip = _read(made["counterfactual"])
+            flip["changes"] = tuple(Change(**_read(change)) for change in flip["changes"])
             made["counterfactual"] = Counterfactual(**flip)
         return Explanation(**made)
     except (KeyError, TypeError, ValueError) as error:
@@ -59,7 +59,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: _plain(part) for name, part in asdict(value).items()}
+        return _plain(asdict(value))
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
     if isinstance(value, float) and not np.isfinite(value):

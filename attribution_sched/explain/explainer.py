@@ -93,6 +93,7 @@ class _Prepared:
     background: Background
     cast: Lineup
     usual: FloatArray
+    blend: Blender
     against: Plan | None
     contrasted: bool
     game: DecisionGame
@@ -152,7 +153,8 @@ class Explainer:
             against: A plan to compare with, ``runner-up`` for the policy's own next choice, ``nothing`` for letting the
                 task wait or stay; None explains the plan by itself.
             method: See :func:`~attribution_sched.explain.shapley.explain.estimate`.
-            precision: Stop when the leading player is known so well; None runs the whole budget.
+            precision: Stop when the leading player of the last output (R where there are components) is known so well;
+                None runs the whole budget.
             rows: Most situations to evaluate; ``quick``, ``standard`` or a number.
             time_s: Stop before so much time has passed.
             seed: Of the sampling.
@@ -163,7 +165,10 @@ class Explainer:
         """
         began = time.perf_counter()
         ready = self._prepare(decided, target, against)
-        found = estimate(ready.game, method=method, budget_rows=rows, precision=precision, time_s=time_s, seed=seed)
+        found = estimate(
+            ready.game, method=method, budget_rows=rows, precision=precision, precision_of=ready.game.outputs[-1:],
+            time_s=time_s, seed=seed,
+        )  # fmt: skip
         said = self._confidence(ready) if sure else None
         told = self._explanation(ready, self._target(target), found, said)
         if interactions:
@@ -198,8 +203,9 @@ class Explainer:
         for members in groups.values():
             games = [prepared[i].game for i in members]
             many = estimate_many(
-                games, method=method, precision=precision, budget_rows=rows, seed=seed, progress=progress or None
-            )
+                games, method=method, precision=precision, precision_of=games[0].outputs[-1:], budget_rows=rows,
+                seed=seed, progress=progress or None,
+            )  # fmt: skip
             for at, i in enumerate(members):
                 found[i] = many.take(at)
         seconds = (time.perf_counter() - began) / len(prepared)
@@ -251,13 +257,13 @@ class Explainer:
             raise ExplanationError(problem("against", against, "is not a plan", fix))
         plans = (decided.plan, other) if contrasted else (decided.plan,)
         aim = self._aim(self._target(target), decided, seen, plans, cast, background)
-        moving = np.flatnonzero(aim.movable(cast.groups, _differing(cast, seen, background.states)))
+        moving = np.flatnonzero(aim.movable(cast, _differing(cast, seen, background.states)))
         if len(moving) == 0:
             rule = "is the same as the decision in every input that matters"
             raise ExplanationError(problem("background", background.name, rule, "Use states that differ from it"))
         names = tuple(cast.names[i] for i in moving)
-        game = DecisionGame(names, moving, len(cast.names), blend, aim)
-        return _Prepared(decided, seen, background, cast, usual, other, contrasted, game)
+        game = DecisionGame(names, moving, len(cast.names), blend.only(moving), aim)
+        return _Prepared(decided, seen, background, cast, usual, blend, other, contrasted, game)
 
     def _aim(
         self,
@@ -284,7 +290,7 @@ class Explainer:
     def _confidence(self, ready: _Prepared) -> Confidence | None:
         if not isinstance(self.policy, Appraiser):
             return None
-        situations = like_situations(ready.game.blend, ready.game.n_players)
+        situations = like_situations(ready.blend, ready.game.n_players)
         found: Alternatives = alternatives(self.policy, ready.decided, ready.seen, situations)
         view = ready.decided.view
         return confidence(found, [domain.name for domain in view.cost.cluster.domains], replanning=view.replanning)
@@ -328,7 +334,7 @@ class Explainer:
         return replace(
             told,
             rules=rules(flips, domains, replanning=view.replanning),
-            counterfactual=smallest_flip(self.policy, view, seen, flips, ready.cast, ready.game.blend),
+            counterfactual=smallest_flip(self.policy, view, seen, flips, ready.cast, ready.blend),
         )
 
     def _interactions(self, ready: _Prepared, told: Explanation, most: int, seed: int) -> tuple[Interaction, ...]:

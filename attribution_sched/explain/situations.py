@@ -86,6 +86,11 @@ class Blender:
         flat = {name: np.ascontiguousarray(owner.reshape(-1)) for name, owner in owners.items() if (owner >= 0).any()}
         return cls(decisions, background, flat)
 
+    def only(self, players: IntArray) -> Blender:
+        """The same for coalitions in which nobody but these players is ever absent; it has less to do."""
+        owners = {name: owner for name, owner in self.owners.items() if np.isin(owner, players).any()}
+        return replace(self, owners=owners)
+
     def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray) -> Decisions:
         """Situations of coalitions ``(n, P)`` of decisions ``(n,)``, the absent from background states ``(n,)``."""
         n = len(coalitions)

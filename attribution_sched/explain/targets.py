@@ -18,8 +18,9 @@ from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL
-from attribution_sched.explain.situations import to_view
-from attribution_sched.scheduler.policy import Appraisal, Appraiser, Policy
+from attribution_sched.explain.lineup import Lineup
+from attribution_sched.explain.situations import PER_CANDIDATE, to_view
+from attribution_sched.scheduler.policy import Appraisal, Appraiser, Policy, Selective
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -37,11 +38,11 @@ class Target(Protocol):
         """Names of the outputs."""
         ...
 
-    def movable(self, groups: Sequence[str], differing: BoolArray) -> BoolArray:
+    def movable(self, cast: Lineup, differing: BoolArray) -> BoolArray:
         """Players that can have a share at all, shape ``(P,)``.
 
         Args:
-            groups: Their families.
+            cast: All players.
             differing: Whether the background has other numbers for them than the decision.
         """
         ...
@@ -54,7 +55,7 @@ class Target(Protocol):
 class _AnyInput:
     """Every input may matter."""
 
-    def movable(self, groups: Sequence[str], differing: BoolArray) -> BoolArray:
+    def movable(self, cast: Lineup, differing: BoolArray) -> BoolArray:
         """All that differ."""
         return differing
 
@@ -83,6 +84,16 @@ class AppraisedComponents(_AnyInput):
     weights: FloatArray
     returns: bool = False
     outputs: tuple[str, ...] = (*COMPONENTS, TOTAL)
+
+    def movable(self, cast: Lineup, differing: BoolArray) -> BoolArray:
+        """All that differ, or of these what the policy says that it reads."""
+        if self.returns or not isinstance(self.policy, Selective):
+            return differing
+        read = np.zeros(len(differing), dtype=np.bool_)
+        for field in self.policy.terms_read(self.plans) & set(cast.owners):
+            owner = cast.owners[field][:1] if field in PER_CANDIDATE else cast.owners[field]
+            read[owner[owner >= 0]] = True
+        return differing & read
 
     def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
         """Components ``(n, 4)``."""
@@ -153,10 +164,10 @@ class Simulated:
     players: IntArray
     outputs: tuple[str, ...] = (*COMPONENTS, TOTAL)
 
-    def movable(self, groups: Sequence[str], differing: BoolArray) -> BoolArray:
+    def movable(self, cast: Lineup, differing: BoolArray) -> BoolArray:
         """Links if a plan crosses any, and demands that differ."""
         crossing = any(plan is not None and len(plan.segments) > 1 for plan in self.plans)
-        found = np.array([crossing and group == "link" for group in groups]) & differing
+        found = np.array([crossing and group == "link" for group in cast.groups]) & differing
         demands = (self.others != self.ratio).any(axis=0) & (self.players >= 0)
         found[self.players[demands]] = True
         return found

@@ -1,0 +1,25 @@
+"""Plots of explanations: each takes ``ax``, returns Axes, shows nothing and leaves matplotlib's settings alone."""
+
+from __future__ import annotations
+
+from attribution_sched.explain.plots.attributions import attributions
+from attribution_sched.explain.plots.beeswarm import beeswarm
+from attribution_sched.explain.plots.changes import changes
+from attribution_sched.explain.plots.components import components
+from attribution_sched.explain.plots.counterfactual import counterfactual
+from attribution_sched.explain.plots.influence import influence
+from attribution_sched.explain.plots.timeline import timeline
+from attribution_sched.explain.plots.traffic import traffic
+from attribution_sched.explain.plots.waterfall import waterfall
+
+__all__ = [
+    "attributions",
+    "beeswarm",
+    "changes",
+    "components",
+    "counterfactual",
+    "influence",
+    "timeline",
+    "traffic",
+    "waterfall",
+]

@@ -1,0 +1,97 @@
+"""Attribution heatmap: where the energy of many tasks goes, counter by counter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.explain.chinese import COUNTERS
+from attribution_sched.explain.digits import number
+from attribution_sched.explain.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WORDS: dict[str, str] = {
+    "cpu_cycles": "CPU cycles",
+    "l3_misses": "L3 misses",
+    "memory_bandwidth": "memory bandwidth",
+    "pcie_bandwidth": "PCIe bandwidth",
+    "conv": "convolution",
+    "fc": "fully connected",
+    "attention": "attention",
+}
+"""The seven attribution dimensions in words."""
+
+NUMBERED_CELLS = 90
+"""Up to so many cells the numbers are written into them."""
+
+
+def attributions(
+    values: ArrayLike,
+    task_labels: Sequence[str],
+    ax: Axes | None = None,
+    *,
+    names: Sequence[str] = tuple(WORDS),
+    normalise: bool = False,
+    unit: str = "J",
+    lang: str = "en",
+) -> Axes:
+    """Draw tasks × counters: blue adds to the prediction, vermilion takes away.
+
+    Args:
+        values: Attributions, shape ``(n_tasks, n_counters)``.
+        task_labels: One per task.
+        ax: Where to draw; new axes by default.
+        names: Names of the counters; the seven attribution dimensions by default.
+        normalise: Show each as a share of the sum of sizes of its task, so that small tasks can be read beside large.
+        unit: Unit of the values.
+        lang: ``en`` or ``zh``.
+
+    Raises:
+        ExplanationError: If the shape does not fit the labels or a value is not finite.
+    """
+    import seaborn as sns
+
+    lang = style.drawn_language(lang)
+    table = np.asarray(values, dtype=np.float64)
+    if table.shape != (len(task_labels), len(names)) or not table.size:
+        rule = f"must be {(len(task_labels), len(names))} and not empty"
+        raise ExplanationError(
+            problem("values.shape", table.shape, rule, "Give one label per task, a name per counter")
+        )
+    if not np.isfinite(table).all():
+        raise ExplanationError(problem("values", "not finite", "every entry must be finite", "Leave out such tasks"))
+    if normalise:
+        sizes = np.abs(table).sum(axis=1, keepdims=True)
+        table = np.divide(100.0 * table, sizes, out=np.zeros_like(table), where=sizes > 0)
+        unit = "%"
+    n, d = table.shape
+    ax = style.axes(ax, min(9.0, 1.8 + 0.26 * n) if n <= 40 else 6.0)
+    limit = float(np.abs(table).max()) or 1.0
+    numbered = table.size <= NUMBERED_CELLS and style.characters(ax, 0.62) // d >= 4
+    words = [COUNTERS.get(name, name) if lang == "zh" else WORDS.get(name, name) for name in names]
+    wide = style.characters(ax, 0.24)
+    sns.heatmap(
+        table, ax=ax, cmap=style.diverging(), vmin=-limit, vmax=limit, cbar=False,
+        annot=np.vectorize(lambda value: number(value, 2))(table) if numbered else False, fmt="",
+        annot_kws={"fontsize": 7}, linewidths=0.5 if n <= 40 else 0.0, linecolor="white", rasterized=n > 40,
+        xticklabels=False, yticklabels=False,
+    )  # fmt: skip
+    ax.set_xticks(np.arange(d) + 0.5, [style.fitted(word, 18) for word in words], rotation=35, ha="right",
+                  rotation_mode="anchor")  # fmt: skip
+    # More labels than lines would overlap: then only every so many-th is written.
+    step = int(np.ceil(n / style.rows_that_fit(ax)))
+    ax.set_yticks(np.arange(0, n, step) + 0.5, [style.shortened(label, wide) for label in task_labels[::step]])
+    ax.set_ylabel("")
+    style.finish(ax, lang, grid="")
+    ax.tick_params(length=0)
+    label = "share of the task's attributions [%]" if normalise else f"attribution [{unit}]"
+    chinese = "占任务归因总量的份额（%）" if normalise else f"归因（{unit}）"
+    style.colour_bar(ax, ax.collections[0], label if lang == "en" else chinese, lang, shrink=0.85)
+    style.title(ax, "where the energy of each task goes" if lang == "en" else "各任务的能耗归因")
+    return style.in_font(ax, lang)

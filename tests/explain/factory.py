@@ -1,0 +1,178 @@
+"""Realistic explanations for tests: a decision over four domains with links, loads, the task and its attributions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attribution_sched.explain.explanation import COMPONENTS, Explanation, with_total
+from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
+
+DOMAINS = ("us-east", "us-west", "eu-west", "ap-tokyo")
+PLAN = (
+    "us-east ×8 GPUs (dp 2 · tp 4, BF16), layers 1–24 → eu-west ×8 GPUs (dp 2 · tp 4, BF16), layers 25–48, microbatch 4"
+)
+OTHER = "us-east ×16 GPUs (dp 4 · tp 4, BF16), all 48 layers, microbatch 8"
+WEIGHTS = (1.0, 0.5, 0.3)
+
+PLAYERS = (
+    Player("link us-east–eu-west", "link", "9.1 Gb/s, 38 ms", "3.4 Gb/s", 9.1, 3.4, "Gb/s"),
+    Player("link us-east–us-west", "link", "4.0 Gb/s, 31 ms", "4.2 Gb/s", 4.0, 4.2, "Gb/s"),
+    Player("load us-east", "load", "24 free devices, 25 % busy", "14.0 free devices", 24.0, 14.0, "free devices"),
+    Player("load eu-west", "load", "9 free devices, 72 % busy", "16.0 free devices", 9.0, 16.0, "free devices"),
+    Player("load ap-tokyo", "load", "2 free devices, 94 % busy", "12.0 free devices", 2.0, 12.0, "free devices"),
+    Player("queue", "queue", "7 waiting", "2.1 waiting", 7.0, 2.1, "waiting"),
+    Player("work left", "task", "12,000 steps", "4,100 steps", 12000.0, 4100.0, "steps"),
+    Player("time of day", "time", "14:30", "11.8 h", 14.5, 11.8, "h"),
+    Player("attribution memory_bandwidth", "attribution", "+0.61", "0.12", 0.61, 0.12),
+    Player("attribution attention", "attribution", "+0.05", "0.11", 0.05, 0.11),
+    Player("reward weights", "weights", "1 / 0.5 / 0.3", "1.8", 1.8, 1.8),
+)
+
+SHARES = np.array(
+    [  #  R_eff   R_util  R_cost
+        [0.182, 0.061, 0.031],
+        [-0.004, 0.001, 0.002],
+        [0.094, 0.042, -0.058],
+        [-0.071, -0.035, 0.006],
+        [-0.012, -0.004, -0.011],
+        [-0.033, 0.018, 0.001],
+        [0.021, 0.008, 0.014],
+        [0.001, -0.002, 0.009],
+        [0.052, -0.047, 0.002],
+        [0.003, 0.002, -0.001],
+        [0.0, 0.0, 0.0],
+    ]
+)
+
+
+def explanation(
+    decision: str = "d-0017",
+    seed: int = 0,
+    *,
+    noise: float = 0.0,
+    scale: float = 1.0,
+    players: tuple[Player, ...] = PLAYERS,
+    **changes: object,
+) -> Explanation:
+    """One decision's terms with their total; ``noise`` moves shares and readings with the seed."""
+    rng = np.random.default_rng(seed)
+    at = [PLAYERS.index(player) for player in players]
+    values = scale * SHARES[at] + noise * rng.normal(size=(len(at), 3))
+    base = np.asarray(changes.pop("base", [0.12, 0.48, 0.35]))
+    given: dict[str, object] = {
+        "decision": decision,
+        "policy": "hi-ppo",
+        "subject": PLAN,
+        "target": "terms",
+        "players": players,
+        "outputs": COMPONENTS,
+        "values": values,
+        "standard_error": np.full(values.shape, 0.004) * (1.0 + (np.arange(len(at))[:, None] % 3) / 3),
+        "base": base,
+        "value": base + values.sum(axis=0),
+        "weights": WEIGHTS,
+        "method": "permutation",
+        "degrees": 31,
+        "rows": 12_288,
+        "background": 512,
+        "background_name": "journal",
+        "seed": 7,
+        "seconds": 0.042,
+    }
+    return with_total(Explanation(**{**given, **changes}))  # type: ignore[arg-type]
+
+
+def full(**changes: object) -> Explanation:
+    """An explanation with everything that can be found beside the shares."""
+    return explanation(
+        **{
+            "confidence": Confidence(0.81, OTHER, 0.12, 0.92),
+            "rules": (
+                Rule("link us-east–eu-west", "bandwidth", "Gb/s", 9.1, 4.6, "above", OTHER),
+                Rule("load eu-west", "free devices", "free devices", 9.0, 7.5, "above", OTHER),
+            ),
+            "counterfactual": Counterfactual(
+                (
+                    Change("link us-east–eu-west", "bandwidth", 9.1, 5.2, "Gb/s"),
+                    Change("link us-east–eu-west", "latency", 38.0, 61.0, "ms"),
+                ),
+                0.83,
+                OTHER,
+                True,
+            ),
+            "interactions": (
+                Interaction("link us-east–eu-west", "load eu-west", "R", 0.041, 0.006),
+                Interaction("queue", "time of day", "R", 0.004, 0.006),
+            ),
+            **changes,
+        }
+    )
+
+
+def contrast(**changes: object) -> Explanation:
+    """Why the plan and not the other one."""
+    return full(**{"against": OTHER, "base": np.array([0.02, -0.05, 0.11]), "decision": "d-0017b", **changes})
+
+
+def log_odds(**changes: object) -> Explanation:
+    """The behaviour of the policy: one output, in nats."""
+    values = 8.0 * SHARES[:, :1]
+    given: dict[str, object] = {
+        "decision": "d-0017c",
+        "policy": "hi-ppo",
+        "subject": PLAN,
+        "target": "log_odds",
+        "players": PLAYERS,
+        "outputs": ("log-odds",),
+        "values": values,
+        "standard_error": np.full(values.shape, 0.05),
+        "base": np.array([-0.4]),
+        "value": np.array([-0.4]) + values.sum(axis=0),
+        "against": OTHER,
+        "method": "kernel",
+        "rows": 4096,
+        "background": 200,
+        "seed": 3,
+        "confidence": Confidence(0.81, OTHER, 0.12),
+    }
+    return Explanation(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def episode(n: int = 40, seed: int = 0, *, noise: float = 0.012, start: int = 0) -> list[Explanation]:
+    """Decisions of an episode: readings move, shares follow them; every third has no queue."""
+    rng = np.random.default_rng([seed, 99])
+    found = []
+    for d in range(n):
+        kept = tuple(player for player in PLAYERS if d % 3 or player.name != "queue")
+        turn = float(np.cos(2 * np.pi * d / 24))
+        made = explanation(f"d-{start + d:04d}", d + 1000 * seed, noise=noise, scale=0.7 + 0.5 * turn, players=kept)
+        moved = tuple(
+            Player(p.name, p.group, p.value, p.usual, p.usual_number * float(np.exp(0.5 * turn + 0.2 * z)),
+                   p.usual_number, p.unit)
+            for p, z in zip(kept, rng.normal(size=len(kept)), strict=True)
+        )  # fmt: skip
+        found.append(Explanation(**{**{k: getattr(made, k) for k in made.__dataclass_fields__}, "players": moved}))
+    return found
+
+
+def some(
+    values: np.ndarray,
+    errors: np.ndarray,
+    *,
+    outputs: tuple[str, ...] = COMPONENTS,
+    target: str = "terms",
+    weights: tuple[float, float, float] | None = WEIGHTS,
+    **changes: object,
+) -> Explanation:
+    """An explanation of given shares and errors, players named ``input0q`` and so on; with total if it can have one."""
+    values, errors = np.atleast_2d(values), np.atleast_2d(errors)
+    base = np.linspace(0.1, 0.3, values.shape[1])
+    players = tuple(Player(f"input{p}q", "input", f"{p}", f"{p + 1}", p, p + 1) for p in range(len(values)))
+    made = Explanation(
+        **{
+            "decision": "d", "policy": "some", "subject": "a", "target": target, "players": players,
+            "outputs": outputs, "values": values, "standard_error": errors, "base": base,
+            "value": base + values.sum(axis=0), "weights": weights, "method": "permutation", **changes,
+        }  # type: ignore[arg-type]
+    )  # fmt: skip
+    return with_total(made) if outputs == COMPONENTS and weights is not None else made

@@ -1,0 +1,18 @@
+"""Plots are drawn without a screen, and closed after each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import matplotlib
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def off_screen() -> Iterator[None]:
+    """No window is opened, and no figure outlives its test."""
+    from matplotlib import pyplot as plt
+
+    matplotlib.use("Agg")
+    yield
+    plt.close("all")
