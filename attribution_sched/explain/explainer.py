@@ -19,7 +19,7 @@ from attribution_sched.explain.background import Background
 from attribution_sched.explain.explanation import TARGETS, Explanation
 from attribution_sched.explain.findings import Confidence, Interaction
 from attribution_sched.explain.flips import find_flips, rules, smallest_flip
-from attribution_sched.explain.lineup import Lineup, Links, lineup
+from attribution_sched.explain.lineup import Lineup, Links, Usual, lineup
 from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate, estimate_many
 from attribution_sched.explain.shapley.plan import Rows
@@ -92,7 +92,7 @@ class _Prepared:
     seen: Decisions
     background: Background
     cast: Lineup
-    usual: FloatArray
+    usual: Usual
     blend: Blender
     against: Plan | None
     contrasted: bool
@@ -127,7 +127,7 @@ class Explainer:
         self.same_kind = same_kind
         self.attributor = attributor
         self.simulator = None if world is None else Simulator(world)
-        self._alike: dict[tuple[object, ...], tuple[Background, Lineup, FloatArray]] = {}
+        self._alike: dict[tuple[object, ...], tuple[Background, Lineup, Usual]] = {}
 
     def explain(
         self,

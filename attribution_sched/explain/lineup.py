@@ -14,7 +14,7 @@ from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine_observe import DAY_S, DOMAIN_FEATURES, EVENT_FEATURES, GROUPS
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.situations import DAY_COSINE, DAY_SINE, NOBODY, PER_CANDIDATE
+from attribution_sched.explain.situations import DAY_COSINE, DAY_SINE, NOBODY, PER_CANDIDATE, mean_state
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -30,6 +30,19 @@ Numbers = Callable[[Decisions], NDArray[Any]]
 
 Words = Callable[[Decisions], str]
 """A player's reading in the first state, with units."""
+
+
+@dataclass(frozen=True, eq=False)
+class Usual:
+    """What is usual of P players.
+
+    Attributes:
+        numbers: Mean of each one's main number over the background (of the time of day: around the clock), ``(P,)``.
+        words: Its reading in the mean state.
+    """
+
+    numbers: FloatArray
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,18 +65,24 @@ class Lineup:
     numbers: tuple[Numbers, ...]
     words: tuple[Words, ...]
 
-    def usual(self, background: Decisions) -> FloatArray:
-        """Every player's main number on average over the background, shape ``(P,)``."""
-        return np.array([float(np.mean(read(background))) for read in self.numbers])
+    def usual(self, background: Decisions) -> Usual:
+        """What is usual of every player in the background."""
+        typical = mean_state(background)
+        numbers = [read(typical)[0] if group == "time" else np.mean(read(background)) for group, read in self._read()]
+        return Usual(np.array(numbers, dtype=np.float64), tuple(say(typical) for say in self.words))
 
-    def players(self, decision: Decisions, usual: FloatArray) -> tuple[Player, ...]:
+    def players(self, decision: Decisions, usual: Usual) -> tuple[Player, ...]:
         """Players with their readings in the decision and what is usual."""
-        return tuple(
-            Player(name, group, say(decision), _amount(float(mean), unit), float(read(decision)[0]), float(mean), unit)
-            for name, group, unit, read, say, mean in zip(
-                self.names, self.groups, self.units, self.numbers, self.words, usual, strict=True
-            )
+        told = zip(
+            self.names, self.groups, self.units, self.numbers, self.words, usual.numbers, usual.words, strict=True
         )
+        return tuple(
+            Player(name, group, say(decision), words, float(read(decision)[0]), float(mean), unit)
+            for name, group, unit, read, say, mean, words in told
+        )
+
+    def _read(self) -> zip[tuple[str, Numbers]]:
+        return zip(self.groups, self.numbers, strict=True)
 
 
 def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair") -> Lineup:
@@ -169,7 +188,7 @@ def _read_free(domain: int) -> tuple[Numbers, Words]:
 
 
 def _read_attribution(c: int) -> tuple[Numbers, Words]:
-    return lambda d: d.attribution[:, 0, c], lambda d: f"{float(d.attribution[0, 0, c]):+.2f}"
+    return lambda d: d.attribution[:, 0, c], lambda d: f"{float(d.attribution[0, 0, c]):+.2f}".replace("-", "−")
 
 
 def _hours(d: Decisions) -> FloatArray:
@@ -197,8 +216,3 @@ def _say_weights(d: Decisions) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:.2g}" if abs(value) < 1 else f"{value:.1f}"
-
-
-def _amount(value: float, unit: str) -> str:
-    number = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}" if abs(value) < 1 else f"{value:.1f}"
-    return f"{number} {unit}".strip()

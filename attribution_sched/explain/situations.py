@@ -60,6 +60,16 @@ def stacked(parts: list[Decisions]) -> Decisions:
     return Decisions(**{f.name: np.concatenate([getattr(part, f.name) for part in wide]) for f in fields(Decisions)})
 
 
+def mean_state(states: Decisions) -> Decisions:
+    """One state with the mean of every number, whole numbers rounded; to be read, not to be decided on."""
+    found = {}
+    for field in fields(Decisions):
+        values = getattr(states, field.name)
+        mean = values.mean(axis=0, keepdims=True, dtype=np.float64)
+        found[field.name] = (mean if values.dtype.kind == "f" else np.round(mean)).astype(values.dtype)
+    return Decisions(**found)
+
+
 @dataclass(frozen=True, eq=False)
 class Blender:
     """Puts situations together.
