@@ -1,4 +1,4 @@
-"""Training of Hi-PPO: a teacher is imitated, then both levels learn by trial; the best weights are kept.
+"""Training of Hi-PPO: a teacher is imitated, choices are compared, both levels learn by trial; the best are kept.
 
 from attribution_sched.training import train
 
@@ -12,7 +12,6 @@ below 900,000, the held-out episodes those from there on; the arena's begin at a
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,21 +22,26 @@ from typing import TYPE_CHECKING, Any
 
 from attribution_sched.config import TrainingSettings, load_training_settings
 from attribution_sched.errors import CheckpointError, SettingsError, problem
+from attribution_sched.training_phases import (
+    attribute,
+    build_worlds,
+    course_fields,
+    first_seed,
+    imitate,
+    improve,
+    recorded,
+    spread,
+)
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import World
     from attribution_sched.scheduler.hi_ppo.cloning import Lesson
     from attribution_sched.scheduler.hi_ppo.deployed import Continued
-    from attribution_sched.scheduler.hi_ppo.learning import Learning, Report
+    from attribution_sched.scheduler.hi_ppo.learning import Report
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
     from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings
-    from attribution_sched.training_log import TrainingLog
 
 DEFAULT_PRESET = "hi_ppo_tuned"
-SEEDS_PER_RUN = 10_000
-RUNS = 80
-"""Clusters of run s begin at seed ``SEEDS_PER_RUN · (s mod RUNS)``, always below the held-out seeds."""
-
 BEST, LAST, STATE, SETTINGS = "best.safetensors", "last.safetensors", "state.safetensors", "settings.yaml"
 
 Source = str | Path | Mapping[str, Any] | TrainingSettings
@@ -114,7 +118,7 @@ def train(
     _check_folder(folder, resume, start)
     course = chosen.course
     network = _first_network(chosen, start, device)
-    worlds = _build_worlds(chosen)
+    worlds = build_worlds(chosen)
     say(f"building {', '.join(worlds)} (a first run compiles its kernels)")
     from attribution_sched.scheduler.hi_ppo.checkpoint import save, save_training
     from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut
@@ -123,9 +127,9 @@ def train(
     from attribution_sched.training_log import TrainingLog
 
     if start is None:
-        _attribute(network, next(iter(worlds.values())))
-    known_lessons = [*lessons, *_recorded(chosen, say)]
-    fields = _fields(chosen, worlds, network, 0)
+        attribute(network, next(iter(worlds.values())))
+    known_lessons = [*lessons, *recorded(chosen, say)]
+    fields = course_fields(chosen, worlds, network, 0)
     trainer = Trainer(network, fields, trainer_settings(chosen), course.seed, known_lessons)
     held_out = HeldOut(worlds[course.evaluation_world.label], course.evaluation.episodes, network.attributions)
     known = _known_state(folder, trainer, chosen) if resume else None
@@ -170,8 +174,9 @@ def train(
             say(f"going on after iteration {trainer.number}, {trainer.decisions:,} decisions")
         else:
             if start is None:
-                _imitate(chosen, worlds, learning, list(known_lessons), notes, say)
-            _spread(chosen, learning, say)
+                watched = imitate(chosen, worlds, learning, list(known_lessons), notes, say)
+                improve(chosen, worlds, learning, watched, held_out, notes, say)
+            spread(chosen, learning, say)
         with _asked_to_stop() as asked:
             say("learning")
             begun, best = learning.run(lambda: asked() or (stop is not None and stop()))
@@ -223,7 +228,7 @@ def continue_learning(
     evaluation = chosen.course.evaluation
     return learn_on(
         network, world, decisions, trainer_settings(chosen), lr_share=lr_share, clusters=clusters, seed=seed,
-        first_seed=_first_seed(seed), episodes=evaluation.episodes, every=evaluation.every, progress=progress,
+        first_seed=first_seed(seed), episodes=evaluation.episodes, every=evaluation.every, progress=progress,
         stop=stop,
     )  # fmt: skip
 
@@ -253,10 +258,6 @@ def trainer_settings(settings: TrainingSettings) -> HiPpoSettings:
     )
 
 
-def _first_seed(seed: int) -> int:
-    return SEEDS_PER_RUN * (seed % RUNS)
-
-
 def _check_folder(folder: Path, resume: bool, start: str | Path | None) -> None:
     if resume and start is not None:
         raise SettingsError(
@@ -282,52 +283,6 @@ def _prepare(folder: Path, settings: TrainingSettings) -> None:
         raise SettingsError(problem("output", str(folder), rule, "Choose another folder")) from error
 
 
-def _build_worlds(settings: TrainingSettings) -> dict[str, World]:
-    """Every world of the course and that of the held-out episodes, by label."""
-    from attribution_sched.config.scenarios import build_scenario
-
-    listed = [*settings.course.worlds, settings.course.evaluation_world]
-    return {one.label: build_scenario(one.preset, one.scenario) for one in listed}
-
-
-def _attribute(network: HiPpoNetwork, world: World) -> None:
-    """Fix how counters become attributions: EmSHAP's closed form, fitted on the tasks of a world."""
-    from attribution_sched.attributor import simulated_attributor
-
-    fitted = simulated_attributor(world)
-    weight = fitted.matrix / fitted.scale / fitted.spread[:, None]
-    network.set_attribution(fitted.unit, weight, -(weight @ fitted.mean))
-
-
-def _recorded(settings: TrainingSettings, say: Callable[[str], None]) -> list[Lesson]:
-    """Single decisions of random clusters, solved and retold as Hi-PPO's own choices; the same for the same seed."""
-    from itertools import islice
-
-    from attribution_sched.scheduler.hi_ppo.recorded import retell
-    from attribution_sched.scheduler.pointer.scenarios import Range
-    from attribution_sched.scheduler.pointer.traces import teach
-
-    lessons: list[Lesson] = []
-    cloning = settings.course.cloning
-    for teacher, count in (("search", cloning.searched), ("exact", cloning.solved)):
-        if count:
-            say(f"solving {count} single decisions by {teacher}")
-            traces = islice(teach(settings.course.seed, Range(domains=(3, 8)), teacher=teacher), count)
-            lessons += retell(list(traces))[0]
-    return lessons
-
-
-def _fields(settings: TrainingSettings, worlds: Mapping[str, World], network: HiPpoNetwork, offset: int) -> list[Any]:
-    """The clusters of the course; no two have the same seed."""
-    from attribution_sched.scheduler.hi_ppo.field import Field
-
-    fields, seed = [], _first_seed(settings.course.seed) + offset
-    for one in settings.course.worlds:
-        fields.append(Field(worlds[one.label], one.clusters, seed, network.attributions, one.label, pareto=one.pareto))
-        seed += one.clusters
-    return fields
-
-
 def _first_network(settings: TrainingSettings, start: str | Path | None, device: str) -> HiPpoNetwork:
     from attribution_sched.scheduler.hi_ppo.checkpoint import load
 
@@ -349,50 +304,6 @@ def _first_network(settings: TrainingSettings, start: str | Path | None, device:
         rule = f"the settings ask for {own[odd]!r}"
         raise CheckpointError(problem(f"start {odd}", given[odd], rule, "Set gnn and course.head_dim as it was made"))
     return loaded.to(device).train()
-
-
-def _imitate(
-    settings: TrainingSettings,
-    worlds: Mapping[str, World],
-    learning: Learning,
-    lessons: list[Lesson],
-    notes: TrainingLog,
-    say: Callable[[str], None],
-) -> None:
-    """Phase one: watch the rule in every world, learn its choices and those of the lessons given."""
-    import torch
-
-    from attribution_sched.scheduler.hi_ppo.cloning import clone, watch
-    from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
-
-    course = settings.course
-    cloning, clusters = course.cloning, sum(one.clusters for one in course.worlds)
-    learning.tell("cloning")
-    if cloning.decisions:
-        say(f"watching {cloning.decisions:,} decisions of a rule in each world")
-        for field in _fields(settings, worlds, learning.trainer.network, clusters):
-            steps = math.ceil(cloning.decisions / field.clusters)
-            lessons.append(watch(field, ShortestFirst(), steps, settings.ppo.gamma))
-    if not lessons:
-        return
-    say(f"imitating {sum(len(lesson.trace.task) for lesson in lessons):,} decisions, {cloning.epochs} epochs")
-    network = learning.trainer.network
-    generator = torch.Generator(next(network.parameters()).device).manual_seed(course.seed)
-    losses = clone(network, lessons, cloning.epochs, cloning.lr, cloning.minibatch_size, generator)
-    for epoch, loss in enumerate(losses, 1):
-        notes.write("cloning", 0, epoch, {"loss": loss})
-
-
-def _spread(settings: TrainingSettings, learning: Learning, say: Callable[[str], None]) -> None:
-    """Bring the clusters to different hours, by the network as it is after imitating."""
-    from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-    from attribution_sched.scheduler.hi_ppo.stagger import stagger
-
-    if settings.course.stagger:
-        say("spreading the clusters over the hours of an episode")
-        learning.tell("staggering")
-        for field in learning.trainer.fields:
-            stagger(field, NetworkChooser(learning.trainer.network, learning.trainer.generator))
 
 
 def _fixed(settings: TrainingSettings) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
-from attribution_sched.explain.explanation import COMPONENTS, TOTAL
 from attribution_sched.explain.quality import agreement, deletion, randomised, rank_correlation, stability
 from attribution_sched.explain.watch import Decided, Watch
 from attribution_sched.scheduler.episode import play
@@ -95,10 +94,11 @@ def together(explainer: Explainer, decisions: Sequence[Decided], alone: int) -> 
 
 
 def faithful(explainer: Explainer, decisions: Sequence[Decided]) -> list[str]:
-    """Rank correlation of drivers told by the policy with the simulator's."""
+    """How the policy's own drivers agree with the simulator's."""
     lines = [
-        "| plans | decisions | players | R_eff | R_util | R_cost | R | same leader (R) |",
-        "|---|---|---|---|---|---|---|---|",
+        "| plans | decisions | players | order of drivers, R_eff | R_util | R_cost | R | with signs, R | right sign | "
+        "same leader |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     split = SpeedProportional()
     crossing = []
@@ -107,21 +107,28 @@ def faithful(explainer: Explainer, decisions: Sequence[Decided]) -> list[str]:
         if plan is not None and len(plan.segments) > 1:
             crossing.append(replace(one, plan=plan))
     for name, group in (("its own", decisions), ("speed-proportional over domains", crossing)):
+        ask = {"rows": "quick", "precision": None, "seed": 1, "sure": False}
+        pairs = [
+            (explainer.explain(one, target="terms", **ask), explainer.explain(one, target="simulator", **ask))
+            for one in group
+        ]
         for groups in (None, ("link",), ("attribution",)):
-            found: dict[str, list[float]] = {output: [] for output in (*COMPONENTS, TOTAL)}
-            leaders = []
-            for one in group:
-                ask = {"rows": "quick", "precision": None, "seed": 1}
-                told = explainer.explain(one, target="terms", sure=False, **ask)
-                truth = explainer.explain(one, target="simulator", sure=False, **ask)
-                seen = agreement(told, truth, groups)
-                for output, value in zip(seen.outputs, seen.rank_correlation, strict=True):
-                    if np.isfinite(value):
-                        found[output].append(value)
-                leaders.append(seen.same_leader[-1])
-            told_by = " | ".join(f"{np.mean(v):.2f} ({len(v)})" if v else "–" for v in found.values())
+            seen = [agreement(told, truth, groups) for told, truth in pairs]
+            sizes = np.array([one.rank_correlation for one in seen])
+            told_by = " | ".join(
+                f"{np.nanmean(column):.2f} ({np.isfinite(column).sum()})" if np.isfinite(column).any() else "–"
+                for column in sizes.T
+            )
+            signed = np.array([one.signed_correlation[-1] for one in seen])
+            sign = np.array([one.same_sign[-1] for one in seen])
+            if not np.isfinite(signed).any():
+                continue
+            leaders = np.mean([one.same_leader[-1] for one in seen])
             players = "all" if groups is None else groups[0]
-            lines.append(f"| {name} | {len(group)} | {players} | {told_by} | {np.mean(leaders):.0%} |")
+            lines.append(
+                f"| {name} | {len(group)} | {players} | {told_by} | {np.nanmean(signed):.2f} "
+                f"| {np.nanmean(sign):.0%} | {leaders:.0%} |"
+            )
     return lines
 
 
@@ -171,15 +178,16 @@ def main() -> None:
     explainer = Explainer(policy, background, world=world)
     count = 6 if args.quick else 200
     parts = [
-        f"# Explanations of Hi-PPO's decisions\n\nScenario {SCENARIO}, {len(explained)} held-out placements, background of "
-        f"{len(background)} placements of other days.",
+        f"# Explanations of Hi-PPO's decisions\n\nScenario {SCENARIO}, {len(explained)} held-out placements, "
+        f"background of {len(background)} placements of other days.",
         "## Time to explain one decision\n\n" + "\n".join(speed(explainer, spread(explained, max(4, count // 5)))),
         "## Many decisions\n\n" + "\n".join(
             together(explainer, (explained * 20)[: 10 * count if args.quick else 1000], max(5, count // 5))
         ),
-        "## Faithful to the simulator\n\nMean rank correlation (and over how many decisions it is defined).\n\n"
+        "## Faithful to the simulator\n\nMean rank correlation over players (and in how many decisions there is one).\n\n"
         + "\n".join(faithful(explainer, spread(explained, count))),
-        "## Quality of explanations of the choice\n\n" + "\n".join(quality(explainer, spread(explained, max(3, count // 10)))),
+        "## Quality of explanations of the choice\n\n"
+        + "\n".join(quality(explainer, spread(explained, max(3, count // 10)))),
     ]  # fmt: skip
     text = "\n\n".join(parts) + "\n"
     print(text)

@@ -11,7 +11,7 @@ import torch
 
 from attribution_sched.config import load_training_settings
 from attribution_sched.errors import CheckpointError, SettingsError
-from attribution_sched.scheduler.hi_ppo import cloning
+from attribution_sched.scheduler.hi_ppo import cloning, improving
 from attribution_sched.scheduler.hi_ppo.checkpoint import describe, load, save
 from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
@@ -21,14 +21,13 @@ from attribution_sched.training import (
     LAST,
     SETTINGS,
     STATE,
-    _build_worlds,
-    _fields,
     continue_learning,
     network_size,
     train,
     trainer_settings,
 )
 from attribution_sched.training_log import METRICS, read_metrics
+from attribution_sched.training_phases import build_worlds, course_fields
 
 TINY = """\
 name: tiny
@@ -105,7 +104,7 @@ def test_the_best_weights_are_those_that_were_measured(finished, course):
     assert made["held_out"]["first_seed"] == FIRST_SEED
     assert made["held_out"]["scenario"] == "ou30"
     settings = load_training_settings(course)
-    world = _build_worlds(settings)[settings.course.evaluation_world.label]
+    world = build_worlds(settings)[settings.course.evaluation_world.label]
     best = load(folder / BEST)
     found = HeldOut(world, 3, best.attributions).measure(best)
     assert list(found.returns) == made["held_out"]["returns"]
@@ -217,7 +216,7 @@ def test_it_starts_from_weights_or_lessons_if_there_are_any(finished, course, tm
     assert started.start_return == pytest.approx(finished[1].best_return)
     assert describe(tmp_path / "start" / BEST)["started_from"] == BEST
     assert all(row["kind"] != "cloning" for row in read_metrics(tmp_path / "start" / METRICS))
-    field = _fields(settings, _build_worlds(settings), load(folder / BEST), 50)[0]
+    field = course_fields(settings, build_worlds(settings), load(folder / BEST), 50)[0]
     lesson = cloning.watch(field, ShortestFirst(), 4, 0.99)
     taught = train(changed(course, decisions=30, cloning={"decisions": 0}), tmp_path / "lesson", lessons=[lesson])
     assert taught.iterations == 1
@@ -273,8 +272,8 @@ def test_clusters_never_share_a_seed_nor_reach_the_held_out_ones(course, monkeyp
         settings = changed(course, seed=seed)
         worlds = dict.fromkeys(one.label for one in settings.course.worlds)
         network = HiPpoNetwork(NetworkSize(16, 8, 1))
-        _fields(settings, worlds, network, 0)
-        _fields(settings, worlds, network, sum(one.clusters for one in settings.course.worlds))
+        course_fields(settings, worlds, network, 0)
+        course_fields(settings, worlds, network, sum(one.clusters for one in settings.course.worlds))
     assert len(set(seeds)) == len(seeds)
     assert max(seeds) < FIRST_SEED
 
@@ -292,8 +291,22 @@ def test_settings_reach_network_and_trainer(kind, conv):
 
 def test_weights_in_use_learn_on(finished, course):
     settings = changed(course)
-    world = _build_worlds(settings)["tiny/ou30"]
+    world = build_worlds(settings)["tiny/ou30"]
     network = load(finished[0] / BEST)
     found = continue_learning(network, world, 32, settings, clusters=4)
     assert found.decisions == 32
     assert found.after.mean >= found.before.mean == pytest.approx(finished[1].best_return)
+
+
+def test_choices_are_compared_between_the_teacher_and_learning_by_trial(course, tmp_path, monkeypatch):
+    monkeypatch.setattr(improving, "COPIES", 8)
+    reports, words = [], []
+    settings = changed(course, decisions=30, comparing={"rounds": 1, "decisions": 4, "epochs": 1})
+    train(settings, tmp_path / "run", progress=reports.append, log=words.append)
+    kinds = [row["kind"] for row in read_metrics(tmp_path / "run" / METRICS)]
+    assert kinds[:4] == ["cloning", "cloning", "comparing", "held_out"]
+    row = next(row for row in read_metrics(tmp_path / "run" / METRICS) if row["kind"] == "comparing")
+    start = next(row for row in read_metrics(tmp_path / "run" / METRICS) if row["kind"] == "held_out")
+    assert start["return"] == max(row["before"], row["after"]) and row["kept"] == (row["after"] >= row["before"])
+    assert "comparing" in {report.phase for report in reports}
+    assert any("round 1" in line for line in words)

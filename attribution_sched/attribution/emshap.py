@@ -14,13 +14,6 @@ import numpy as np
 
 from attribution_sched.attribution import store
 from attribution_sched.attribution.checks import as_rows, check_training, match_rows, predictor
-from attribution_sched.coalitions import (
-    EXACT_LIMIT,
-    all_masks,
-    sample_coalitions,
-    shapley_matrix,
-    solve_sampled,
-)
 from attribution_sched.attribution.conditionals.base import BoolArray, FloatArray
 from attribution_sched.attribution.conditionals.catalogue import KINDS, restore
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
@@ -28,6 +21,13 @@ from attribution_sched.attribution.progress import Tick, progress_bar
 from attribution_sched.attribution.selection import choose, energy_over, fit_chosen, search
 from attribution_sched.attribution.value_function import Predict, Scale, coalition_values
 from attribution_sched.attribution.vector import AttributionVector
+from attribution_sched.coalitions import (
+    EXACT_LIMIT,
+    all_masks,
+    sample_coalitions,
+    shapley_matrix,
+    solve_sampled,
+)
 from attribution_sched.errors import ModelFitError, nearest, problem
 
 PROPOSALS = ("auto", "closed", "mlp", "gru")

@@ -129,6 +129,24 @@ class CloningSettings(Record):
     minibatch_size: Count = 256
 
 
+class ComparingSettings(Record):
+    """What is learnt from choices that are tried side by side, between the teacher and learning by trial.
+
+    Attributes:
+        rounds: Rounds of comparing and learning; 0 leaves the phase out.
+        decisions: Decisions that are compared in each world per round.
+        epochs: Passes over all comparisons so far, per round.
+        lr: Learning rate of a round at its start.
+        hold: How much a change has to be worth, in fifths of an average task.
+    """
+
+    rounds: FromZero = 0
+    decisions: Count = 480
+    epochs: Count = 4
+    lr: Positive = 3.0e-4
+    hold: NonNegative = 0.3
+
+
 class EvaluationSettings(Record):
     """How progress is measured, in episodes that are never learnt from.
 
@@ -163,7 +181,8 @@ class CourseSettings(Record):
         bootstrap: Whether what follows the horizon counts (its value is estimated), or an episode ends there for good,
             as the arena scores it.
         rehearsal_coef: Weight of the imitation of given lessons that runs beside the learning by trial.
-        cloning: The phase before.
+        cloning: The first phase.
+        comparing: The second phase, before learning by trial.
         evaluation: How progress is measured.
     """
 
@@ -181,6 +200,7 @@ class CourseSettings(Record):
     bootstrap: Switch = True
     rehearsal_coef: NonNegative = 0.02
     cloning: CloningSettings = CloningSettings()
+    comparing: ComparingSettings = ComparingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 
     @model_validator(mode="after")

@@ -17,25 +17,26 @@ from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.alternatives import Alternatives, alternatives, confidence, like_situations
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explanation import TARGETS, Explanation
-from attribution_sched.explain.findings import Confidence, Interaction
+from attribution_sched.explain.findings import Confidence, Interaction, Player
 from attribution_sched.explain.flips import find_flips, rules, smallest_flip
 from attribution_sched.explain.lineup import Lineup, Links, Usual, lineup
 from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate, estimate_many
 from attribution_sched.explain.shapley.plan import Rows
-from attribution_sched.explain.situations import Blender, widened
+from attribution_sched.explain.situations import Blender, stacked, widened
 from attribution_sched.explain.sweeps import sweeps
 from attribution_sched.explain.targets import (
     AppraisedComponents,
     Choice,
     ChoiceProbability,
+    ManyComponents,
     Target,
     need_appraiser,
 )
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
-from attribution_sched.scheduler.policy import Appraiser, Policy
+from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Policy
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -82,6 +83,47 @@ class DecisionGame:
         everybody[:, self.seats] = coalitions
         situations = self.blend(everybody, background, np.zeros(len(coalitions), dtype=np.int64))
         return self.target(situations, everybody, background)
+
+
+@dataclass(frozen=True, eq=False)
+class ManyDecisions:
+    """Decisions with the same players and background as one batch of games.
+
+    Attributes:
+        games: Their games.
+        blend: Puts situations of all of them together.
+        target: What is asked of them.
+    """
+
+    games: tuple[DecisionGame, ...]
+    blend: Blender
+    target: ManyComponents
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """Names of the players."""
+        return self.games[0].players
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return self.games[0].outputs
+
+    @property
+    def n_background(self) -> int:
+        """Number of background states."""
+        return self.games[0].n_background
+
+    @property
+    def n_decisions(self) -> int:
+        """Number of decisions."""
+        return len(self.games)
+
+    def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray) -> FloatArray:
+        """Outputs of coalitions of the players in the games; everybody else is present."""
+        everybody = np.ones((len(coalitions), self.games[0].n_players), dtype=np.bool_)
+        everybody[:, self.games[0].seats] = coalitions
+        return self.target(self.blend(everybody, background, decision), decision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +212,8 @@ class Explainer:
             time_s=time_s, seed=seed,
         )  # fmt: skip
         said = self._confidence(ready) if sure else None
-        told = self._explanation(ready, self._target(target), found, said)
+        players = ready.cast.players(ready.seen, ready.usual)[0]
+        told = self._explanation(ready, self._target(target), found, said, players, 0.0)
         if interactions:
             told = replace(told, interactions=self._interactions(ready, told, interactions, seed))
         if tipping:
@@ -198,21 +241,28 @@ class Explainer:
         prepared = [self._prepare(decided, target, None) for decided in decisions]
         groups: dict[tuple[object, ...], list[int]] = {}
         for i, ready in enumerate(prepared):
-            groups.setdefault((ready.game.players, ready.game.n_background), []).append(i)
+            groups.setdefault((ready.game.players, id(ready.background)), []).append(i)
         found: list[Estimate | None] = [None] * len(prepared)
         for members in groups.values():
-            games = [prepared[i].game for i in members]
+            games = _together([prepared[i] for i in members])
             many = estimate_many(
-                games, method=method, precision=precision, precision_of=games[0].outputs[-1:], budget_rows=rows,
+                games, method=method, precision=precision, precision_of=prepared[members[0]].game.outputs[-1:],
+                budget_rows=rows,
                 seed=seed, progress=progress or None,
             )  # fmt: skip
             for at, i in enumerate(members):
                 found[i] = many.take(at)
+        told: list[tuple[Player, ...]] = [()] * len(prepared)
+        for members in groups.values():
+            first = prepared[members[0]]
+            listed = first.cast.players(stacked([prepared[i].seen for i in members]), first.usual)
+            for i, players in zip(members, listed, strict=True):
+                told[i] = players
         seconds = (time.perf_counter() - began) / len(prepared)
         name = self._target(target)
         return [
-            replace(self._explanation(ready, name, one, None), seconds=seconds)
-            for ready, one in zip(prepared, found, strict=True)
+            self._explanation(ready, name, one, None, players, seconds)
+            for ready, one, players in zip(prepared, found, told, strict=True)
             if one is not None
         ]
 
@@ -295,7 +345,15 @@ class Explainer:
         view = ready.decided.view
         return confidence(found, [domain.name for domain in view.cost.cluster.domains], replanning=view.replanning)
 
-    def _explanation(self, ready: _Prepared, target: str, found: Estimate, said: Confidence | None) -> Explanation:
+    def _explanation(
+        self,
+        ready: _Prepared,
+        target: str,
+        found: Estimate,
+        said: Confidence | None,
+        players: tuple[Player, ...],
+        seconds: float,
+    ) -> Explanation:
         decided, cast = ready.decided, ready.cast
         domains = [domain.name for domain in decided.view.cost.cluster.domains]
         replanning = decided.view.replanning
@@ -307,7 +365,7 @@ class Explainer:
             policy=self.policy.name,
             subject=f"{decided.view.kind.model.name}: {describe_plan(decided.plan, domains, replanning=replanning)}",
             target="log_odds" if target == "log_probability" and ready.contrasted else target,
-            players=cast.players(ready.seen, ready.usual),
+            players=players,
             outputs=found.outputs,
             values=values,
             standard_error=errors,
@@ -322,6 +380,7 @@ class Explainer:
             background_name=ready.background.name,
             seed=found.seed,
             converged=found.converged,
+            seconds=seconds,
             confidence=said,
         )
 
@@ -352,6 +411,16 @@ class Explainer:
             for c, (output, value) in enumerate(zip(found.outputs, found.values[i, j], strict=True))
         ]
         return tuple(sorted(listed, key=lambda pair: -abs(pair.value)))
+
+
+def _together(ready: list[_Prepared]) -> ManyDecisions | list[DecisionGame]:
+    """Decisions as one batch if the policy can judge them together, else game by game."""
+    games = [one.game for one in ready]
+    targets = [game.target for game in games if isinstance(game.target, AppraisedComponents)]
+    if len(targets) < len(games) or not isinstance(targets[0].policy, BatchAppraiser):
+        return games
+    blend = Blender.of(stacked([one.seen for one in ready]), ready[0].background.states, ready[0].cast.owners)
+    return ManyDecisions(tuple(games), blend.only(games[0].seats), ManyComponents(tuple(targets)))
 
 
 def _differing(cast: Lineup, seen: Decisions, background: Decisions) -> BoolArray:

@@ -140,9 +140,8 @@ def _taken_over(
         return None
     changes, size = [], 0.0
     for player in [int(i) for i in np.flatnonzero(~kept)]:
-        read = cast.numbers[player]
-        before, after = float(read(seen)[0]), float(read(situation)[0])
-        size = max(size, abs(after - before) / max(float(np.std(read(blend.background))), 1e-9))
+        before, after = (float(cast.numbers(player, one)[0]) for one in (seen, situation))
+        size = max(size, abs(after - before) / max(float(np.std(cast.numbers(player, blend.background))), 1e-9))
         changes.append(Change(cast.names[player], cast.groups[player], before, after, cast.units[player]))
     return Counterfactual(tuple(changes), size, describe_plan(plan, domains, replanning=view.replanning), verified=True)
 

@@ -25,11 +25,11 @@ Links = Literal["pair", "domain", "all"]
 QUEUE_LENGTH = DOMAIN_FEATURES.index("queue_length")
 STEPS_LEFT, WAITED = EVENT_FEATURES.index("steps_left"), EVENT_FEATURES.index("waited")
 
-Numbers = Callable[[Decisions], NDArray[Any]]
-"""A player's main number in every state, shape ``(n,)``."""
+Columns = Callable[[Decisions], tuple[NDArray[Any], ...]]
+"""What is read of a player in every state, each of shape ``(n,)``; its main number comes first."""
 
-Words = Callable[[Decisions], str]
-"""A player's reading in the first state, with units."""
+Words = Callable[..., str]
+"""A player's readings in one state, in the order of the columns, in words with units."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,35 +54,44 @@ class Lineup:
         groups: Family of each.
         units: Unit of each one's main number.
         owners: Per field of a decision the player that owns each number, :data:`~.situations.NOBODY` for none.
-        numbers: How each one's main number is read off states.
-        words: How each is said of a state.
+        columns: What is read of each, its main number first.
+        words: How that is said.
     """
 
     names: tuple[str, ...]
     groups: tuple[str, ...]
     units: tuple[str, ...]
     owners: dict[str, IntArray]
-    numbers: tuple[Numbers, ...]
+    columns: tuple[Columns, ...]
     words: tuple[Words, ...]
+
+    def numbers(self, player: int, states: Decisions) -> NDArray[Any]:
+        """A player's main number in every state, shape ``(n,)``."""
+        return self.columns[player](states)[0]
 
     def usual(self, background: Decisions) -> Usual:
         """What is usual of every player in the background."""
         typical = mean_state(background)
-        numbers = [read(typical)[0] if group == "time" else np.mean(read(background)) for group, read in self._read()]
-        return Usual(np.array(numbers, dtype=np.float64), tuple(say(typical) for say in self.words))
+        told = [self._say(player, self.columns[player](typical), 0) for player in range(len(self.names))]
+        numbers = [
+            float(self.numbers(player, typical)[0] if group == "time" else self.numbers(player, background).mean())
+            for player, group in enumerate(self.groups)
+        ]
+        return Usual(np.array(numbers), tuple(told))
 
-    def players(self, decision: Decisions, usual: Usual) -> tuple[Player, ...]:
-        """Players with their readings in the decision and what is usual."""
-        told = zip(
-            self.names, self.groups, self.units, self.numbers, self.words, usual.numbers, usual.words, strict=True
-        )
-        return tuple(
-            Player(name, group, say(decision), words, float(read(decision)[0]), float(mean), unit)
-            for name, group, unit, read, say, mean, words in told
-        )
+    def players(self, decisions: Decisions, usual: Usual) -> list[tuple[Player, ...]]:
+        """Players of every decision with their readings and what is usual."""
+        rows: list[list[Player]] = [[] for _ in range(len(decisions))]
+        for player, (name, group, unit) in enumerate(zip(self.names, self.groups, self.units, strict=True)):
+            read = self.columns[player](decisions)
+            mean, words = float(usual.numbers[player]), usual.words[player]
+            for row, listed in enumerate(rows):
+                told = self._say(player, read, row)
+                listed.append(Player(name, group, told, words, float(read[0][row]), mean, unit))
+        return [tuple(listed) for listed in rows]
 
-    def _read(self) -> zip[tuple[str, Numbers]]:
-        return zip(self.groups, self.numbers, strict=True)
+    def _say(self, player: int, read: tuple[NDArray[Any], ...], row: int) -> str:
+        return self.words[player](*(column[row] for column in read))
 
 
 def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair") -> Lineup:
@@ -106,15 +115,15 @@ def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair")
         book.add(f"load {name}", "load", "free devices", *_read_free(i))
         book.own("domains", (i, slice(None)))
         book.own("free", (i,))
-    book.add("queue", "queue", "waiting", lambda d: d.waiting, lambda d: f"{int(d.waiting[0])} waiting")
+    book.add("queue", "queue", "waiting", lambda d: (d.waiting,), lambda n: f"{int(n)} waiting")
     book.own("domains", (slice(None), QUEUE_LENGTH))
     book.own("waiting", ())
     for name in PER_CANDIDATE:
         book.own(name, (slice(1, None),))
-    book.add("work left", "task", "steps", lambda d: d.left[:, 0], lambda d: f"{d.left[0, 0]:,.0f} steps")
+    book.add("work left", "task", "steps", lambda d: (d.left[:, 0],), lambda n: f"{n:,.0f} steps")
     book.own("left", (0,))
     book.own("event", (STEPS_LEFT,))
-    book.add("waited", "task", "h", _hours, lambda d: f"{_hours(d)[0]:.1f} h")
+    book.add("waited", "task", "h", lambda d: (d.waited_s[:, 0] / 3600.0,), lambda h: f"{h:.1f} h")
     book.own("waited_s", (0,))
     book.own("event", (WAITED,))
     book.add("time of day", "time", "h", _time_h, _say_time)
@@ -124,10 +133,10 @@ def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair")
         book.add(f"attribution {name}", "attribution", "", *_read_attribution(c))
         book.own("attribution", (0, c))
     if bool(decision.replanning[0]):
-        book.add("plan in force", "plan", "s per step", lambda d: d.step_s, _say_plan)
+        book.add("plan in force", "plan", "s per step", lambda d: (d.step_s, d.holding), _say_plan)
         for name in ("held", "holding", "step_s"):
             book.own(name, (...,))
-    book.add("reward weights", "weights", "", lambda d: d.weights.sum(axis=1), _say_weights)
+    book.add("reward weights", "weights", "", lambda d: (d.weights.sum(axis=1), *d.weights.T), _say_weights)
     book.own("weights", (...,))
     return book.close()
 
@@ -136,12 +145,12 @@ class _Book:
     """Collects players; the last one added owns what is said to be owned."""
 
     def __init__(self, decision: Decisions) -> None:
-        self.entries: list[tuple[str, str, str, Numbers, Words]] = []
+        self.entries: list[tuple[str, str, str, Columns, Words]] = []
         self.decision = decision
         self.owners: dict[str, IntArray] = {}
 
-    def add(self, name: str, group: str, unit: str, numbers: Numbers, words: Words) -> None:
-        self.entries.append((name, group, unit, numbers, words))
+    def add(self, name: str, group: str, unit: str, columns: Columns, words: Words) -> None:
+        self.entries.append((name, group, unit, columns, words))
 
     def own(self, field: str, where: tuple[object, ...]) -> None:
         shape = getattr(self.decision, field).shape[1:]
@@ -149,8 +158,8 @@ class _Book:
         owner[where] = len(self.entries) - 1  # type: ignore[index]
 
     def close(self) -> Lineup:
-        names, groups, units, numbers, words = zip(*self.entries, strict=True)
-        return Lineup(names, groups, units, self.owners, numbers, words)
+        names, groups, units, columns, words = zip(*self.entries, strict=True)
+        return Lineup(names, groups, units, self.owners, columns, words)
 
 
 def _links(domains: tuple[str, ...], links: Links) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -167,51 +176,43 @@ def _links(domains: tuple[str, ...], links: Links) -> list[tuple[str, list[tuple
     raise ExplanationError(problem("links", links, "must be pair, domain or all", "Use pair for few domains"))
 
 
-def _read_link(cells: list[tuple[int, int]]) -> tuple[Numbers, Words]:
+def _read_link(cells: list[tuple[int, int]]) -> tuple[Columns, Words]:
     i, j = (list(side) for side in zip(*cells, strict=True))
 
-    def numbers(d: Decisions) -> FloatArray:
-        found: FloatArray = d.links[:, 0, i, j].mean(axis=1)
-        return found
+    def columns(d: Decisions) -> tuple[FloatArray, ...]:
+        gbps, latency_s = d.links[:, :2, i, j].mean(axis=2).T
+        return gbps, latency_s
 
-    def words(d: Decisions) -> str:
-        return f"{_digits(float(numbers(d)[0]))} Gb/s, {1e3 * float(d.links[0, 1, i, j].mean()):.0f} ms"
-
-    return numbers, words
+    return columns, lambda gbps, latency_s: f"{_digits(gbps)} Gb/s, {1e3 * latency_s:.0f} ms"
 
 
-def _read_free(domain: int) -> tuple[Numbers, Words]:
-    def words(d: Decisions) -> str:
-        return f"{int(d.free[0, domain])} free devices, {100 * float(d.domains[0, domain, :GROUPS].mean()):.0f} % busy"
+def _read_free(domain: int) -> tuple[Columns, Words]:
+    def columns(d: Decisions) -> tuple[NDArray[Any], ...]:
+        return d.free[:, domain], d.domains[:, domain, :GROUPS].mean(axis=1)
 
-    return lambda d: d.free[:, domain], words
-
-
-def _read_attribution(c: int) -> tuple[Numbers, Words]:
-    return lambda d: d.attribution[:, 0, c], lambda d: f"{float(d.attribution[0, 0, c]):+.2f}".replace("-", "−")
+    return columns, lambda free, busy: f"{int(free)} free devices, {100 * busy:.0f} % busy"
 
 
-def _hours(d: Decisions) -> FloatArray:
-    found: FloatArray = d.waited_s[:, 0] / 3600.0
-    return found
+def _read_attribution(c: int) -> tuple[Columns, Words]:
+    return lambda d: (d.attribution[:, 0, c],), lambda value: f"{value:+.2f}".replace("-", "−")
 
 
-def _time_h(d: Decisions) -> FloatArray:
+def _time_h(d: Decisions) -> tuple[FloatArray, ...]:
     turn: FloatArray = np.arctan2(d.event[:, DAY_SINE], d.event[:, DAY_COSINE]) / (2.0 * np.pi) % 1.0
-    return turn * DAY_S / 3600.0
+    return (turn * DAY_S / 3600.0,)
 
 
-def _say_time(d: Decisions) -> str:
-    minutes = round(60.0 * float(_time_h(d)[0])) % 1440
+def _say_time(hours: float) -> str:
+    minutes = round(60.0 * float(hours)) % 1440
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _say_plan(d: Decisions) -> str:
-    return f"{d.step_s[0]:.3g} s per step on {int(d.holding[0])} devices"
+def _say_plan(step_s: float, devices: int) -> str:
+    return f"{step_s:.3g} s per step on {int(devices)} devices"
 
 
-def _say_weights(d: Decisions) -> str:
-    return " / ".join(f"{w:g}" for w in d.weights[0])
+def _say_weights(_: float, *weights: float) -> str:
+    return " / ".join(f"{w:g}" for w in weights)
 
 
 def _digits(value: float) -> str:

@@ -150,8 +150,9 @@ def randomised(network: nn.Module, generator: torch.Generator, *, only: str = ""
 
     made = copy.deepcopy(network)
     with torch.no_grad():
-        for name, weight in made.named_parameters():
-            if name.startswith(only):
+        # What was fitted apart from learning by trial is kept in buffers.
+        for name, weight in (*made.named_parameters(), *made.named_buffers()):
+            if name.startswith(only) and weight.is_floating_point():
                 order = torch.randperm(weight.numel(), generator=generator)
                 weight.copy_(weight.reshape(-1)[order.to(weight.device)].reshape(weight.shape))
     return made
@@ -163,13 +164,18 @@ class Agreement:
 
     Attributes:
         outputs: Outputs that both have.
-        rank_correlation: Spearman's ρ over the players of both; NaN where one has no shares at all.
+        rank_correlation: Spearman's ρ of the *sizes* of the shares: whether the same players drive the output, in the
+            same order; NaN where one has no shares at all.
+        signed_correlation: Spearman's ρ of the shares with their signs.
+        same_sign: Share of the truth's mass with the right sign.
         same_leader: Whether the leading player is the same.
         players: How many players.
     """
 
     outputs: tuple[str, ...]
     rank_correlation: tuple[float, ...]
+    signed_correlation: tuple[float, ...]
+    same_sign: tuple[float, ...]
     same_leader: tuple[bool, ...]
     players: int
 
@@ -193,9 +199,13 @@ def agreement(explained: Explanation, truth: Explanation, groups: Sequence[str] 
         rule = "has no player or no output in common with the truth"
         raise ExplanationError(problem("explanation", explained.decision, rule, "Compare explanations of one decision"))
     rows, others = (list(side) for side in zip(*pairs, strict=True))
-    correlations, leaders = [], []
+    sizes, signed, signs, leaders = [], [], [], []
     for name in outputs:
         first, second = explained.values[rows, explained.column(name)], truth.values[others, truth.column(name)]
-        correlations.append(rank_correlation(first, second))
+        sizes.append(rank_correlation(np.abs(first), np.abs(second)))
+        signed.append(rank_correlation(first, second))
+        mass = np.abs(second).sum()
+        right = np.abs(second)[np.sign(first) == np.sign(second)].sum()
+        signs.append(float(right / mass) if mass > 0 else float("nan"))
         leaders.append(bool(np.abs(first).argmax() == np.abs(second).argmax()))
-    return Agreement(outputs, tuple(correlations), tuple(leaders), len(pairs))
+    return Agreement(outputs, tuple(sizes), tuple(signed), tuple(signs), tuple(leaders), len(pairs))

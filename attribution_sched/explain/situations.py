@@ -98,7 +98,8 @@ class Blender:
 
     def only(self, players: IntArray) -> Blender:
         """The same for coalitions in which nobody but these players is ever absent; it has less to do."""
-        owners = {name: owner for name, owner in self.owners.items() if np.isin(owner, players).any()}
+        asked = {int(player) for player in players}
+        owners = {name: owner for name, owner in self.owners.items() if not asked.isdisjoint(owner.tolist())}
         return replace(self, owners=owners)
 
     def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray) -> Decisions:

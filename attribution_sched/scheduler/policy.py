@@ -92,3 +92,37 @@ class Appraiser(Protocol):
     def propose(self, view: DecisionView, situations: Decisions) -> list[Plan | None]:
         """What the policy itself would do with the view's task in each situation."""
         ...
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """An appraiser that knows which numbers of a decision its expectation of a plan's own terms depends on."""
+
+    def terms_read(self, plans: Sequence[Plan | None]) -> frozenset[str]:
+        """Fields of :class:`Decisions` that the terms of these plans depend on; of candidates, only the first one."""
+        ...
+
+
+@runtime_checkable
+class BatchAppraiser(Protocol):
+    """An appraiser that judges decisions of one cluster together, each with its own plan."""
+
+    def appraise_each(
+        self,
+        views: Sequence[DecisionView],
+        situations: Decisions,
+        owner: NDArray[np.int64],
+        plans: Sequence[Plan | None],
+        *,
+        returns: bool = False,
+    ) -> Appraisal:
+        """Judge one plan per decision; log-probabilities are not asked for.
+
+        Args:
+            views: The decisions.
+            situations: n variations of them.
+            owner: Which decision each is a variation of, shape ``(n,)``.
+            plans: A plan for each decision.
+            returns: Whether Q_c(s, a) is asked for; zeros otherwise.
+        """
+        ...

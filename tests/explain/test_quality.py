@@ -96,9 +96,11 @@ def test_a_network_that_forgot_is_explained_otherwise():
 
 def test_agreement_is_one_with_itself_and_minus_one_with_the_opposite():
     found, _, _, _ = one()
-    assert agreement(found, found).rank_correlation == (pytest.approx(1.0),)
-    assert agreement(found, replace(found, values=-found.values)).rank_correlation == (pytest.approx(-1.0),)
-    assert agreement(found, found).same_leader == (True,)
+    same, opposite = agreement(found, found), agreement(found, replace(found, values=-found.values))
+    assert same.rank_correlation == same.signed_correlation == (pytest.approx(1.0),)
+    assert same.same_leader == (True,) and same.same_sign == (pytest.approx(1.0),)
+    assert opposite.rank_correlation == (pytest.approx(1.0),) and opposite.signed_correlation == (pytest.approx(-1.0),)
+    assert opposite.same_sign == (0.0,)
     with pytest.raises(ExplanationError, match="in common"):
         agreement(found, replace(found, outputs=("other",)))
 

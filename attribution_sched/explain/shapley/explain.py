@@ -19,7 +19,7 @@ from math import inf
 import numpy as np
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.shapley.estimate import Estimate, Estimates, half_width
+from attribution_sched.explain.shapley.estimate import Estimate, Estimates, Reading, half_width
 from attribution_sched.explain.shapley.evaluate import Evaluator, Progress, follow
 from attribution_sched.explain.shapley.exact import exact_states
 from attribution_sched.explain.shapley.game import (
@@ -40,14 +40,11 @@ from attribution_sched.explain.shapley.spread import StateMeans, StateSums, erro
 _BLOCK_ROWS = 1 << 19
 """Rows of all decisions that are held in memory at a time."""
 
-_BLOCK_CELLS = 1 << 24
+_BLOCK_CELLS = 1 << 22
 """Numbers of running sums, or of a regression operator, that are held at a time."""
 
 _GROWTH = 1.5
 """Walks grow by this factor from one look at the precision to the next."""
-
-_FLOOR = 0.1
-"""Walks stop when less than this share of the squared error is still theirs and the rest the background's."""
 
 
 def estimate(
@@ -186,9 +183,12 @@ class _Block:
 def _decisions_at_once(game: BatchGame, ask: Ask) -> int:
     """How many decisions share a block, by what they need in memory; never depends on the chunk size."""
     d, states = len(game.players), game.n_background
-    rows = min(ask.rows, _BLOCK_ROWS) if ask.method != "exact" else min(states << d, _BLOCK_ROWS)
-    cells = min(states, max(1.0, ask.rows / rows_per_walk(d))) * d * len(game.outputs)
-    return max(1, int(min(_BLOCK_ROWS // rows, _BLOCK_CELLS // cells)))
+    if ask.method == "permutation":
+        # Walks go in rounds that fit, so only their running sums and a first round of all decisions count.
+        cells = min(states, max(1.0, ask.rows / rows_per_walk(d))) * d * len(game.outputs)
+        return max(1, int(min(_BLOCK_ROWS // (LEAST_WALKS * rows_per_walk(d)), _BLOCK_CELLS // cells)))
+    rows = min(ask.rows if ask.method == "kernel" else states << d, _BLOCK_ROWS)
+    return max(1, int(_BLOCK_ROWS // rows))
 
 
 def _explain_block(evaluate: Evaluator, decisions: IntArray, ask: Ask, deadline_s: float | None) -> _Block:
@@ -211,7 +211,7 @@ def _regress(evaluate: Evaluator, decisions: IntArray, ask: Ask) -> tuple[StateM
     n_states = min(game.n_background, rows // (2 * least_pairs(d) + 1))
     pairs = (rows // n_states - 1) // 2
     # A long regression is cut into parts, each with an operator that stays small enough to be kept.
-    parts = max(1, min(-(-n_states * d * pairs // (_BLOCK_CELLS // 8)), pairs // least_pairs(d)))
+    parts = max(1, min(-(-n_states * d * pairs // (_BLOCK_CELLS // 2)), pairs // least_pairs(d)))
     errors = ask.reading == "population" or game.n_background == 1
     full = evaluate.full(decisions)
     solved = []
@@ -232,7 +232,7 @@ def _walk(evaluate: Evaluator, decisions: IntArray, ask: Ask, deadline_s: float 
     d, n_background = len(game.players), game.n_background
     start_s = time.perf_counter()
     full = evaluate.full(decisions)
-    most = (ask.rows - 1) // rows_per_walk(d)
+    most = inf if ask.rows == inf else (ask.rows - 1) // rows_per_walk(d)
     if ask.precision is None and deadline_s is None and most > n_background and most % n_background <= most // 10:
         # Whole rounds through the background are worth more than a few walks on some of its states.
         most -= most % n_background
@@ -240,21 +240,23 @@ def _walk(evaluate: Evaluator, decisions: IntArray, ask: Ask, deadline_s: float 
     sums = StateSums((len(decisions), slots, d, len(game.outputs)))
     active = np.arange(len(decisions))
     finished: list[tuple[IntArray, _Block]] = []
-    done = 0
+    done = look = 0
     while len(active):
-        stop = _next_stop(done, most, len(active) * rows_per_walk(d), ask, deadline_s, start_s)
+        if done >= look:
+            look = _next_look(done, most, ask, deadline_s, start_s)
+        stop = min(look, done + max(1, _BLOCK_ROWS // (len(active) * rows_per_walk(d))))
         plan = walk_plan(d, n_background, done, stop, ask.seed)
         values = evaluate.plan(plan.coalitions, plan.background, decisions[active])
         sums.add(*walk_values(plan, values, full[active]), plan.slots)
         done = stop
         last = done >= most or _out_of_time(done, deadline_s, start_s)
-        if not last and ask.precision is None:
+        if not last and (done < look or ask.precision is None):
             continue
         means, empty = sums.means()
         block = _finish(game, means, empty, full[active], 1 + done * rows_per_walk(d), ask)
         ready = block.converged & (done >= min(LEAST_WALKS, most))
         if not last and ask.precision is not None and done >= 2 * n_background:
-            ready |= _background_limits(means, n_background, ask)
+            ready |= _out_of_reach(means, block.values, ask.precision, ask.reading)
         ready |= last
         if ready.any():
             finished.append((active[ready], _Block(*(getattr(block, f)[ready] for f in block.__dataclass_fields__))))
@@ -265,19 +267,19 @@ def _walk(evaluate: Evaluator, decisions: IntArray, ask: Ask, deadline_s: float 
     return _Block(*(np.concatenate([getattr(block, f) for _, block in finished])[order] for f in fields))
 
 
-def _next_stop(done: int, most: float, rows: int, ask: Ask, deadline_s: float | None, start_s: float) -> int:
-    """Number of walks after the next round, each walk of all active decisions having ``rows`` rows."""
-    stop = done + max(1.0, _BLOCK_ROWS // rows)
+def _next_look(done: int, most: float, ask: Ask, deadline_s: float | None, start_s: float) -> int:
+    """Number of walks after which to look at precision and clock again; the same for any number of decisions."""
+    look = most
     if ask.precision is not None:
-        stop = min(stop, max(LEAST_WALKS, int(np.ceil(done * _GROWTH))))
+        look = min(look, max(LEAST_WALKS, int(np.ceil(done * _GROWTH))))
     if deadline_s is not None:
         if done == 0:
-            stop = 2
+            look = min(look, 2)
         else:
             now_s = time.perf_counter()
-            per_walk_s = (now_s - start_s) / done
-            stop = min(stop, 4 * done, done + max(1, int(0.8 * (deadline_s - now_s) / per_walk_s)))
-    return int(min(stop, most))
+            left = 0.8 * (deadline_s - now_s) / ((now_s - start_s) / done)
+            look = min(look, 4 * done, done + max(1, int(left)))
+    return int(look)
 
 
 def _out_of_time(done: int, deadline_s: float | None, start_s: float) -> bool:
@@ -288,12 +290,15 @@ def _out_of_time(done: int, deadline_s: float | None, start_s: float) -> bool:
     return now_s + (now_s - start_s) / done > deadline_s
 
 
-def _background_limits(means: StateMeans, n_background: int, ask: Ask) -> BoolArray:
-    """Whether the error (m,) left is almost all that of having no more background states."""
-    if ask.reading == "population" or n_background == 1 or means.within is None:
-        return np.zeros(len(means.values), dtype=bool)
-    between = means.values.var(axis=1, ddof=1)
-    return np.asarray((means.within <= _FLOOR * between).all(axis=(1, 2)))
+def _out_of_reach(means: StateMeans, values: FloatArray, precision: float, reading: Reading) -> BoolArray:
+    """Whether no number of walks can reach the precision, (m,): the background has too few states for it."""
+    m, g = means.values.shape[:2]
+    if reading == "population" or g == 1 or means.within is None:
+        return np.zeros(m, dtype=bool)
+    between = (means.values.var(axis=1, ddof=1) - means.within).clip(min=0.0)
+    leader = np.abs(values).argmax(axis=1)[:, None]
+    floor = half_width(np.sqrt(np.take_along_axis(between, leader, axis=1)[:, 0] / g), g - 1.0, 0.95)
+    return np.asarray((floor > precision * np.abs(np.take_along_axis(values, leader, axis=1)[:, 0])).any(axis=1))
 
 
 def _finish(game: BatchGame, means: StateMeans, empty: FloatArray, full: FloatArray, rows: int, ask: Ask) -> _Block:

@@ -15,6 +15,7 @@ import numpy as np
 from attribution_sched.explain.shapley.game import BoolArray, FloatArray, IntArray
 
 _BLOCK = 64
+_SHUFFLED = 4096
 _ORDERS, _STATES = 1, 2
 
 
@@ -42,9 +43,14 @@ def rows_per_walk(d: int) -> int:
 
 def state_sequence(n_background: int, stop: int, seed: int) -> IntArray:
     """The first ``stop`` background states: one random order of all of them after the other."""
-    cycles = -(-stop // n_background)
-    draws = [np.random.default_rng([seed, _STATES, c]).permutation(n_background) for c in range(cycles)]
-    return np.concatenate(draws)[:stop]
+    if n_background == 1:
+        return np.zeros(stop, dtype=np.int64)
+    # Small backgrounds need many orders: a few thousand states are shuffled with one generator.
+    at_once = max(1, _SHUFFLED // n_background)
+    blocks = -(-stop // (at_once * n_background))
+    orders = np.tile(np.arange(n_background), (at_once, 1))
+    draws = [np.random.default_rng([seed, _STATES, b]).permuted(orders, axis=1) for b in range(blocks)]
+    return np.concatenate(draws).ravel()[:stop]
 
 
 @lru_cache(maxsize=8)

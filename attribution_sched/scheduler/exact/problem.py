@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, JOULES_PER_KWH, CostModel
 from attribution_sched.cluster.cost_arrays import DOMAIN_ROW
+from attribution_sched.cluster.objective import GRAMS_PER_KG
 from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.scheduler.objective import GRAMS_PER_KG
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -28,6 +28,9 @@ TRAINING_KIND = "hi-ppo-training"
 SHIPPED = Path(__file__).with_name("weights.safetensors")
 """The weights that come with the package."""
 
+DEMAND_HEAD = "demands."
+"""How the names of the weights of the head of demands begin."""
+
 COMMAND = "attribution-sched train --preset hi_ppo_tuned --output DIR"
 """What makes a checkpoint."""
 
@@ -73,6 +76,7 @@ def load(path: str | Path = SHIPPED, device: str = "cpu") -> HiPpoNetwork:
     with one_thread(), torch.device("meta"):
         network = HiPpoNetwork(_checked_size(header))
     own = network.state_dict()
+    arrays = _with_demands(arrays, own)
     odd = sorted(set(own) ^ set(arrays))
     if odd:
         rule = "is a weight of the file or of the network, but not of both"
@@ -172,7 +176,7 @@ def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
         generator = arrays["generator"]
     except (KeyError, TypeError, ValueError, SettingsError) as error:
         raise CheckpointError(problem("training state", str(path), "lacks a part", "Use an untouched copy")) from error
-    restore_module(trainer.network, take(arrays, "network."))
+    restore_module(trainer.network, _with_demands(take(arrays, "network."), trainer.network.state_dict()))
     restore_optimiser(trainer.optimiser, take(arrays, "adam."))
     restore_generator(trainer.generator, generator)
     for name, value in counters.items():
@@ -183,6 +187,14 @@ def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
         restore_field(field, take(arrays, f"field{i}."))
         field.returns[:] = returns[i]
     return extra
+
+
+def _with_demands(arrays: Arrays, own: Mapping[str, Any]) -> Arrays:
+    """Files from before there was a head of demands lack it whole; its zeros say that every task is nominal."""
+    head = {name for name in own if name.startswith(DEMAND_HEAD)}
+    if head & set(arrays):
+        return arrays
+    return {**arrays, **{name: np.zeros(tuple(own[name].shape), dtype=np.float32) for name in head}}
 
 
 _COUNTERS = ("number", "decisions", "agent_steps")

@@ -100,9 +100,12 @@ def _describe(
 ) -> None:
     """Describe every candidate; drafts hold each decision's free devices and are left as they were."""
     n_kinds, domains = t.batch.size, d.free.shape[1]
-    devices = 0
+    devices, largest = 0, 0
     for k in range(domains):
         devices += t.domains.rows[k].devices
+        largest = max(largest, t.domains.rows[k].devices)
+    # The same few numbers of free devices come back in every decision of a batch.
+    quickest = np.full((n_kinds, domains, largest + 1, 2), np.nan)
     known = np.zeros(n_kinds, dtype=np.bool_)
     fits = np.zeros(n_kinds, dtype=np.bool_)
     best = np.zeros((n_kinds, 2))
@@ -124,9 +127,11 @@ def _describe(
                 best[m] = np.inf
                 for k in range(domains):
                     if d.free[b, k] > 0:
-                        least, thrifty = fastest_inside(t, m, k, d.free[b, k], 0, 0, n)
-                        best[m, 0] = min(best[m, 0], least)
-                        best[m, 1] = min(best[m, 1], thrifty)
+                        inside = quickest[m, k, min(largest, d.free[b, k])]
+                        if np.isnan(inside[0]):
+                            inside[0], inside[1] = fastest_inside(t, m, k, d.free[b, k], 0, 0, n)
+                        best[m, 0] = min(best[m, 0], inside[0])
+                        best[m, 1] = min(best[m, 1], inside[1])
                 known[m] = True
             base = t.base_step_s[m]
             row = out[b, q]
@@ -150,6 +155,14 @@ def _describe(
         d.kind[b], d.stop[b] = before_kind, before_stop
 
 
+def wishes_of(t: PlannerTables, decisions: Decisions) -> FloatArray:
+    """What is wanted of a plan: weights of time and utilisation, and what holding a device costs others, ``(B, 3)``."""
+    # With q others waiting and D devices, a device held for a second makes them wait q/D seconds together.
+    others = np.maximum(0, decisions.waiting - ~decisions.replanning)
+    devices = np.asarray(t.domains.rows.devices).sum()
+    return np.column_stack([decisions.weights[:, 0], UTILISATION_SHARE * decisions.weights[:, 1], others / devices])
+
+
 def describe(
     t: PlannerTables, decisions: Decisions, nominal_s: FloatArray, task_features: FloatArray
 ) -> tuple[State, Drafts]:
@@ -163,13 +176,8 @@ def describe(
     """
     b, q = decisions.kind.shape
     devices = np.asarray(t.domains.rows.devices)
-    # With q others waiting and D devices, a device held for a second makes them wait q/D seconds together.
-    others = np.maximum(0, decisions.waiting - ~decisions.replanning)
-    wishes = np.column_stack([
-        decisions.weights[:, 0], UTILISATION_SHARE * decisions.weights[:, 1], others / devices.sum(),
-    ])  # fmt: skip
     nothing = np.zeros(b, dtype=np.int64)
-    drafts = open_drafts(t, nothing, decisions.free, decisions.links, decisions.held, wishes)
+    drafts = open_drafts(t, nothing, decisions.free, decisions.links, decisions.held, wishes_of(t, decisions))
     candidates = np.zeros((b, q, len(CANDIDATE_NAMES)), dtype=np.float32)
     mask = np.zeros((b, q + 1), dtype=np.bool_)
     hours = np.zeros(b)

@@ -13,7 +13,7 @@ from attribution_sched.scheduler.hi_ppo.held_out import HeldOut, Measured
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS
 from attribution_sched.scheduler.hi_ppo.trainer import Iteration, Trainer
 
-Phase = Literal["cloning", "staggering", "measuring", "learning"]
+Phase = Literal["cloning", "comparing", "staggering", "measuring", "learning"]
 Note = Callable[[str, int, int, Mapping[str, Any]], None]
 """Kind of event, iterations, decisions, numbers by name."""
 

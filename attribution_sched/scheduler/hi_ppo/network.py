@@ -5,7 +5,8 @@ agent per domain used: layout, numeric format, microbatch level, given its own 3
 Every choice is scored by a perceptron over ``tanh(A choice + B context)``, so any number of domains, layers and layouts
 goes with one set of weights; what is masked has probability 0.
 
-Critics: V_c(s), one head per reward component, and Q_c(s, a), which also sees the plan.
+Critics: V_c(s), one head per reward component, and Q_c(s, a), which also sees the plan. What a task's attributions say
+of its demands is a head of its own, fitted afterwards (:mod:`~attribution_sched.scheduler.hi_ppo.demand_head`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.errors import ModelFitError, problem
+from attribution_sched.scheduler.hi_ppo.demand_head import DemandHead
 from attribution_sched.scheduler.hi_ppo.drafts import (
     CUT_CHOICE,
     DOMAIN_CHOICE,
@@ -193,6 +195,7 @@ class HiPpoNetwork(nn.Module):
         self.register_buffer("attribution_unit", torch.ones(counters, dtype=torch.float64))
         self.register_buffer("attribution_weight", torch.zeros(counters, counters, dtype=torch.float64))
         self.register_buffer("attribution_bias", torch.zeros(counters, dtype=torch.float64))
+        self.demands = DemandHead()
         orthogonal_heads(self, source)
 
     def set_attribution(self, unit: FloatArray, weight: FloatArray, bias: FloatArray) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,16 +23,20 @@ from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
 from attribution_sched.scheduler.hi_ppo.polish import Polisher
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode
-from attribution_sched.scheduler.policy import Policy
+from attribution_sched.scheduler.policy import Appraisal, Policy
 from attribution_sched.scheduler.rules import ShortestJobFirst
 
 if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 
 IntArray = NDArray[np.int64]
 
 CLUSTERS = 4
 """Clusters whose tables are kept."""
+
+IDLE_SHARE = 0.3
+"""Where nobody waits and at least this share of the devices is free, the search may take other devices and domains."""
 
 STARTS = 40
 """Starts of the local search times domains, for a task that stands alone."""
@@ -75,6 +79,7 @@ class HiPpo:
         attributor: Turns measured counters into attributions; the network's own by default.
         search: Whether the local search settles details of a proposal.
         widen: Whether the search may change numbers of devices and domains; devices that others wait for are charged.
+            By default it may where nobody waits and there is room.
         predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
             view by default.
@@ -92,7 +97,7 @@ class HiPpo:
         attributor: Attributor | None = None,
         *,
         search: bool = True,
-        widen: bool = False,
+        widen: bool | None = None,
         predict: bool = True,
         wishes: WeightMode | None = None,
         deadline_s: float = COORDINATION_LIMIT_S,
@@ -112,6 +117,8 @@ class HiPpo:
         self._network = network
         self._planners: WeakKeyDictionary[CostModel, Planner] = WeakKeyDictionary()
         self._alike: dict[bytes, Planner] = {}
+        self._readers: WeakKeyDictionary[CostModel, dict[tuple[object, ...], DemandReader]] = WeakKeyDictionary()
+        self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
 
@@ -274,8 +281,11 @@ class HiPpo:
         if not self.search:
             return found.batch.plan(0), "policy"
         others = len(view.queue) - (not view.replanning)
-        crowding = max(0, others) / sum(domain.devices for domain in view.cost.cluster.domains)
-        polisher = Polisher(view, self.planner(view).tables, kind, widen=self.widen, crowding=crowding)
+        devices = sum(domain.devices for domain in view.cost.cluster.domains)
+        crowding = max(0, others) / devices
+        roomy = others <= 0 and int(np.sum(view.free_devices)) >= IDLE_SHARE * devices
+        widen = roomy if self.widen is None else self.widen
+        polisher = Polisher(view, self.planner(view).tables, kind, widen=widen, crowding=crowding)
         start = rows[None].copy()
         first = float(polisher.value(start, np.array([count]))[0])
         late = began + self.deadline_s
@@ -294,6 +304,51 @@ class HiPpo:
         total = self.clock() - began
         source = f"fallback:{self.fallback.name}"
         return Coordination(plan, view.slot, source, reason, timings["upper"], timings["lower"], 0.0, total)
+
+    def perceive(self, view: DecisionView) -> Decisions:
+        """One decision as :meth:`coordinate` sees it, the view's own task as candidate 0; nothing is remembered."""
+        from attribution_sched.scheduler.hi_ppo.appraisal import perceive
+
+        return perceive(self, view)
+
+    def appraise(
+        self,
+        view: DecisionView,
+        situations: Decisions,
+        plans: Sequence[Plan | None],
+        *,
+        returns: bool = True,
+        log_probability: bool = True,
+    ) -> Appraisal:
+        """Judge plans for the view's task in many situations; see :class:`~.policy.Appraiser`."""
+        from attribution_sched.scheduler.hi_ppo.appraisal import appraise
+
+        return appraise(self, view, situations, plans, returns=returns, log_probability=log_probability)
+
+    def appraise_each(
+        self,
+        views: Sequence[DecisionView],
+        situations: Decisions,
+        owner: IntArray,
+        plans: Sequence[Plan | None],
+        *,
+        returns: bool = False,
+    ) -> Appraisal:
+        """Judge one plan of each of many decisions; see :class:`~.policy.BatchAppraiser`."""
+        from attribution_sched.scheduler.hi_ppo.appraisal import appraise_each
+
+        return appraise_each(self, views, situations, owner, plans, returns=returns)
+
+    def propose(self, view: DecisionView, situations: Decisions) -> list[Plan | None]:
+        """What the network would do with the view's task in each situation, before the local search."""
+        from attribution_sched.scheduler.hi_ppo.appraisal import propose
+
+        return propose(self, view, situations)
+
+    def terms_read(self, plans: Sequence[Plan | None]) -> frozenset[str]:
+        """Attributions, and links if a plan crosses any: all that the terms of :meth:`appraise` depend on."""
+        crossing = any(plan is not None and len(plan.segments) > 1 for plan in plans)
+        return frozenset({"attribution", "links"} if crossing else {"attribution"})
 
 
 def _digest(view: DecisionView) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.domains import within_budgets
+from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -30,7 +31,6 @@ from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.scheduler.candidates import microbatch_counts
 from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
-from attribution_sched.scheduler.objective import value
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -41,6 +41,9 @@ SHIFTS = np.array((-8, -4, -2, -1, 1, 2, 4, 8))
 
 ROUNDS = 12
 """Most rounds of small changes."""
+
+PARTNERS = 8
+"""Idle domains that are tried for one more segment: those with the best links to the plan."""
 
 
 class Polisher:
@@ -176,7 +179,7 @@ class Polisher:
                 found.append(fewer)
                 counts.append(np.array([count - 1]))
         if count < rows.shape[0]:
-            for idle in np.setdiff1d(np.flatnonzero(self.rooms > 0), rows[:count, DOMAIN]):
+            for idle in self._partners(rows[:count, DOMAIN]):
                 room = 2 ** int(np.log2(self.rooms[idle]))
                 layouts = t.layouts[t.sizes == room]
                 for p in range(count):
@@ -197,6 +200,15 @@ class Polisher:
         if not found:
             return rows[None][:0], np.zeros(0, dtype=np.int64)
         return np.concatenate(found), np.concatenate(counts)
+
+    def _partners(self, used: IntArray) -> IntArray:
+        """Idle domains that may take a part of a plan."""
+        idle = np.setdiff1d(np.flatnonzero(self.rooms > 0), used)
+        if len(idle) <= PARTNERS:
+            return idle
+        gbps = np.asarray(self.view.bandwidth_gbps)
+        reached = np.minimum(gbps[np.ix_(used, idle)], gbps[np.ix_(idle, used)].T).max(axis=0)
+        return np.sort(idle[np.argsort(-reached, kind="stable")[:PARTNERS]])
 
     def _sound(self, rows: IntArray, counts: IntArray) -> BoolArray:
         """Which plans are well formed and have the devices, shape ``(n,)``; memory is the cost model's business."""

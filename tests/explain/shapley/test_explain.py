@@ -82,7 +82,7 @@ def test_a_finer_precision_takes_more_rows():
 
 
 def test_a_background_too_small_for_the_precision_is_noticed():
-    got = estimate(StateGame(d=8, states=5), precision=1e-3)
+    got = estimate(StateGame(d=8, states=5), precision=1e-3, method="permutation")
     assert not got.converged
     assert got.rows < 50_000
     assert estimate(StateGame(d=8, states=5), precision=0.01, method="exact", background="population").converged
@@ -137,6 +137,18 @@ def test_many_decisions_equal_each_on_its_own():
             np.testing.assert_allclose(got.values, alone.values, rtol=0, atol=1e-13)
             np.testing.assert_allclose(got.standard_error, alone.standard_error, rtol=1e-9, atol=1e-13)
             assert (got.rows, got.converged, got.background) == (alone.rows, alone.converged, alone.background)
+
+
+def test_decisions_stop_at_the_same_look_alone_and_in_a_crowd(monkeypatch):
+    """A round of many decisions holds fewer walks, but precision is looked at after the same ones."""
+    game = StateGame(d=30, states=400)
+    alone = estimate(game, precision=0.08)
+    monkeypatch.setattr("attribution_sched.explain.shapley.explain._BLOCK_ROWS", 4096)
+    crowd = estimate_many([game] * 6, precision=0.08)
+    assert max(game.calls) <= 4096
+    assert alone.rows > 60 * 59
+    assert (crowd.rows == alone.rows).all()
+    np.testing.assert_allclose(crowd.values, np.broadcast_to(alone.values, crowd.values.shape), atol=1e-12)
 
 
 def test_many_decisions_share_large_calls():

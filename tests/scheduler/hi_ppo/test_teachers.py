@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from attribution_sched.cluster.plan import DP, PP, TP
+from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower, ShortestFirst
 from attribution_sched.scheduler.hi_ppo.walk import walk
 
@@ -42,3 +44,32 @@ def test_the_shortest_task_goes_first_and_running_ones_stay():
     state = found.trace.state
     hours = np.where(state.mask[:, :-1], state.candidates[:, :, 0], np.inf)
     assert np.array_equal(found.trace.task, hours.argmin(axis=1))
+
+
+def test_a_task_waits_for_room_in_one_domain_and_a_model_that_never_fits_one_is_cut():
+    engine = worlds.begun(worlds.worlds()["tight"], 8)
+    planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
+    decisions.kind[:, 1:] = -1
+    decisions.kind[:, 0] = 0
+    state = walk(planner, decisions, ShortestFirst()).trace.state
+    slowed, hours, baseline = (CANDIDATE_NAMES.index(n) for n in ("slowed", "nominal_hours", "baseline_hours"))
+    state.mask[:, 0] = True
+    state.candidates[:, 0, slowed] = 2.0
+    state.candidates[:, 0, hours], state.candidates[:, 0, baseline] = 0.1, 0.5
+    nothing = state.mask.shape[1] - 1
+    assert (ShortestFirst().task(state) == nothing).all()
+    state.candidates[:, 0, hours] = 0.5
+    assert (ShortestFirst().task(state) == 0).all()
+    state.candidates[:, 0, hours], state.candidates[:, 0, slowed] = 0.1, 1.0
+    assert (ShortestFirst().task(state) == 0).all()
+
+
+def test_the_more_wait_the_fewer_devices_are_taken():
+    engine = worlds.begun(worlds.worlds()["equal"], 6, 2)
+    planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
+    taken = []
+    for waiting in (1, 4, 400):
+        decisions.waiting[:] = waiting
+        rows = walk(planner, decisions, ShortestFirst()).batch.segments[:, 0]
+        taken.append((rows[:, DP] * rows[:, TP] * rows[:, PP]).sum())
+    assert taken[0] >= taken[1] >= taken[2] and taken[0] > taken[2]

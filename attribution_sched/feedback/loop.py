@@ -1,0 +1,313 @@
+"""The loop back: a window of explained decisions in, a bounded, reasoned and revocable change of the reward out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.world import Reward
+from attribution_sched.errors import SettingsError, problem
+from attribution_sched.explain.explanation import COMPONENTS
+from attribution_sched.feedback import wording
+from attribution_sched.feedback.ascent import ascend, pursued
+from attribution_sched.feedback.change import PRICE_CHANGED, WEIGHTS_CHANGED, Change, FeedbackChange, Kind
+from attribution_sched.feedback.drivers import Coupling, DriverEvidence, coupling, damped, evidence
+from attribution_sched.feedback.held_out import HeldOut, Verdict, judge, read
+from attribution_sched.feedback.settings import FeedbackSettings
+from attribution_sched.feedback.state import IDENTITY, Anchor, FeedbackState, Row, Undoable
+from attribution_sched.feedback.targets import KINDS, Targets
+from attribution_sched.feedback.weights import WEIGHTS, Tilt, toward
+from attribution_sched.feedback.window import Window
+from attribution_sched.feedback.wording import Miss, Words
+
+FloatArray = NDArray[np.float64]
+
+ENERGY, BILL = "energy_j_per_unit_at_most", "bill_usd_per_day_at_most"
+SMOOTHING = 0.5
+"""Weight of the newest window in the coupling."""
+
+ADVOCATE = 0.3
+"""A driver with this part of a coupling that counted answers for the change it argued for."""
+
+COUNTED = 0.1
+"""A coupling below this changes next to nothing and is not spoken of."""
+
+LONGEST_COOLDOWN = 64
+LEAST_CAUTION = 0.125
+
+
+@dataclass
+class _Step:
+    """What is gathered during one step."""
+
+    state: FeedbackState
+    changes: list[Change]
+    words: list[Words]
+    rolled_back: bool = False
+
+    def add(self, changed: str, before: Any, after: Any, why: Words, undoes: int | None = None) -> int:
+        number = self.state.number
+        self.changes.append(Change(number, changed, before, after, why[0], why[1], undoes))
+        self.words.append(why)
+        self.state = replace(self.state, number=number + 1)
+        return number
+
+
+class Feedback:
+    """Turns explanations and outcomes into reward weights, step by step.
+
+    The user's reward is where it starts from, what it returns to when targets are exceeded, and never forgotten.
+    Randomness has no part in it: the same windows give the same changes.
+
+    Args:
+        reward: The user's own.
+        settings: Bounds, rates and levels.
+        state: Where an earlier run stopped.
+    """
+
+    def __init__(
+        self, reward: Reward, settings: FeedbackSettings | None = None, state: FeedbackState | None = None
+    ) -> None:
+        self.user_reward = reward
+        self.settings = settings or FeedbackSettings()
+        given = Tilt.of(reward, [], self.settings)
+        self.state = state or FeedbackState(shares=_row(given.start))
+        self._total, self._user = given.total, given.start
+
+    @property
+    def reward(self) -> Reward:
+        """The reward in force."""
+        w_eff, w_util, w_cost = self._weights(self.state.shares).values()
+        price = self.user_reward.energy_usd_per_kwh * math.exp(self.state.price_log)
+        return replace(self.user_reward, w_eff=w_eff, w_util=w_util, w_cost=w_cost, energy_usd_per_kwh=price)
+
+    def trust(self, player: str, component: str) -> float:
+        """Multiplier of a driver's shares of a component, 1 unless outcomes contradicted it."""
+        return float(self.state.damping.get(component, {}).get(player, 1.0))
+
+    def step(self, window: Window, targets: Targets, held_out: HeldOut | None = None) -> FeedbackChange:
+        """Read a window, judge earlier changes, and make the next one if there is reason to.
+
+        Args:
+            window: Decisions since the last step, with their outcomes and, where there are any, explanations.
+            targets: What is to be reached.
+            held_out: Returns of held-out episodes under the user's objective
+                (:class:`~attribution_sched.feedback.objective.Objective`), the same episodes every time, or what plays
+                them. None leaves changes unjudged: nothing is rolled back.
+
+        Raises:
+            SettingsError: If energy is a target and has no price in the reward.
+            ModelFitError: If the window does not tell what a target needs.
+        """
+        misses = self._misses(window, targets)
+        returns = None if held_out is None else read(held_out)
+        now = _Step(self.state, [], [])
+        verdict = None if returns is None else self._judge(now, returns)
+        drivers = evidence(window, self.settings)
+        self._damp(now, drivers)
+        found = coupling(window, now.state.damping, self.settings)
+        if now.rolled_back:
+            pass
+        elif now.state.cooldown > 0:
+            left = now.state.cooldown - 1
+            now.state = replace(now.state, cooldown=left)
+            now.words.append((f"Cooling down after a rollback, {left} steps to go.", f"回滚后冷却中，还剩 {left} 步。"))
+        elif len(window) < self.settings.fewest:
+            rule = f"{len(window)} decisions are too few to act on ({self.settings.fewest})"
+            now.words.append((f"Weights stay: {rule}.", f"权重不变：仅 {len(window)} 个决策，不足以行动。"))
+        else:
+            misses = self._move(now, misses, found, window)
+        return self._finish(now, misses, found, tuple(drivers), verdict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state, ready for JSON."""
+        return self.state.to_dict()
+
+    @classmethod
+    def from_dict(cls, reward: Reward, given: Mapping[str, Any], settings: FeedbackSettings | None = None) -> Feedback:
+        """Go on where :meth:`to_dict` was called, with the same user's reward."""
+        return cls(reward, settings, FeedbackState.from_dict(given))
+
+    def _misses(self, window: Window, targets: Targets) -> list[Miss]:
+        if targets.energy_j_per_unit_at_most is not None and not self.user_reward.energy_usd_per_kwh > 0:
+            rule = f"must be > 0 where {ENERGY} is a target: energy is no part of R_cost without a price"
+            fix = "Set the price, for example 0.12"
+            raise SettingsError(problem("reward.energy_usd_per_kwh", self.user_reward.energy_usd_per_kwh, rule, fix))
+        listed = []
+        for name, limit in targets.named().items():
+            measured = window.measure(name)
+            kept = self.state.multipliers.get(name, 0.0)
+            listed.append(Miss(name, limit, measured, targets.violation(name, measured.value), kept, kept))
+        return listed
+
+    def _judge(self, now: _Step, returns: tuple[float, ...]) -> Verdict | None:
+        """Hold held-out returns against the last good state; go back to it if they fell."""
+        state = now.state
+        here = Anchor(returns, state.shares, dict(state.multipliers), state.price_log)
+        if state.anchor is None:
+            now.state = replace(state, anchor=here)
+            return None
+        verdict = judge(state.anchor.returns, returns, self.settings.tolerance, self.settings.level)
+        if verdict.fallen and state.pending:
+            self._roll_back(now, verdict)
+        elif verdict.change >= 0.0:
+            grown = min(1.0, state.caution * 1.25) if state.pending else state.caution
+            failures = max(0, state.failures - 1) if state.pending else state.failures
+            now.state = replace(state, anchor=here, pending=(), caution=grown, failures=failures)
+        elif verdict.fallen and state.cooldown == 0:
+            # Nothing of ours is in force that could be taken back: the world changed, so measure from here.
+            now.state = replace(state, anchor=here)
+            english, chinese = wording.fall(verdict)
+            now.words.append((f"No change is pending, yet {english}.", f"没有待定的修改，但{chinese}。"))
+        return verdict
+
+    def _roll_back(self, now: _Step, verdict: Verdict) -> None:
+        state, anchor = now.state, now.state.anchor
+        if anchor is None:
+            return
+        failures = state.failures + 1
+        cooldown = min(self.settings.cooldown * 2 ** (failures - 1), LONGEST_COOLDOWN)
+        for change in reversed(state.pending):
+            why = wording.rollback_reason(verdict, change.number, change.changed, cooldown)
+            now.add(change.changed, change.after, change.before, why, change.number)
+        damping = {component: dict(own) for component, own in state.damping.items()}
+        for component, player in dict.fromkeys(pair for change in state.pending for pair in change.advocates):
+            own = damping.setdefault(component, {})
+            old = own.get(player, 1.0)
+            own[player] = max(self.settings.damping_floor, old - self.settings.damping_step)
+            if own[player] < old:
+                why = wording.blame_reason(player, component, old, own[player])
+                now.add(f"damping of {player} in {component}", old, own[player], why)
+        now.rolled_back = True
+        now.state = replace(
+            now.state, shares=anchor.shares, multipliers=dict(anchor.multipliers), price_log=anchor.price_log,
+            active=(), matrix=IDENTITY, damping=damping, pending=(), failures=failures, cooldown=cooldown,
+            caution=max(LEAST_CAUTION, state.caution / 2),
+        )  # fmt: skip
+
+    def _damp(self, now: _Step, drivers: Sequence[DriverEvidence]) -> None:
+        before = now.state.damping
+        # A driver that answers for a rollback in this very step is not damped twice.
+        blamed = {change.changed for change in now.changes}
+        heard = [one for one in drivers if f"damping of {one.player} in {one.component}" not in blamed]
+        after = damped(before, heard, self.settings)
+        for one in heard:
+            old, new = (each.get(one.component, {}).get(one.player, 1.0) for each in (before, after))
+            if old != new:
+                what = f"damping of {one.player} in {one.component}"
+                now.add(what, old, new, wording.damping_reason(one, old, new))
+        now.state = replace(now.state, damping=after)
+
+    def _move(self, now: _Step, misses: list[Miss], found: Coupling, window: Window) -> list[Miss]:
+        """Move multipliers, weights and price toward the targets."""
+        state, settings = now.state, self.settings
+        served = [KINDS[miss.target].component for miss in misses]
+        tilt = Tilt.of(self.user_reward, served, settings)
+        shares = np.array(state.shares)
+        full = [name for name, share, high in zip(WEIGHTS, shares, tilt.high, strict=True) if share >= high - 1e-9]
+        active = pursued(misses, state.active, settings)
+        moved = ascend(misses, state.multipliers, active, full, settings, state.caution)
+        multipliers = {miss.target: miss.after for miss in moved if miss.after > 0.0}
+        back = not multipliers and not np.allclose(shares, self._user, atol=1e-9)
+        if not (active or back) and multipliers == dict(state.multipliers):
+            now.state = replace(state, active=())
+            return moved
+        old = np.array(state.matrix)
+        matrix = old + SMOOTHING * (found.matrix - old) if found.decisions else old
+        # Without multipliers nothing pulls: the weights go back to exactly what the user gave.
+        goal = tilt.shares(multipliers, matrix, settings.coupling) if multipliers else self._user
+        after = toward(shares, goal, settings.weight_step * state.caution)
+        now.state = replace(
+            state, active=active, multipliers=multipliers, matrix=(_row(matrix[0]), _row(matrix[1]), _row(matrix[2]))
+        )
+        reasons = [miss for miss in moved if miss.target in active or miss.before != miss.after] or moved
+        if np.abs(after - shares).max() > 1e-9:
+            coupled, advocates = self._coupled(reasons, matrix, found)
+            had, have = self._weights(state.shares), self._weights(_row(after))
+            why = wording.weights_reason(reasons, had, have, coupled)
+            number = now.add(WEIGHTS_CHANGED, had, have, why)
+            kept = Undoable(number, WEIGHTS_CHANGED, had, have, advocates)
+            now.state = replace(now.state, shares=_row(after), pending=(*now.state.pending, kept))
+        self._price(now, reasons, multipliers, window)
+        return moved
+
+    def _price(self, now: _Step, reasons: list[Miss], multipliers: Mapping[str, float], window: Window) -> None:
+        """Shift R_cost between energy and traffic where it holds both and energy is a target."""
+        price = self.user_reward.energy_usd_per_kwh
+        traffic = sum(outcome.bill_usd or 0.0 for outcome in window.outcomes)
+        if not (traffic > 0.0 and price > 0.0 and (ENERGY in multipliers or now.state.price_log != 0.0)):
+            return
+        reach = math.log(self.settings.price_range)
+        goal = min(max(multipliers.get(ENERGY, 0.0) - multipliers.get(BILL, 0.0), -reach), reach)
+        most = self.settings.price_step * now.state.caution
+        old = now.state.price_log
+        new = old + min(max(goal - old, -most), most)
+        if new != old:
+            had, have = price * math.exp(old), price * math.exp(new)
+            number = now.add(PRICE_CHANGED, had, have, wording.price_reason(reasons, had, have))
+            kept = Undoable(number, PRICE_CHANGED, had, have)
+            now.state = replace(now.state, price_log=new, pending=(*now.state.pending, kept))
+
+    def _coupled(
+        self, reasons: list[Miss], matrix: FloatArray, found: Coupling
+    ) -> tuple[list[Words], tuple[tuple[str, str], ...]]:
+        """Couplings that counted, in words, and the drivers that answer for them."""
+        said: dict[tuple[str, str], Words] = {}
+        answering: dict[tuple[str, str], None] = {}
+        for own in dict.fromkeys(KINDS[miss.target].component for miss in reasons if miss.after > 0.0):
+            for other in COMPONENTS:
+                strength = self.settings.coupling * float(matrix[COMPONENTS.index(own), COMPONENTS.index(other)])
+                if (own, other) not in found.advocates or abs(strength) < COUNTED:
+                    continue
+                driver, part = found.advocates[own, other]
+                said[own, other] = wording.coupling_words(own, other, strength, driver, part)
+                if part >= ADVOCATE:
+                    answering[own, driver] = None
+                    answering[other, driver] = None
+        return list(said.values()), tuple(answering)
+
+    def _finish(
+        self,
+        now: _Step,
+        misses: list[Miss],
+        found: Coupling,
+        drivers: tuple[DriverEvidence, ...],
+        verdict: Verdict | None,
+    ) -> FeedbackChange:
+        if not now.changes:
+            now.words += [(f"{one}.", f"{two}。") for one, two in map(wording.standing, misses)]
+            now.words.append(("Nothing is changed.", "未作修改。"))
+        english, chinese = wording.joined(now.words)
+        kind: Kind = "rolled back" if now.rolled_back else "changed" if now.changes else "still"
+        told = {
+            "targets": {
+                miss.target: {
+                    "asked": miss.limit, "measured": miss.measured.value, "violation": miss.violation,
+                    "standard_error": _plain(miss.measured.standard_error), "decisions": miss.measured.count,
+                    "multiplier": miss.after,
+                }
+                for miss in misses
+            },
+            "coupling": [list(row) for row in now.state.matrix],
+            "explained_decisions": found.decisions,
+            "weights": self._weights(now.state.shares),
+        }  # fmt: skip
+        number, self.state = self.state.steps, replace(now.state, steps=now.state.steps + 1)
+        return FeedbackChange(number, kind, tuple(now.changes), self.reward, english, chinese, told, drivers, verdict)
+
+    def _weights(self, shares: Row) -> dict[str, float]:
+        return {name: self._total * share for name, share in zip(WEIGHTS, shares, strict=True)}
+
+
+def _row(values: FloatArray) -> Row:
+    one, two, three = (float(value) for value in values)
+    return one, two, three
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,339 @@
+"""What Hi-PPO thinks of plans in many situations at once; what explanations are made of.
+
+Three answers, from three parts of the network:
+
+- *terms*, the plan's own R_eff, R_util and R_cost while it runs: the cost model's prices over the situation's links for
+  the demands that the task's attributions speak of (:mod:`~attribution_sched.scheduler.hi_ppo.demand_head`). Nothing
+  else has a hand in them, so an input that cannot matter has exactly no effect. What moving a running task costs once
+  is not among them, and weights that were never fitted give the prices of a nominal task.
+- *returns*, Q_c(s, a): the critic's, in units of reward.
+- *log-probability*: of the choices that lead to the plan
+  (:mod:`~attribution_sched.scheduler.hi_ppo.retracing`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.cost import JOULES_PER_KWH
+from attribution_sched.cluster.decision_arrays import Decisions, from_view
+from attribution_sched.cluster.objective import GRAMS_PER_KG
+from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.errors import PlanError, problem
+from attribution_sched.scheduler.candidates import microbatch_counts
+from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
+from attribution_sched.scheduler.hi_ppo.drafts import DONE
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, Seen, look
+from attribution_sched.scheduler.hi_ppo.features import State, describe
+from attribution_sched.scheduler.hi_ppo.field import reward_scale
+from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
+from attribution_sched.scheduler.hi_ppo.repricing import (
+    P_BILL_USD,
+    P_CARBON_G,
+    P_ENERGY_J,
+    P_STEP_S,
+    P_UTILISATION,
+    plan_features,
+    reprice,
+    reprice_each,
+)
+from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
+from attribution_sched.scheduler.policy import Appraisal
+from attribution_sched.scheduler.ppo.threads import one_thread
+
+if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+
+FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+
+ROWS = 1024
+"""Situations that go through the network together: larger arrays leave the cache."""
+
+REMEMBERED = 512
+"""Plans that are not checked again when they are asked about again."""
+
+PER_CANDIDATE: tuple[str, ...] = ("kind", "slot", "left", "waited_s", "attribution")
+_NOMINAL = np.ones((1, 3))
+
+
+def perceive(policy: HiPpo, view: DecisionView) -> Decisions:
+    """One decision as the policy's coordination sees it, the view's own task as candidate 0.
+
+    Links are forecast from what the policy has seen of them so far, so a decision is perceived as it was taken if it is
+    perceived before the next one; nothing that is asked here changes what is decided later.
+    """
+    if policy.wishes is not None:
+        now = view.bandwidth_gbps if view.link_gbps is None else view.link_gbps
+        wanted = policy.wishes.weights(now, view.cost.cluster.wan.bandwidth_gbps)
+        view = replace(view, reward=wanted.put_into(view.reward))
+    kept = policy._forecast
+    policy._forecast = copy.deepcopy(kept)
+    try:
+        ahead = policy._ahead(view)
+    finally:
+        policy._forecast = kept
+    found = from_view(view, policy._attributor(), ahead)
+    found.check()
+    at = np.flatnonzero(found.slot[0] == view.slot)
+    if len(at) == 0:
+        rule = f"must be among the waiting tasks {found.slot[0].tolist()}"
+        raise PlanError(problem("slot", view.slot, rule, "Put the view's own task into its queue"))
+    order = np.concatenate([at[:1], np.delete(np.arange(found.kind.shape[1]), at[0])])
+    return replace(found, **{name: getattr(found, name)[:, order] for name in PER_CANDIDATE})
+
+
+def appraise(
+    policy: HiPpo,
+    view: DecisionView,
+    situations: Decisions,
+    plans: Sequence[Plan | None],
+    *,
+    returns: bool = True,
+    log_probability: bool = True,
+) -> Appraisal:
+    """Judge plans for the view's task; see :class:`~attribution_sched.scheduler.policy.Appraiser`.
+
+    Raises:
+        PlanError: If a situation holds a number that is not finite or is one of another cluster, or a plan cannot run.
+        ExplanationError: If a log-probability is asked for and no choices lead to (nearly) such a plan.
+    """
+    planner = policy.planner(view)
+    situations = _checked(view, situations)
+    n, count = len(situations), len(plans)
+    acting = np.array([p for p, plan in enumerate(plans) if plan is not None], dtype=np.int64)
+    batch = _carried_out(policy, view, tuple(plan for plan in plans if plan is not None))
+    found = Appraisal(np.zeros((n, count, 3)), np.zeros((n, count, 3)), np.zeros((n, count)))
+    if log_probability:
+        from attribution_sched.scheduler.hi_ppo.retracing import Retracer
+
+        retracer = Retracer(planner, perceive(policy, view), list(plans), policy.network)
+    own = _own_attribution(policy, view)
+    reader = _reader(policy, view)
+    scale = reward_scale(view.kinds, view.base_step_s, view.reward.interval_s)
+    with one_thread(), torch.no_grad():
+        for begin in range(0, n, ROWS):
+            rows = slice(begin, min(n, begin + ROWS))
+            part = situations.take(np.arange(rows.start, rows.stop))
+            if len(acting):
+                factors = reader.task.factors(reader.ratios(own, part.attribution[:, 0]))
+                prices = reprice(planner.tables, view.kind_index, batch, part.links, factors)
+                found.terms[rows, acting] = _terms(view, prices)
+            if not returns and not log_probability:
+                continue
+            state, seen = _see(policy, planner, part)
+            if returns:
+                features = np.zeros((len(part), count, PLAN_FEATURES), dtype=np.float32)
+                features[:, :, 0] = 1.0
+                if len(acting):
+                    prices = reprice(planner.tables, view.kind_index, batch, part.links, _NOMINAL)
+                    features[:, acting] = plan_features(planner.tables, view.kind_index, batch, prices, part.step_s)
+                found.returns[rows] = scale * _returns(policy, seen, features)
+            if log_probability:
+                found.log_probability[rows] = retracer.log_probability(part, state, seen)
+    return found
+
+
+def appraise_each(
+    policy: HiPpo,
+    views: Sequence[DecisionView],
+    situations: Decisions,
+    owner: IntArray,
+    plans: Sequence[Plan | None],
+    *,
+    returns: bool = False,
+) -> Appraisal:
+    """Judge a plan of each of many decisions of one cluster; see :class:`~.policy.BatchAppraiser`."""
+    planner = policy.planner(views[0])
+    if any(policy.planner(view) is not planner for view in views):
+        raise PlanError(problem("views", len(views), "must be of one cluster", "Judge each cluster by itself"))
+    n, t = len(situations), planner.tables
+    situations = _within(views[0], situations)
+    kinds = np.array([view.kind_index for view in views])
+    _own_kind(situations, kinds[owner])
+    found = Appraisal(np.zeros((n, 1, 3)), np.zeros((n, 1, 3)), np.zeros((n, 1)))
+    features = np.zeros((n, 1, PLAN_FEATURES), dtype=np.float32)
+    features[:, :, 0] = 1.0
+    acting = np.array([plan is not None for plan in plans])
+    rows = np.flatnonzero(acting[owner])
+    with one_thread(), torch.no_grad():
+        if len(rows):
+            batch = _joined([
+                _carried_out(policy, view, (plan,))
+                for view, plan in zip(views, plans, strict=True) if plan is not None
+            ])  # fmt: skip
+            at = (np.cumsum(acting) - 1)[owner[rows]]
+            links = situations.links[rows]
+            factors = _factors(policy, views, owner, situations, rows)
+            prices = reprice_each(t, kinds[acting], batch, at, links, factors)
+            for kind in np.unique(kinds[owner[rows]]):
+                some = kinds[owner[rows]] == kind
+                view = next(view for view in views if view.kind_index == kind)
+                found.terms[rows[some]] = _terms(view, prices[some, None])
+            if returns:
+                nominal = reprice_each(t, kinds[acting], batch, at, links, _NOMINAL)
+                for p, decision in enumerate(np.flatnonzero(acting)):
+                    own = at == p
+                    one = PlanBatch(batch.segments[p : p + 1], batch.counts[p : p + 1], batch.schedules[p : p + 1])
+                    step_s = situations.step_s[rows[own]]
+                    features[rows[own]] = plan_features(t, int(kinds[decision]), one, nominal[own, None], step_s)
+        if returns:
+            scale = reward_scale(views[0].kinds, views[0].base_step_s, views[0].reward.interval_s)
+            for begin in range(0, n, ROWS):
+                part = np.arange(begin, min(n, begin + ROWS))
+                _, seen = _see(policy, planner, situations.take(part))
+                found.returns[part] = scale * _returns(policy, seen, features[part])
+    return found
+
+
+def _factors(
+    policy: HiPpo, views: Sequence[DecisionView], owner: IntArray, situations: Decisions, rows: IntArray
+) -> FloatArray:
+    """Demand multipliers ``(len(rows), 3)`` of situations, all of one kind of task at once."""
+    kinds = np.array([view.kind_index for view in views])
+    found = np.ones((len(rows), 3))
+    for kind in np.unique(kinds[owner[rows]]):
+        alike = [int(decision) for decision in np.flatnonzero(kinds == kind)]
+        place = np.zeros(len(views), dtype=np.int64)
+        place[alike] = np.arange(len(alike))
+        own = np.stack([_own_attribution(policy, views[decision]) for decision in alike])
+        reader = _reader(policy, views[alike[0]])
+        some = np.flatnonzero(kinds[owner[rows]] == kind)
+        given = situations.attribution[rows[some], 0]
+        found[some] = reader.task.factors(reader.ratios(own, given, place[owner[rows[some]]]))
+    return found
+
+
+def _joined(parts: list[PlanBatch]) -> PlanBatch:
+    return PlanBatch(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("segments", "counts", "schedules"))
+    )
+
+
+def propose(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Plan | None]:
+    """What the network itself would do with the view's task in each situation, before the local search.
+
+    None if it does nothing, places another of the waiting tasks first, or lets a running task stay as it is. What fits
+    is judged by the situation's own free devices.
+    """
+    planner = policy.planner(view)
+    situations = _checked(view, situations)
+    found: list[Plan | None] = []
+    with one_thread():
+        for begin in range(0, len(situations), ROWS):
+            part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
+            walked = walk(planner, part, NetworkChooser(policy.network, None))
+            chosen = (walked.trace.task == 0) & (walked.drafts.status == DONE)
+            plans = [walked.batch.plan(row) if chosen[row] else None for row in range(len(part))]
+            found += [None if view.replanning and plan == view.current_plan else plan for plan in plans]
+    return found
+
+
+def _checked(view: DecisionView, situations: Decisions) -> Decisions:
+    """Situations of the view's task that the compiled parts can follow without looking."""
+    found = _within(view, situations)
+    _own_kind(found, np.full(len(found), view.kind_index))
+    return found
+
+
+def _within(view: DecisionView, situations: Decisions) -> Decisions:
+    """Situations of the view's cluster, finite, with no more free devices than there are."""
+    devices = np.asarray(view.cost.domains.rows.devices)
+    k, kinds = len(devices), len(view.kinds)
+    if len(situations) == 0:
+        raise PlanError(problem("situations", 0, "needs at least one", "Give the decision itself"))
+    if situations.links.shape[1:] != (4, k, k) or situations.free.shape[1:] != (k,):
+        rule = f"must be (4, {k}, {k}), the view's cluster has {k} domains"
+        given = situations.links.shape[1:]
+        raise PlanError(problem("situations.links.shape", given, rule, "Use situations of the same cluster"))
+    situations.check()
+    if not (situations.kind < kinds).all():
+        wrong = int(situations.kind.max())
+        raise PlanError(problem("situations.kind", wrong, f"must be < {kinds}", "Use situations of the same world"))
+    return replace(situations, free=np.clip(situations.free, 0, devices))
+
+
+def _own_kind(situations: Decisions, kinds: IntArray) -> None:
+    """Refuse situations whose first candidate is not of the kind of the task asked about, ``(n,)``."""
+    other = np.flatnonzero(situations.kind[:, 0] != kinds)
+    if len(other):
+        rule = f"candidate 0 must be the view's task, of kind {int(kinds[other[0]])}"
+        given = int(situations.kind[other[0], 0])
+        raise PlanError(problem(f"situations.kind[{other[0]}, 0]", given, rule, "Vary what perceive() returns"))
+
+
+def _reader(policy: HiPpo, view: DecisionView) -> DemandReader:
+    """Who reads demands off attributions of this kind of task, made once per cost model and state of the weights."""
+    head = policy.network.demands
+    state = tuple(weights._version for weights in head.layers())
+    known = policy._readers.setdefault(view.cost, {})
+    key = (view.kind_index, *state)
+    if key not in known:
+        task = NominalTask.of(view.kinds[view.kind_index], policy._attributor())
+        known[key] = DemandReader.of(head, task)
+    return known[key]
+
+
+def _carried_out(policy: HiPpo, view: DecisionView, plans: tuple[Plan, ...]) -> PlanBatch:
+    """Plans as the cluster would run them, the last ones asked about remembered; one that cannot run is refused."""
+    known = policy._batches.setdefault(view.cost, {})
+    key = (view.kind_index, view.max_segments, plans)
+    if key in known:
+        return known[key]
+    for plan in plans:
+        view.cost.check(plan, view.kind_index)
+        if len(plan.segments) > view.max_segments:
+            rule = f"this world allows {view.max_segments}"
+            raise PlanError(problem("segments", len(plan.segments), rule, "Use fewer domains"))
+    batch = PlanBatch.of(list(plans), view.max_segments)
+    if plans:
+        size = view.kinds[view.kind_index].batch_size
+        batch.segments[:, :, MICROBATCHES] = microbatch_counts(view.cost, view.kind_index, size, batch)
+    if len(known) >= REMEMBERED:
+        known.clear()
+    known[key] = batch
+    return batch
+
+
+def _own_attribution(policy: HiPpo, view: DecisionView) -> Float32Array:
+    """Attributions of the view's task as :func:`perceive` tells them, bit by bit."""
+    if not view.counters.size:
+        return np.zeros(7, dtype=np.float32)
+    found: Float32Array = np.asarray(policy._attributor()(view.counters[None]), dtype=np.float32)[0]
+    return found
+
+
+def _terms(view: DecisionView, prices: FloatArray) -> FloatArray:
+    """R_eff, R_util and R_cost ``(n, plans, 3)`` of plans at their prices."""
+    base_s, base_usd = float(view.base_step_s[view.kind_index]), float(view.base_cost_usd[view.kind_index])
+    reward = view.reward
+    dollars = (
+        prices[:, :, P_BILL_USD]
+        + reward.energy_usd_per_kwh / JOULES_PER_KWH * prices[:, :, P_ENERGY_J]
+        + reward.carbon_usd_per_kg / GRAMS_PER_KG * prices[:, :, P_CARBON_G]
+    )
+    cost = dollars / base_usd if base_usd > 0.0 else np.zeros_like(dollars)
+    return np.stack([(base_s - prices[:, :, P_STEP_S]) / base_s, prices[:, :, P_UTILISATION], cost], axis=-1)
+
+
+def _see(policy: HiPpo, planner: Planner, situations: Decisions) -> tuple[State, Seen]:
+    """Describe and encode situations, candidate 0 being the task in question."""
+    state, _ = describe(planner.tables, situations, planner.nominal_s, planner.task_features)
+    return state, look(policy.network, state, np.zeros(len(situations), dtype=np.int64))
+
+
+def _returns(policy: HiPpo, seen: Seen, features: Float32Array) -> FloatArray:
+    """Q_c(s, a) in units of the critics, shape ``(n, plans, 3)``."""
+    told = torch.from_numpy(features).to(seen.shared.device)
+    both = torch.cat([seen.shared, seen.context], dim=-1)[:, None, :].expand(-1, features.shape[1], -1)
+    found: torch.Tensor = policy.network.action_value(torch.cat([both, told], dim=-1))
+    return found.cpu().numpy().astype(np.float64)

@@ -1,0 +1,132 @@
+"""Prices of a few plans in many situations: each with links of its own and, if wanted, a task of its own."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.cost_arrays import (
+    BILL_USD,
+    CARBON_G,
+    ENERGY_J,
+    STEP_S,
+    UTILISATION,
+    Scratch,
+    Workload,
+    make_scratch,
+)
+from attribution_sched.cluster.cost_kernel import plan_cost
+from attribution_sched.cluster.objective import samples
+from attribution_sched.cluster.plan import DP, MICROBATCHES, PP, REPLICA, TP, PlanBatch
+from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
+from attribution_sched.scheduler.hi_ppo.tables import MAX_PP, PlannerTables
+
+FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+
+PRICES: tuple[int, ...] = (STEP_S, UTILISATION, BILL_USD, ENERGY_J, CARBON_G)
+P_STEP_S, P_UTILISATION, P_BILL_USD, P_ENERGY_J, P_CARBON_G = range(len(PRICES))
+"""Columns of a price, per global batch except the utilisation."""
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _reprice(
+    t: PlannerTables, kinds: IntArray, segments: IntArray, counts: IntArray, schedules: IntArray, norms: FloatArray,
+    owner: IntArray, links: FloatArray, factors: FloatArray, scratch: Scratch, out: FloatArray,
+) -> None:  # fmt: skip
+    k = links.shape[2]
+    plan_out = np.zeros(10)
+    segment_out = np.zeros((segments.shape[1], 7))
+    traffic = np.zeros((k, k))
+    ones = np.ones(segments.shape[1])
+    bandwidth = np.zeros((k, k))
+    before = -1
+    for i in range(links.shape[0]):
+        p = owner[i]
+        own = factors[i if factors.shape[0] > 1 else 0]
+        if before >= 0 and owner[before] == p and counts[p] == 1:
+            # A plan inside one domain does not feel links.
+            known = factors[before if factors.shape[0] > 1 else 0]
+            if own[0] == known[0] and own[1] == known[1] and own[2] == known[2]:
+                out[i] = out[before]
+                continue
+        before = i
+        bandwidth[:, :] = links[i, 0] * BYTES_PER_GBIT
+        traffic[:, :] = 0.0
+        workload = Workload(kinds[p], t.training[kinds[p]], own[0], own[1], own[2])
+        plan_cost(
+            t.domains, t.runtime, t.power_law, t.cost, workload, bandwidth, links[i, 1], segments[p], counts[p],
+            schedules[p], ones, False, scratch, plan_out, segment_out, traffic,
+        )  # fmt: skip
+        out[i, 0] = plan_out[STEP_S] * norms[p]
+        out[i, 1] = plan_out[UTILISATION]
+        out[i, 2] = plan_out[BILL_USD] * norms[p]
+        out[i, 3] = plan_out[ENERGY_J] * norms[p]
+        out[i, 4] = plan_out[CARBON_G] * norms[p]
+
+
+def reprice_each(
+    t: PlannerTables, kinds: IntArray, batch: PlanBatch, owner: IntArray, links: FloatArray, factors: FloatArray
+) -> FloatArray:
+    """Price one plan in each situation, shape ``(n, 5)``, columns ``P_STEP_S`` to ``P_CARBON_G``.
+
+    Args:
+        t: Tables of the cluster.
+        kinds: Kind of task of every plan, shape ``(plans,)``.
+        batch: The plans, with microbatches as the cluster shares them out.
+        owner: Plan to price in each situation, shape ``(n,)``.
+        links: Gb/s and seconds (and what else) per situation, shape ``(n, ≥ 2, K, K)``.
+        factors: Multipliers on compute, memory and host time, shape ``(n, 3)``, or ``(1, 3)`` for the same everywhere.
+    """
+    out = np.zeros((len(links), len(PRICES)))
+    scratch = make_scratch(t.max_segments * MAX_PP, max(1, int(batch.segments[:, :, MICROBATCHES].max(initial=1))))
+    norms = t.batch[kinds] / samples(batch)
+    _reprice(
+        t, kinds, batch.segments, batch.counts, batch.schedules, norms, owner, np.ascontiguousarray(links),
+        np.ascontiguousarray(factors), scratch, out,
+    )  # fmt: skip
+    return out
+
+
+def reprice(t: PlannerTables, kind: int, batch: PlanBatch, links: FloatArray, factors: FloatArray) -> FloatArray:
+    """Price every plan in every situation, shape ``(n, plans, 5)``; see :func:`reprice_each`."""
+    n, plans = len(links), len(batch)
+    kinds = np.full(plans, kind, dtype=np.int64)
+    priced = [reprice_each(t, kinds, batch, np.full(n, p, dtype=np.int64), links, factors) for p in range(plans)]
+    return np.stack(priced, axis=1)
+
+
+def plan_features(
+    t: PlannerTables, kind: int, batch: PlanBatch, prices: FloatArray, step_s: FloatArray
+) -> Float32Array:
+    """Numbers by which the critic knows plans, shape ``(n, plans, PLAN_FEATURES)``.
+
+    Args:
+        t: Tables of the cluster.
+        kind: Kind of the task.
+        batch: The plans.
+        prices: What :func:`reprice` says of them for a nominal task, shape ``(n, plans, 5)``.
+        step_s: Measured step time of the plan in force, 0 if there is none, shape ``(n,)``.
+    """
+    used = np.arange(batch.segments.shape[1]) < batch.counts[:, None]
+    rows = batch.segments
+    devices = (rows[:, :, DP] * rows[:, :, TP] * rows[:, :, PP] * used).sum(axis=1)
+    replicas = (rows[:, :, REPLICA] * used).max(axis=1) + 1
+    base, base_usd = t.base_step_s[kind], t.base_cost_usd[kind]
+    step = prices[:, :, P_STEP_S]
+    out = np.zeros((*step.shape, PLAN_FEATURES), dtype=np.float32)
+    out[:, :, 1] = np.maximum(-4.0, (base - step) / base)
+    out[:, :, 2] = prices[:, :, P_UTILISATION]
+    if base_usd > 0.0:
+        out[:, :, 3] = np.minimum(4.0, prices[:, :, P_BILL_USD] / base_usd)
+    out[:, :, 4] = np.clip(np.log(step / base), -4.0, 4.0) / 2.0
+    out[:, :, 5] = batch.counts / t.max_segments
+    out[:, :, 6] = replicas / t.max_segments
+    out[:, :, 7] = devices / np.asarray(t.domains.rows.devices).sum()
+    out[:, :, 8] = np.clip(np.log(step / base * devices), -4.0, 4.0) / 4.0
+    runs = step_s > 0.0
+    out[runs, :, 9] = np.clip(np.log(step_s[runs, None] / step[runs]), -2.0, 2.0)
+    return out

@@ -1,0 +1,130 @@
+"""Asking a policy: which task, which plan; the same for live decisions, rehearsals and warm-ups."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.world import Reward
+from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
+from attribution_sched.scheduler.registry import POLICIES, make_policy
+from attribution_sched.session.cluster import SimulatedCluster
+
+
+class FunctionPolicy:
+    """A plain function of the view in the place of a policy.
+
+    Args:
+        function: Returns a plan, or None to let the task wait (or stay).
+    """
+
+    def __init__(self, function: Callable[[DecisionView], Plan | None]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """What the function says."""
+        return self.function(view)
+
+
+def as_policy(given: Any) -> Policy:
+    """A policy from its name, from itself or from a function.
+
+    Raises:
+        SettingsError: If it is none of these.
+    """
+    if isinstance(given, str):
+        if given not in POLICIES:
+            raise SettingsError(problem("policy", given, "is not a known policy", nearest(given, POLICIES)))
+        return make_policy(given)
+    if not isinstance(given, type):
+        if callable(getattr(given, "decide", None)) and isinstance(getattr(given, "name", None), str):
+            policy: Policy = given
+            return policy
+        if callable(given):
+            return FunctionPolicy(given)
+    rule = "must be the name of a policy, a policy, or a function from the view to a plan"
+    raise SettingsError(problem("policy", given, rule, f"For example {'hi-ppo'!r}; known: {', '.join(POLICIES)}"))
+
+
+def twin(policy: Policy) -> Policy:
+    """A copy that can be asked without the original noticing, as at the start of an episode."""
+    if isinstance(policy, FunctionPolicy):
+        return policy
+    try:
+        other = copy.deepcopy(policy)
+    except Exception:  # What a foreign policy holds (a socket, a handle) may refuse to be copied deeply.
+        other = copy.copy(policy)
+    if isinstance(other, Episodic):
+        other.reset(0)
+    return other
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a policy said.
+
+    Attributes:
+        view: The decision, with the task it chose.
+        plan: Its plan; None waits, or stays.
+        seconds: How long it took.
+    """
+
+    view: DecisionView
+    plan: Plan | None
+    seconds: float
+
+
+class Asking:
+    """Asks for one decision after the other, and not twice at one moment for a task that was left waiting."""
+
+    def __init__(self) -> None:
+        self._deferred: set[int] = set()
+        self._moment_s = -1.0
+
+    def ask(self, policy: Policy, cluster: SimulatedCluster, reward: Reward | None = None) -> Asked:
+        """Let a policy choose task and plan of the pending decision.
+
+        Args:
+            policy: Who decides.
+            cluster: Where.
+            reward: Weights in force, if they are not the world's.
+        """
+        seen = _weighted(cluster.pending(), reward)
+        self._at(seen.time_s)
+        began = time.perf_counter()
+        spent = 0.0
+        if not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
+            chosen = policy.select(seen)
+            spent = time.perf_counter() - began
+            if chosen not in self._deferred:
+                cluster.choose(chosen)
+                seen = _weighted(cluster.pending(), reward)
+            began = time.perf_counter()
+        plan: Any = policy.decide(seen)
+        spent += time.perf_counter() - began
+        if plan is not None and not isinstance(plan, Plan):
+            rule = f"{policy.name} must decide on a Plan or None"
+            raise SettingsError(problem("plan", plan, rule, "Return a Plan, or None to wait"))
+        return Asked(seen, plan, spent)
+
+    def note(self, view: DecisionView, plan: Plan | None) -> None:
+        """Remember that a decision was taken."""
+        self._at(view.time_s)
+        if plan is None and not view.replanning:
+            self._deferred.add(view.slot)
+
+    def _at(self, time_s: float) -> None:
+        if time_s != self._moment_s:
+            self._moment_s = time_s
+            self._deferred.clear()
+
+
+def _weighted(view: DecisionView, reward: Reward | None) -> DecisionView:
+    return view if reward is None or reward == view.reward else replace(view, reward=reward)

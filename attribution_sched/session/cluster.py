@@ -1,0 +1,296 @@
+"""A simulated cluster that goes on for ever: tasks of the preset arrive, others are handed in, time stands in between.
+
+The engine runs an episode from decision to decision. Here the same clockwork is stopped after a decision took effect,
+so that a task may be handed in at that very moment, and driven on with the next call. Stops fall on arrivals and on
+ticks of the network, where the clockwork pauses anyway: seed, tasks handed in and actions give the same cluster to the
+last bit, however often it was stopped. Without tasks handed in, it is the cluster of
+:func:`~attribution_sched.scheduler.episode.play`, beyond its end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.arrivals import ArrivalKind, next_arrival
+from attribution_sched.cluster.counters import Counters
+from attribution_sched.cluster.demands import Demands
+from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance
+from attribution_sched.cluster.engine_prices import reprice
+from attribution_sched.cluster.engine_state import WorldArrays
+from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.pool import TaskPool
+from attribution_sched.cluster.streams import integers
+from attribution_sched.cluster.view import DecisionView, encode, pend, view
+from attribution_sched.cluster.world import World
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskInstance:
+    """One task as the cluster takes it.
+
+    Attributes:
+        kind: Row of its kind in the world.
+        steps: Work in steps.
+        demands: Its latent demands, a batch of one; no scheduler may look at them.
+        counters: What was measured of it, shape ``(12,)``.
+        provenance: How the counters were got.
+    """
+
+    kind: int
+    steps: float
+    demands: Demands
+    counters: FloatArray
+    provenance: str = "simulated"
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A task that is in the cluster.
+
+    Attributes:
+        id: Its name.
+        number: How many tasks came before it.
+        arrived_s: When it came.
+        handed_in: Whether somebody submitted it; else the simulation did.
+        counters: How its counters were got.
+    """
+
+    id: str
+    number: int
+    arrived_s: float
+    handed_in: bool
+    counters: str
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a decision came to.
+
+    Attributes:
+        terms: R_eff, R_util and R_cost of the decision itself.
+        step_s: Time of one step under the plan; 0 if the task does not run.
+        bill_usd: Traffic bill of one step.
+        energy_j: What the task's devices draw in one step.
+        move_s: Pause for moving or restarting it.
+        move_usd: Bill of moving it.
+        code: See :data:`~attribution_sched.cluster.engine_state.CODES`.
+        busy_share: Devices that hold a task, of all devices, after the decision.
+        paid: R_eff, R_util and R_cost that the cluster earned since the decision before this one.
+    """
+
+    terms: tuple[float, float, float]
+    step_s: float
+    bill_usd: float
+    energy_j: float
+    move_s: float
+    move_usd: float
+    code: int
+    busy_share: float
+    paid: tuple[float, float, float]
+
+
+class SimulatedCluster:
+    """One cluster of a world, driven decision by decision.
+
+    Args:
+        world: The scheduling problem; its horizon is not looked at.
+        seed: Of arrivals and network.
+        arrivals: Whether the world's own tasks arrive; else only those handed in.
+    """
+
+    def __init__(self, world: World, seed: int, *, arrivals: bool = True) -> None:
+        self.world = world
+        self.engine = engine = Engine(world)
+        engine.seed([seed])
+        self._tasks, self._rows = engine.pool, engine.arrays.pool
+        self._process = engine.arrays.arrival_kind, engine.arrays.arrival_params, engine.arrays.arrival_times_s
+        slots = world.max_running + world.queue_capacity
+        some = np.zeros(slots, dtype=np.int64)
+        # Every slot has its own row of the pool, which the task in it fills: nothing grows with time.
+        engine.pool = TaskPool(
+            np.array(self._tasks.kinds[some]),
+            np.array(self._tasks.steps[some]),
+            self._tasks.demands.take(some),
+            Counters(np.array(self._tasks.counters.values[some])),
+        )
+        self._arrays: WorldArrays = engine.arrays._replace(
+            pool=np.array(self._rows[some]), arrival_kind=int(ArrivalKind.TRACE), arrival_times_s=np.empty(0)
+        )
+        self._until(0.0)
+        engine.reset()
+        self.residents: dict[int, Resident] = {}
+        self._arrived = 0
+        self._came = 0
+        self._next_s = self._draw(0.0) if arrivals else math.inf
+
+    @property
+    def now_s(self) -> float:
+        """The cluster's clock."""
+        return float(self.engine.state.clock[0, st.NOW])
+
+    @property
+    def deciding(self) -> bool:
+        """Whether a decision is pending."""
+        return bool(self.engine.state.event[0, st.EVENT] != st.NO_EVENT)
+
+    @property
+    def waiting(self) -> int:
+        """Tasks in the queue."""
+        return int((self.engine.state.slots[0, :, st.STATUS] == st.QUEUED).sum())
+
+    @property
+    def running(self) -> int:
+        """Tasks at work."""
+        return int((self.engine.state.slots[0, :, st.STATUS] == st.RUNNING).sum())
+
+    @property
+    def expecting(self) -> bool:
+        """Whether a task waits or will arrive by itself."""
+        return self.waiting > 0 or self.endless
+
+    @property
+    def endless(self) -> bool:
+        """Whether tasks arrive by themselves."""
+        return math.isfinite(self._next_s)
+
+    @property
+    def came(self) -> int:
+        """Tasks that have come so far, those turned away included."""
+        return self._came
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more task may wait."""
+        free = (self.engine.state.slots[0, :, st.STATUS] == st.FREE).any()
+        return self.waiting < self.world.queue_capacity and bool(free)
+
+    def totals(self) -> Mapping[str, float]:
+        """Sums since the start, by name; see :data:`~attribution_sched.cluster.engine_state.TOTAL_COLUMNS`."""
+        found = {name: float(values[0]) for name, values in self.engine.totals().items()}
+        return found | {"arrived": float(self._came)}
+
+    def advance(self, limit_s: float = math.inf) -> bool:
+        """Let time pass to the next decision.
+
+        Args:
+            limit_s: Stop at the first tick of the network from here on.
+
+        Returns:
+            Whether a decision is pending; False at the limit, or if nothing is left that could ask for one.
+        """
+        state = self.engine.state
+        while not self.deciding:
+            if self.now_s >= limit_s or not (self.expecting or self.running):
+                return False
+            stepwise = math.isfinite(limit_s) or not self.endless
+            tick_s = float(state.clock[0, st.NEXT_TICK]) if stepwise else math.inf
+            self._until(min(self._next_s, tick_s))
+            state.event[0, st.DONE] = 0
+            self._go_on()
+            if not self.deciding and self.now_s >= self._next_s:
+                self._arrive()
+        return True
+
+    def pending(self) -> DecisionView:
+        """The decision that is pending."""
+        seen = view(self.engine)
+        if seen is None:
+            raise RuntimeError("no decision is pending")
+        return seen
+
+    def choose(self, slot: int) -> None:
+        """Put another waiting task up for the pending placement."""
+        pend(self.engine, slot)
+
+    def encode(self, plan: Plan | None, kind_index: int) -> IntArray:
+        """A plan as the cluster is told it."""
+        return encode(self.engine, plan, kind_index)
+
+    def carry_out(self, action: IntArray) -> Effect:
+        """Let the pending decision take effect; no time passes."""
+        state, engine = self.engine.state, self.engine
+        slot = int(state.event[0, st.SLOT])
+        paid = state.outcome[0, st.INTEGRALS :].tolist()
+        self._until(self.now_s)
+        engine.step(action[None])
+        own, task = state.outcome[0], state.tasks[0, slot]
+        runs = state.slots[0, slot, st.STATUS] == st.RUNNING
+        step_s = float(task[st.STEP]) if runs else 0.0
+        held = int((state.occupant[0, :, :, 0] >= 0).sum())
+        return Effect(
+            terms=(float(own[st.D_EFF]), float(own[st.D_UTIL]), float(own[st.D_COST])),
+            step_s=step_s,
+            bill_usd=float(task[st.STEP_BILL]) if runs else 0.0,
+            energy_j=float(task[st.POWER]) * step_s,
+            move_s=float(own[st.D_MOVE_S]),
+            move_usd=float(own[st.D_MOVE_USD]),
+            code=int(own[st.D_CODE]),
+            busy_share=held / self.world.cluster.devices,
+            paid=(paid[0], paid[1], paid[2]),
+        )
+
+    def hand_in(self, task: TaskInstance, name: str) -> bool:
+        """Put a task into the queue now; False if the queue is full."""
+        factors = task.demands.factors[0]
+        inputs = self.world.kinds[task.kind].model.layers[0].input_elements
+        pcie = inputs * float(task.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
+        row = np.array([float(task.kind), task.steps, *factors, pcie])
+        return self._enter(task, row, name, handed_in=True)
+
+    def _go_on(self) -> None:
+        """Let time pass to the next decision or to the horizon: the engine's own loop, its kernels one by one."""
+        world, state, scratch = self.engine.arrays, self.engine.state, self.engine._scratch
+        while (wanted := advance(world, state, 0)) != SETTLED:
+            reprice(world, state, 0, wanted == PRICE_NETWORK, scratch)
+
+    def _arrive(self) -> None:
+        """The next task of the preset comes, in the way of the engine's own arrivals."""
+        count = len(self._tasks)
+        traced = self._process[0] == ArrivalKind.TRACE
+        at = self._arrived % count if traced else int(integers(self.engine.state.streams[0, 1], count))
+        self._arrived += 1
+        kind, steps = int(self._tasks.kinds[at]), float(self._tasks.steps[at])
+        task = TaskInstance(kind, steps, self._tasks.demands.take(at), self._tasks.counters.values[at])
+        if not self._enter(task, self._rows[at], f"t{self._came:06d}", handed_in=False):
+            self.engine.state.totals[0, st.DROPPED] += 1
+        self._next_s = self._draw(self.now_s)
+
+    def _draw(self, now_s: float) -> float:
+        return float(next_arrival(*self._process, self._arrived, now_s, self.engine.state.streams[0, 1]))
+
+    def _enter(self, task: TaskInstance, row: FloatArray, name: str, *, handed_in: bool) -> bool:
+        state, now_s = self.engine.state, self.now_s
+        number, self._came = self._came, self._came + 1
+        state.event[0, st.TAKEN] += 1
+        if not self.has_room:
+            return False
+        slot, pool = int(np.argmax(state.slots[0, :, st.STATUS] == st.FREE)), self.engine.pool
+        pool.kinds[slot], pool.steps[slot], pool.counters.values[slot] = task.kind, task.steps, task.counters
+        for own, new in ((pool.demands.values, task.demands.values), (pool.demands.nominal, task.demands.nominal)):
+            own[slot] = new[0]
+        pool.demands.nominal_s[slot] = task.demands.nominal_s[0]
+        self._arrays.pool[slot] = row
+        state.slots[0, slot] = (st.QUEUED, slot, number, 0)
+        state.traffic[0, slot] = 0.0
+        state.tasks[0, slot] = 0.0
+        state.tasks[0, slot, [st.ARRIVAL, st.OFFERED]] = now_s
+        state.tasks[0, slot, st.LEFT] = task.steps
+        state.tasks[0, slot, st.T_EFF] = self.world.waiting_r_eff
+        # Whose turn it is may have changed: it is found anew, whether or not it was known before.
+        state.event[0, st.EVENT] = st.NO_EVENT
+        self.residents[slot] = Resident(name, number, now_s, handed_in, task.provenance)
+        return True
+
+    def _until(self, horizon_s: float) -> None:
+        self.engine.arrays = self._arrays._replace(horizon_s=horizon_s)

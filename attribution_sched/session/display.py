@@ -1,0 +1,128 @@
+"""Results as text and as HTML."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attribution_sched.session.results import RunSummary, SchedulingResult
+
+BAR = 24
+"""Characters of the longest bar in text."""
+
+COLOURS = ("#c2410c", "#1d4ed8")
+"""More joules than the typical task, and fewer."""
+
+
+def as_text(result: SchedulingResult) -> str:
+    """A result as a few lines."""
+    task, outcome = result.task, result.outcome
+    lines = [
+        f"{result.id}  {task.kind} ({task.id}) at {_clock(result.cluster_time_s)}, waited {_clock(task.waited_s)}",
+        f"  plan     {result.decision.words}  [{result.decision.policy}: {result.decision.source}]",
+        f"  outcome  {outcome.says}; {_outcome(result)}",
+        f"  reward   {_reward(result)}",
+        f"  joules   {_base(result)}",
+    ]
+    vector = result.attribution
+    largest = max(float(abs(vector.values).max()), 1e-300)
+    for name in vector.ranking():
+        value = float(vector[name])
+        bar = ("+" if value >= 0 else "-") * round(BAR * abs(value) / largest)
+        lines.append(f"           {name:<17} {value:>+12.4g}  {bar}")
+    lines.append("  time     " + ", ".join(f"{part} {1e3 * s:.1f} ms" for part, s in result.latencies_s.items()))
+    lines.append("  numbers  " + ", ".join(f"{name} {how}" for name, how in result.provenance.items()))
+    if result.explanation is not None:
+        lines.append(f"  why      {result.reasoning()}")
+    return "\n".join(lines)
+
+
+def as_html(result: SchedulingResult) -> str:
+    """A result for a notebook: no script, no address."""
+    rows = (
+        ("Plan", escape(result.decision.words)),
+        ("Decided by", escape(f"{result.decision.policy} ({result.decision.source})")),
+        ("Outcome", escape(f"{result.outcome.says}; {_outcome(result)}")),
+        ("Reward", escape(_reward(result))),
+        ("Energy", escape(_base(result)) + _bars(result)),
+        ("Time", escape(", ".join(f"{part} {1e3 * s:.1f} ms" for part, s in result.latencies_s.items()))),
+        ("Numbers", escape(", ".join(f"{name}: {how}" for name, how in result.provenance.items()))),
+    )
+    head = escape(f"{result.id}: {result.task.kind} ({result.task.id}) at {_clock(result.cluster_time_s)}")
+    cells = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top">{name}</th><td style="text-align:left">{value}</td></tr>'
+        for name, value in rows
+    )
+    why = "" if result.explanation is None else result.explanation._repr_html_()
+    return f"<div><b>{head}</b><table>{cells}</table>{why}</div>"
+
+
+def summary_text(summary: RunSummary) -> str:
+    """A run as a few lines."""
+    lines = [
+        f"{summary.decisions} decisions in {summary.wall_s:.1f} s, {_clock(3600 * summary.cluster_h)} on the cluster "
+        f"({summary.stopped})",
+        f"  placed {summary.placed}, moved {summary.moved}, refused {summary.refused}, completed {summary.completed}, "
+        f"turned away {summary.turned_away}; {summary.running} running, {summary.waiting} waiting",
+        f"  {summary.energy_kwh:,.2f} kWh, {summary.traffic_usd:,.2f} USD of traffic, {summary.carbon_kg:,.2f} kg CO2e",
+    ]
+    if summary.mean_reward is not None:
+        lines.append(
+            f"  mean of placements: R {summary.mean_reward:+.3f}, R_eff {summary.mean_r_eff:+.3f}, "
+            f"R_util {summary.mean_r_util:+.3f}, R_cost {summary.mean_r_cost:+.3f}"
+        )
+    if summary.decision_p50_s is not None and summary.decision_p99_s is not None:
+        p50, p99 = 1e3 * summary.decision_p50_s, 1e3 * summary.decision_p99_s
+        lines.append(f"  decision: median {p50:.1f} ms, 99 of 100 below {p99:.1f} ms")
+    return "\n".join(lines)
+
+
+def _outcome(result: SchedulingResult) -> str:
+    outcome = result.outcome
+    if outcome.step_s == 0.0:
+        return f"{outcome.cluster_busy_share:.0%} of devices busy"
+    return (
+        f"step {outcome.step_s:.4g} s (baseline {outcome.baseline_step_s:.4g} s), "
+        f"{outcome.bill_usd_per_step:.4g} USD and {outcome.energy_j_per_step:,.4g} J per step, "
+        f"utilisation {outcome.utilisation:.0%}, {outcome.cluster_busy_share:.0%} of devices busy"
+    )
+
+
+def _reward(result: SchedulingResult) -> str:
+    r = result.reward
+    return (
+        f"R {r.total:+.3f} = {r.w_eff:g}·R_eff {r.r_eff:+.3f} + {r.w_util:g}·R_util {r.r_util:+.3f} "
+        f"− {r.w_cost:g}·R_cost {r.r_cost:+.3f}"
+    )
+
+
+def _base(result: SchedulingResult) -> str:
+    vector = result.attribution
+    if vector.units == "share":
+        return "shares of the seven counters, without unit"
+    return (
+        f"{float(vector.prediction):.4g} {vector.units} expected, {vector.base:.4g} typical; the difference by counter"
+    )
+
+
+def _bars(result: SchedulingResult) -> str:
+    vector = result.attribution
+    largest = max(float(abs(vector.values).max()), 1e-300)
+    rows = []
+    for name in vector.ranking():
+        value = float(vector[name])
+        width, colour = 120 * abs(value) / largest, COLOURS[value < 0]
+        bar = f'<div style="width:{width:.0f}px;height:10px;background:{colour}"></div>'
+        rows.append(f"<tr><td>{escape(name)}</td><td>{value:+.4g}</td><td>{bar}</td></tr>")
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _clock(seconds: float) -> str:
+    """Seconds as days, hours, minutes and seconds, the two largest of them."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if days:
+        return f"{days} d {hours % 24} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {int(seconds % 60)} s"

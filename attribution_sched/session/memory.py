@@ -1,0 +1,173 @@
+"""The last decisions, remembered so that they can be explained and serve as each other's background."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.world import World
+from attribution_sched.errors import ExplanationError
+from attribution_sched.explain.background import LEAST_ALIKE, Background
+from attribution_sched.explain.explainer import Explainer
+from attribution_sched.explain.explanation import Explanation
+from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.scheduler.policy import Appraiser, Policy
+from attribution_sched.session.asking import Asking, twin
+from attribution_sched.session.cluster import SimulatedCluster
+
+Attributor = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+MOST = 1000
+"""Decisions that are remembered by default."""
+
+REFRESH = 250
+"""Decisions after which the background is put together anew."""
+
+WARM_UP = 160
+"""Decisions of a warm-up at most."""
+
+SEED_STEP = 7_919
+"""Added to a system's seed for its warm-up: another day of the same world."""
+
+QUICK: dict[str, Any] = {"rows": "quick", "precision": 0.1, "time_s": 0.1}
+"""How decisions are explained as they are taken: the options of ``Explainer.explain`` that keep it short."""
+
+
+@dataclass(frozen=True, eq=False)
+class Memorised:
+    """A decision as it was taken; what a policy that cannot say what it sees has seen is read off the view later."""
+
+    view: DecisionView
+    plan: Plan | None
+    seen: Decisions | None
+
+
+class Memory:
+    """Remembers decisions of one policy in one world and explains them.
+
+    Args:
+        world: Where.
+        policy: Who decides; explanations ask a copy of it.
+        attributor: Turns counters into attributions, for policies that do not say what they see.
+        seed: Of the system; the warm-up takes another.
+        most: How many decisions to remember; the oldest are forgotten first.
+    """
+
+    def __init__(self, world: World, policy: Policy, attributor: Attributor, seed: int, most: int = MOST) -> None:
+        self.world = world
+        self.most = most
+        self._policy = policy
+        self._attributor = attributor
+        self._seed = seed
+        self._kept: OrderedDict[str, Memorised] = OrderedDict()
+        self._count = 0
+        self._twin: Policy | None = None
+        self._warm: list[Decided] | None = None
+        self._explainer: tuple[int, bool, Explainer] | None = None
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, decision: str) -> bool:
+        return decision in self._kept
+
+    def __iter__(self) -> Iterator[Decided]:
+        for name in self._kept:
+            yield self[name]
+
+    def __getitem__(self, decision: str) -> Decided:
+        return self._decided(decision, self._kept[decision])
+
+    def policy_changed(self, policy: Policy) -> None:
+        """Another policy decides from now on: what the old one did is no background for it."""
+        self._policy, self._twin, self._warm, self._explainer = policy, None, None, None
+        self._kept.clear()
+
+    def remember(self, decision: str, view: DecisionView, plan: Plan | None) -> None:
+        """Keep a decision; to be called before the next one is taken."""
+        # What such a policy sees depends on what it saw before, its forecasts for example: it is asked now or never.
+        seen = perceived(self._policy, view) if isinstance(self._policy, Appraiser) else None
+        self._kept[decision] = Memorised(view, plan, seen)
+        self._count += 1
+        if len(self._kept) > self.most:
+            self._kept.popitem(last=False)
+
+    def explain(self, decided: Decided, **options: Any) -> Explanation:
+        """Explain a decision against the background of the others.
+
+        How sure the policy was cannot be asked where its search left what the network itself could have proposed; the
+        explanation then says so, unless it was asked for by name.
+        """
+        explainer = self._ready(decided.view.replanning)
+        try:
+            return explainer.explain(decided, **options)
+        except ExplanationError as error:
+            if "sure" in options:
+                raise
+            told = explainer.explain(decided, **options, sure=False)
+            return replace(told, notes=(*told.notes, f"How sure the policy was is not known: {error}"))
+
+    def recall(self, decision: str, view: DecisionView, plan: Plan | None) -> Decided:
+        """A decision of long ago, seen again."""
+        return self._decided(decision, Memorised(view, plan, None))
+
+    def _decided(self, name: str, kept: Memorised) -> Decided:
+        seen = kept.seen if kept.seen is not None else perceived(self._asked(), kept.view, self._attributor)
+        return Decided(name, kept.view, kept.plan, seen)
+
+    def _asked(self) -> Policy:
+        """The copy of the policy that explanations ask."""
+        if self._twin is None:
+            self._twin = twin(self._policy)
+        return self._twin
+
+    def _ready(self, replanning: bool) -> Explainer:
+        own = sum(kept.view.replanning == replanning for kept in self._kept.values())
+        enough = own >= LEAST_ALIKE
+        if self._explainer is not None:
+            made, was_enough, known = self._explainer
+            if self._count - made < REFRESH and (was_enough or not enough):
+                return known
+        self._explainer = (self._count, enough, self._explain_with(self._background(enough)))
+        return self._explainer[2]
+
+    def _explain_with(self, background: Background) -> Explainer:
+        return Explainer(self._asked(), background, world=self.world, attributor=self._attributor)
+
+    def _background(self, enough: bool) -> Background:
+        own = list(self)
+        if enough and self._both_kinds():
+            return Background.of(own, f"the last {len(own)} decisions")
+        if self._warm is None:
+            self._warm = self._warm_up()
+        seed = self._seed + SEED_STEP
+        name = f"a warm-up of {len(self._warm)} decisions in the same world, seed {seed}"
+        return Background.of([*self._warm, *own], f"{name}, and {len(own)} decisions so far" if own else name)
+
+    def _both_kinds(self) -> bool:
+        """Whether what is remembered can be compared with both placements and re-planning, where there is such."""
+        moving = sum(kept.view.replanning for kept in self._kept.values())
+        return all(number == 0 or number >= LEAST_ALIKE for number in (moving, len(self._kept) - moving))
+
+    def _warm_up(self) -> list[Decided]:
+        """Decisions of the same policy on another day of the same world; nothing of it is kept but these."""
+        policy, asking = twin(self._policy), Asking()
+        cluster = SimulatedCluster(self.world, self._seed + SEED_STEP)
+        taken: list[Decided] = []
+        placements = 0
+        while len(taken) < WARM_UP and placements < 3 * LEAST_ALIKE and cluster.advance():
+            asked = asking.ask(policy, cluster)
+            name = f"warm-up {len(taken)}"
+            taken.append(Decided(name, asked.view, asked.plan, perceived(policy, asked.view, self._attributor)))
+            placements += not asked.view.replanning
+            cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
+            asking.note(asked.view, asked.plan)
+        return taken

@@ -1,0 +1,267 @@
+"""What a user gets for every placement: frozen records, units in the names, and how each number was got."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attribution_sched.attribution.vector import AttributionVector
+    from attribution_sched.cluster.plan import Plan
+    from attribution_sched.explain.explanation import Explanation
+
+PARTS: tuple[str, ...] = ("attribution", "decision", "journal", "effect", "explanation")
+"""What a call spends its time on, in order."""
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """The task that was decided on.
+
+    Attributes:
+        id: Its name.
+        kind: Name of its model.
+        training: False for inference.
+        batch_size: Samples per step.
+        steps_left: Work left, in steps.
+        waited_s: Time in the queue.
+        arrived_s: When it came, on the cluster's clock.
+        priority: Larger is more urgent.
+        tenant: Who asked for it.
+        submitted: Whether it was handed in; else the simulation sent it.
+    """
+
+    id: str
+    kind: str
+    training: bool
+    batch_size: int
+    steps_left: float
+    waited_s: float
+    arrived_s: float
+    priority: int
+    tenant: str
+    submitted: bool
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided.
+
+    Attributes:
+        words: The plan in words.
+        plan: The plan; None lets the task wait (or stay).
+        record: The plan as plain numbers and names; None with the plan.
+        domains: Names of the domains it uses, in order.
+        layouts: dp, tp and pp in each of them.
+        precisions: Numeric format in each of them.
+        devices: Devices it occupies in all.
+        cut_points: Per replica, the layers before which the pipeline is cut between domains.
+        microbatches: Samples of a microbatch, per replica.
+        policy: Who decided.
+        source: How: ``policy``, ``policy+search``, ``waits`` or a fallback's name.
+    """
+
+    words: str
+    plan: Plan | None
+    record: Mapping[str, Any] | None
+    domains: tuple[str, ...]
+    layouts: tuple[tuple[int, int, int], ...]
+    precisions: tuple[str, ...]
+    devices: int
+    cut_points: tuple[tuple[int, ...], ...]
+    microbatches: tuple[int, ...]
+    policy: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the decision came to on the cluster.
+
+    Attributes:
+        says: In words: placed, moved, deferred, or why it was refused.
+        code: The same as a number; negative is a refusal.
+        step_s: Time of one step.
+        baseline_step_s: Time of one step on the baseline, the static uniform split.
+        bill_usd_per_step: Bill of the traffic between domains, per step.
+        energy_j_per_step: What its devices draw in one step, in joules.
+        utilisation: Mean over its domains of compute time over step time.
+        cluster_busy_share: Devices of the cluster that hold a task.
+        move_s: Pause for moving or restarting it.
+        move_usd: Bill of moving it.
+    """
+
+    says: str
+    code: int
+    step_s: float
+    baseline_step_s: float
+    bill_usd_per_step: float
+    energy_j_per_step: float
+    utilisation: float
+    cluster_busy_share: float
+    move_s: float
+    move_usd: float
+
+
+@dataclass(frozen=True)
+class RewardTerms:
+    """What the decision is worth by itself: R = w_eff·R_eff + w_util·R_util − w_cost·R_cost.
+
+    Attributes:
+        r_eff: Share of the baseline's step time that is saved.
+        r_util: Utilisation.
+        r_cost: Bill over the baseline's bill.
+        w_eff: Weight of r_eff.
+        w_util: Weight of r_util.
+        w_cost: Weight of r_cost.
+    """
+
+    r_eff: float
+    r_util: float
+    r_cost: float
+    w_eff: float
+    w_util: float
+    w_cost: float
+
+    @property
+    def total(self) -> float:
+        """R."""
+        return self.w_eff * self.r_eff + self.w_util * self.r_util - self.w_cost * self.r_cost
+
+
+@dataclass(frozen=True, eq=False)
+class SchedulingResult:
+    """One decision, from the task's counters to what it came to.
+
+    Attributes:
+        id: Identifier in the journal.
+        cluster_time_s: When, on the cluster's clock.
+        replanning: Whether the task was running already.
+        task: The task.
+        decision: Where and how it runs.
+        attribution: Where its joules go, seven parts.
+        outcome: What it came to.
+        reward: What that is worth.
+        latencies_s: Part of the call → seconds; see :data:`PARTS`.
+        provenance: Which numbers are measured, estimated or simulated.
+        between: Other decisions (tasks moved, kept or left waiting) since the result before this one.
+        explanation: Why, if it was asked for.
+    """
+
+    id: str
+    cluster_time_s: float
+    replanning: bool
+    task: TaskInfo
+    decision: Decision
+    attribution: AttributionVector
+    outcome: Outcome
+    reward: RewardTerms
+    latencies_s: Mapping[str, float]
+    provenance: Mapping[str, str]
+    between: int = 0
+    explanation: Explanation | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("latencies_s", "provenance"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    @property
+    def placed(self) -> bool:
+        """Whether the task was placed."""
+        return self.outcome.code == 1
+
+    def reasoning(self, lang: str = "en") -> str:
+        """The explanation as a paragraph; empty if none was asked for."""
+        if self.explanation is None:
+            return ""
+        from attribution_sched.explain.reasoning import reasoning
+
+        return reasoning(self.explanation, lang)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, words and lists, ready for JSON."""
+        decision = {f.name: getattr(self.decision, f.name) for f in fields(Decision) if f.name != "plan"}
+        return {
+            "id": self.id,
+            "cluster_time_s": self.cluster_time_s,
+            "replanning": self.replanning,
+            "task": asdict(self.task),
+            "decision": decision,
+            "attribution": self.attribution.as_dict(),
+            "outcome": asdict(self.outcome),
+            "reward": {**asdict(self.reward), "total": self.reward.total},
+            "latencies_s": dict(self.latencies_s),
+            "provenance": dict(self.provenance),
+            "between": self.between,
+            "explanation": None if self.explanation is None else self.explanation.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        from attribution_sched.session.display import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from attribution_sched.session.display import as_html
+
+        return as_html(self)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run of many decisions came to; all but ``wall_s`` counted on the cluster since the run began.
+
+    Attributes:
+        decisions: Decisions taken, re-planning and waiting included.
+        placed: Tasks placed.
+        moved: Running tasks moved.
+        refused: Plans the cluster refused.
+        completed: Tasks that finished.
+        turned_away: Tasks that found the queue full.
+        waiting: Tasks in the queue at the end.
+        running: Tasks at work at the end.
+        cluster_h: Hours that passed on the cluster's clock.
+        energy_kwh: What the meters of all devices read.
+        traffic_usd: Bill of the traffic between domains, moves included.
+        carbon_kg: CO2-equivalent of the tasks' energy.
+        mean_reward: Mean over placements of the decision's own R.
+        mean_r_eff: Mean of their R_eff.
+        mean_r_util: Mean of their R_util.
+        mean_r_cost: Mean of their R_cost.
+        wall_s: Seconds it took.
+        decision_p50_s: Median time of a decision.
+        decision_p99_s: Time that one decision in a hundred exceeds.
+        stopped: Why it ended: ``count``, ``empty``, ``hours`` or ``nothing to decide``.
+    """
+
+    decisions: int
+    placed: int
+    moved: int
+    refused: int
+    completed: int
+    turned_away: int
+    waiting: int
+    running: int
+    cluster_h: float
+    energy_kwh: float
+    traffic_usd: float
+    carbon_kg: float
+    mean_reward: float | None
+    mean_r_eff: float | None
+    mean_r_util: float | None
+    mean_r_cost: float | None
+    wall_s: float
+    decision_p50_s: float | None
+    decision_p99_s: float | None
+    stopped: str = field(default="count")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        from attribution_sched.session.display import summary_text
+
+        return summary_text(self)

@@ -1,0 +1,212 @@
+"""Tasks that are handed in: what a user may say, and what the cluster makes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.counters import COUNTER_NAMES, counters
+from attribution_sched.cluster.demands import draw_demands
+from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.errors import CounterError, JournalError, TaskError, nearest, problem
+from attribution_sched.journal import Journal, TaskRecord
+from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TaskRequest:
+    """A task to hand in.
+
+    Attributes:
+        kind: Name of a model of the preset.
+        steps: Work in steps; the middle of what the preset gives such tasks by default.
+        batch: Samples per step; only needed where the preset has the model with several.
+        training: False for inference; whichever the preset has by default, training first.
+        counters: Name of a counter → its reading, if somebody measured the task: all seven that are attributed to, and
+            any of the others. Simulated by default.
+        id: A name of its own; given by default.
+    """
+
+    kind: str
+    steps: int | None = None
+    batch: int | None = None
+    training: bool | None = None
+    counters: Mapping[str, float] = field(default_factory=dict)
+    id: str = ""
+
+
+DEMO: tuple[TaskRequest, ...] = (
+    TaskRequest("resnet-50", training=True, id="ResNet50"),
+    TaskRequest("bert-base", training=True, id="BERT"),
+    TaskRequest("efficientnet-b0", training=False, id="EfficientNet"),
+)
+"""The three tasks of the demonstration: a convolutional network and a language model trained, a light one served."""
+
+
+def as_request(task: Any, given: Mapping[str, Any]) -> TaskRequest:
+    """A request from a name, a mapping or a request, with fields given beside it.
+
+    Raises:
+        TaskError: If it is none of these, or has a field that does not exist.
+    """
+    names = [each.name for each in fields(TaskRequest)]
+    if isinstance(task, TaskRequest):
+        task = {name: getattr(task, name) for name in names}
+    elif isinstance(task, str):
+        task = {"kind": task}
+    elif not isinstance(task, Mapping):
+        fix = "For example submit('resnet-50', steps=1000)"
+        raise TaskError(problem("task", task, "must be a kind of task by name, a mapping or a TaskRequest", fix))
+    merged = {**task, **given}
+    for name in merged:
+        if name not in names:
+            raise TaskError(problem("task field", name, "does not exist", nearest(str(name), names)))
+    if "kind" not in merged:
+        raise TaskError(problem("task.kind", None, "is missing", "Name a kind of task of the preset"))
+    return TaskRequest(**merged)
+
+
+def kind_of(world: World, request: TaskRequest) -> int:
+    """Row of the kind that a request means.
+
+    Raises:
+        TaskError: If the preset has no such kind.
+    """
+    listed = list(enumerate(world.kinds))
+    models = sorted({kind.model.name for kind in world.kinds})
+    by_name = {name.lower(): name for name in models}
+    wanted = by_name.get(str(request.kind).lower())
+    if wanted is None:
+        raise TaskError(
+            problem("task.kind", request.kind, "is not a kind of this preset", nearest(request.kind, models))
+        )
+    listed = [(row, kind) for row, kind in listed if kind.model.name == wanted]
+    if request.training is not None:
+        modes = sorted({kind.training for _, kind in listed})
+        listed = [(row, kind) for row, kind in listed if kind.training == request.training]
+        if not listed:
+            rule = f"the preset has {wanted} only with training in {modes}"
+            raise TaskError(problem("task.training", request.training, rule, f"Use training={modes[0]}"))
+    if request.batch is not None:
+        sizes = sorted({kind.batch_size for _, kind in listed})
+        listed = [(row, kind) for row, kind in listed if kind.batch_size == request.batch]
+        if not listed:
+            rule = f"the preset has {wanted} with batches of {sizes} samples"
+            raise TaskError(problem("task.batch", request.batch, rule, f"Use batch={sizes[0]}, or add a kind to it"))
+    return min(listed, key=lambda entry: (not entry[1].training, entry[0]))[0]
+
+
+def steps_of(kind: TaskKind, steps: Any) -> int:
+    """Work in steps, a whole number from 1 on.
+
+    Raises:
+        TaskError: If it is none.
+    """
+    if steps is None:
+        return max(1, round(math.sqrt(kind.steps[0] * kind.steps[1])))
+    try:
+        found = 0 if isinstance(steps, bool) else operator.index(steps)
+    except TypeError:
+        found = 0
+    if not 1 <= found <= 10**12:
+        usual = f"Tasks of this kind usually have {kind.steps[0]} to {kind.steps[1]}"
+        raise TaskError(problem("task.steps", steps, "must be a whole number >= 1", usual))
+    return found
+
+
+def readings_of(given: Mapping[str, Any], usual: FloatArray) -> FloatArray:
+    """Counters as an array, shape ``(12,)``; those nobody measured beyond the seven are taken as usual.
+
+    Raises:
+        CounterError: If one is unknown, missing, not finite or negative.
+    """
+    seven = COUNTER_NAMES[:7]
+    found = usual.copy()
+    for name, value in given.items():
+        if name not in COUNTER_NAMES:
+            raise CounterError(problem("counter", name, "does not exist", nearest(str(name), COUNTER_NAMES)))
+        real = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not real or not math.isfinite(value) or value < 0:
+            fix = "Repair the reading, or leave all counters out to have them simulated"
+            raise CounterError(problem(f"counters[{name!r}]", value, "must be a finite number >= 0", fix))
+        found[COUNTER_NAMES.index(name)] = float(value)
+    missing = [name for name in seven if name not in given]
+    if missing:
+        rule = f"all seven attributed counters are needed, {', '.join(missing)} is missing"
+        raise CounterError(problem("counters", sorted(given), rule, "Measure it, or leave all counters out"))
+    return found
+
+
+def instance(world: World, kind: int, steps: int, readings: Mapping[str, Any], seed: tuple[int, ...]) -> TaskInstance:
+    """A task as the cluster takes it; a measured one is simulated with the demands its architecture has by itself.
+
+    Args:
+        world: The world.
+        kind: Row of its kind.
+        steps: Work in steps.
+        readings: Measured counters; none to have them simulated.
+        seed: Of its latent demands and the noise of its counters.
+    """
+    rng = np.random.default_rng(seed)
+    demands = draw_demands([world.kinds[kind].model], rng, 0.0 if readings else world.idiosyncrasy)
+    simulated = counters(demands, rng).values[0]
+    if not readings:
+        return TaskInstance(kind, float(steps), demands, simulated)
+    return TaskInstance(kind, float(steps), demands, readings_of(readings, simulated), "measured")
+
+
+def prepared(
+    task: Any, given: Mapping[str, Any], world: World, seed: int, journal: Journal, cluster: SimulatedCluster
+) -> tuple[TaskRecord, TaskInstance]:
+    """A task as the journal keeps it and as the cluster takes it; nothing is done yet.
+
+    Raises:
+        TaskError: If it is not a task of the preset, its id is taken, or the queue is full.
+        CounterError: If a counter is wrong.
+    """
+    request = as_request(task, given)
+    kind = kind_of(world, request)
+    steps = steps_of(world.kinds[kind], request.steps)
+    number = cluster.came
+    name = _named(request.id, number, journal)
+    made = instance(world, kind, steps, request.counters, (seed, number))
+    if not cluster.has_room:
+        rule = f"the queue holds its {world.queue_capacity} tasks already"
+        raise TaskError(problem("task", name, rule, "Let some be placed with schedule_next_task() first"))
+    meta = {
+        "kind_index": kind,
+        "number": number,
+        "after_decisions": journal.count(),
+        "measured": made.provenance == "measured",
+    }
+    readings = dict(zip(COUNTER_NAMES, made.counters.tolist(), strict=True))
+    return TaskRecord(name, world.kinds[kind].model.name, steps, cluster.now_s, readings, meta), made
+
+
+def _named(wanted: Any, number: int, journal: Journal) -> str:
+    if wanted in ("", None):
+        return f"t{number:06d}"
+    if not isinstance(wanted, str) or re.fullmatch(r"t\d+", wanted):
+        rule = "must be a word, and not of the form t000000, which tasks without a name get"
+        raise TaskError(problem("task.id", wanted, rule, "Choose another name, or none"))
+    with contextlib.suppress(JournalError):
+        journal.task(wanted)
+        raise TaskError(problem("task.id", wanted, "is another task's", "Give every task its own id"))
+    return wanted
+
+
+def from_record(world: World, record: TaskRecord, seed: int) -> TaskInstance:
+    """The very task that was handed in, from the journal."""
+    meta = record.meta
+    readings = dict(record.counters) if meta["measured"] else {}
+    return instance(world, int(meta["kind_index"]), record.steps, readings, (seed, int(meta["number"])))

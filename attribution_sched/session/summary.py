@@ -1,0 +1,69 @@
+"""Adding up a run: counts on the cluster since it began, and how long decisions took."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+import numpy as np
+
+from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.session.results import RunSummary
+from attribution_sched.session.taking import Taken
+
+TIMED = 10_000
+"""Decisions whose times are kept for the quantiles, the last ones."""
+
+
+class Tally:
+    """Counts from its making on.
+
+    Args:
+        cluster: What is counted.
+    """
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._began = time.perf_counter()
+        self._before = dict(cluster.totals()) | {"now_s": cluster.now_s}
+        self._terms = np.zeros(4)
+        self._times_s: deque[float] = deque(maxlen=TIMED)
+        self.decisions = 0
+        self.placed = 0
+
+    def add(self, taken: Taken) -> None:
+        """Count a decision."""
+        self.decisions += 1
+        self._times_s.append(taken.asked.seconds)
+        if taken.effect.code == 1:
+            self.placed += 1
+            self._terms += (*taken.effect.terms, taken.reward.total)
+
+    def summary(self, stopped: str) -> RunSummary:
+        """What it came to."""
+        now = dict(self._cluster.totals()) | {"now_s": self._cluster.now_s}
+        passed = {name: now[name] - self._before[name] for name in now}
+        means = [float(mean) for mean in self._terms / self.placed] if self.placed else [None] * 4
+        timed = np.quantile(self._times_s, [0.5, 0.99]).tolist() if self._times_s else [None, None]
+        return RunSummary(
+            decisions=self.decisions,
+            placed=self.placed,
+            moved=int(passed["migrations"]),
+            refused=int(passed["rejected"]),
+            completed=int(passed["completed"]),
+            turned_away=int(passed["dropped"]),
+            waiting=self._cluster.waiting,
+            running=self._cluster.running,
+            cluster_h=passed["now_s"] / 3600.0,
+            energy_kwh=passed["meter_j"] / 3.6e6,
+            traffic_usd=passed["bill_usd"],
+            carbon_kg=passed["carbon_g"] / 1e3,
+            mean_r_eff=means[0],
+            mean_r_util=means[1],
+            mean_r_cost=means[2],
+            mean_reward=means[3],
+            wall_s=time.perf_counter() - self._began,
+            decision_p50_s=timed[0],
+            decision_p99_s=timed[1],
+            stopped=stopped,
+        )

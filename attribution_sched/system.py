@@ -1,0 +1,385 @@
+"""The loop: a task's counters are attributed, a policy decides, the journal keeps it, the cluster runs it.
+
+from attribution_sched import System
+
+system = System()
+print(system.schedule_next_task())
+
+Every decision is in the journal before it takes effect. A system may be shared by threads: calls take turns, so each
+decision is taken once. It is not carried over to forked processes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from attribution_sched import __version__
+from attribution_sched.attributor import simulated_attributor
+from attribution_sched.config import Settings, load_settings
+from attribution_sched.journal import DecisionRecord, EventRecord, ExplanationRecord, Journal, OutcomeRecord
+from attribution_sched.scheduler.policy import Episodic, Policy
+from attribution_sched.session import options
+from attribution_sched.session.asking import Asked, Asking, as_policy
+from attribution_sched.session.attributions import AttributionCache, CacheUse
+from attribution_sched.session.cluster import Effect, SimulatedCluster
+from attribution_sched.session.fitting import Fitting
+from attribution_sched.session.learning import Learnt, Lessons, learn
+from attribution_sched.session.memory import Memory
+from attribution_sched.session.replay import outcome_record, replay
+from attribution_sched.session.results import RunSummary, SchedulingResult
+from attribution_sched.session.submission import DEMO, prepared
+from attribution_sched.session.summary import Tally
+from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
+from attribution_sched.session.wording import plan_of, plan_record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from attribution_sched.explain.explanation import Explanation
+    from attribution_sched.explain.watch import Decided
+
+Preset = str | Path | Mapping[str, Any] | Settings
+Progress = Callable[[int, int | None], None]
+"""Called with how many tasks were placed, and of how many; None if that is open."""
+
+PATIENCE = 1000
+"""Decisions without a placement after which ``schedule_next_task`` returns one that leaves its task waiting."""
+
+
+class System:
+    """Schedules tasks on a simulated cluster, one decision after the other, and can say why.
+
+    Args:
+        preset: Name of a preset, path of a YAML file, a mapping or settings.
+        policy: Name of a policy, a policy, or a function from the view of a decision to a plan.
+        journal: Where decisions are kept; in memory by default. A new file: :meth:`resume` goes on with an old one.
+        seed: Of arrivals, network and tasks; the same seed gives the same decisions.
+        explain: Whether every placement is explained as it is made, or with which options.
+        queue: Where tasks come from: ``preset`` (simulated arrivals), ``demo`` (three tasks), ``empty`` (what is
+            submitted).
+        attributor: Turns counters into attributions; fitted on the preset's tasks by default.
+
+    Raises:
+        AttributionSchedError: If an argument is wrong; nothing is written then.
+    """
+
+    def __init__(
+        self,
+        preset: Preset = "cross-domain",
+        policy: Any = "hi-ppo",
+        *,
+        journal: str | os.PathLike[str] | None = None,
+        seed: int = 0,
+        explain: bool | Mapping[str, Any] = False,
+        queue: str = "preset",
+        attributor: Any = None,
+    ) -> None:
+        self._set_up(load_settings(preset), as_policy(policy), seed, explain, queue, attributor)
+        header = options.header_of(self.settings, self._queue, self.policy.name, self.seed, __version__)
+        self.journal = Journal.memory(header) if journal is None else Journal.create(journal, header)
+        self._submit_demo()
+
+    @classmethod
+    def demo(cls, **given: Any) -> System:
+        """The testbed with the three demonstration tasks in its queue; takes what :class:`System` takes."""
+        return cls(**({"preset": "testbed", "queue": "demo"} | given))
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        preset: Preset | None = None,
+        policy: Any = None,
+        explain: bool | Mapping[str, Any] = False,
+        attributor: Any = None,
+        rehearse: bool = True,
+    ) -> System:
+        """Go on with a journal: nothing is lost and nothing is done twice.
+
+        The cluster is rebuilt from seed, submitted tasks and actions. A decision that was recorded but not yet carried
+        out takes effect now, once.
+
+        Args:
+            path: The journal.
+            preset: What it must have been written with; as it was by default.
+            policy: The policy it was written with; needed only if it cannot be made by its name.
+            explain: As for :class:`System`.
+            attributor: As for :class:`System`.
+            rehearse: Ask a policy with a memory all its decisions again, so that it goes on as if never stopped; else
+                it begins with an empty memory, which is quicker.
+
+        Raises:
+            JournalError: If the journal is in use, damaged, of another preset or policy, or does not come out as
+                recorded.
+        """
+        asked = None if preset is None else load_settings(preset)
+        journal = Journal.open(path)
+        try:
+            header = journal.header
+            settings, decider = options.settings_of(header, asked), options.policy_of(header, policy)
+            self = cls.__new__(cls)
+            queue, seed = header.settings["queue"], header.seeds["cluster"]
+            self._set_up(settings, decider, seed, explain, queue, attributor)
+            self.journal = journal
+            self._go_through(rehearse=rehearse and isinstance(self.policy, Episodic))
+            self._submit_demo()
+        except BaseException:
+            journal.close()
+            raise
+        return self
+
+    def _set_up(self, settings: Settings, policy: Any, seed: Any, explain: Any, queue: Any, attributor: Any) -> None:
+        self.seed, self._queue = options.seed_of(seed), options.queue_of(queue)
+        self._explaining = options.explaining(explain)
+        self.settings, self.policy = settings, policy
+        self.world = settings.build_world()
+        self.domains = tuple(domain.name for domain in self.world.cluster.domains)
+        self.reward = self.world.reward
+        self.cluster = self._new_cluster()
+        self._attributions = AttributionCache(attributor or simulated_attributor(self.world))
+        self._memory = Memory(self.world, policy, self._attributions.attributor, self.seed)
+        self._fitting = Fitting(self.cluster.engine)
+        self._asking = Asking()
+        self._recorded: dict[int, str] = {}
+        self._since = 0
+        self._turn = threading.RLock()
+        if isinstance(policy, Episodic):
+            policy.reset(self.seed)
+
+    @property
+    def attribution_cache(self) -> CacheUse:
+        """How often an attribution was at hand."""
+        return self._attributions.use
+
+    @property
+    def now_s(self) -> float:
+        """The cluster's clock."""
+        return self.cluster.now_s
+
+    def submit(self, task: Any, **given: Any) -> str:
+        """Put a task into the queue, at the present moment of the cluster.
+
+        Args:
+            task: A kind of task of the preset by name, a mapping, or a
+                :class:`~attribution_sched.session.submission.TaskRequest`.
+            **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``id``.
+
+        Returns:
+            Its id.
+
+        Raises:
+            TaskError: If it is not a task of the preset, fits nowhere, or the queue is full.
+            CounterError: If a counter is wrong.
+        """
+        with self._turn:
+            record, made = prepared(task, given, self.world, self.seed, self.journal, self.cluster)
+            self._fitting.check(made.kind)
+            self.journal.record_task(record)
+            self.cluster.hand_in(made, record.id)
+            return record.id
+
+    def schedule_next_task(self) -> SchedulingResult | None:
+        """Place the next task.
+
+        Time passes to the next moment at which something can be decided; re-planning of running tasks and tasks that
+        are left waiting on the way are decided by the same policy and journaled too.
+
+        Returns:
+            The placement. None if no task waits and none will arrive. A decision that leaves its task waiting, after
+            :data:`PATIENCE` decisions without any placement.
+        """
+        with self._turn:
+            for _ in range(PATIENCE):
+                if not self.cluster.expecting or not self.cluster.advance():
+                    return None
+                taken = self._decide()
+                if taken.effect.code == 1:
+                    break
+            return self._result(taken)
+
+    def _decide(self) -> Taken:
+        """Take the pending decision: attribute, ask, record, let it take effect, record what it came to."""
+        asked = self._asking.ask(self.policy, self.cluster, self.reward)
+        began = time.perf_counter()
+        vector = self._attributions(asked.view.counters)
+        attributed = time.perf_counter()
+        action = self.cluster.encode(asked.plan, asked.view.kind_index)
+        told = decision_record(self.cluster, self.policy, asked, action, vector, attributed - began)
+        slot, task = asked.view.slot, self.cluster.residents[asked.view.slot]
+        known = task.handed_in or self._recorded.get(slot) == task.id
+        new = None if known else task_record(self.cluster, asked.view)
+        before = time.perf_counter()
+        made = self.journal.record_decision(told, task=new)
+        recorded = time.perf_counter()
+        effect = self.cluster.carry_out(action)
+        done = time.perf_counter()
+        reward = reward_of(effect, asked.view.reward)
+        self.journal.record_outcome(outcome_record(made.id, effect, reward.total))
+        spent = {
+            "attribution": attributed - began, "decision": asked.seconds,
+            "journal": recorded - before + time.perf_counter() - done, "effect": done - recorded,
+        }  # fmt: skip
+        self._recorded[slot] = task.id
+        self._note(made.id, asked)
+        return Taken(made, asked, task, vector, effect, reward, spent)
+
+    def _note(self, decision: str, asked: Asked) -> None:
+        self._asking.note(asked.view, asked.plan)
+        self._memory.remember(decision, asked.view, asked.plan)
+        self._since += 1
+
+    def _result(self, taken: Taken) -> SchedulingResult:
+        began, why = time.perf_counter(), None
+        if self._explaining is not None:
+            why = self.explain(taken.record.id, **self._explaining)
+        between, self._since = self._since - 1, 0
+        return result_of(taken, self.domains, between, why, time.perf_counter() - began)
+
+    def run(
+        self,
+        tasks: int | None = None,
+        *,
+        until: str | None = None,
+        hours: float | None = None,
+        progress: Progress | None = None,
+    ) -> RunSummary:
+        """Schedule on, without explaining; what was decided is in :meth:`history`.
+
+        Args:
+            tasks: Stop when so many tasks were placed, or none is left to place.
+            until: ``empty`` stops when no task waits; where none arrives by itself, when all have finished.
+            hours: Stop when so many hours have passed on the cluster's clock.
+            progress: Told after every placement.
+
+        Raises:
+            SettingsError: If not exactly one of the three is given, or it is out of range.
+        """
+        stopped = options.run_of(tasks, until, hours)
+        with self._turn:
+            tally = Tally(self.cluster)
+            limit_s = math.inf if hours is None else self.now_s + 3600.0 * hours
+            while tasks is None or tally.placed < tasks:
+                if until and tally.decisions and self.cluster.endless and not self.cluster.waiting:
+                    break
+                if tasks is not None and not self.cluster.expecting:
+                    stopped = "nothing to decide"
+                    break
+                if not self.cluster.advance(limit_s) or self.now_s > limit_s:
+                    break
+                taken = self._decide()
+                tally.add(taken)
+                if progress is not None and taken.effect.code == 1:
+                    progress(tally.placed, tasks)
+            return tally.summary(stopped)
+
+    def explain(self, decision: SchedulingResult | str, **given: Any) -> Explanation:
+        """Say why a decision was made; the explanation is journaled too.
+
+        Args:
+            decision: A result, or the id of any decision in the journal.
+            **given: As for :meth:`~attribution_sched.explain.explainer.Explainer.explain`.
+
+        Raises:
+            JournalError: If the journal has no such decision; the message names the nearest.
+            ExplanationError: If an option is wrong.
+        """
+        chosen = options.explain_options(given)
+        with self._turn:
+            name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
+            told = self._memory.explain(self._recall(name), **chosen)
+            self.journal.record_explanation(ExplanationRecord(name, told.target, told.to_dict()), replace=True)
+            return told
+
+    def _recall(self, name: str) -> Decided:
+        """A decision from memory; one that was forgotten is lived through again, up to it."""
+        if name in self._memory:
+            return self._memory[name]
+        record = self.journal.decision(name)
+        again = self._new_cluster()
+        replay(again, self.journal, self.seed, stop=record.sequence)
+        return self._memory.recall(name, again.pending(), plan_of(record.plan, self.domains))
+
+    def history(self) -> pd.DataFrame:
+        """All decisions as a table, one row each, with what they came to."""
+        return self.journal.history()
+
+    def train(self, decisions: int = 4096, **given: Any) -> Learnt:
+        """Let the policy learn on in this world; the better weights, by held-out return, decide from then on.
+
+        Args:
+            decisions: Decisions to learn from, in simulated clusters of their own.
+            **given: As for :func:`attribution_sched.training.continue_learning`.
+
+        Raises:
+            SettingsError: If the policy does not learn.
+        """
+        with self._turn:
+            found = learn(self.policy, self.world, decisions, self.journal, given)
+            self._adopt(found.policy if found.improved else None)
+            return found
+
+    def close(self) -> None:
+        """Close the journal and let the next writer in; harmless when done twice."""
+        with self._turn:
+            self.journal.close()
+
+    def __enter__(self) -> System:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _new_cluster(self) -> SimulatedCluster:
+        return SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset")
+
+    def _submit_demo(self) -> None:
+        """Hand in the demonstration's tasks, those that a killed process did not."""
+        if self._queue == "demo" and self.journal.count() == 0:
+            known = {task.id for task in self.journal.tasks()}
+            for request in DEMO:
+                if request.id not in known:
+                    self.submit(request)
+
+    def _go_through(self, *, rehearse: bool) -> None:
+        """Live through the journal again, and let take effect what was still pending."""
+        lessons = Lessons(self.journal)
+        count, carried_out, otherwise = self.journal.count(), 0, 0
+
+        def before(cluster: SimulatedCluster, decision: DecisionRecord) -> None:
+            nonlocal otherwise
+            self._adopt(lessons.due(decision.sequence or 0, self.policy))
+            if rehearse:
+                asked = self._asking.ask(self.policy, cluster, self.reward)
+                otherwise += plan_record(asked.plan, self.domains, replanning=asked.view.replanning) != decision.plan
+
+        def after(decision: DecisionRecord, asked: Asked, effect: Effect, known: OutcomeRecord | None) -> None:
+            nonlocal carried_out
+            if known is None:
+                reward = reward_of(effect, asked.view.reward, decision.weights).total
+                self.journal.record_outcome(outcome_record(decision.id, effect, reward))
+                carried_out += 1
+            self._recorded[asked.view.slot] = self.cluster.residents[asked.view.slot].id
+            self._asking.note(asked.view, asked.plan)
+            if (decision.sequence or 0) >= count - self._memory.most:
+                self._memory.remember(decision.id, asked.view, asked.plan)
+            self._since = 0 if effect.code == 1 else self._since + 1
+
+        replay(self.cluster, self.journal, self.seed, before=before, after=after)
+        self._adopt(lessons.due(count, self.policy))
+        facts = {"decisions": count, "carried_out": carried_out, "rehearsed": rehearse, "decided_otherwise": otherwise}
+        self.journal.record_event(EventRecord("resumed", facts, self.now_s))
+
+    def _adopt(self, policy: Policy | None) -> None:
+        if policy is not None:
+            self.policy = policy
+            self._memory.policy_changed(policy)

@@ -1,0 +1,394 @@
+"""What the policy says of plans is what it says while it decides, whatever else a situation changes."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attribution_sched.cluster.decision_arrays import Decisions, from_view
+from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.view import encode, view
+from attribution_sched.errors import ExplanationError, PlanError
+from attribution_sched.scheduler.hi_ppo.drafts import DONE
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, judge
+from attribution_sched.scheduler.hi_ppo.field import reward_scale
+from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.recorded import stack
+from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
+from attribution_sched.scheduler.hi_ppo.walk import walk
+from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights
+from attribution_sched.scheduler.policy import Appraiser
+
+from . import worlds
+
+CASES = ["equal", "mixed", "tight", "many", "served"]
+
+
+def policy(seed=0, **options):
+    given = {"network": worlds.network(seed, scale=4.0), "attributor": worlds.attributor, "deadline_s": np.inf}
+    return HiPpo(**(given | options))
+
+
+def taught(seed=0):
+    """A policy whose head of demands says something, if not the truth."""
+    made = policy(seed)
+    source = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weights in made.network.demands.layers():
+            weights.copy_(0.3 * torch.randn(weights.shape, generator=source))
+    return made
+
+
+def seen(name="mixed", seed=2):
+    return view(worlds.begun(worlds.worlds()[name], 1, seed))
+
+
+def drawn(asked, one, seed):
+    """A plan for the view's own task that the network draws, with how it came about."""
+    alone = asked.perceive(replace(one, queue=tuple(task for task in one.queue if task.slot == one.slot)))
+    chooser = NetworkChooser(asked.network, torch.Generator().manual_seed(seed), must_act=True)
+    found = walk(asked.planner(one), alone, chooser)
+    return found.batch.plan(0) if found.batch.counts[0] else None
+
+
+def varied(decisions, n, seed, **changed):
+    """Situations in which every input is another one."""
+    rng = np.random.default_rng(seed)
+    many = decisions.take(np.zeros(n, dtype=np.int64))
+    many.links[:, 0] *= np.exp(rng.normal(0.0, 0.5, many.links[:, 0].shape))
+    many.links[:, 1] *= np.exp(rng.normal(0.0, 0.3, many.links[:, 1].shape))
+    many.links[:, 3] = many.links[:, 0] * np.exp(rng.normal(0.0, 0.2, many.links[:, 0].shape))
+    many.domains[:] = rng.uniform(0.0, 1.0, many.domains.shape)
+    many.free[:] = rng.integers(0, many.free.max() + 1, many.free.shape)
+    many.waiting[:] = rng.integers(1, 9, n)
+    many.weights[:] = rng.uniform(0.1, 2.0, (n, 3))
+    many.attribution[:] = rng.uniform(-0.9, 0.9, many.attribution.shape)
+    for name, values in changed.items():
+        getattr(many, name)[:] = values
+    return many
+
+
+def test_the_policy_can_be_asked():
+    assert isinstance(policy(), Appraiser)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_decision_is_perceived_as_it_is_but_for_the_order(name):
+    asked, one = policy(), seen(name)
+    found, told = asked.perceive(one), from_view(one, worlds.attributor, one.bandwidth_gbps)
+    assert found.slot[0, 0] == one.slot and sorted(found.slot[0]) == sorted(told.slot[0])
+    order = [int(np.flatnonzero(told.slot[0] == slot)[0]) for slot in found.slot[0]]
+    for field in fields(Decisions):
+        ours, theirs = getattr(found, field.name), getattr(told, field.name)
+        if field.name in ("kind", "slot", "left", "waited_s", "attribution"):
+            theirs = theirs[:, order]
+        if field.name == "links":
+            ours, theirs = ours[:, :3], theirs[:, :3]
+        assert np.array_equal(ours, theirs), field.name
+
+
+def test_a_task_further_back_comes_first_and_the_others_keep_their_order():
+    asked, one = policy(), seen("equal")
+    own = one.queue[0]
+    others = tuple(replace(own, slot=own.slot + 50 + i, counters=own.counters / (2.0 + i)) for i in range(3))
+    found = asked.perceive(replace(one, queue=(*others[:2], own, others[2]), slot=own.slot))
+    assert found.slot[0].tolist() == [own.slot, *(task.slot for task in others)]
+    told = worlds.attributor(np.stack([task.counters for task in (own, *others)]))
+    assert np.array_equal(found.attribution[0], told.astype(np.float32))
+    with pytest.raises(PlanError, match="waiting tasks"):
+        asked.perceive(replace(one, queue=others, slot=own.slot))
+
+
+def test_asking_changes_no_later_decision():
+    def run(ask):
+        asked, told = policy(2), []
+        for i in range(4):
+            one = seen("mixed", 3)
+            one = replace(one, link_gbps=one.link_gbps * (1.0 + 0.2 * i), link_time_s=60.0 * i)
+            if ask:
+                asked.perceive(replace(one, link_time_s=one.link_time_s + 30.0, link_gbps=3.0 * one.link_gbps))
+                asked.perceive(replace(one, link_time_s=0.0))
+            told.append(asked._ahead(one).copy())
+            if ask:
+                asked.appraise(one, asked.perceive(one), [None])
+                assert np.array_equal(asked.perceive(one).links[0, 3], told[-1])
+        return told
+
+    for ours, theirs in zip(run(True), run(False), strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_wishes_are_perceived():
+    one = seen()
+    asked = policy(wishes=AdaptiveWeights(RewardWeights(1.0, 0.5, 0.5)))
+    wanted = asked.wishes.weights(one.link_gbps, one.cost.cluster.wan.bandwidth_gbps)
+    reward = wanted.put_into(one.reward)
+    assert asked.perceive(one).weights[0].tolist() == [reward.w_eff, reward.w_util, reward.w_cost]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_at_the_decision_itself_it_says_what_the_network_said(name):
+    compared = 0
+    for seed in range(6):
+        asked, one = policy(seed), seen(name, seed)
+        decision = asked.perceive(one)
+        chooser = NetworkChooser(asked.network, torch.Generator().manual_seed(seed), must_act=True)
+        found = walk(asked.planner(one), decision, chooser)
+        said = judge(asked.network, found.trace)
+        plan = found.batch.plan(0) if found.drafts.status[0] == DONE and found.batch.counts[0] else None
+        if found.trace.task[0] != 0 or plan is None:
+            continue
+        compared += 1
+        told = asked.appraise(one, decision, [plan, None])
+        assert told.log_probability[0, 0] == pytest.approx(float((said.upper + said.lower).detach()), abs=1e-5)
+        unit = reward_scale(one.kinds, one.base_step_s, one.reward.interval_s)
+        assert np.allclose(told.returns[0, 0] / unit, said.action_values[0].detach(), atol=1e-5)
+        assert told.terms[0, 1].tolist() == [0.0, 0.0, 0.0] and told.log_probability[0, 1] < 0.0
+    assert compared > 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_a_situation_where_the_same_is_on_offer_it_says_what_the_network_would_say(name):
+    asked, one = policy(1), seen(name, 2)
+    decision = asked.perceive(one)
+    plan = drawn(asked, one, 3)
+    if plan is None:
+        pytest.skip("nothing fits")
+    some = varied(decision, 5, 0, free=decision.free, weights=decision.weights, waiting=decision.waiting)
+    told = asked.appraise(one, some, [plan])
+    rows = [PlanBatch.of([plan]).segments[0]] * len(some)
+    tables = asked.planner(one).tables
+    follower = PlanFollower(tables, np.zeros(len(some), dtype=np.int64), rows, some.kind[:, 0])
+    found = walk(asked.planner(one), some, follower)
+    follower.compare(found.drafts)
+    assert follower.followed.all()
+    said = judge(asked.network, found.trace)
+    assert np.allclose(told.log_probability[:, 0], (said.upper + said.lower).detach(), atol=1e-5)
+    unit = reward_scale(one.kinds, one.base_step_s, one.reward.interval_s)
+    assert np.allclose(told.returns[:, 0] / unit, said.action_values.detach(), atol=1e-5)
+
+
+def test_what_is_wanted_shows_in_every_choice():
+    """Where other weights leave the same on offer, a walk with these weights says the same."""
+    asked, one = policy(1), seen("mixed", 2)
+    decision, plan = asked.perceive(one), drawn(asked, one, 3)
+    near = decision.weights * np.exp(np.random.default_rng(1).normal(0.0, 0.05, (40, 3)))
+    some = varied(decision, 40, 0, free=decision.free, weights=near, waiting=decision.waiting)
+    tables = asked.planner(one).tables
+    rows = [PlanBatch.of([plan]).segments[0]] * len(some)
+    follower = PlanFollower(tables, np.zeros(len(some), dtype=np.int64), rows, some.kind[:, 0])
+    found = walk(asked.planner(one), some, follower)
+    follower.compare(found.drafts)
+    itself = walk(asked.planner(one), decision, PlanFollower(tables, np.zeros(1, np.int64), rows[:1], some.kind[:1, 0]))
+    said = judge(asked.network, found.trace)
+    told = asked.appraise(one, some, [plan], returns=False).log_probability[:, 0]
+    same = follower.followed.copy()
+    for row in np.flatnonzero(same):
+        for head, steps in found.trace.steps.items():
+            own = steps.offer.mask[steps.offer.decision == row]
+            same[row] &= np.array_equal(own, itself.trace.steps[head].offer.mask)
+    assert same.sum() >= 5
+    assert np.allclose(told[same], (said.upper + said.lower).detach()[same], atol=1e-5)
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 10_000), name=st.sampled_from(CASES))
+def test_what_was_on_offer_is_never_impossible(seed, name):
+    asked, one = taught(seed % 7), seen(name, seed % 5)
+    plan = drawn(asked, one, seed)
+    if plan is None:
+        return
+    told = asked.appraise(one, varied(asked.perceive(one), 6, seed), [plan, None])
+    for array in (told.terms, told.returns, told.log_probability):
+        assert np.isfinite(array).all()
+    assert (told.log_probability <= 1e-6).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_many_situations_are_judged_as_one_by_one(name):
+    asked, one = taught(1), seen(name, 2)
+    some = varied(asked.perceive(one), 7, 1)
+    some.attribution[:4, 0] = asked.perceive(one).attribution[0, 0]
+    plans = [drawn(asked, one, 1), None, drawn(asked, one, 2)]
+    whole = asked.appraise(one, some, plans)
+    for row in range(7):
+        alone = asked.appraise(one, some.take(np.array([row])), plans)
+        for field in fields(whole):
+            assert np.allclose(getattr(alone, field.name)[0], getattr(whole, field.name)[row], atol=1e-5)
+
+
+def test_more_situations_than_go_together_are_judged_alike(monkeypatch):
+    from attribution_sched.scheduler.hi_ppo import appraisal
+
+    asked, one = taught(1), seen()
+    some, plan = varied(asked.perceive(one), 9, 1), drawn(asked, one, 1)
+    whole = asked.appraise(one, some, [plan])
+    proposed = asked.propose(one, some)
+    monkeypatch.setattr(appraisal, "ROWS", 4)
+    parts = asked.appraise(one, some, [plan])
+    for field in fields(whole):
+        assert np.allclose(getattr(whole, field.name), getattr(parts, field.name), atol=1e-5)
+    assert asked.propose(one, some) == proposed
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_a_fitted_head_terms_are_those_of_a_nominal_task(name):
+    asked, one = policy(), seen(name)
+    plan = drawn(asked, one, 0)
+    some = varied(asked.perceive(one), 4, 3)
+    told = asked.appraise(one, some, [plan], returns=False, log_probability=False)
+    for row in range(4):
+        there = replace(one, bandwidth_gbps=some.links[row, 0], latency_s=some.links[row, 1])
+        worth = value(there, PlanBatch.of([plan]))
+        expected = [worth.r_eff[0], worth.r_util[0], worth.r_cost[0]]
+        assert np.allclose(told.terms[row, 0], expected, rtol=1e-12, atol=1e-12)
+    assert not told.returns.any() and not told.log_probability.any()
+
+
+def test_energy_and_carbon_are_part_of_the_cost_where_they_have_a_price():
+    asked, one = policy(), seen("equal")
+    priced = replace(one, reward=replace(one.reward, energy_usd_per_kwh=0.2, carbon_usd_per_kg=0.1))
+    plan = drawn(asked, one, 0)
+    told = asked.appraise(priced, asked.perceive(one), [plan], returns=False, log_probability=False)
+    assert told.terms[0, 0, 2] == pytest.approx(value(priced, PlanBatch.of([plan])).r_cost[0], rel=1e-12)
+    assert told.terms[0, 0, 2] > value(one, PlanBatch.of([plan])).r_cost[0]
+
+
+@pytest.mark.parametrize("name", ["mixed", "tight", "many"])
+def test_what_cannot_matter_to_a_plan_does_not(name):
+    asked, one = taught(2), seen(name)
+    decision, plan = asked.perceive(one), drawn(asked, one, 5)
+    unused = [k for k in range(len(one.free_devices)) if k not in plan.domains]
+    moved = varied(decision, 5, 1, attribution=decision.attribution)
+    kept = moved.links.copy()
+    kept[:] = decision.links
+    for k in unused:
+        kept[:, :, k, :], kept[:, :, :, k] = moved.links[:, :, k, :], moved.links[:, :, :, k]
+    moved.links[:] = kept
+    terms = asked.appraise(one, moved, [plan], returns=False, log_probability=False).terms
+    itself = asked.appraise(one, decision, [plan], returns=False, log_probability=False).terms
+    assert (terms == itself).all() and itself.any()
+
+
+def test_an_attribution_of_another_task_changes_only_its_own_demand():
+    """The PCIe demand has no part in the time of a task alone on its devices; conv has none in a transformer."""
+    asked, one = taught(2), seen("equal")
+    decision, plan = asked.perceive(one), drawn(asked, one, 5)
+    some = decision.take(np.zeros(7, dtype=np.int64))
+    some.attribution[np.arange(7), 0, np.arange(7)] += 0.1
+    terms = asked.appraise(one, some, [plan], returns=False, log_probability=False).terms[:, 0]
+    itself = asked.appraise(one, decision, [plan], returns=False, log_probability=False).terms[0, 0]
+    moved = (terms != itself).any(axis=1)
+    assert moved.tolist() == [True, True, True, False, False, True, True]
+
+
+def test_a_task_that_was_not_measured_has_no_demands_to_replace():
+    asked, one = taught(2), seen("equal")
+    blank = replace(one, counters=np.zeros(0), queue=tuple(replace(t, counters=np.zeros(0)) for t in one.queue))
+    told = asked.appraise(blank, asked.perceive(blank), [drawn(asked, one, 5)], log_probability=False)
+    assert np.isfinite(told.terms).all()
+
+
+@pytest.mark.parametrize("name", ["equal", "mixed", "tight"])
+def test_proposals_are_those_behind_the_coordination(name):
+    proposed = 0
+    for seed in range(8):
+        asked, one = policy(seed, search=False), seen(name, seed)
+        agreed = asked.coordinate(one)
+        found = asked.propose(one, asked.perceive(one))
+        expected = agreed.plan if agreed.slot == one.slot else None
+        assert found == [expected]
+        proposed += expected is not None
+        many = asked.perceive(one).take(np.zeros(3, dtype=np.int64))
+        assert asked.propose(one, many) == [expected] * 3
+    assert proposed > 0
+
+
+def test_a_proposal_uses_the_devices_of_the_situation():
+    asked, one = policy(1), seen("equal")
+    decision = asked.perceive(one)
+    none = replace(decision, free=np.zeros_like(decision.free))
+    more = replace(decision, free=np.full_like(decision.free, 1_000))
+    most = replace(decision, free=np.asarray(one.cost.domains.rows.devices)[None].copy())
+    assert asked.propose(one, none) == [None]
+    assert asked.propose(one, more) == asked.propose(one, most)
+
+
+@pytest.mark.parametrize("name", ["mixed", "tight", "equal"])
+def test_running_tasks_can_be_asked_about(name):
+    asked, found = taught(3), 0
+    engine = worlds.begun(worlds.worlds()[name], 1, 1)
+    for _ in range(60):
+        one = view(engine)
+        if one is None or found == 4:
+            break
+        if not one.replanning:
+            engine.step(encode(engine, asked.decide(one), one.kind_index)[None])
+            continue
+        found += 1
+        engine.step(encode(engine, None, one.kind_index)[None])
+        decision = asked.perceive(one)
+        told = asked.appraise(one, decision, [one.current_plan, None])
+        assert decision.step_s[0] > 0.0 and np.isfinite(told.log_probability).all()
+    assert found > 0
+
+
+def test_a_plan_that_is_not_on_offer_is_judged_by_the_nearest():
+    asked, one = policy(1), seen("equal")
+    decision = asked.perceive(one)
+    plan = next(p for p in (drawn(asked, one, i) for i in range(99)) if p.domains[1:] and p.segments[0].stop > 3)
+    (replica, *more) = plan.replicas
+    head, *others = replica.segments
+
+    def with_layout(dp, tp, pp):
+        changed = replace(head, dp=dp, tp=tp, pp=pp)
+        return replace(plan, replicas=(replace(replica, segments=(changed, *others)), *more))
+
+    assert not (asked.planner(one).tables.layouts == [1, 1, 3]).all(axis=1).any()
+    odd, *near = asked.appraise(
+        one, decision, [with_layout(1, 1, 3), with_layout(1, 1, 2), with_layout(1, 1, 4)], returns=False
+    ).log_probability[0]
+    assert np.isfinite(odd) and min(abs(odd - one) for one in near) == 0.0
+
+
+def test_a_domain_that_is_not_on_offer_has_no_probability():
+    asked, one = policy(1), seen("equal")
+    plan = next(p for p in (drawn(asked, one, i) for i in range(99)) if len(p.domains) == 1)
+    full = np.array(one.free_devices)
+    full[plan.domains[-1]] = 0
+    less = replace(one, free_devices=full)
+    with pytest.raises(ExplanationError, match="not on offer"):
+        asked.appraise(less, asked.perceive(less), [plan])
+    told = asked.appraise(less, asked.perceive(less), [plan], log_probability=False)
+    assert np.isfinite(told.terms).all()
+
+
+def test_bad_situations_and_plans_are_refused():
+    asked, one = policy(), seen("equal")
+    decision, plan = asked.perceive(one), drawn(policy(), one, 1)
+    nothing = replace(decision, links=np.full_like(decision.links, np.nan))
+    with pytest.raises(PlanError, match="must be finite"):
+        asked.appraise(one, nothing, [plan])
+    with pytest.raises(PlanError, match="must be finite"):
+        asked.propose(one, nothing)
+    with pytest.raises(PlanError, match="at least one"):
+        asked.appraise(one, decision.take(np.zeros(0, dtype=np.int64)), [plan])
+    with pytest.raises(PlanError, match="cluster has"):
+        asked.appraise(one, asked.perceive(seen("pair")), [plan])
+    with pytest.raises(PlanError, match="candidate 0"):
+        asked.appraise(one, replace(decision, kind=1 - decision.kind), [plan])
+    with pytest.raises(PlanError, match="must be <"):
+        asked.appraise(one, replace(decision, kind=decision.kind + 9), [plan])
+    (replica,) = plan.replicas
+    with pytest.raises(PlanError):
+        asked.appraise(one, decision, [replace(plan, replicas=(replace(replica, segments=()),))])
+
+
+def test_situations_of_several_decisions_can_be_put_together():
+    asked, one = taught(1), seen("mixed", 2)
+    some = stack([asked.perceive(one), varied(asked.perceive(one), 2, 0)])
+    assert asked.appraise(one, some, [None]).log_probability.shape == (3, 1)
