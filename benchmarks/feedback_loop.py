@@ -10,7 +10,7 @@ utilisation that these weights miss. Every 1,024 decisions there is a look:
 
 - ``fixed``: nothing happens; the weights stay as given;
 - ``outcomes only``: feedback moves weights by dual ascent, without explanations;
-- ``feedback``: it also reads explanations of 40 recent decisions, by a model of the three reward terms fitted to
+- ``feedback``: it also reads explanations of 32 recent decisions, by a model of the three reward terms fitted to
   recent decisions (extremely randomised trees on state and plan), exact Shapley values of seven players.
 
 All have the same budget of decisions, seeds, and held-out episodes with tasks never met in training. The objective is
@@ -62,9 +62,9 @@ CLUSTERS = 128
 FIXED, OUTCOMES, FEEDBACK = ARMS = ("fixed", "outcomes only", "feedback")
 HONEST, ALWAYS, HALF = LIES = ("honest", "always", "half the time")
 USER: Weights = (1.4, 0.4, 0.2)
-TIPPING: Weights = (1.2, 0.5, 0.3)
+TIPPING: Weights = (1.1, 0.6, 0.3)
 TARGETS = Targets(utilisation_at_least=0.82)
-TIPPING_TARGETS = Targets(utilisation_at_least=0.84)
+TIPPING_TARGETS = Targets(utilisation_at_least=0.88)
 PENALTY = 3.0
 HELD_OUT_POOL, HELD_OUT_SEED, FINAL_SEED = 20_270_101, 500_000, 900_000
 LIAR, LIE = "time", (0.5, 0.5, 0.5)
@@ -74,20 +74,21 @@ IN_A_ROW = 3
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured: decisions per run and between looks, seeds, held-out episodes, explained decisions."""
+    """How much is measured: decisions per run and between looks, seeds, held-out episodes, explained decisions, …."""
 
     decisions: int = 16_384
     between: int = 1024
     seeds: int = 6
     held_out: int = 48
-    explained: int = 40
+    explained: int = 32
+    background: int = 16
     trees: int = 20
     lie_from: int = 4096
     lie_seeds: int = 3
 
 
 FULL = Size()
-QUICK = Size(decisions=3072, seeds=2, held_out=6, explained=10, trees=4, lie_from=1024, lie_seeds=1)
+QUICK = Size(decisions=3072, seeds=2, held_out=6, explained=10, background=6, trees=4, lie_from=1024, lie_seeds=1)
 
 
 class RecordedEnv(ChoiceEnv):
@@ -153,7 +154,7 @@ def explained(env: RecordedEnv, size: Size, seed: int, lie: str) -> Window:
     model = ExtraTreesRegressor(size.trees, min_samples_leaf=3, random_state=seed, n_jobs=1).fit(rows, terms)
     recent = np.arange(len(rows) - SETTINGS.num_steps // 2, len(rows))
     rng = np.random.default_rng(seed)
-    asked, background = (np.sort(rng.choice(recent, n, replace=False)) for n in (size.explained, 24))
+    asked, background = (np.sort(rng.choice(recent, n, replace=False)) for n in (size.explained, size.background))
     explainer = FlatExplainer(
         model.predict, rows[background], [f"x{i}" for i in range(rows.shape[1])],
         groups=env.codec.players(), outputs=COMPONENTS, policy="flat PPO",  # type: ignore[attr-defined]
@@ -222,7 +223,7 @@ def learn(arm: str, seed: int, size: Size, user: Weights, targets: Targets, lie:
 
 
 def reached(run: dict[str, Any], target: float) -> tuple[int, bool]:
-    """Decisions until the held-out utilisation meets the target at ``IN_A_ROW`` looks; all, and False, if it never does.
+    """Decisions until the held-out utilisation meets the target at ``IN_A_ROW`` looks; all, and False, if it never is.
 
     A policy that knows nothing yet may meet it by accident, once.
     """
@@ -251,7 +252,7 @@ def report(runs: dict[str, Any], size: Size) -> list[str]:
     lines = [
         f"Utilisation of at least {target}, weights {USER}, {size.decisions:,} decisions, {size.seeds} seeds.",
         "",
-        "| training | decisions to target | seeds that reach it | utilisation | final objective | minus fixed | CPU s |",
+        "| training | decisions to target | seeds that reach it | utilisation | objective | minus fixed | CPU s |",
         "|---|---|---|---|---|---|---|",
     ]
     for arm in ARMS:

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, TOTAL, Explanation
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.shapley.estimate import Estimate
+from attribution_sched.explain.shapley.amortised import Distilled, distil
+from attribution_sched.explain.shapley.estimate import Estimate, Estimates
 from attribution_sched.explain.shapley.explain import estimate_many
 from attribution_sched.explain.shapley.game import BatchGame, BoolArray, FloatArray, IntArray
 from attribution_sched.explain.shapley.plan import Rows
@@ -98,6 +99,16 @@ class FlatExplainer:
             rule = f"must be {COMPONENTS} where weights are given"
             raise ExplanationError(problem("outputs", self.outputs, rule, "Leave the weights out"))
         self.policy = policy
+        self._learnt: Distilled | None = None
+
+    def distil(self, x: ArrayLike, *, seed: int = 0, progress: bool = False) -> Distilled:
+        """Let a small network learn to explain from thousands of inputs ``(n, f)``; then use ``method="amortised"``.
+
+        What it says is always marked as amortised; its standard error is what it missed on inputs kept back.
+        """
+        inputs = np.asarray(x, dtype=np.float64)
+        self._learnt = distil(self.game(inputs), inputs, seed=seed, progress=progress or None)
+        return self._learnt
 
     def explain(
         self,
@@ -133,10 +144,13 @@ class FlatExplainer:
         """Explain the outputs at many inputs ``(n, f)`` in one batched call."""
         began = time.perf_counter()
         inputs = np.asarray(x, dtype=np.float64)
-        found = estimate_many(
-            self.game(inputs), method=method, budget_rows=rows, precision=precision, time_s=time_s, seed=seed,
-            progress=progress or None,
-        )  # fmt: skip
+        if method == "amortised":
+            found = self._predict(inputs)
+        else:
+            found = estimate_many(
+                self.game(inputs), method=method, budget_rows=rows, precision=precision, time_s=time_s, seed=seed,
+                progress=progress or None,
+            )  # fmt: skip
         seconds = (time.perf_counter() - began) / len(inputs)
         ids = [str(i) for i in range(len(inputs))] if decisions is None else list(decisions)
         said = [""] * len(inputs) if subjects is None else list(subjects)
@@ -146,6 +160,15 @@ class FlatExplainer:
         """Inputs ``(n, f)`` as games."""
         game = TabularBatchGame(self.model, x, self.background, self.groups, names=self.names, outputs=self.outputs)
         return game if self.weights is None else Totalled(game, np.array(self.weights))
+
+    def _predict(self, inputs: NDArray[np.float64]) -> Estimates:
+        if self._learnt is None:
+            fix = "Call distil() with some thousand inputs first"
+            raise ExplanationError(problem("method", "amortised", "nothing has been learnt yet", fix))
+        game = self.game(inputs)
+        everybody = np.ones((len(inputs), len(game.players)), dtype=np.bool_)
+        nobody_absent = np.zeros(len(inputs), dtype=np.int64)
+        return self._learnt.predict(inputs, game(everybody, nobody_absent, np.arange(len(inputs))))
 
     def _explanation(
         self, x: NDArray[np.float64], found: Estimate, decision: str, subject: str, seconds: float

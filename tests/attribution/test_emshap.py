@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy.special import comb
 
 from attribution_sched.attribution import EmSHAP
-from attribution_sched.coalitions import all_masks, shapley_matrix
 from attribution_sched.attribution.progress import progress_bar
+from attribution_sched.coalitions import all_masks, shapley_matrix
 from attribution_sched.errors import CheckpointError, ModelFitError
 
 D = 4
