@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision_arrays import Decisions
 from attribution_sched.cluster.plan import Plan
+from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.findings import Confidence
 from attribution_sched.explain.situations import Blender
 from attribution_sched.explain.targets import chosen, proposals
@@ -41,7 +44,7 @@ class Alternatives:
     Attributes:
         others: Plans other than the one that was chosen, the likeliest first.
         agreement: Share of the situations in which the choice is the same.
-        log_probability: Of the chosen plan; NaN if the policy cannot tell.
+        log_probability: Of the chosen plan, or of the proposal it was settled from; NaN if the policy cannot tell.
     """
 
     others: tuple[Alternative, ...]
@@ -56,6 +59,18 @@ def like_situations(blend: Blender, n_players: int, seed: int = 0, tried: int = 
     return blend(coalitions, rng.integers(len(blend.background), size=tried), np.zeros(tried, dtype=np.int64))
 
 
+def proposed(policy: Appraiser, decided: Decided, seen: Decisions) -> tuple[Plan | None, bool]:
+    """The policy's own choice, whose probability can be told: a search may have settled another plan from it.
+
+    Returns:
+        The choice, and whether it is another than what was decided.
+    """
+    own = policy.propose(decided.view, seen)[0]
+    if own is None or chosen(own) == chosen(decided.plan):
+        return decided.plan, False
+    return own, True
+
+
 def alternatives(policy: Policy, decided: Decided, seen: Decisions, situations: Decisions) -> Alternatives:
     """Ask a policy what it would do in like situations, and how likely these plans were in the decision itself.
 
@@ -65,22 +80,43 @@ def alternatives(policy: Policy, decided: Decided, seen: Decisions, situations: 
         seen: The decision as the policy saw it.
         situations: Like situations.
     """
-    own = chosen(decided.plan)
+    plan = proposed(policy, decided, seen)[0] if isinstance(policy, Appraiser) else decided.plan
+    own = chosen(plan)
     made: dict[object, tuple[Plan | None, int]] = {}
-    for plan in proposals(policy, decided.view, situations):
-        key = chosen(plan)
-        made[key] = (plan, made.get(key, (plan, 0))[1] + 1)
+    for other in proposals(policy, decided.view, situations):
+        key = chosen(other)
+        made[key] = (other, made.get(key, (other, 0))[1] + 1)
     same = made.pop(own, (None, 0))[1] / len(situations)
-    others = [(plan, count / len(situations)) for plan, count in made.values()]
+    others = [(other, count / len(situations)) for other, count in made.values()]
     if own is not None and None not in made:
         others.append((None, 0.0))
     likely = np.full(1 + len(others), np.nan)
     if isinstance(policy, Appraiser):
-        plans = [decided.plan, *(plan for plan, _ in others)]
-        likely = policy.appraise(decided.view, seen, plans, returns=False).log_probability[0]
-    listed = [Alternative(plan, share, float(p)) for (plan, share), p in zip(others, likely[1:], strict=True)]
-    listed.sort(key=lambda one: (-np.nan_to_num(one.log_probability, nan=0.0, neginf=-1e9), -one.share))
+        plans = [plan, *(other for other, _ in others)]
+        likely = _log_probabilities(policy, decided, seen, plans)
+    # What fits only in another situation was no alternative here.
+    listed = [
+        Alternative(other, share, float(p))
+        for (other, share), p in zip(others, likely[1:], strict=True)
+        if not np.isneginf(p)
+    ]
+    listed.sort(key=lambda one: (-np.nan_to_num(one.log_probability, nan=0.0), -one.share))
     return Alternatives(tuple(listed), same, float(likely[0]))
+
+
+def _log_probabilities(
+    policy: Appraiser, decided: Decided, seen: Decisions, plans: list[Plan | None]
+) -> NDArray[np.float64]:
+    """Log-probabilities of plans at a decision; −∞ for those that were not on offer."""
+    try:
+        found: NDArray[np.float64] = policy.appraise(decided.view, seen, plans, returns=False).log_probability[0]
+        return found
+    except ExplanationError:
+        found = np.full(len(plans), -np.inf)
+    for i, plan in enumerate(plans):
+        with suppress(ExplanationError):
+            found[i] = policy.appraise(decided.view, seen, [plan], returns=False).log_probability[0, 0]
+    return found
 
 
 def confidence(found: Alternatives, domains: list[str], *, replanning: bool) -> Confidence:

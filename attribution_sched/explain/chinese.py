@@ -62,6 +62,14 @@ _WHOLE: dict[str, str] = {
     "step time": "步长时间",
     "share": "份额",
     "value": "数值",
+    "part": "方案组成部分",
+    "cut points": "切分点",
+    "layout": "并行布局",
+    "precision": "数值精度",
+    "microbatch": "微批大小",
+    "domains": "所用域",
+    "domains and cuts": "所用域与切分点",
+    "schedule": "流水线调度",
 }
 
 _PLAYERS: tuple[tuple[str, str], ...] = (
@@ -80,6 +88,9 @@ _UNITS: dict[str, str] = {
     "tasks": "个任务",
     "steps": "步",
     "s per step": "s／步",
+    "samples": "个样本",
+    "layer": "层",
+    "bit": "位",
 }
 
 _READINGS: tuple[tuple[str, str], ...] = (
@@ -89,7 +100,16 @@ _READINGS: tuple[tuple[str, str], ...] = (
     (r"([\d.,]+) steps", r"\1 步"),
     (r"([\d.,e+-]+) s per step on (\d+) devices", r"每步 \1 s（\2 块设备）"),
     (r"([\d.,e+-]+) s per step", r"每步 \1 s"),
+    (r"microbatch (\d+)", r"微批 \1"),
+    (r"cut after layer ([\d–]+)", r"第 \1 层后切分"),
+    (r"cuts after layers ([\d ·]+)", r"第 \1 层后切分"),
+    (r"whole", "不切分"),
+    (r"1 device", "单设备"),
+    (r"one of (\d+) others", r"其他 \1 种之一"),
 )
+
+_MARKS: tuple[str, ...] = (" / ", " + ", " → ")
+"""What sets alternatives, replicas and segments apart in a reading."""
 
 
 def in_chinese(plan: str) -> str:
@@ -116,6 +136,12 @@ def name_in_chinese(name: str) -> str:
         source, count, event, kinds = kept.groups()
         same = "同类任务" if "same" in kinds else "各类任务"
         return f"{name_in_chinese(source)}，其中{same}的{'放置' if event == 'placement' else '重规划'}决策 {count} 次"
+    if " + " in name and all(part in _WHOLE for part in name.split(" + ")):
+        return "＋".join(_WHOLE[part] for part in name.split(" + "))
+    drawn = re.fullmatch(r"(\d+) other combinations of parts(?:, links of (.+))?", name)
+    if drawn:
+        links = f"，链路状态取自{name_in_chinese(drawn[2])}" if drawn[2] else ""
+        return f"{drawn[1]} 种其他组合{links}"
     for pattern, words in _PLAYERS:
         if re.fullmatch(pattern, name):
             return re.sub(pattern, words, name)
@@ -142,4 +168,15 @@ def _part(part: str) -> str:
     for pattern, words in _READINGS:
         if re.fullmatch(pattern, part):
             return re.sub(pattern, words, part)
+    for mark in _MARKS:
+        if mark in part:
+            return mark.join(_part(piece) for piece in part.split(mark))
     return part
+
+
+NOTES: dict[str, str] = {
+    "The probability is that of the policy's own proposal, from which a local search settled the plan.": (
+        "所述概率属于策略自身提出的方案，最终方案由局部搜索在其基础上确定。"
+    ),
+}
+"""Notes of explanations."""

@@ -14,7 +14,7 @@ from attribution_sched.cluster.decision_arrays import Attributor, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError, nearest, problem
-from attribution_sched.explain.alternatives import Alternatives, alternatives, confidence, like_situations
+from attribution_sched.explain.alternatives import Alternatives, alternatives, confidence, like_situations, proposed
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explanation import TARGETS, Explanation
 from attribution_sched.explain.findings import Confidence, Interaction, Player
@@ -44,6 +44,9 @@ BoolArray = NDArray[np.bool_]
 
 PRECISION = 0.05
 """Half-width of the leading player's 95 % interval that is aimed at by default, as a share of its value."""
+
+SETTLED = "The probability is that of the policy's own proposal, from which a local search settled the plan."
+"""Said where the plan itself was not among the policy's choices."""
 
 Against = Literal["runner-up", "nothing"]
 """Whom to compare with, if no plan is named: the policy's next choice, or letting the task wait or stay."""
@@ -139,6 +142,7 @@ class _Prepared:
     against: Plan | None
     contrasted: bool
     game: DecisionGame
+    notes: tuple[str, ...]
 
 
 class Explainer:
@@ -214,6 +218,8 @@ class Explainer:
         said = self._confidence(ready) if sure else None
         players = ready.cast.players(ready.seen, ready.usual)[0]
         told = self._explanation(ready, self._target(target), found, said, players, 0.0)
+        if said is not None and not told.notes and self._settled(ready):
+            told = replace(told, notes=(SETTLED,))
         if interactions:
             told = replace(told, interactions=self._interactions(ready, told, interactions, seed))
         if tipping:
@@ -305,7 +311,12 @@ class Explainer:
         elif against not in (None, "nothing"):
             fix = "Use a plan, 'runner-up' or 'nothing'"
             raise ExplanationError(problem("against", against, "is not a plan", fix))
-        plans = (decided.plan, other) if contrasted else (decided.plan,)
+        notes: tuple[str, ...] = ()
+        own = decided.plan
+        if self._target(target) == "log_probability":
+            own, settled = proposed(need_appraiser(self.policy, "log_probability"), decided, seen)
+            notes = (SETTLED,) if settled else ()
+        plans = (own, other) if contrasted else (own,)
         aim = self._aim(self._target(target), decided, seen, plans, cast, background)
         moving = np.flatnonzero(aim.movable(cast, _differing(cast, seen, background.states)))
         if len(moving) == 0:
@@ -313,7 +324,7 @@ class Explainer:
             raise ExplanationError(problem("background", background.name, rule, "Use states that differ from it"))
         names = tuple(cast.names[i] for i in moving)
         game = DecisionGame(names, moving, len(cast.names), blend.only(moving), aim)
-        return _Prepared(decided, seen, background, cast, usual, blend, other, contrasted, game)
+        return _Prepared(decided, seen, background, cast, usual, blend, other, contrasted, game, notes)
 
     def _aim(
         self,
@@ -336,6 +347,9 @@ class Explainer:
             fix = "Build the Explainer with world=, the simulated world of the decisions"
             raise ExplanationError(problem("target", target, "needs a simulator", fix))
         return self.simulator.target(decided.view, plans, weights, cast, background)
+
+    def _settled(self, ready: _Prepared) -> bool:
+        return isinstance(self.policy, Appraiser) and proposed(self.policy, ready.decided, ready.seen)[1]
 
     def _confidence(self, ready: _Prepared) -> Confidence | None:
         if not isinstance(self.policy, Appraiser):
@@ -382,6 +396,7 @@ class Explainer:
             converged=found.converged,
             seconds=seconds,
             confidence=said,
+            notes=ready.notes,
         )
 
     def _tipping(self, ready: _Prepared, told: Explanation) -> Explanation:

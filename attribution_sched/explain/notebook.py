@@ -100,9 +100,8 @@ def _table(explanation: Explanation, lang: str, most: int) -> str:
         cells = "".join(f'<td class="atx-n atx-unsure">{number(amount, 2, signed=True)}</td>' for amount in rest)
         rows.append(f'<tr><td class="atx-unsure">{words["others"].format(len(left))}</td>{cells}</tr>')
     gap = explanation.value - explanation.base
-    cells = "".join(
-        f'<td class="atx-n">{number(float(gap[explanation.column(output)]), signed=True)}</td>' for output in outputs
-    )
+    whole = [facts.rounded(explanation, output, float(gap[explanation.column(output)])) for output in outputs]
+    cells = "".join(f'<td class="atx-n">{number(amount, signed=True)}</td>' for amount in whole)
     rows.append(f'<tr class="atx-sum"><td>{words["sum"]}</td>{cells}</tr>')
     return f"<table><thead><tr><th>{words['input']}</th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 

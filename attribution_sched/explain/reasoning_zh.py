@@ -6,6 +6,7 @@ import math
 
 from attribution_sched.explain import facts
 from attribution_sched.explain.chinese import (
+    NOTES,
     in_chinese,
     name_in_chinese,
     reading_in_chinese,
@@ -148,8 +149,10 @@ def method(explanation: Explanation) -> str:
     if explanation.target in facts.BEHAVIOUR:
         text += "概率与对数几率不能拆分为各奖励分量。"
     text = spaced(text)
-    if explanation.notes:
-        text += f"附注（原文）：{'；'.join(f'“{note}”' for note in explanation.notes)}。"
+    text += "".join(NOTES.get(note, "") for note in explanation.notes)
+    unknown = [note for note in explanation.notes if note not in NOTES]
+    if unknown:
+        text += f"附注（原文）：{'；'.join(f'“{note}”' for note in unknown)}。"
     return text
 
 
