@@ -14,11 +14,13 @@ from attribution_sched.cluster.decision_arrays import Attributor, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError, nearest, problem
+from attribution_sched.explain.alike import Alike
 from attribution_sched.explain.alternatives import Alternatives, alternatives, confidence, like_situations, proposed
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explanation import TARGETS, Explanation
 from attribution_sched.explain.findings import Confidence, Interaction, Player
 from attribution_sched.explain.flips import find_flips, rules, smallest_flip
+from attribution_sched.explain.games import DecisionGame, together
 from attribution_sched.explain.lineup import Lineup, Links, Usual, lineup
 from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate, estimate_many
@@ -29,14 +31,13 @@ from attribution_sched.explain.targets import (
     AppraisedComponents,
     Choice,
     ChoiceProbability,
-    ManyComponents,
     Target,
     need_appraiser,
 )
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
-from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Policy
+from attribution_sched.scheduler.policy import Appraiser, Policy
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -50,83 +51,6 @@ SETTLED = "The probability is that of the policy's own proposal, from which a lo
 
 Against = Literal["runner-up", "nothing"]
 """Whom to compare with, if no plan is named: the policy's next choice, or letting the task wait or stay."""
-
-
-@dataclass(frozen=True, eq=False)
-class DecisionGame:
-    """A decision as a game: who is present keeps the decision's numbers, who is absent has a background state's.
-
-    Attributes:
-        players: Names of the players that can make a difference.
-        seats: Where these stand among all players of the line-up, shape ``(d,)``.
-        n_players: Number of all players.
-        blend: Puts situations together.
-        target: What is asked of them.
-    """
-
-    players: tuple[str, ...]
-    seats: IntArray
-    n_players: int
-    blend: Blender
-    target: Target
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs."""
-        return self.target.outputs
-
-    @property
-    def n_background(self) -> int:
-        """Number of background states."""
-        return len(self.blend.background)
-
-    def __call__(self, coalitions: BoolArray, background: IntArray) -> FloatArray:
-        """Outputs of coalitions of the players in the game; everybody else is present."""
-        everybody = np.ones((len(coalitions), self.n_players), dtype=np.bool_)
-        everybody[:, self.seats] = coalitions
-        situations = self.blend(everybody, background, np.zeros(len(coalitions), dtype=np.int64))
-        return self.target(situations, everybody, background)
-
-
-@dataclass(frozen=True, eq=False)
-class ManyDecisions:
-    """Decisions with the same players and background as one batch of games.
-
-    Attributes:
-        games: Their games.
-        blend: Puts situations of all of them together.
-        target: What is asked of them.
-    """
-
-    games: tuple[DecisionGame, ...]
-    blend: Blender
-    target: ManyComponents
-
-    @property
-    def players(self) -> tuple[str, ...]:
-        """Names of the players."""
-        return self.games[0].players
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs."""
-        return self.games[0].outputs
-
-    @property
-    def n_background(self) -> int:
-        """Number of background states."""
-        return self.games[0].n_background
-
-    @property
-    def n_decisions(self) -> int:
-        """Number of decisions."""
-        return len(self.games)
-
-    def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray) -> FloatArray:
-        """Outputs of coalitions of the players in the games; everybody else is present."""
-        everybody = np.ones((len(coalitions), self.games[0].n_players), dtype=np.bool_)
-        everybody[:, self.games[0].seats] = coalitions
-        return self.target(self.blend(everybody, background, decision), decision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +97,7 @@ class Explainer:
         self.same_kind = same_kind
         self.attributor = attributor
         self.simulator = None if world is None else Simulator(world)
-        self._alike: dict[tuple[object, ...], tuple[Background, Lineup, Usual]] = {}
+        self._alike: dict[tuple[object, ...], Alike] = {}
 
     def explain(
         self,
@@ -189,6 +113,7 @@ class Explainer:
         interactions: int = 0,
         tipping: bool = False,
         sure: bool = True,
+        reading: str = "sample",
     ) -> Explanation:
         """Explain one decision.
 
@@ -208,12 +133,15 @@ class Explainer:
             tipping: Whether to look for thresholds of single quantities and for the smallest change that flips the
                 choice; takes longer than the rest.
             sure: Whether to ask how sure the policy was (a few more evaluations).
+            reading: ``sample`` if the background stands for a larger population: the error of having only these states
+                is part of the interval, and often most of it. ``population`` if the question is how the decision
+                differs from these very states.
         """
         began = time.perf_counter()
         ready = self._prepare(decided, target, against)
         found = estimate(
             ready.game, method=method, budget_rows=rows, precision=precision, precision_of=ready.game.outputs[-1:],
-            time_s=time_s, seed=seed,
+            time_s=time_s, seed=seed, background=reading,
         )  # fmt: skip
         said = self._confidence(ready) if sure else None
         players = ready.cast.players(ready.seen, ready.usual)[0]
@@ -235,6 +163,7 @@ class Explainer:
         precision: float | None = PRECISION,
         rows: Rows | None = None,
         seed: int = 0,
+        reading: str = "sample",
         progress: bool = False,
     ) -> list[Explanation]:
         """Explain many decisions together; see :meth:`explain`.
@@ -250,11 +179,14 @@ class Explainer:
             groups.setdefault((ready.game.players, id(ready.background)), []).append(i)
         found: list[Estimate | None] = [None] * len(prepared)
         for members in groups.values():
-            games = _together([prepared[i] for i in members])
+            first = prepared[members[0]]
+            games = together(
+                [prepared[i].game for i in members], [prepared[i].seen for i in members], first.background, first.cast
+            )
             many = estimate_many(
-                games, method=method, precision=precision, precision_of=prepared[members[0]].game.outputs[-1:],
+                games, method=method, precision=precision, precision_of=first.game.outputs[-1:],
                 budget_rows=rows,
-                seed=seed, progress=progress or None,
+                seed=seed, background=reading, progress=progress or None,
             )  # fmt: skip
             for at, i in enumerate(members):
                 found[i] = many.take(at)
@@ -294,9 +226,9 @@ class Explainer:
         key = (domains, width, bool(seen.replanning[0]), int(seen.kind[0, 0]))
         if key not in self._alike:
             like = self.background.like(seen, same_kind=self.same_kind)
-            named = lineup(seen, domains, self.links)
-            self._alike[key] = like, named, named.usual(like.states)
-        background, cast, usual = self._alike[key]
+            self._alike[key] = Alike.of(like, lineup(seen, domains, self.links))
+        alike = self._alike[key]
+        background, cast, usual = alike.background, alike.cast, alike.usual
         blend = Blender.of(seen, background.states, cast.owners)
         contrasted = against is not None
         other: Plan | None = None
@@ -318,7 +250,7 @@ class Explainer:
             notes = (SETTLED,) if settled else ()
         plans = (own, other) if contrasted else (own,)
         aim = self._aim(self._target(target), decided, seen, plans, cast, background)
-        moving = np.flatnonzero(aim.movable(cast, _differing(cast, seen, background.states)))
+        moving = np.flatnonzero(aim.movable(cast, alike.differing(seen)))
         if len(moving) == 0:
             rule = "is the same as the decision in every input that matters"
             raise ExplanationError(problem("background", background.name, rule, "Use states that differ from it"))
@@ -426,24 +358,3 @@ class Explainer:
             for c, (output, value) in enumerate(zip(found.outputs, found.values[i, j], strict=True))
         ]
         return tuple(sorted(listed, key=lambda pair: -abs(pair.value)))
-
-
-def _together(ready: list[_Prepared]) -> ManyDecisions | list[DecisionGame]:
-    """Decisions as one batch if the policy can judge them together, else game by game."""
-    games = [one.game for one in ready]
-    targets = [game.target for game in games if isinstance(game.target, AppraisedComponents)]
-    if len(targets) < len(games) or not isinstance(targets[0].policy, BatchAppraiser):
-        return games
-    blend = Blender.of(stacked([one.seen for one in ready]), ready[0].background.states, ready[0].cast.owners)
-    return ManyDecisions(tuple(games), blend.only(games[0].seats), ManyComponents(tuple(targets)))
-
-
-def _differing(cast: Lineup, seen: Decisions, background: Decisions) -> BoolArray:
-    """Players with a number that some background state has otherwise; the others cannot have a share."""
-    differs = np.zeros(len(cast.names), dtype=np.bool_)
-    for field, owner in cast.owners.items():
-        own, other = getattr(seen, field)[0], getattr(background, field)
-        moved = (other != own).any(axis=0).reshape(-1)
-        flat = owner.reshape(-1)
-        differs[flat[moved & (flat >= 0)]] = True
-    return differs

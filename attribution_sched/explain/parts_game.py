@@ -87,9 +87,9 @@ class PartsGame:
     """Who is present is as in the decision: a part as in its plan, a link as it was.
 
     An absent part is that of another plan, an absent link is as in a background state. Background number ``b`` is one
-    state with ``repeats`` other plans of its own, over which the value is averaged: so few states do not mean few plans,
-    and the spread between states still counts all that was drawn. The value is the plan's own, or the difference to the
-    other plan in the same situation.
+    state with ``repeats`` other plans of its own, over which the value is averaged: few states do not mean few plans,
+    and the spread between states still counts all that was drawn. The value is the plan's own, or the difference to
+    the other plan in the same situation.
 
     Attributes:
         players: Parts first, then links.

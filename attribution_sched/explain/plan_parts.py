@@ -32,7 +32,7 @@ from attribution_sched.explain.shapley.explain import estimate
 from attribution_sched.explain.shapley.interactions import interactions as pairwise
 from attribution_sched.explain.shapley.plan import STANDARD_ROWS
 from attribution_sched.explain.situations import Blender, widened
-from attribution_sched.explain.targets import need_appraiser
+from attribution_sched.explain.targets import chosen, need_appraiser
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
@@ -209,7 +209,7 @@ class PartsExplainer:
         if self.policy is None:
             raise ExplanationError(problem("against", against, "needs the policy", "Build the explainer with it"))
         found = alternatives(self.policy, decided, seen, like_situations(blend, len(cast.names))).others
-        listed = [one.plan for one in found if one.plan is not None]
+        listed = [one.plan for one in found if one.plan is not None and chosen(one.plan) != chosen(decided.plan)]
         if not listed:
             rule = "the policy has no other plan for this task"
             raise ExplanationError(problem("against", against, rule, "Name a plan, or use 'menu'"))
