@@ -187,7 +187,7 @@ def main() -> None:
         "## Many decisions\n\n" + "\n".join(
             together(explainer, (explained * 20)[: 10 * count if args.quick else 1000], max(5, count // 5))
         ),
-        "## Faithful to the simulator\n\nMean rank correlation over players (and in how many decisions there is one).\n\n"
+        "## Faithful to the simulator\n\nMean rank correlation over players (in how many decisions).\n\n"
         + "\n".join(faithful(explainer, spread(explained, count))),
         "## Quality of explanations of the choice\n\n"
         + "\n".join(quality(explainer, spread(explained, max(3, count // 10)))),

@@ -87,6 +87,7 @@ def alternatives(policy: Policy, decided: Decided, seen: Decisions, situations: 
         key = chosen(other)
         made[key] = (other, made.get(key, (other, 0))[1] + 1)
     same = made.pop(own, (None, 0))[1] / len(situations)
+    made.pop(chosen(decided.plan), None)
     others = [(other, count / len(situations)) for other, count in made.values()]
     if own is not None and None not in made:
         others.append((None, 0.0))

@@ -11,7 +11,7 @@ class Player:
 
     Attributes:
         name: Unique and short, such as ``link us-east–eu-west``.
-        group: Family it belongs to: link, load, queue, task, time, attribution, plan, weights or input.
+        group: Family it belongs to: link, load, queue, task, time, attribution, plan, part, weights or input.
         value: What it is in the decision, with units, such as ``3.2 Gb/s, 41 ms``.
         usual: What it is in the background on average, in the same words.
         number: Its main number in the decision, for axes and colours; NaN if it has none.
