@@ -35,9 +35,6 @@ IntArray = NDArray[np.int64]
 CLUSTERS = 4
 """Clusters whose tables are kept."""
 
-IDLE_SHARE = 0.3
-"""Where nobody waits and at least this share of the devices is free, the search may take other devices and domains."""
-
 STARTS = 40
 """Starts of the local search times domains, for a task that stands alone."""
 
@@ -79,7 +76,6 @@ class HiPpo:
         attributor: Turns measured counters into attributions; the network's own by default.
         search: Whether the local search settles details of a proposal.
         widen: Whether the search may change numbers of devices and domains; devices that others wait for are charged.
-            By default it may where nobody waits and there is room.
         predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
             view by default.
@@ -97,7 +93,7 @@ class HiPpo:
         attributor: Attributor | None = None,
         *,
         search: bool = True,
-        widen: bool | None = None,
+        widen: bool = False,
         predict: bool = True,
         wishes: WeightMode | None = None,
         deadline_s: float = COORDINATION_LIMIT_S,
@@ -281,11 +277,8 @@ class HiPpo:
         if not self.search:
             return found.batch.plan(0), "policy"
         others = len(view.queue) - (not view.replanning)
-        devices = sum(domain.devices for domain in view.cost.cluster.domains)
-        crowding = max(0, others) / devices
-        roomy = others <= 0 and int(np.sum(view.free_devices)) >= IDLE_SHARE * devices
-        widen = roomy if self.widen is None else self.widen
-        polisher = Polisher(view, self.planner(view).tables, kind, widen=widen, crowding=crowding)
+        crowding = max(0, others) / sum(domain.devices for domain in view.cost.cluster.domains)
+        polisher = Polisher(view, self.planner(view).tables, kind, widen=self.widen, crowding=crowding)
         start = rows[None].copy()
         first = float(polisher.value(start, np.array([count]))[0])
         late = began + self.deadline_s

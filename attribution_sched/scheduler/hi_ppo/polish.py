@@ -42,9 +42,6 @@ SHIFTS = np.array((-8, -4, -2, -1, 1, 2, 4, 8))
 ROUNDS = 12
 """Most rounds of small changes."""
 
-PARTNERS = 8
-"""Idle domains that are tried for one more segment: those with the best links to the plan."""
-
 
 class Polisher:
     """Improves plans of one decision.
@@ -179,7 +176,7 @@ class Polisher:
                 found.append(fewer)
                 counts.append(np.array([count - 1]))
         if count < rows.shape[0]:
-            for idle in self._partners(rows[:count, DOMAIN]):
+            for idle in np.setdiff1d(np.flatnonzero(self.rooms > 0), rows[:count, DOMAIN]):
                 room = 2 ** int(np.log2(self.rooms[idle]))
                 layouts = t.layouts[t.sizes == room]
                 for p in range(count):
@@ -200,15 +197,6 @@ class Polisher:
         if not found:
             return rows[None][:0], np.zeros(0, dtype=np.int64)
         return np.concatenate(found), np.concatenate(counts)
-
-    def _partners(self, used: IntArray) -> IntArray:
-        """Idle domains that may take a part of a plan."""
-        idle = np.setdiff1d(np.flatnonzero(self.rooms > 0), used)
-        if len(idle) <= PARTNERS:
-            return idle
-        gbps = np.asarray(self.view.bandwidth_gbps)
-        reached = np.minimum(gbps[np.ix_(used, idle)], gbps[np.ix_(idle, used)].T).max(axis=0)
-        return np.sort(idle[np.argsort(-reached, kind="stable")[:PARTNERS]])
 
     def _sound(self, rows: IntArray, counts: IntArray) -> BoolArray:
         """Which plans are well formed and have the devices, shape ``(n,)``; memory is the cost model's business."""

@@ -13,6 +13,7 @@ from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.view import encode, view
 from attribution_sched.errors import ExplanationError, PlanError
+from attribution_sched.explain.situations import stacked, widened
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, judge
 from attribution_sched.scheduler.hi_ppo.field import reward_scale
@@ -21,7 +22,7 @@ from attribution_sched.scheduler.hi_ppo.recorded import stack
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
 from attribution_sched.scheduler.hi_ppo.walk import walk
 from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights
-from attribution_sched.scheduler.policy import Appraiser
+from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Selective
 
 from . import worlds
 
@@ -392,3 +393,38 @@ def test_situations_of_several_decisions_can_be_put_together():
     asked, one = taught(1), seen("mixed", 2)
     some = stack([asked.perceive(one), varied(asked.perceive(one), 2, 0)])
     assert asked.appraise(one, some, [None]).log_probability.shape == (3, 1)
+
+
+def test_many_decisions_judged_together_are_judged_as_each_by_itself():
+    asked = taught(3)
+    views = [seen("mixed", seed) for seed in range(2, 8)]
+    parts = [varied(asked.perceive(one), 5, seed) for seed, one in enumerate(views)]
+    plans = [drawn(asked, one, seed) if seed != 2 else None for seed, one in enumerate(views)]
+    width = max(part.kind.shape[1] for part in parts)
+    rows = stacked([widened(part, width) for part in parts])
+    owner = np.repeat(np.arange(len(views)), 5)
+    order = np.random.default_rng(0).permutation(len(owner))
+    together = asked.appraise_each(views, rows.take(order), owner[order], plans, returns=True)
+    for decision, (one, part, plan) in enumerate(zip(views, parts, plans, strict=True)):
+        alone = asked.appraise(one, part, [plan], log_probability=False)
+        at = [int(np.flatnonzero(order == 5 * decision + row)[0]) for row in range(5)]
+        assert np.allclose(together.terms[at], alone.terms, rtol=1e-9)
+        assert np.allclose(together.returns[at], alone.returns, rtol=1e-4, atol=1e-5)
+    assert isinstance(asked, BatchAppraiser) and isinstance(asked, Selective)
+    other = seen("many", 2)
+    with pytest.raises(PlanError, match="one cluster"):
+        asked.appraise_each([views[0], other], rows, owner, plans[:2])
+
+
+def test_terms_depend_on_what_they_are_said_to_depend_on():
+    asked, one = taught(1), seen("mixed", 3)
+    own = asked.perceive(one)
+    inside = next(p for p in (drawn(asked, one, seed) for seed in range(50)) if p and len(p.segments) == 1)
+    assert asked.terms_read([inside]) == {"attribution"}
+    base = asked.appraise(one, own, [inside], returns=False, log_probability=False).terms
+    moved = varied(own, 6, 4)
+    for field in fields(Decisions):
+        if field.name in ("kind", "slot", "replanning", "attribution"):
+            continue
+        part = replace(stacked([own] * 6), **{field.name: getattr(moved, field.name)})
+        assert np.allclose(asked.appraise(one, part, [inside], returns=False, log_probability=False).terms, base)

@@ -10,11 +10,7 @@ from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.view import view
 from attribution_sched.errors import PlanError
-from attribution_sched.scheduler.hi_ppo import policy as policy_module
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-from attribution_sched.scheduler.hi_ppo.polish import Polisher
-from attribution_sched.scheduler.hi_ppo.walk import walk
 
 from ..states import check_states
 from . import worlds
@@ -83,23 +79,3 @@ def test_tables_are_kept_from_episode_to_episode_and_not_mixed_up():
     assert asked.planner(first) is asked.planner(again)
     assert asked.planner(first) is not asked.planner(other)
     assert asked.planner(first) is not asked.planner(replace(again, base_step_s=2.0 * again.base_step_s))
-
-
-def test_the_search_is_wide_where_nobody_waits_and_there_is_room(monkeypatch):
-    asked = []
-
-    class Watched(Polisher):
-        def __init__(self, *args, widen=False, **options):
-            asked.append(widen)
-            super().__init__(*args, widen=widen, **options)
-
-    monkeypatch.setattr(policy_module, "Polisher", Watched)
-    seen = view(worlds.begun(worlds.worlds()["equal"], 1, 2))
-    alone = replace(seen, queue=tuple(task for task in seen.queue if task.slot == seen.slot))
-    crowd = replace(seen, queue=(*seen.queue, replace(seen.queue[0], slot=5)))
-    full = replace(alone, free_devices=np.array([2, 0, 0]))
-    for given, options in ((alone, {}), (crowd, {}), (full, {}), (alone, {"widen": False}), (crowd, {"widen": True})):
-        made = policy(3, **options)
-        found = walk(made.planner(given), made.perceive(alone), NetworkChooser(made.network, None, must_act=True))
-        made._settle(given, found, int(found.drafts.kind[0]), 0.0)
-    assert asked == [True, False, False, False, True]

@@ -1,13 +1,10 @@
 """The local search never makes a plan worse, nor takes devices that are not there."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.cluster.view import view
-from attribution_sched.scheduler.hi_ppo import polish
 from attribution_sched.scheduler.hi_ppo.polish import Polisher
 from attribution_sched.scheduler.hi_ppo.walk import walk
 
@@ -49,20 +46,3 @@ def test_no_time_no_change():
         found.batch.segments[0], int(found.batch.counts[0]), 0.5, expired=lambda: True
     )
     assert rows is not None and count == found.batch.counts[0] and reached == 0.5 and polisher.priced == 0
-
-
-def test_partners_are_idle_domains_with_the_best_links(monkeypatch):
-    monkeypatch.setattr(polish, "PARTNERS", 3)
-    engine = worlds.begun(worlds.worlds()["many"], 1, 1)
-    seen = view(engine)
-    gbps = np.full((8, 8), 1.0)
-    gbps[0, [3, 5, 7]] = gbps[[3, 5, 7], 0] = 4.0
-    gbps[0, 6] = 9.0  # fast one way only
-    polisher = Polisher(replace(seen, bandwidth_gbps=gbps), worlds.planner_of(engine).tables)
-    polisher.rooms = np.full(8, 2)
-    assert polisher._partners(np.array([0])).tolist() == [3, 5, 7]
-    polisher.rooms[3] = 0
-    assert polisher._partners(np.array([0])).tolist() == [1, 5, 7]
-    polisher.rooms[[1, 2]] = 0
-    monkeypatch.setattr(polish, "PARTNERS", 4)
-    assert polisher._partners(np.array([0])).tolist() == [4, 5, 6, 7]
