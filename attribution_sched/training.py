@@ -120,6 +120,7 @@ def train(
     network = _first_network(chosen, start, device)
     worlds = build_worlds(chosen)
     say(f"building {', '.join(worlds)} (a first run compiles its kernels)")
+    from attribution_sched.scheduler.hi_ppo.appraisal_fit import fit_reward_terms
     from attribution_sched.scheduler.hi_ppo.checkpoint import save, save_training
     from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut
     from attribution_sched.scheduler.hi_ppo.learning import Budget, Learning
@@ -128,6 +129,9 @@ def train(
 
     if start is None:
         attribute(network, next(iter(worlds.values())))
+        if course.demand_tasks and not resume:
+            say(f"reading demands off attributions of {course.demand_tasks:,} simulated tasks")
+            fit_reward_terms(network, list(worlds.values()), course.demand_tasks, course.seed)
     known_lessons = [*lessons, *recorded(chosen, say)]
     fields = course_fields(chosen, worlds, network, 0)
     trainer = Trainer(network, fields, trainer_settings(chosen), course.seed, known_lessons)

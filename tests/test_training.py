@@ -301,7 +301,7 @@ def test_weights_in_use_learn_on(finished, course):
 def test_choices_are_compared_between_the_teacher_and_learning_by_trial(course, tmp_path, monkeypatch):
     monkeypatch.setattr(improving, "COPIES", 8)
     reports, words = [], []
-    settings = changed(course, decisions=30, comparing={"rounds": 1, "decisions": 4, "epochs": 1})
+    settings = changed(course, decisions=30, comparing={"rounds": 1, "decisions": 4, "epochs": 1}, demand_tasks=500)
     train(settings, tmp_path / "run", progress=reports.append, log=words.append)
     kinds = [row["kind"] for row in read_metrics(tmp_path / "run" / METRICS)]
     assert kinds[:4] == ["cloning", "cloning", "comparing", "held_out"]
@@ -310,3 +310,4 @@ def test_choices_are_compared_between_the_teacher_and_learning_by_trial(course, 
     assert start["return"] == max(row["before"], row["after"]) and row["kept"] == (row["after"] >= row["before"])
     assert "comparing" in {report.phase for report in reports}
     assert any("round 1" in line for line in words)
+    assert load(tmp_path / "run" / BEST).demands.fitted

@@ -181,6 +181,8 @@ class CourseSettings(Record):
         bootstrap: Whether what follows the horizon counts (its value is estimated), or an episode ends there for good,
             as the arena scores it.
         rehearsal_coef: Weight of the imitation of given lessons that runs beside the learning by trial.
+        demand_tasks: Simulated tasks from which the reading of demands learns that explanations price plans by; 0 takes
+            every task for a nominal one.
         cloning: The first phase.
         comparing: The second phase, before learning by trial.
         evaluation: How progress is measured.
@@ -199,6 +201,7 @@ class CourseSettings(Record):
     lr_end: Fraction = 0.1
     bootstrap: Switch = True
     rehearsal_coef: NonNegative = 0.02
+    demand_tasks: FromZero = 0
     cloning: CloningSettings = CloningSettings()
     comparing: ComparingSettings = ComparingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
