@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 from attribution_sched import __version__
 from attribution_sched.attributor import simulated_attributor
 from attribution_sched.config import Settings, load_settings
+from attribution_sched.errors import ExplanationError
 from attribution_sched.journal import DecisionRecord, EventRecord, ExplanationRecord, Journal, OutcomeRecord
 from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.session import options
-from attribution_sched.session.asking import Asked, Asking, as_policy
+from attribution_sched.session.asking import Asked, Asking, as_policy, weighted, with_weights
 from attribution_sched.session.attributions import AttributionCache, CacheUse
 from attribution_sched.session.cluster import Effect, SimulatedCluster
 from attribution_sched.session.fitting import Fitting
@@ -34,7 +36,7 @@ from attribution_sched.session.learning import Learnt, Lessons, learn
 from attribution_sched.session.memory import Memory
 from attribution_sched.session.replay import outcome_record, replay
 from attribution_sched.session.results import RunSummary, SchedulingResult
-from attribution_sched.session.submission import DEMO, prepared
+from attribution_sched.session.submission import DEMO, kind_of, prepared
 from attribution_sched.session.summary import Tally
 from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
 from attribution_sched.session.wording import plan_of, plan_record
@@ -141,10 +143,13 @@ class System:
         self._explaining = options.explaining(explain)
         self.settings, self.policy = settings, policy
         self.world = settings.build_world()
+        if self._queue == "demo":
+            for request in DEMO:
+                kind_of(self.world, request)
         self.domains = tuple(domain.name for domain in self.world.cluster.domains)
         self.reward = self.world.reward
         self.cluster = self._new_cluster()
-        self._attributions = AttributionCache(attributor or simulated_attributor(self.world))
+        self._attributions = AttributionCache(simulated_attributor(self.world) if attributor is None else attributor)
         self._memory = Memory(self.world, policy, self._attributions.attributor, self.seed)
         self._fitting = Fitting(self.cluster.engine)
         self._asking = Asking()
@@ -232,16 +237,23 @@ class System:
         return Taken(made, asked, task, vector, effect, reward, spent)
 
     def _note(self, decision: str, asked: Asked) -> None:
-        self._asking.note(asked.view, asked.plan)
+        self._asking.note(asked)
         self._memory.remember(decision, asked.view, asked.plan)
         self._since += 1
 
     def _result(self, taken: Taken) -> SchedulingResult:
-        began, why = time.perf_counter(), None
+        began, why, missing = time.perf_counter(), None, ""
         if self._explaining is not None:
-            why = self.explain(taken.record.id, **self._explaining)
+            try:
+                why = self.explain(taken.record.id, **self._explaining)
+            except ExplanationError as error:
+                # The task is placed: its result must not be lost with its explanation.
+                missing = str(error)
         between, self._since = self._since - 1, 0
-        return result_of(taken, self.domains, between, why, time.perf_counter() - began)
+        result = result_of(taken, self.domains, between, why, time.perf_counter() - began)
+        if not missing:
+            return result
+        return replace(result, provenance={**result.provenance, "explanation": f"unavailable ({missing})"})
 
     def run(
         self,
@@ -267,6 +279,9 @@ class System:
             tally = Tally(self.cluster)
             limit_s = math.inf if hours is None else self.now_s + 3600.0 * hours
             while tasks is None or tally.placed < tasks:
+                if hours is None and tally.in_vain >= PATIENCE:
+                    stopped = "nothing placed"
+                    break
                 if until and tally.decisions and self.cluster.endless and not self.cluster.waiting:
                     break
                 if tasks is not None and not self.cluster.expecting:
@@ -305,7 +320,8 @@ class System:
         record = self.journal.decision(name)
         again = self._new_cluster()
         replay(again, self.journal, self.seed, stop=record.sequence)
-        return self._memory.recall(name, again.pending(), plan_of(record.plan, self.domains))
+        view = weighted(again.pending(), with_weights(self.reward, record.weights))
+        return self._memory.recall(name, view, plan_of(record.plan, self.domains))
 
     def history(self) -> pd.DataFrame:
         """All decisions as a table, one row each, with what they came to."""
@@ -358,6 +374,7 @@ class System:
         def before(cluster: SimulatedCluster, decision: DecisionRecord) -> None:
             nonlocal otherwise
             self._adopt(lessons.due(decision.sequence or 0, self.policy))
+            self.reward = with_weights(self.reward, decision.weights)
             if rehearse:
                 asked = self._asking.ask(self.policy, cluster, self.reward)
                 otherwise += plan_record(asked.plan, self.domains, replanning=asked.view.replanning) != decision.plan
@@ -365,11 +382,11 @@ class System:
         def after(decision: DecisionRecord, asked: Asked, effect: Effect, known: OutcomeRecord | None) -> None:
             nonlocal carried_out
             if known is None:
-                reward = reward_of(effect, asked.view.reward, decision.weights).total
+                reward = reward_of(effect, asked.view.reward).total
                 self.journal.record_outcome(outcome_record(decision.id, effect, reward))
                 carried_out += 1
             self._recorded[asked.view.slot] = self.cluster.residents[asked.view.slot].id
-            self._asking.note(asked.view, asked.plan)
+            self._asking.note(asked)
             if (decision.sequence or 0) >= count - self._memory.most:
                 self._memory.remember(decision.id, asked.view, asked.plan)
             self._since = 0 if effect.code == 1 else self._since + 1

@@ -28,11 +28,11 @@ import numpy as np
 import torch
 
 from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView, view
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.cluster.objective import value
 from attribution_sched.scheduler.pointer.policy import SupervisedPointer
 from attribution_sched.scheduler.pointer.scenarios import Range, at, build_view, draw_decision, draw_world
 from attribution_sched.scheduler.pointer.traces import SearchTeacher, Trace, cached_traces, views_of

@@ -44,10 +44,8 @@ def main() -> None:
         path, count = line.split()
         child = os.fork()
         if child == 0:
-            if Path(path).exists():
-                system = System.resume(path)
-            else:
-                system = System(SETTINGS, POLICY, seed=SEED, journal=path)
+            old = Path(path).exists()
+            system = System.resume(path) if old else System(SETTINGS, POLICY, seed=SEED, journal=path)
             say("ready")
             work(system, int(count), say)
             os._exit(0)

@@ -137,7 +137,7 @@ def test_the_demonstration_has_three_tasks():
 
 def test_measured_counters_are_attributed_and_said_to_be_measured():
     system = System(small(), "greedy", queue="empty")
-    readings = {name: 0.3 for name in COUNTER_NAMES[:7]}
+    readings = dict.fromkeys(COUNTER_NAMES[:7], 0.3)
     system.submit({"kind": "bert-base", "counters": readings, "id": "mine"})
     result = system.schedule_next_task()
     assert result.provenance["counters"] == "measured"
@@ -167,6 +167,8 @@ def test_a_policy_that_never_places_does_not_hang(monkeypatch):
     assert result.between == 39
     assert len(system.history()) == 40
     assert system.now_s > 0
+    assert system.run(5).stopped == "nothing placed"
+    assert system.run(hours=0.1).stopped == "hours"
 
 
 def test_a_run_counts_what_happened():
@@ -199,6 +201,17 @@ def test_what_the_cluster_earns_over_time_is_kept():
     assert paid == pytest.approx([known.r_eff, known.r_util, known.r_cost], rel=0.2)
 
 
+def test_a_file_of_settings_and_an_attributor_of_ones_own(tmp_path, system):
+    path = tmp_path / "small.yaml"
+    path.write_text(small().to_yaml(), encoding="utf-8")
+    other = System(path, "greedy", seed=3, attributor=lambda counters: np.tanh(counters[:, :7]))
+    result = other.schedule_next_task()
+    assert result.decision == system.results[0].decision
+    assert result.attribution.units == "share"
+    assert result.provenance["attribution"] == "estimated (share)"
+    assert "without unit" in str(result)
+
+
 def test_a_journal_is_made_and_can_be_read_meanwhile(tmp_path):
     path = tmp_path / "run.journal"
     with System(small(), "greedy", journal=path) as system:
@@ -206,6 +219,38 @@ def test_a_journal_is_made_and_can_be_read_meanwhile(tmp_path):
         with Journal.read(path) as journal:
             assert journal.last().id == result.id
             assert journal.header.preset == "small"
+
+
+def test_a_decision_is_recorded_before_it_takes_effect(monkeypatch):
+    system = System(small(), "greedy")
+    carry_out, seen = system.cluster.carry_out, []
+
+    def watched(action):
+        last = system.journal.last()
+        pending = [one.id for one in system.journal.pending()]
+        seen.append((last.cluster_time_s, np.array_equal(last.action, action), pending))
+        return carry_out(action)
+
+    monkeypatch.setattr(system.cluster, "carry_out", watched)
+    for _ in range(3):
+        result = system.schedule_next_task()
+        assert seen[-1] == (result.cluster_time_s, True, [result.id])
+        assert system.journal.pending() == []
+
+
+def test_what_cannot_be_recorded_takes_no_effect(monkeypatch):
+    system = System(small(), "greedy")
+
+    def full(*given, **more):
+        raise OSError("full")
+
+    monkeypatch.setattr(system.journal, "record_decision", full)
+    with pytest.raises(OSError, match="full"):
+        system.schedule_next_task()
+    assert (system.cluster.running, len(system.history())) == (0, 0)
+    monkeypatch.undo()
+    other = System(small(), "greedy")
+    assert system.schedule_next_task().decision == other.schedule_next_task().decision
 
 
 def test_the_package_offers_it():

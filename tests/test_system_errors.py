@@ -33,6 +33,8 @@ NAN = {name: math.nan if name == "fc" else 1.0 for name in COUNTER_NAMES[:7]}
         ({"seed": -1}, SettingsError, ("seed = -1", ">= 0")),
         ({"seed": 1.5}, SettingsError, ("seed = 1.5",)),
         ({"queue": "ful"}, SettingsError, ("queue = 'ful'", "preset")),
+        ({"queue": "demo"}, TaskError, ("task.training = True", "resnet-50")),
+        ({"attributor": 5}, SettingsError, ("attributor = 5", "Leave it out")),
         ({"explain": "yes"}, ExplanationError, ("explain = 'yes'", "explain=True")),
         ({"explain": {"targt": "terms"}}, ExplanationError, ("targt", "Did you mean 'target'?")),
     ],
@@ -133,7 +135,7 @@ def test_a_refused_plan_is_journaled_with_its_reason(monkeypatch):
 def test_an_unknown_decision_has_the_nearest():
     system = System(SMALL, "greedy")
     system.run(3)
-    with pytest.raises(JournalError, match="d00001.*is not in the journal.*Did you mean 'd00000"):
+    with pytest.raises(JournalError, match=r"d00001.*is not in the journal.*Did you mean 'd00000"):
         system.explain("d00001")
     with pytest.raises(ExplanationError, match="Did you mean 'target'"):
         system.explain("d000001", targe="terms")
@@ -141,7 +143,7 @@ def test_an_unknown_decision_has_the_nearest():
 
 @pytest.mark.parametrize("given", [{}, {"tasks": 3, "hours": 1}, {"tasks": 0}, {"until": "full"}, {"hours": -1.0}])
 def test_a_run_has_one_end(given):
-    with pytest.raises(SettingsError, match="run|tasks|until|hours"):
+    with pytest.raises(SettingsError, match=r"run|tasks|until|hours"):
         System(SMALL, "greedy").run(**given)
 
 

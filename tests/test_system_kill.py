@@ -35,19 +35,22 @@ class Children:
         self.server.stdin.write(f"{path} {count}\n")
         self.server.stdin.flush()
 
-    def run_and_kill(self, path, count, delay_s, *, ready):
-        """Kill a system some time after it began (or was ready); say what it returned, and whether it was killed."""
+    def run_and_kill(self, path, count, delay_s, after):
+        """Kill a system some time after it began (−1), was ready (0) or had placed so many tasks.
+
+        Returns what it returned, and whether it was killed.
+        """
         self.start(path, count)
         returned, timer = [], None
         while True:
             word, _, rest = self.line().partition(" ")
             if word == "pid":
                 child = int(rest)
-            if word == ("ready" if ready else "pid"):
-                timer = threading.Timer(delay_s, kill, (child,))
-                timer.start()
             if word == "R":
                 returned.append(rest)
+            if (word, after) in (("pid", -1), ("ready", 0)) or (word == "R" and len(returned) == after):
+                timer = threading.Timer(delay_s, kill, (child,))
+                timer.start()
             if word == "end":
                 timer.cancel()
                 timer.join()
@@ -77,10 +80,10 @@ def kill_again_and_again(children, path, kills, seed):
     count, told, busy, done = 0, [], 0, 0
     while done < kills:
         count += 12
-        ready = chance.random() < 0.75
         # Most die while they decide, some while the journal is made, or while they resume.
-        delay_s = chance.uniform(0.0, 0.06) if ready else chance.uniform(0.0, 0.4)
-        returned, killed = children.run_and_kill(path, count, delay_s, ready=ready)
+        after = -1 if chance.random() < 0.25 else chance.randrange(6)
+        delay_s = chance.uniform(0.0, 0.4 if after < 0 else 0.02)
+        returned, killed = children.run_and_kill(path, count, delay_s, after)
         told += returned
         done += killed
         busy += killed and len(returned) > 0

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,25 @@ def test_a_decision_without_outcome_takes_effect_once(tmp_path, monkeypatch):
         assert repeatable(system).equals(repeatable(straight))
 
 
+def test_weights_that_were_changed_on_the_way_are_in_force_again(tmp_path):
+    path = tmp_path / "run.journal"
+    straight = System(SETTINGS, "greedy", seed=1)
+    with System(SETTINGS, "greedy", seed=1, journal=path) as system:
+        for each in (straight, system):
+            each.run(3)
+            each.reward = replace(each.reward, w_eff=0.1, w_cost=30.0)
+            result = each.schedule_next_task()
+            assert (result.reward.w_eff, result.reward.w_util, result.reward.w_cost) == (0.1, 0.5, 30.0)
+            assert each._memory[result.id].view.reward.w_cost == 30.0
+    straight.run(3)
+    with System.resume(path) as system:
+        system.run(3)
+        assert repeatable(system).equals(repeatable(straight))
+        weights = system.history()["w_cost"]
+        assert (weights.iloc[0], weights.iloc[-1]) == (0.5, 30.0)
+        assert {one.view.reward.w_cost for one in system._memory} == {0.5, 30.0}
+
+
 def test_a_demonstration_that_was_killed_while_it_began_gets_its_tasks(tmp_path, monkeypatch):
     path = tmp_path / "run.journal"
     monkeypatch.setattr(System, "_submit_demo", lambda self: self.submit("resnet-50", id="ResNet50"))
@@ -106,7 +126,9 @@ def test_journals_of_another_preset_or_policy_are_refused(tmp_path):
     with System(SETTINGS, "greedy", journal=path) as system:
         system.run(2)
     before = path.read_bytes()
-    with pytest.raises(JournalError, match="preset = 'small': the journal is of preset 'small', whose arrivals differs"):
+    with pytest.raises(
+        JournalError, match="preset = 'small': the journal is of preset 'small', whose arrivals differs"
+    ):
         System.resume(path, preset=SMALL)
     with pytest.raises(JournalError, match="preset = 'testbed'"):
         System.resume(path, preset="testbed")
@@ -141,7 +163,9 @@ def test_a_journal_that_does_not_come_out_as_recorded_is_refused(tmp_path):
         system.run(3)
     with Journal.open(path) as journal:
         last = journal.last()
-        journal.record_decision(DecisionRecord(last.task_id, last.cluster_time_s + 0.5, "greedy", last.action, last.plan))
+        journal.record_decision(
+            DecisionRecord(last.task_id, last.cluster_time_s + 0.5, "greedy", last.action, last.plan)
+        )
     with pytest.raises(JournalError, match=r"decision d\d+ does not come out as recorded \(cluster_time_s"):
         System.resume(path)
     with Journal.open(path) as journal:

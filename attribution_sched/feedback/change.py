@@ -65,6 +65,8 @@ class FeedbackChange:
             coupling.
         drivers: What outcomes say of the certain drivers.
         verdict: Held-out returns against the last good state; None if there was nothing to compare.
+        anchored: Whether this is now the last good state. A learner keeps a copy of itself here and goes back to it
+            when ``kind`` is ``rolled back``: taking back a reward does not take back what was learnt from it.
     """
 
     step: int
@@ -76,6 +78,7 @@ class FeedbackChange:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     drivers: tuple[DriverEvidence, ...] = ()
     verdict: Verdict | None = None
+    anchored: bool = False
 
     def records(self, lang: str = "en") -> list[dict[str, Any]]:
         """What a journal keeps, one record per change, in order."""

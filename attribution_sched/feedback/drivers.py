@@ -156,7 +156,8 @@ class Coupling:
     """Whether what drives one component to the good drives another there, too.
 
     Attributes:
-        matrix: Cosines of the certain, damped shares, each signed so that more is better; 1 on the diagonal, (3, 3).
+        matrix: Cosines of the certain shares, each signed so that more is better and those of damped drivers reduced; 1
+            on the diagonal, (3, 3).
         advocates: Per pair of components the driver behind most of it, and its part of the sum of sizes.
         decisions: Explained decisions behind it.
     """
@@ -172,15 +173,17 @@ def coupling(window: Window, damping: Damping, settings: FeedbackSettings) -> Co
     if len(rows) < settings.fewest:
         return Coupling(np.eye(3), {}, 0)
     told = [explanation for i in rows if (explanation := window.explanations[i]) is not None]
-    pulls = []
+    pulls, sizes = [], []
     for component, sign in zip(COMPONENTS, SIGNS, strict=True):
         one = stack(told, component)
         trust = np.array([damping.get(component, {}).get(player.name, 1.0) for player in one.players])
-        pulls.append(np.where(one.certain, np.nan_to_num(one.shares), 0.0) * trust * sign)
+        claimed = np.where(one.certain, np.nan_to_num(one.shares), 0.0)
+        pulls.append(claimed * trust * sign)
+        # Sizes are those claimed: where a large part is not trusted, little is left, not the rest made large.
+        sizes.append(float(np.sqrt((claimed**2).sum())))
     names = [player.name for player in one.players]
     together = np.array([[(a * b).sum() for b in pulls] for a in pulls])
-    size = np.sqrt(np.diag(together))
-    scale = np.outer(size, size)
+    scale = np.outer(sizes, sizes)
     matrix = np.divide(together, scale, out=np.zeros((3, 3)), where=scale > 0)
     np.fill_diagonal(matrix, 1.0)
     advocates = {}

@@ -31,6 +31,7 @@ class Verdict:
         episodes: How many.
         level: Confidence of the limit.
         fallen: Whether it fell by more than allowed, and not by chance.
+        risen: Whether it rose, and not by chance; a single number must rise by more than may fall.
     """
 
     before: float
@@ -41,6 +42,7 @@ class Verdict:
     episodes: int
     level: float
     fallen: bool
+    risen: bool
 
 
 def read(held_out: HeldOut) -> tuple[float, ...]:
@@ -80,10 +82,11 @@ def judge(before: tuple[float, ...], now: tuple[float, ...], tolerance: float, l
     # The mean may be near 0 by accident; the typical size of a return is not.
     allowed = tolerance * float(np.sqrt((then**2).mean()))
     if n < 2:
-        return Verdict(float(then.mean()), float(today.mean()), mean, math.nan, allowed, n, level, mean < -allowed)
+        return Verdict(
+            float(then.mean()), float(today.mean()), mean, math.nan, allowed, n, level, mean < -allowed, mean > allowed
+        )
     from scipy.special import stdtrit
 
-    high = mean + float(stdtrit(n - 1, level)) * float(change.std(ddof=1)) / math.sqrt(n)
-    return Verdict(
-        float(then.mean()), float(today.mean()), mean, high, allowed, n, level, mean < -allowed and high < 0.0
-    )
+    half = float(stdtrit(n - 1, level)) * float(change.std(ddof=1)) / math.sqrt(n)
+    fallen, risen = mean < -allowed and mean + half < 0.0, mean - half > 0.0
+    return Verdict(float(then.mean()), float(today.mean()), mean, mean + half, allowed, n, level, fallen, risen)

@@ -49,11 +49,14 @@ class _Step:
     changes: list[Change]
     words: list[Words]
     rolled_back: bool = False
+    anchored: bool = False
 
     def add(self, changed: str, before: Any, after: Any, why: Words, undoes: int | None = None) -> int:
         number = self.state.number
         self.changes.append(Change(number, changed, before, after, why[0], why[1], undoes))
-        self.words.append(why)
+        # One rollback may take back many changes, all for the same reason: that is said once.
+        if undoes is None:
+            self.words.append(why)
         self.state = replace(self.state, number=number + 1)
         return number
 
@@ -111,12 +114,14 @@ class Feedback:
         drivers = evidence(window, self.settings)
         self._damp(now, drivers)
         found = coupling(window, now.state.damping, self.settings)
-        if now.rolled_back:
+        if now.rolled_back or now.state.falls:
             pass
         elif now.state.cooldown > 0:
             left = now.state.cooldown - 1
             now.state = replace(now.state, cooldown=left)
-            now.words.append((f"Cooling down after a rollback, {left} steps to go.", f"回滚后冷却中，还剩 {left} 步。"))
+            now.words.append(
+                (f"Cooling down after a rollback; steps still to wait: {left}.", f"回滚后冷却中，还剩 {left} 步。")
+            )
         elif len(window) < self.settings.fewest:
             rule = f"{len(window)} decisions are too few to act on ({self.settings.fewest})"
             now.words.append((f"Weights stay: {rule}.", f"权重不变：仅 {len(window)} 个决策，不足以行动。"))
@@ -150,21 +155,37 @@ class Feedback:
         state = now.state
         here = Anchor(returns, state.shares, dict(state.multipliers), state.price_log)
         if state.anchor is None:
-            now.state = replace(state, anchor=here)
+            self._anchor(now, here)
             return None
         verdict = judge(state.anchor.returns, returns, self.settings.tolerance, self.settings.level)
-        if verdict.fallen and state.pending:
+        falls = state.falls + 1 if verdict.fallen and state.pending else 0
+        now.state = state = replace(state, falls=falls)
+        if falls >= self.settings.looks:
             self._roll_back(now, verdict)
+        elif falls:
+            english, chinese = wording.fall(verdict)
+            now.words.append((f"Weights wait for another look: {english}.", f"权重暂缓，待再次确认：{chinese}。"))
+        elif state.pending:
+            # A learner follows its reward late, so a return that merely holds proves a change only after a while.
+            proven = verdict.risen or (verdict.change >= 0.0 and state.trial + 1 >= self.settings.probation)
+            if proven:
+                grown, failures = min(1.0, state.caution * 1.25), max(0, state.failures - 1)
+                now.state = replace(state, pending=(), trial=0, caution=grown, failures=failures)
+                self._anchor(now, here)
+            else:
+                now.state = replace(state, trial=state.trial + 1)
         elif verdict.change >= 0.0:
-            grown = min(1.0, state.caution * 1.25) if state.pending else state.caution
-            failures = max(0, state.failures - 1) if state.pending else state.failures
-            now.state = replace(state, anchor=here, pending=(), caution=grown, failures=failures)
+            self._anchor(now, here)
         elif verdict.fallen and state.cooldown == 0:
             # Nothing of ours is in force that could be taken back: the world changed, so measure from here.
-            now.state = replace(state, anchor=here)
+            self._anchor(now, here)
             english, chinese = wording.fall(verdict)
             now.words.append((f"No change is pending, yet {english}.", f"没有待定的修改，但{chinese}。"))
         return verdict
+
+    @staticmethod
+    def _anchor(now: _Step, here: Anchor) -> None:
+        now.state, now.anchored = replace(now.state, anchor=here), True
 
     def _roll_back(self, now: _Step, verdict: Verdict) -> None:
         state, anchor = now.state, now.state.anchor
@@ -173,21 +194,23 @@ class Feedback:
         failures = state.failures + 1
         cooldown = min(self.settings.cooldown * 2 ** (failures - 1), LONGEST_COOLDOWN)
         for change in reversed(state.pending):
-            why = wording.rollback_reason(verdict, change.number, change.changed, cooldown)
+            why = wording.rollback_reason(verdict, [change.number], change.changed, cooldown)
             now.add(change.changed, change.after, change.before, why, change.number)
+        undone, what = [change.number for change in state.pending], dict.fromkeys(one.changed for one in state.pending)
+        now.words.append(wording.rollback_reason(verdict, undone, ", ".join(what), cooldown))
         damping = {component: dict(own) for component, own in state.damping.items()}
         for component, player in dict.fromkeys(pair for change in state.pending for pair in change.advocates):
             own = damping.setdefault(component, {})
             old = own.get(player, 1.0)
-            own[player] = max(self.settings.damping_floor, old - self.settings.damping_step)
+            own[player] = self.settings.damping_floor
             if own[player] < old:
                 why = wording.blame_reason(player, component, old, own[player])
                 now.add(f"damping of {player} in {component}", old, own[player], why)
         now.rolled_back = True
         now.state = replace(
             now.state, shares=anchor.shares, multipliers=dict(anchor.multipliers), price_log=anchor.price_log,
-            active=(), matrix=IDENTITY, damping=damping, pending=(), failures=failures, cooldown=cooldown,
-            caution=max(LEAST_CAUTION, state.caution / 2),
+            active=(), matrix=IDENTITY, damping=damping, pending=(), trial=0, falls=0, failures=failures,
+            cooldown=cooldown, caution=max(LEAST_CAUTION, state.caution / 2),
         )  # fmt: skip
 
     def _damp(self, now: _Step, drivers: Sequence[DriverEvidence]) -> None:
@@ -298,7 +321,9 @@ class Feedback:
             "weights": self._weights(now.state.shares),
         }  # fmt: skip
         number, self.state = self.state.steps, replace(now.state, steps=now.state.steps + 1)
-        return FeedbackChange(number, kind, tuple(now.changes), self.reward, english, chinese, told, drivers, verdict)
+        return FeedbackChange(
+            number, kind, tuple(now.changes), self.reward, english, chinese, told, drivers, verdict, now.anchored
+        )
 
     def _weights(self, shares: Row) -> dict[str, float]:
         return {name: self._total * share for name, share in zip(WEIGHTS, shares, strict=True)}

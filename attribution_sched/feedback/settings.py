@@ -27,8 +27,13 @@ class FeedbackSettings:
         fewest: Decisions below which nothing is concluded.
         level: Confidence of every test.
         damping_floor: Smallest multiplier of a contradicted driver.
-        damping_step: Most a driver's multiplier moves in one step.
+        damping_step: Most a driver's multiplier moves in one step; a rollback brings those who argued for it to the
+            floor at once.
         tolerance: Fall of the held-out return that is put up with, as a part of a return's typical size.
+        looks: Steps in a row at which a fall must be seen before changes are taken back; a learner's return dips by
+            itself, and then comes back.
+        probation: Steps after which changes that neither raised nor lowered the held-out return are kept for good;
+            longer than a learner needs to follow its reward.
         cooldown: Steps without changes after a rollback; doubles with each further one.
     """
 
@@ -47,7 +52,9 @@ class FeedbackSettings:
     level: float = 0.95
     damping_floor: float = 0.1
     damping_step: float = 0.3
-    tolerance: float = 0.02
+    tolerance: float = 0.05
+    looks: int = 2
+    probation: int = 8
     cooldown: int = 2
 
     def __post_init__(self) -> None:
@@ -57,7 +64,7 @@ class FeedbackSettings:
                 raise SettingsError(problem(f"feedback.{name}", value, "must be finite and >= 0", fix))
         ranges = {
             "weight_step": (0.0, 1.0), "least": (0.0, 1 / 3), "most": (1 / 3, 1.0), "coupling": (0.0, 0.9),
-            "damping_floor": (0.0, 1.0), "damping_step": (0.0, 1.0), "fewest": (3, 10**9),
+            "damping_floor": (0.0, 1.0), "damping_step": (0.0, 1.0), "fewest": (3, 10**9), "looks": (1, 100),
             "price_range": (1.0, 1e6), "level": (0.5, 0.9999),
         }  # fmt: skip
         for name, (low, high) in ranges.items():

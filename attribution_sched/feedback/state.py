@@ -64,6 +64,8 @@ class FeedbackState:
         damping: Component → player → multiplier, where it is not 1.
         anchor: What to go back to; None before the first held-out return.
         pending: Changes since the anchor, oldest first.
+        trial: Steps since the first of these.
+        falls: Steps in a row at which the held-out return was below the anchor's.
         caution: Factor on every bound per step; halves with a rollback.
         cooldown: Steps without changes yet to come.
         failures: Rollbacks that were not made good since.
@@ -79,6 +81,8 @@ class FeedbackState:
     damping: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     anchor: Anchor | None = None
     pending: tuple[Undoable, ...] = ()
+    trial: int = 0
+    falls: int = 0
     caution: float = 1.0
     cooldown: int = 0
     failures: int = 0
@@ -110,7 +114,7 @@ class FeedbackState:
                 anchor=None if anchor is None else _anchor(anchor),
                 pending=tuple(_undoable(one) for one in given["pending"]),
                 caution=_number(given["caution"]),
-                **{name: int(given[name]) for name in ("cooldown", "failures", "steps", "number")},
+                **{name: int(given[name]) for name in ("trial", "falls", "cooldown", "failures", "steps", "number")},
             )
             if not math.isclose(sum(found.shares), 1.0, abs_tol=1e-6) or min(found.shares) < 0.0:
                 raise ValueError("shares must be >= 0 and sum to 1")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,30 @@ DAY_S = 86_400.0
 
 COMPARABLE: tuple[str, ...] = ("terms", "simulator", "model")
 """Targets of explanations whose components can be held against the terms a decision earned."""
+
+
+class Recorded(Protocol):
+    """What is read of a recorded outcome; a journal's records have it.
+
+    ``details`` may hold ``base_step_s`` and ``steps``.
+    """
+
+    @property
+    def decision_id(self) -> str: ...  # noqa: D102
+    @property
+    def r_eff(self) -> float | None: ...  # noqa: D102
+    @property
+    def r_util(self) -> float | None: ...  # noqa: D102
+    @property
+    def r_cost(self) -> float | None: ...  # noqa: D102
+    @property
+    def step_s(self) -> float | None: ...  # noqa: D102
+    @property
+    def bill_usd(self) -> float | None: ...  # noqa: D102
+    @property
+    def energy_j(self) -> float | None: ...  # noqa: D102
+    @property
+    def details(self) -> Mapping[str, Any]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -50,6 +76,17 @@ class Outcome:
         for name in ("step_s", "base_step_s", "bill_usd", "energy_j", "steps"):
             if getattr(self, name) is not None:
                 _check(name, getattr(self, name), 0.0)
+
+    @classmethod
+    def of(cls, record: Recorded) -> Outcome | None:
+        """A recorded outcome; None if the reward terms are not known, as where an action was refused."""
+        if record.r_eff is None or record.r_util is None or record.r_cost is None:
+            return None
+        told = record.details
+        return cls(
+            record.r_eff, record.r_util, record.r_cost, record.step_s, told.get("base_step_s"), record.bill_usd,
+            record.energy_j, told.get("steps", 1.0),
+        )  # fmt: skip
 
     @property
     def terms(self) -> tuple[float, float, float]:
@@ -111,6 +148,24 @@ class Window:
                 raise ModelFitError(problem(f"explanation {explanation.decision}", "NaN", "must be finite", fix))
         if self.span_s is not None:
             _check("span_s", self.span_s, 0.0)
+
+    @classmethod
+    def of(
+        cls,
+        records: Iterable[Recorded],
+        explanations: Mapping[str, Explanation] | None = None,
+        span_s: float | None = None,
+    ) -> Window:
+        """A window of recorded outcomes; those whose reward terms are not known are left out.
+
+        Args:
+            records: In order.
+            explanations: By identifier of the decision.
+            span_s: Time the window covers.
+        """
+        known = [(record.decision_id, found) for record in records if (found := Outcome.of(record)) is not None]
+        told = explanations or {}
+        return cls(tuple(one for _, one in known), tuple(told.get(name) for name, _ in known), span_s)
 
     def __len__(self) -> int:
         return len(self.outcomes)

@@ -72,6 +72,9 @@ def weights_reason(
         pull = "λ {} → {}".format(*alike(miss.before, miss.after))
         english.append(f"{said[0]} ({pull})")
         chinese.append(f"{said[1]}（{pull}）")
+    if not misses:
+        english.append("no target is asked for any more")
+        chinese.append("不再有任何目标")
     english.append(f"so {moved(before, after)}")
     chinese.append(f"因此 {moved(before, after)}")
     return (
@@ -96,15 +99,16 @@ def coupling_words(own: str, other: str, strength: float, driver: str, part: flo
 
 def damping_reason(one: DriverEvidence, before: float, after: float) -> Words:
     """Why a driver is damped or trusted again."""
-    claim, seen = number(one.claimed, signed=True), number(one.measured, signed=True)
+    claim, seen = number(one.claimed), number(one.measured, signed=True)
     chance = number(one.p_value, 2)
     trust = "{} → {}".format(*alike(before, after))
     if one.contradicted:
         return (
-            f"{one.player} was explained to move {one.component} by {claim} on average where it is certain, and "
-            f"measured outcomes show {seen} ({one.decisions} decisions, p = {chance}): its trust goes {trust}.",
-            f"解释称 {one.player} 在其影响确定的决策中平均使 {one.component} 变化 {claim}，实测仅为 {seen}"
-            f"（{one.decisions} 个决策，p = {chance}）：其信任度 {trust}。",
+            f"{one.player} was explained to move {one.component} by {claim} on average where it is certain, up or "
+            f"down, and measured outcomes show {seen} in the direction explained ({one.decisions} decisions, "
+            f"p = {chance}): its trust goes {trust}.",
+            f"解释称 {one.player} 在其影响确定的决策中平均使 {one.component} 升或降 {claim}，"
+            f"实测沿该方向为 {seen}（{one.decisions} 个决策，p = {chance}）：其信任度 {trust}。",
         )
     return (
         f"{one.player}: measured outcomes bear out its share of {one.component} again, {seen} of {claim} explained "
@@ -141,12 +145,13 @@ def fall(verdict: Verdict) -> Words:
     )
 
 
-def rollback_reason(verdict: Verdict, undone: int, what: str, cooldown: int) -> Words:
-    """Why a change is taken back."""
+def rollback_reason(verdict: Verdict, undone: Sequence[int], what: str, cooldown: int) -> Words:
+    """Why changes are taken back."""
     english, chinese = fall(verdict)
+    listed, many = ", ".join(map(str, undone)), "s" if len(undone) > 1 else ""
     return (
-        f"Rolled back change {undone} of {what}: {english}. No change for {cooldown} steps.",
-        f"回滚第 {undone} 号修改（{what}）：{chinese}。此后 {cooldown} 步内不再修改。",
+        f"Rolled back change{many} {listed} of {what}: {english}. No change for {cooldown} steps.",
+        f"回滚第 {listed} 号修改（{what}）：{chinese}。此后 {cooldown} 步内不再修改。",
     )
 
 

@@ -74,19 +74,28 @@ class Asked:
         view: The decision, with the task it chose.
         plan: Its plan; None waits, or stays.
         seconds: How long it took.
+        idle: Whether nothing ran when it was asked.
+        instead: Whose plan it is and why, if it is not the policy's own.
     """
 
     view: DecisionView
     plan: Plan | None
     seconds: float
+    idle: bool = False
+    instead: str = ""
 
 
 class Asking:
-    """Asks for one decision after the other, and not twice at one moment for a task that was left waiting."""
+    """Asks for one decision after the other, and not twice at one moment for a task that was left waiting.
+
+    A learnt policy can meet a queue that it was never taught, and let all of it wait while nothing runs, for ever. If
+    it names a ``fallback``, that one is asked then.
+    """
 
     def __init__(self) -> None:
         self._deferred: set[int] = set()
         self._moment_s = -1.0
+        self._idle_waits = 0
 
     def ask(self, policy: Policy, cluster: SimulatedCluster, reward: Reward | None = None) -> Asked:
         """Let a policy choose task and plan of the pending decision.
@@ -96,7 +105,7 @@ class Asking:
             cluster: Where.
             reward: Weights in force, if they are not the world's.
         """
-        seen = _weighted(cluster.pending(), reward)
+        seen = weighted(cluster.pending(), reward)
         self._at(seen.time_s)
         began = time.perf_counter()
         spent = 0.0
@@ -105,20 +114,29 @@ class Asking:
             spent = time.perf_counter() - began
             if chosen not in self._deferred:
                 cluster.choose(chosen)
-                seen = _weighted(cluster.pending(), reward)
+                seen = weighted(cluster.pending(), reward)
             began = time.perf_counter()
         plan: Any = policy.decide(seen)
         spent += time.perf_counter() - began
         if plan is not None and not isinstance(plan, Plan):
             rule = f"{policy.name} must decide on a Plan or None"
             raise SettingsError(problem("plan", plan, rule, "Return a Plan, or None to wait"))
-        return Asked(seen, plan, spent)
+        idle = cluster.running == 0
+        other: Any = getattr(policy, "fallback", None)
+        if plan is None and idle and self._idle_waits >= len(seen.queue) and callable(getattr(other, "decide", None)):
+            fallback: Policy = other
+            plan = fallback.decide(seen)
+            spent = time.perf_counter() - began
+            return Asked(seen, plan, spent, idle, f"fallback:{fallback.name} (all tasks were left waiting, none runs)")
+        return Asked(seen, plan, spent, idle)
 
-    def note(self, view: DecisionView, plan: Plan | None) -> None:
+    def note(self, asked: Asked) -> None:
         """Remember that a decision was taken."""
-        self._at(view.time_s)
-        if plan is None and not view.replanning:
-            self._deferred.add(view.slot)
+        self._at(asked.view.time_s)
+        waits = asked.plan is None and not asked.view.replanning
+        self._idle_waits = self._idle_waits + 1 if waits and asked.idle else 0
+        if waits:
+            self._deferred.add(asked.view.slot)
 
     def _at(self, time_s: float) -> None:
         if time_s != self._moment_s:
@@ -126,5 +144,14 @@ class Asking:
             self._deferred.clear()
 
 
-def _weighted(view: DecisionView, reward: Reward | None) -> DecisionView:
+def with_weights(reward: Reward, weights: tuple[float, float, float] | None) -> Reward:
+    """A reward with other weights of its three terms; None leaves them."""
+    if weights is None:
+        return reward
+    w_eff, w_util, w_cost = weights
+    return replace(reward, w_eff=w_eff, w_util=w_util, w_cost=w_cost)
+
+
+def weighted(view: DecisionView, reward: Reward | None) -> DecisionView:
+    """A view with the weights in force."""
     return view if reward is None or reward == view.reward else replace(view, reward=reward)

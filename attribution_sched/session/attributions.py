@@ -55,10 +55,13 @@ class AttributionCache:
         most: How many to keep.
     """
 
-    def __init__(self, attributor: LinearAttribution | Callable[[FloatArray], FloatArray], most: int = MOST) -> None:
+    def __init__(self, attributor: Any, most: int = MOST) -> None:
         if most < 1:
             raise SettingsError(problem("most", most, "must be >= 1", f"Use {MOST}"))
-        self.attributor = attributor
+        if not callable(attributor):
+            rule = "must be a LinearAttribution or a function from counters (n, 12) to shares (n, 7)"
+            raise SettingsError(problem("attributor", attributor, rule, "Leave it out to have one fitted"))
+        self.attributor: LinearAttribution | Callable[[FloatArray], FloatArray] = attributor
         self._most = most
         self._kept: OrderedDict[bytes, AttributionVector] = OrderedDict()
         self._hits = 0

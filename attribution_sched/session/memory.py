@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,14 @@ from attribution_sched.cluster.view import DecisionView
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.background import LEAST_ALIKE, Background
-from attribution_sched.explain.explainer import Explainer
-from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.scheduler.policy import Appraiser, Policy
 from attribution_sched.session.asking import Asking, twin
 from attribution_sched.session.cluster import SimulatedCluster
+
+if TYPE_CHECKING:
+    from attribution_sched.explain.explainer import Explainer
+    from attribution_sched.explain.explanation import Explanation
 
 Attributor = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -37,7 +39,7 @@ WARM_UP = 160
 SEED_STEP = 7_919
 """Added to a system's seed for its warm-up: another day of the same world."""
 
-QUICK: dict[str, Any] = {"rows": "quick", "precision": 0.1, "time_s": 0.1}
+QUICK: dict[str, Any] = {"rows": "quick", "precision": 0.1, "time_s": 0.06}
 """How decisions are explained as they are taken: the options of ``Explainer.explain`` that keep it short."""
 
 
@@ -71,7 +73,7 @@ class Memory:
         self._count = 0
         self._twin: Policy | None = None
         self._warm: list[Decided] | None = None
-        self._explainer: tuple[int, bool, Explainer] | None = None
+        self._explainers: dict[bool, tuple[int, bool, Explainer]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -88,8 +90,9 @@ class Memory:
 
     def policy_changed(self, policy: Policy) -> None:
         """Another policy decides from now on: what the old one did is no background for it."""
-        self._policy, self._twin, self._warm, self._explainer = policy, None, None, None
+        self._policy, self._twin, self._warm = policy, None, None
         self._kept.clear()
+        self._explainers.clear()
 
     def remember(self, decision: str, view: DecisionView, plan: Plan | None) -> None:
         """Keep a decision; to be called before the next one is taken."""
@@ -130,32 +133,26 @@ class Memory:
         return self._twin
 
     def _ready(self, replanning: bool) -> Explainer:
-        own = sum(kept.view.replanning == replanning for kept in self._kept.values())
-        enough = own >= LEAST_ALIKE
-        if self._explainer is not None:
-            made, was_enough, known = self._explainer
-            if self._count - made < REFRESH and (was_enough or not enough):
-                return known
-        self._explainer = (self._count, enough, self._explain_with(self._background(enough)))
-        return self._explainer[2]
+        """What explains placements, or re-planning; made anew now and then, and once no warm-up is needed."""
+        enough = sum(kept.view.replanning == replanning for kept in self._kept.values()) >= LEAST_ALIKE
+        known = self._explainers.get(replanning)
+        if known is None or self._count - known[0] >= REFRESH or (enough and not known[1]):
+            from attribution_sched.explain.explainer import Explainer
 
-    def _explain_with(self, background: Background) -> Explainer:
-        return Explainer(self._asked(), background, world=self.world, attributor=self._attributor)
+            explainer = Explainer(
+                self._asked(), self._background(enough), world=self.world, attributor=self._attributor
+            )
+            known = self._explainers[replanning] = (self._count, enough, explainer)
+        return known[2]
 
     def _background(self, enough: bool) -> Background:
         own = list(self)
-        if enough and self._both_kinds():
+        if enough:
             return Background.of(own, f"the last {len(own)} decisions")
         if self._warm is None:
             self._warm = self._warm_up()
-        seed = self._seed + SEED_STEP
-        name = f"a warm-up of {len(self._warm)} decisions in the same world, seed {seed}"
+        name = f"a warm-up of {len(self._warm)} decisions in the same world, seed {self._seed + SEED_STEP}"
         return Background.of([*self._warm, *own], f"{name}, and {len(own)} decisions so far" if own else name)
-
-    def _both_kinds(self) -> bool:
-        """Whether what is remembered can be compared with both placements and re-planning, where there is such."""
-        moving = sum(kept.view.replanning for kept in self._kept.values())
-        return all(number == 0 or number >= LEAST_ALIKE for number in (moving, len(self._kept) - moving))
 
     def _warm_up(self) -> list[Decided]:
         """Decisions of the same policy on another day of the same world; nothing of it is kept but these."""
@@ -169,5 +166,5 @@ class Memory:
             taken.append(Decided(name, asked.view, asked.plan, perceived(policy, asked.view, self._attributor)))
             placements += not asked.view.replanning
             cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-            asking.note(asked.view, asked.plan)
+            asking.note(asked)
         return taken

@@ -9,7 +9,7 @@ import numpy as np
 
 from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
-from attribution_sched.session.asking import Asked
+from attribution_sched.session.asking import Asked, weighted, with_weights
 from attribution_sched.session.cluster import Effect, SimulatedCluster
 from attribution_sched.session.submission import from_record
 from attribution_sched.session.wording import plan_of
@@ -67,11 +67,13 @@ def replay(
             raise _differs(decision, "task", there, decision.task_id)
         if stop is not None and number == stop:
             return count
+        idle = cluster.running == 0
+        view = weighted(view, with_weights(view.reward, decision.weights))
         effect = cluster.carry_out(np.array(decision.action, dtype=np.int64))
         if outcome is not None:
             _compare(decision, effect, outcome)
         if after is not None:
-            after(decision, Asked(view, plan_of(decision.plan, domains), 0.0), effect, outcome)
+            after(decision, Asked(view, plan_of(decision.plan, domains), 0.0, idle), effect, outcome)
     while task is not None:
         _hand_in(cluster, task, seed)
         count, task = count + 1, next(handed_in, None)

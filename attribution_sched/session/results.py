@@ -233,7 +233,7 @@ class RunSummary:
         wall_s: Seconds it took.
         decision_p50_s: Median time of a decision.
         decision_p99_s: Time that one decision in a hundred exceeds.
-        stopped: Why it ended: ``count``, ``empty``, ``hours`` or ``nothing to decide``.
+        stopped: Why it ended: ``count``, ``empty``, ``hours``, ``nothing to decide`` or ``nothing placed``.
     """
 
     decisions: int

@@ -30,13 +30,16 @@ class Tally:
         self._times_s: deque[float] = deque(maxlen=TIMED)
         self.decisions = 0
         self.placed = 0
+        self.in_vain = 0
 
     def add(self, taken: Taken) -> None:
         """Count a decision."""
         self.decisions += 1
+        self.in_vain += not taken.asked.view.replanning
         self._times_s.append(taken.asked.seconds)
         if taken.effect.code == 1:
             self.placed += 1
+            self.in_vain = 0
             self._terms += (*taken.effect.terms, taken.reward.total)
 
     def summary(self, stopped: str) -> RunSummary:

@@ -86,6 +86,8 @@ def decision_record(
 
 def source_of(policy: Policy, asked: Asked) -> str:
     """Where a decision came from: as the policy says, if it does, with the reason of a fallback."""
+    if asked.instead:
+        return asked.instead
     last: Any = getattr(policy, "last", None)
     source = getattr(last, "source", None)
     if isinstance(source, str):
@@ -107,9 +109,9 @@ def provenance(task: Resident, vector: AttributionVector) -> dict[str, str]:
     }
 
 
-def reward_of(effect: Effect, reward: Reward, weights: tuple[float, float, float] | None = None) -> RewardTerms:
-    """What a decision is worth by itself, with given weights or those of the reward."""
-    return RewardTerms(*effect.terms, *(weights or (reward.w_eff, reward.w_util, reward.w_cost)))
+def reward_of(effect: Effect, reward: Reward) -> RewardTerms:
+    """What a decision is worth by itself."""
+    return RewardTerms(*effect.terms, reward.w_eff, reward.w_util, reward.w_cost)
 
 
 def result_of(

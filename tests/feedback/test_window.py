@@ -9,6 +9,7 @@ import pytest
 
 from attribution_sched.errors import ModelFitError
 from attribution_sched.feedback.window import Outcome, Window
+from attribution_sched.journal.records import OutcomeRecord
 from tests.feedback.factory import explained, outcome, told
 
 
@@ -67,6 +68,21 @@ def test_nan_is_refused_where_it_enters():
         outcome(energy_j=-1.0)
     with pytest.raises(ModelFitError, match="explanation d = 'NaN'"):
         Window((outcome(),), (told(np.full((4, 3), np.nan)),))
+
+
+def test_a_window_of_recorded_outcomes():
+    details = {"base_step_s": 2.0, "steps": 50}
+    records = [
+        OutcomeRecord("a", 0.1, 0.6, 1.0, 0.14, 1.5, 0.2, 90.0, 1, "simulated", details),
+        OutcomeRecord("refused", None, None, None, None, None, None, None, -3, "unavailable"),
+        OutcomeRecord("b", 0.2, 0.7, 0.9, 0.37, 1.4, None, None, 1, "measured"),
+    ]
+    explanation = told(np.zeros((4, 3)), decision="b")
+    window = Window.of(records, {"b": explanation, "refused": explanation}, span_s=60.0)
+    assert window.outcomes == (Outcome(0.1, 0.6, 1.0, 1.5, 2.0, 0.2, 90.0, 50), Outcome(0.2, 0.7, 0.9, 1.4))
+    assert window.explanations == (None, explanation) and window.span_s == 60.0
+    with pytest.raises(ModelFitError, match="there must be at least one"):
+        Window.of(records[1:2])
 
 
 def test_bad_windows_are_refused():

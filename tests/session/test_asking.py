@@ -70,12 +70,36 @@ def test_a_task_left_waiting_is_not_asked_for_again_at_that_moment():
         cluster.advance()
         asked = asking.ask(policy, cluster)
         cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-        asking.note(asked.view, asked.plan)
+        asking.note(asked)
         assert asked.view.time_s == 0.0
     assert sorted(policy.wanted) == [0, 1, 2]
     assert policy.wanted[0] == 2
     cluster.advance()
     assert cluster.now_s > 0
+
+
+class Shy(Choosy):
+    """Names somebody who would place."""
+
+    fallback = Greedy()
+
+
+def test_a_fallback_is_asked_once_all_were_left_waiting_for_nothing():
+    world = small().build_world()
+    cluster, asking, policy = SimulatedCluster(world, 0, arrivals=False), Asking(), Shy()
+    for name in "abc":
+        cluster.hand_in(instance(world, 0, 500, {}, (1,)), name)
+    sources = []
+    for _ in range(6):
+        cluster.advance()
+        asked = asking.ask(policy, cluster)
+        cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
+        asking.note(asked)
+        sources.append(asked.instead)
+    assert sources[:3] == [""] * 3
+    assert sources[3] == "fallback:greedy (all tasks were left waiting, none runs)"
+    assert sources[4:] == ["", ""]
+    assert cluster.running == 1
 
 
 def test_an_answer_that_is_no_plan_is_refused():

@@ -23,7 +23,9 @@ def test_joules_add_up_to_what_the_energy_model_expects(attributor):
         vector = attribute(attributor, row)
         assert vector.units == "J/sample"
         assert len(vector.names) == 7
-        assert float(vector.values.sum()) + vector.base == pytest.approx(float(np.exp(attributor.predict(row[None])[0])))
+        assert float(vector.values.sum()) + vector.base == pytest.approx(
+            float(np.exp(attributor.predict(row[None])[0]))
+        )
         assert vector.provenance["r_squared"] == attributor.r_squared
 
 

@@ -27,7 +27,7 @@ def world():
 def decide(cluster, policy, asking):
     asked = asking.ask(policy, cluster)
     effect = cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-    asking.note(asked.view, asked.plan)
+    asking.note(asked)
     return effect
 
 
@@ -37,7 +37,9 @@ def same(one, other):
         assert np.array_equal(mine, theirs, equal_nan=True), name
 
 
-@pytest.mark.parametrize(("policy", "preset"), [(ShortestJobFirst, "small"), (Greedy, "small"), (Greedy, "cross-domain")])
+@pytest.mark.parametrize(
+    ("policy", "preset"), [(ShortestJobFirst, "small"), (Greedy, "small"), (Greedy, "cross-domain")]
+)
 def test_an_hour_is_what_an_episode_is(world, policy, preset):
     if preset != "small":
         from dataclasses import replace

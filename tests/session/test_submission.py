@@ -84,7 +84,7 @@ def test_a_wrong_reading_is_named(value):
 
 def test_missing_and_unknown_counters_are_named():
     with pytest.raises(CounterError, match="attention is missing"):
-        readings_of({name: 1.0 for name in COUNTER_NAMES[:6]}, np.ones(12))
+        readings_of(dict.fromkeys(COUNTER_NAMES[:6], 1.0), np.ones(12))
     with pytest.raises(CounterError, match="Did you mean 'l3_misses'"):
         readings_of(READINGS | {"l3_miss": 1.0}, np.ones(12))
 
