@@ -174,6 +174,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few decisions only")
+    parser.add_argument("--only", choices=("speed", "many", "faithful", "quality"), help="one of the four parts")
     parser.add_argument("--output", type=Path, help="write the tables to this file, too")
     args = parser.parse_args()
     world, policy = build_scenario("cross-domain", SCENARIO), HiPpo()
@@ -181,18 +182,26 @@ def main() -> None:
     background = Background.of(days(world, policy, USUAL, 2 if args.quick else 16), "days of Hi-PPO")
     explainer = Explainer(policy, background, world=world)
     count = 6 if args.quick else 200
+    many = (explained * 20)[: 10 * count if args.quick else 1000]
+    wanted = {
+        "speed": ("Time to explain one decision", lambda: speed(explainer, spread(explained, max(4, count // 10)))),
+        "many": ("Many decisions", lambda: together(explainer, many, max(5, count // 5))),
+        "faithful": (
+            "Faithful to the simulator\n\nMean rank correlation over players (in how many decisions).",
+            lambda: faithful(explainer, spread(explained, count)),
+        ),
+        "quality": (
+            "Quality of explanations of the choice",
+            lambda: quality(explainer, spread(explained, max(3, count // 20))),
+        ),
+    }
     parts = [
         f"# Explanations of Hi-PPO's decisions\n\nScenario {SCENARIO}, {len(explained)} held-out placements, "
-        f"background of {len(background)} placements of other days.",
-        "## Time to explain one decision\n\n" + "\n".join(speed(explainer, spread(explained, max(4, count // 10)))),
-        "## Many decisions\n\n" + "\n".join(
-            together(explainer, (explained * 20)[: 10 * count if args.quick else 1000], max(5, count // 5))
-        ),
-        "## Faithful to the simulator\n\nMean rank correlation over players (in how many decisions).\n\n"
-        + "\n".join(faithful(explainer, spread(explained, count))),
-        "## Quality of explanations of the choice\n\n"
-        + "\n".join(quality(explainer, spread(explained, max(3, count // 20)))),
-    ]  # fmt: skip
+        f"background of {len(background)} placements of other days."
+    ]
+    for name, (title, measure) in wanted.items():
+        if args.only in (None, name):
+            parts.append(f"## {title}\n\n" + "\n".join(measure()))
     text = "\n\n".join(parts) + "\n"
     print(text)
     if args.output:

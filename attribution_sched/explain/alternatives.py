@@ -80,7 +80,10 @@ def alternatives(policy: Policy, decided: Decided, seen: Decisions, situations: 
         seen: The decision as the policy saw it.
         situations: Like situations.
     """
-    plan = proposed(policy, decided, seen)[0] if isinstance(policy, Appraiser) else decided.plan
+    if isinstance(policy, Appraiser):
+        plan = proposed(policy, decided, seen)[0]
+    else:
+        plan = proposals(policy, decided.view, seen)[0]
     own = chosen(plan)
     made: dict[object, tuple[Plan | None, int]] = {}
     for other in proposals(policy, decided.view, situations):
@@ -89,7 +92,7 @@ def alternatives(policy: Policy, decided: Decided, seen: Decisions, situations: 
     same = made.pop(own, (None, 0))[1] / len(situations)
     made.pop(chosen(decided.plan), None)
     others = [(other, count / len(situations)) for other, count in made.values()]
-    if own is not None and None not in made:
+    if own is not None and decided.plan is not None and None not in made:
         others.append((None, 0.0))
     likely = np.full(1 + len(others), np.nan)
     if isinstance(policy, Appraiser):
@@ -102,7 +105,7 @@ def alternatives(policy: Policy, decided: Decided, seen: Decisions, situations: 
         if not np.isneginf(p)
     ]
     listed.sort(key=lambda one: (-np.nan_to_num(one.log_probability, nan=0.0), -one.share))
-    return Alternatives(tuple(listed), same, float(likely[0]))
+    return Alternatives(tuple(listed), same, float("nan") if np.isneginf(likely[0]) else float(likely[0]))
 
 
 def _log_probabilities(

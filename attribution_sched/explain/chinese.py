@@ -178,5 +178,11 @@ NOTES: dict[str, str] = {
     "The probability is that of the policy's own proposal, from which a local search settled the plan.": (
         "所述概率属于策略自身提出的方案，最终方案由局部搜索在其基础上确定。"
     ),
+    "The choice explained is the policy's own when asked anew; what was decided differs from it.": (
+        "所解释的是重新询问时策略自身的选择，与实际决策不同。"
+    ),
+    "Where the policy makes the plan compared with, its choice counts as −1.": (
+        "若策略选择用于比较的方案，则该选择记为 −1。"
+    ),
 }
 """Notes of explanations."""

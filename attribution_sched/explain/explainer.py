@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import comb
 from typing import Literal
 
 import numpy as np
@@ -32,7 +33,9 @@ from attribution_sched.explain.targets import (
     Choice,
     ChoiceProbability,
     Target,
+    chosen,
     need_appraiser,
+    proposals,
 )
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.watch import Decided
@@ -48,6 +51,15 @@ PRECISION = 0.05
 
 SETTLED = "The probability is that of the policy's own proposal, from which a local search settled the plan."
 """Said where the plan itself was not among the policy's choices."""
+
+ASKED_ANEW = "The choice explained is the policy's own when asked anew; what was decided differs from it."
+"""Said where a search, or what the policy remembered, made it decide otherwise."""
+
+LESS = "Where the policy makes the plan compared with, its choice counts as −1."
+"""Said where choices are compared."""
+
+LEAST_DRAWS = 32
+"""Draws behind each sampled interaction at least."""
 
 Against = Literal["runner-up", "nothing"]
 """Whom to compare with, if no plan is named: the policy's next choice, or letting the task wait or stay."""
@@ -146,10 +158,10 @@ class Explainer:
         said = self._confidence(ready) if sure else None
         players = ready.cast.players(ready.seen, ready.usual)[0]
         told = self._explanation(ready, self._target(target), found, said, players, 0.0)
-        if said is not None and not told.notes and self._settled(ready):
-            told = replace(told, notes=(SETTLED,))
+        if said is not None and SETTLED not in told.notes and self._settled(ready):
+            told = replace(told, notes=(*told.notes, SETTLED))
         if interactions:
-            told = replace(told, interactions=self._interactions(ready, told, interactions, seed))
+            told = replace(told, interactions=self._interactions(ready, told, interactions, seed, reading))
         if tipping:
             told = self._tipping(ready, told)
         return replace(told, seconds=time.perf_counter() - began)
@@ -248,6 +260,10 @@ class Explainer:
         if self._target(target) == "log_probability":
             own, settled = proposed(need_appraiser(self.policy, "log_probability"), decided, seen)
             notes = (SETTLED,) if settled else ()
+        elif self._target(target) == "choice":
+            own = proposals(self.policy, decided.view, seen)[0]
+            notes = (ASKED_ANEW,) if chosen(own) != chosen(decided.plan) else ()
+            notes = (*notes, LESS) if contrasted else notes
         plans = (own, other) if contrasted else (own,)
         aim = self._aim(self._target(target), decided, seen, plans, cast, background)
         moving = np.flatnonzero(aim.movable(cast, alike.differing(seen)))
@@ -274,7 +290,7 @@ class Explainer:
         if target == "log_probability":
             return ChoiceProbability(need_appraiser(self.policy, target), decided.view, plans)
         if target == "choice":
-            return Choice(self.policy, decided.view, decided.plan)
+            return Choice(self.policy, decided.view, plans)
         if self.simulator is None:
             fix = "Build the Explainer with world=, the simulated world of the decisions"
             raise ExplanationError(problem("target", target, "needs a simulator", fix))
@@ -343,14 +359,17 @@ class Explainer:
             counterfactual=smallest_flip(self.policy, view, seen, flips, ready.cast, ready.blend),
         )
 
-    def _interactions(self, ready: _Prepared, told: Explanation, most: int, seed: int) -> tuple[Interaction, ...]:
+    def _interactions(
+        self, ready: _Prepared, told: Explanation, most: int, seed: int, reading: str
+    ) -> tuple[Interaction, ...]:
         from attribution_sched.explain.shapley.interactions import interactions
         from attribution_sched.explain.shapley.plan import QUICK_ROWS
 
         strongest = [name for name in (told.names[i] for i in told.drivers(most=most)) if name in ready.game.players]
         if len(strongest) < 2:
             return ()
-        found = interactions(ready.game, strongest, budget_rows=QUICK_ROWS, seed=seed)
+        rows = max(QUICK_ROWS, LEAST_DRAWS * 8 * comb(len(strongest), 2))
+        found = interactions(ready.game, strongest, budget_rows=rows, seed=seed, background=reading)
         listed = [
             Interaction(found.players[i], found.players[j], output, float(value), float(found.standard_error[i, j, c]))
             for i in range(len(found.players))

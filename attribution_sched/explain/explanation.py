@@ -100,7 +100,8 @@ class Explanation:
         p, c = len(self.players), len(self.outputs)
         shapes = {"values": (p, c), "standard_error": (p, c), "base": (c,), "value": (c,)}
         for name, shape in shapes.items():
-            array = np.asarray(getattr(self, name), dtype=np.float64)
+            # A copy: it is frozen below, and the caller's own must stay writable.
+            array = np.array(getattr(self, name), dtype=np.float64)
             if array.shape != shape:
                 fix = "Give one row per player and one column per output"
                 raise ExplanationError(problem(f"{name}.shape", array.shape, f"must be {shape}", fix))

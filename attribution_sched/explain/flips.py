@@ -12,11 +12,11 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.explain.findings import Change, Counterfactual, Rule
 from attribution_sched.explain.lineup import Lineup
-from attribution_sched.explain.situations import Blender, stacked, to_view
+from attribution_sched.explain.situations import Blender, stacked
 from attribution_sched.explain.sweeps import Sweep, copies
 from attribution_sched.explain.targets import chosen, proposals
 from attribution_sched.explain.wording import describe_plan
-from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy
+from attribution_sched.scheduler.policy import Policy
 
 FloatArray = NDArray[np.float64]
 
@@ -148,16 +148,8 @@ def _taken_over(
 
 def _verify(policy: Policy, view: DecisionView, seen: Decisions, situation: Decisions) -> tuple[Plan | None, bool]:
     """Let the policy decide on the changed decision, and on the unchanged one for comparison."""
-    if isinstance(policy, Appraiser):
-        # Asking this way leaves no trace in the policy, and attributions cannot be put into a view.
-        plans = policy.propose(view, stacked([seen, situation]))
-        return plans[1], chosen(plans[0]) != chosen(plans[1])
-    decided = []
-    for one in (seen, situation):
-        if isinstance(policy, Episodic):
-            policy.reset(0)
-        decided.append(policy.decide(to_view(view, one, 0)))
-    return decided[1], chosen(decided[0]) != chosen(decided[1])
+    before, after = proposals(policy, view, stacked([seen, situation]))
+    return after, chosen(before) != chosen(after)
 
 
 def _ask(

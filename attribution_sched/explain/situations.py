@@ -125,25 +125,15 @@ def to_view(view: DecisionView, situations: Decisions, row: int) -> DecisionView
     """A situation as a view, for policies that want one.
 
     Attributions are the policy's own reading of the counters; they cannot be turned back, and counters stay as they
-    were. The time of day is moved within the decision's own day.
+    were: other waiting tasks have theirs if they are the decision's own, else none. The time of day is moved within the
+    decision's own day.
     """
     s = situations
     angle = float(np.arctan2(s.event[row, DAY_SINE], s.event[row, DAY_COSINE])) % (2.0 * np.pi)
     time_s = view.time_s - view.time_s % DAY_S + angle / (2.0 * np.pi) * DAY_S
     if np.isclose(time_s, view.time_s, atol=1.0):
         time_s = view.time_s
-    queue = []
-    known = {task.slot: task for task in view.queue}
-    present = [q for q in range(s.kind.shape[1]) if s.kind[row, q] >= 0]
-    for q in [] if view.replanning else present:
-        slot = int(s.slot[row, q])
-        if q == 0 and view.slot not in known:
-            continue
-        before = known.get(slot) if q == 0 else None
-        kind = int(s.kind[row, q])
-        counters = before.counters if before else np.zeros(0)
-        priority = view.kinds[kind].priority
-        queue.append(QueuedTask(slot, kind, float(s.left[row, q]), float(s.waited_s[row, q]), priority, counters))
+    queue = [] if view.replanning else _queue(view, s, row)
     weights = s.weights[row]
     link = view.link_gbps
     return replace(
@@ -159,3 +149,23 @@ def to_view(view: DecisionView, situations: Decisions, row: int) -> DecisionView
         link_gbps=None if link is None else link * s.links[row, 0] / view.bandwidth_gbps,
         reward=replace(view.reward, w_eff=float(weights[0]), w_util=float(weights[1]), w_cost=float(weights[2])),
     )
+
+
+def _queue(view: DecisionView, s: Decisions, row: int) -> list[QueuedTask]:
+    """Waiting tasks of a situation in order of arrival, each in a slot of its own."""
+    known = {task.slot: task for task in view.queue}
+    queue: list[QueuedTask] = []
+    taken = {view.slot}
+    for q in np.flatnonzero(s.kind[row] >= 0):
+        if q == 0 and view.slot not in known:
+            continue
+        slot, kind, left = int(s.slot[row, q]), int(s.kind[row, q]), float(s.left[row, q])
+        before = known.get(slot)
+        same = before is not None and (q == 0 or (before.kind_index, before.steps_left) == (kind, left))
+        counters = before.counters if before is not None and same else np.zeros(0)
+        if q > 0 and slot in taken:
+            # A background's task may stand where the decision's own does; two in one slot could not be told apart.
+            slot = next(free for free in range(len(taken) + 1) if free not in taken)
+        taken.add(slot)
+        queue.append(QueuedTask(slot, kind, left, float(s.waited_s[row, q]), view.kinds[kind].priority, counters))
+    return sorted(queue, key=lambda task: -task.waited_s)

@@ -5,6 +5,7 @@ A state's value alone does not depend on the plan and would explain nothing abou
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,7 +21,7 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL
 from attribution_sched.explain.lineup import Lineup
 from attribution_sched.explain.situations import PER_CANDIDATE, to_view
-from attribution_sched.scheduler.policy import Appraisal, Appraiser, BatchAppraiser, Policy, Selective
+from attribution_sched.scheduler.policy import Appraisal, Appraiser, BatchAppraiser, Episodic, Policy, Selective
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -146,18 +147,19 @@ class ChoiceProbability(_AnyInput):
 
 @dataclass(frozen=True, eq=False)
 class Choice(_AnyInput):
-    """Whether a policy of any kind makes the same choice: 1 or 0."""
+    """Whether a policy of any kind makes the same choice: 1 or 0, less 1 where it makes the one compared with."""
 
     policy: Policy
     view: DecisionView
-    plan: Plan | None
+    plans: tuple[Plan | None, ...]
     outputs: tuple[str, ...] = ("choice",)
 
     def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
         """Shape ``(n, 1)``."""
-        wanted = chosen(self.plan)
-        made = proposals(self.policy, self.view, situations)
-        return np.array([[float(chosen(plan) == wanted)] for plan in made])
+        wanted = [chosen(plan) for plan in self.plans]
+        made = [chosen(plan) for plan in proposals(self.policy, self.view, situations)]
+        found = np.array([[float(plan == one) for one in wanted] for plan in made])
+        return found[:, :1] - found[:, 1:2] if len(wanted) > 1 else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,10 +226,28 @@ def chosen(plan: Plan | None) -> Chosen:
 
 
 def proposals(policy: Policy, view: DecisionView, situations: Decisions) -> Sequence[Plan | None]:
-    """What a policy would do in each situation, all at once if it can."""
+    """What a policy would do in each situation, all at once if it can.
+
+    A policy that remembers is asked as at the start of an episode, every time: the answer to one situation must not
+    depend on those asked before it. A copy is asked, so that its own memory stays as it is.
+    """
     if isinstance(policy, Appraiser):
         return policy.propose(view, situations)
-    return [policy.decide(to_view(view, situations, row)) for row in range(len(situations))]
+    if not isinstance(policy, Episodic):
+        return [policy.decide(to_view(view, situations, row)) for row in range(len(situations))]
+    asked = _copied(policy)
+    made = []
+    for row in range(len(situations)):
+        asked.reset(0)  # type: ignore[attr-defined]
+        made.append(asked.decide(to_view(view, situations, row)))
+    return made
+
+
+def _copied(policy: Policy) -> Policy:
+    try:
+        return copy.deepcopy(policy)
+    except Exception:  # What a foreign policy holds (a socket, a handle) may refuse to be copied deeply.
+        return copy.copy(policy)
 
 
 def need_appraiser(policy: Policy, target: str) -> Appraiser:

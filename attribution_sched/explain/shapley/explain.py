@@ -65,8 +65,8 @@ def estimate(
     Args:
         game: The decision.
         method: ``exact``, ``permutation``, ``kernel``, or ``auto``: exact if all coalitions with all background states
-            fit the budget, kernel if every background state can have four coalitions per player, else permutation
-            (which alone can stop at a precision or a time).
+            fit the budget (the quick one where a precision is asked for), kernel if every background state can have
+            four coalitions per player, else permutation (which alone can stop at a precision or a time).
         budget_rows: Most rows to value; ``quick``, ``standard`` or a number. Standard if nothing else ends the run.
         precision: Stop when, for every output, the half-width of the 95 % interval of the player with the largest
             absolute value is at most this share of that value, at the earliest after 16 walks. If it cannot be

@@ -86,6 +86,9 @@ def settle(
     chosen = method
     if method == "auto":
         affordable = min(rows, max(STANDARD_ROWS, rows if budget_rows is not None else 0))
+        if precision is not None:
+            # Walks that may stop early are done before a long enumeration is.
+            affordable = min(rows, QUICK_ROWS)
         if time_s is None and d <= MAX_PLAYERS and everything <= affordable:
             chosen = "exact"
         elif precision is None and time_s is None and d >= LEAST_PLAYERS and rows > states * (2 * least_pairs(d) + 1):
