@@ -7,10 +7,13 @@ from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.view import encode, view
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background
-from attribution_sched.explain.explainer import Explainer
+from attribution_sched.explain.explainer import ASKED_ANEW, LESS, Explainer
 from attribution_sched.explain.explanation import SIGNS
+from attribution_sched.explain.reasoning import reasoning
+from attribution_sched.explain.targets import chosen
 from attribution_sched.explain.watch import Decided, Watch, perceived
 from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.scheduler.rules import RoundRobin
 
 from ..cluster.engine_worlds import begun
 from .policies import WORLD, Planted, attributor, decided_by, explainer, views
@@ -193,3 +196,59 @@ def test_a_state_with_nan_is_refused():
     broken.links[0, 0, 0, 1] = np.nan
     with pytest.raises(PlanError, match="finite"):
         made.explain(Decided("x", one.view, one.plan, broken))
+
+
+def test_a_policy_that_remembers_is_asked_alike_every_time_and_keeps_its_memory():
+    policy = RoundRobin()
+    watch = Watch(policy, placed_only=True)
+    for one in views()[:80]:
+        watch.decide(one)
+    policy._next = 2
+    made = Explainer(policy, Background.of(watch))
+    for one in list(watch)[4:8]:
+        first, second = (made.explain(one, rows=200, precision=None, tipping=True) for _ in range(2))
+        assert np.array_equal(first.values, second.values) and first.value[0] == 1.0
+        # Its turn at the decision is not known; asked anew, it begins with the first domain.
+        same = chosen(RoundRobin().decide(one.view)) == chosen(one.plan)
+        assert (ASKED_ANEW in first.notes) == (not same)
+    assert policy._next == 2
+
+
+class Settling(Planted):
+    """Proposes what it is planted to, and decides otherwise: a search afterwards stays in domain 0."""
+
+    def decide(self, view):
+        return self.plans(view.kind)[1]
+
+
+def test_where_a_search_settled_another_plan_the_choice_explained_is_the_policys_own():
+    made, decided = explainer(Settling())
+    one = next(d for d in decided if Settling().link(d.seen)[0] > 5.75)
+    found = made.explain(one, target="choice", rows=600, precision=None)
+    assert found.value[0] == 1.0 and share_of_mass(found, LINK, "choice") >= 0.95
+    assert ASKED_ANEW in found.notes and "重新询问" in reasoning(found, "zh")
+
+
+def test_choices_are_compared_by_their_difference():
+    made, decided = explainer(Planted())
+    one = next(d for d in decided if len(d.plan.segments) == 2)
+    ask = {"target": "choice", "rows": 600, "precision": None}
+    alone, both = made.explain(one, **ask), made.explain(one, against="runner-up", **ask)
+    # One of the two is always chosen, so that the difference moves twice as far.
+    assert both.value[0] == 1.0 and both.base[0] == pytest.approx(2.0 * alone.base[0] - 1.0)
+    assert np.allclose(both.values, 2.0 * alone.values) and LESS in both.notes and not alone.notes
+
+
+def test_a_decision_to_wait_is_not_its_own_runner_up():
+    made, decided = explainer(Planted())
+    waits = Decided("w", decided[0].view, None, decided[0].seen)
+    told = made.explain(waits, against="runner-up", rows=1500, precision=None)
+    assert told.against != "wait" and told.confidence.runner_up != "wait"
+
+
+def test_interactions_of_many_players_have_draws_enough_and_the_same_reading():
+    made, decided = explainer(Planted())
+    one = next(d for d in decided if len(d.plan.segments) == 2)
+    ask = {"rows": 1500, "precision": None, "sure": False, "interactions": 99}
+    as_sample, as_all = (made.explain(one, reading=reading, **ask) for reading in ("sample", "population"))
+    assert len(as_sample.interactions) == len(as_all.interactions) > 6 * 45

@@ -132,3 +132,10 @@ def test_importing_the_room_loads_no_plotting_library():
 
 def _one(degrees: int) -> dict[str, object]:
     return {"outputs": ("log_odds",), "target": "log_odds", "weights": None, "degrees": degrees}
+
+
+def test_the_callers_arrays_stay_writable_and_apart():
+    values = np.array([[1.0], [2.0]])
+    made = some(values, np.zeros((2, 1)), outputs=("log_odds",), target="log_odds", weights=None, against="b")
+    values[0, 0] = 9.0
+    assert made.values[0, 0] == 1.0 and not made.values.flags.writeable

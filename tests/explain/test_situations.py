@@ -140,3 +140,24 @@ def test_a_changed_situation_shows_in_the_view():
     assert changed.bandwidth_gbps[0, 1] == 1.25 and changed.free_devices[2] == 0 and changed.steps_left == 77.0
     assert (changed.reward.w_eff, changed.reward.w_util, changed.reward.w_cost) == (2.0, 0.0, 1.0)
     assert view.bandwidth_gbps[0, 1] != 1.25
+
+
+def test_waiting_tasks_stand_in_order_of_arrival_with_the_counters_they_had():
+    long = [view for view in views() if len(view.queue) > 2][:10]
+    for view in long:
+        seen = own_first(from_view(view, attributor), view.slot)
+        queue = to_view(view, seen, 0).queue
+        assert [task.slot for task in queue] == [task.slot for task in view.queue]
+        assert all(np.array_equal(a.counters, b.counters) for a, b in zip(queue, view.queue, strict=True))
+
+
+def test_no_two_waiting_tasks_share_a_slot():
+    view = next(view for view in views() if len(view.queue) > 2)
+    seen = own_first(from_view(view, attributor), view.slot)
+    seen.slot[0, 1:] = view.slot
+    seen.left[0, 1:] += 1.0
+    queue = to_view(view, seen, 0).queue
+    assert len({task.slot for task in queue}) == len(queue) == len(view.queue)
+    own = next(task for task in queue if task.slot == view.slot)
+    assert own.counters.size and own.kind_index == view.kind_index
+    assert not any(task.counters.size for task in queue if task is not own)
