@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numba
 import numpy as np
@@ -33,6 +33,10 @@ Attributor = Callable[[FloatArray], FloatArray]
 ATTRIBUTIONS = 7
 EVENT = 6
 """Numbers of an event: its kind (two), sine and cosine of the hour, log steps left, days waited."""
+
+
+PER_CANDIDATE: tuple[str, ...] = ("kind", "slot", "left", "waited_s", "attribution")
+"""Fields of :class:`Decisions` with one entry per candidate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,6 +288,16 @@ def from_view(view: DecisionView, attributor: Attributor | None, forecast_gbps: 
         waited_s=np.array([[row[3] for row in listed]]),
         attribution=_attributions([row[4] for row in listed], attributor).reshape(1, q, ATTRIBUTIONS),
     )
+
+
+def own_first(decisions: Decisions, slot: int) -> Decisions:
+    """One decision with the task of ``slot`` as candidate 0; the others keep their order."""
+    at = np.flatnonzero((decisions.slot[0] == slot) & (decisions.kind[0] >= 0))
+    if len(at) == 0:
+        rule = f"must be among the waiting tasks {decisions.slot[0].tolist()}"
+        raise PlanError(problem("slot", slot, rule, "Put the decision's own task into its queue"))
+    order = np.concatenate([at[:1], np.delete(np.arange(decisions.kind.shape[1]), at[0])])
+    return replace(decisions, **{name: getattr(decisions, name)[:, order] for name in PER_CANDIDATE})
 
 
 def _check_shapes(view: DecisionView) -> None:

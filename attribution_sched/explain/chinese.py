@@ -184,5 +184,8 @@ NOTES: dict[str, str] = {
     "Where the policy makes the plan compared with, its choice counts as −1.": (
         "若策略选择用于比较的方案，则该选择记为 −1。"
     ),
+    "Intervals are about these very background states, not about what else they might have been.": (
+        "置信区间只针对所用的这些背景状态，不涵盖背景本身的抽样误差。"
+    ),
 }
 """Notes of explanations."""

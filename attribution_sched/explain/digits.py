@@ -48,7 +48,8 @@ def share(value: float, half: float = 0.0, *, signed: bool = True) -> str:
     decimals = max(0, min(decimals, 3 - math.floor(math.log10(size))))
     shown = f"{abs(value):,.{decimals}f}"
     beside = f"{half:,.{decimals}f}"
-    if float(beside.replace(",", "")) == 0.0:
+    if abs(float(beside.replace(",", "")) - half) > 0.3 * half:
+        # So few digits do not say how large the error is.
         beside = number(half, 1)
     return f"{_sign(value, signed)}{shown} ± {beside}"
 

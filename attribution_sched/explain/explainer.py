@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import Attributor, Decisions
+from attribution_sched.cluster.decision_arrays import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError, nearest, problem
@@ -27,7 +27,7 @@ from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate, estimate_many
 from attribution_sched.explain.shapley.plan import Rows
 from attribution_sched.explain.situations import Blender, stacked, widened
-from attribution_sched.explain.sweeps import sweeps
+from attribution_sched.explain.sweeps import Sweep, sweeps
 from attribution_sched.explain.targets import (
     AppraisedComponents,
     Choice,
@@ -57,6 +57,9 @@ ASKED_ANEW = "The choice explained is the policy's own when asked anew; what was
 
 LESS = "Where the policy makes the plan compared with, its choice counts as −1."
 """Said where choices are compared."""
+
+FIXED = "Intervals are about these very background states, not about what else they might have been."
+"""Said where the background is read as all there is."""
 
 LEAST_DRAWS = 32
 """Draws behind each sampled interaction at least."""
@@ -90,7 +93,6 @@ class Explainer:
         links: How links are grouped: per ``pair`` of domains, per ``domain``, or ``all`` together.
         world: The simulated world the decisions are from; needed for ``target="simulator"``.
         same_kind: Compare only with tasks of the same kind (True), with all (False), or as many there are (None).
-        attributor: For policies that do not say what they see.
     """
 
     def __init__(
@@ -101,13 +103,11 @@ class Explainer:
         links: Links = "pair",
         world: World | None = None,
         same_kind: bool | None = None,
-        attributor: Attributor | None = None,
     ) -> None:
         self.policy = policy
         self.background = background
         self.links: Links = links
         self.same_kind = same_kind
-        self.attributor = attributor
         self.simulator = None if world is None else Simulator(world)
         self._alike: dict[tuple[object, ...], Alike] = {}
 
@@ -243,18 +243,6 @@ class Explainer:
         background, cast, usual = alike.background, alike.cast, alike.usual
         blend = Blender.of(seen, background.states, cast.owners)
         contrasted = against is not None
-        other: Plan | None = None
-        if isinstance(against, Plan):
-            other = against
-        elif against == "runner-up":
-            listed = alternatives(self.policy, decided, seen, like_situations(blend, len(cast.names))).others
-            if not listed:
-                rule = "the policy has no other plan for this task"
-                raise ExplanationError(problem("against", against, rule, "Name a plan to compare with"))
-            other = listed[0].plan
-        elif against not in (None, "nothing"):
-            fix = "Use a plan, 'runner-up' or 'nothing'"
-            raise ExplanationError(problem("against", against, "is not a plan", fix))
         notes: tuple[str, ...] = ()
         own = decided.plan
         if self._target(target) == "log_probability":
@@ -264,6 +252,19 @@ class Explainer:
             own = proposals(self.policy, decided.view, seen)[0]
             notes = (ASKED_ANEW,) if chosen(own) != chosen(decided.plan) else ()
             notes = (*notes, LESS) if contrasted else notes
+        other: Plan | None = None
+        if isinstance(against, Plan):
+            other = against
+        elif against == "runner-up":
+            found = alternatives(self.policy, decided, seen, like_situations(blend, len(cast.names))).others
+            listed = [one.plan for one in found if chosen(one.plan) != chosen(own)]
+            if not listed:
+                rule = "the policy has no other plan for this task"
+                raise ExplanationError(problem("against", against, rule, "Name a plan to compare with"))
+            other = listed[0]
+        elif against not in (None, "nothing"):
+            fix = "Use a plan, 'runner-up' or 'nothing'"
+            raise ExplanationError(problem("against", against, "is not a plan", fix))
         plans = (own, other) if contrasted else (own,)
         aim = self._aim(self._target(target), decided, seen, plans, cast, background)
         moving = np.flatnonzero(aim.movable(cast, alike.differing(seen)))
@@ -344,14 +345,14 @@ class Explainer:
             converged=found.converged,
             seconds=seconds,
             confidence=said,
-            notes=ready.notes,
+            notes=(*ready.notes, FIXED) if found.reading == "population" else ready.notes,
         )
 
     def _tipping(self, ready: _Prepared, told: Explanation) -> Explanation:
         view, seen = ready.decided.view, ready.seen
         domains = [domain.name for domain in view.cost.cluster.domains]
         devices = [domain.devices for domain in view.cost.cluster.domains]
-        listed = sweeps(seen, ready.background.states, tuple(domains), devices)
+        listed = [_named(one, ready.cast) for one in sweeps(seen, ready.background.states, tuple(domains), devices)]
         flips = find_flips(self.policy, view, seen, listed)
         return replace(
             told,
@@ -362,18 +363,20 @@ class Explainer:
     def _interactions(
         self, ready: _Prepared, told: Explanation, most: int, seed: int, reading: str
     ) -> tuple[Interaction, ...]:
-        from attribution_sched.explain.shapley.interactions import interactions
+        from attribution_sched.explain.pairs import strongest_pairs
         from attribution_sched.explain.shapley.plan import QUICK_ROWS
 
         strongest = [name for name in (told.names[i] for i in told.drivers(most=most)) if name in ready.game.players]
         if len(strongest) < 2:
             return ()
         rows = max(QUICK_ROWS, LEAST_DRAWS * 8 * comb(len(strongest), 2))
-        found = interactions(ready.game, strongest, budget_rows=rows, seed=seed, background=reading)
-        listed = [
-            Interaction(found.players[i], found.players[j], output, float(value), float(found.standard_error[i, j, c]))
-            for i in range(len(found.players))
-            for j in range(i)
-            for c, (output, value) in enumerate(zip(found.outputs, found.values[i, j], strict=True))
-        ]
-        return tuple(sorted(listed, key=lambda pair: -abs(pair.value)))
+        return strongest_pairs(ready.game, strongest, rows=rows, seed=seed, reading=reading)
+
+
+def _named(sweep: Sweep, cast: Lineup) -> Sweep:
+    """The sweep under the name its player has where links are grouped."""
+    if sweep.player in cast.names:
+        return sweep
+    pair = sweep.player.removeprefix("link ")
+    group = f"links of {pair.split('–')[0]}"
+    return replace(sweep, player=group if group in cast.names else "links", quantity=f"{sweep.quantity} {pair}")

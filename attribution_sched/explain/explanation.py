@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -225,23 +225,3 @@ class Explanation:
         from attribution_sched.explain.notebook import to_html
 
         return to_html(self)
-
-
-def with_total(explanation: Explanation) -> Explanation:
-    """Add the output R, the components' sum with the frozen weights.
-
-    The standard error of its shares needs the components' joint spread: it is given by the estimator where R is asked
-    for with them, and else bounded by adding up the components' errors.
-    """
-    if explanation.weights is None or explanation.outputs != COMPONENTS:
-        rule = f"must be {COMPONENTS} with weights"
-        raise ExplanationError(problem("outputs", explanation.outputs, rule, "Explain the reward components"))
-    scale = np.array(SIGNS) * np.array(explanation.weights)
-    return replace(
-        explanation,
-        outputs=(*COMPONENTS, TOTAL),
-        values=np.column_stack([explanation.values, explanation.values @ scale]),
-        standard_error=np.column_stack([explanation.standard_error, explanation.standard_error @ np.abs(scale)]),
-        base=np.append(explanation.base, explanation.base @ scale),
-        value=np.append(explanation.value, explanation.value @ scale),
-    )

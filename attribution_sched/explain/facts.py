@@ -118,18 +118,16 @@ def interaction(explanation: Explanation) -> tuple[Interaction, float] | None:
     """The strongest interaction whose interval does not include 0, with the half-width of that interval."""
     from scipy.stats import norm, t
 
-    quantile = float(t.ppf(0.975, explanation.degrees) if explanation.degrees else norm.ppf(0.975))
-    certain = [
-        pair
-        for pair in explanation.interactions
-        if abs(pair.value) > quantile * pair.standard_error and abs(pair.value) > 0.0
-    ]
+    def half(pair: Interaction) -> float:
+        return float(t.ppf(0.975, pair.degrees) if pair.degrees else norm.ppf(0.975)) * pair.standard_error
+
+    certain = [pair for pair in explanation.interactions if abs(pair.value) > max(half(pair), 0.0)]
     scales = {output: float(np.abs(explanation.values[:, c]).sum()) for c, output in enumerate(explanation.outputs)}
     worth = [pair for pair in certain if abs(pair.value) >= LEAST * scales.get(pair.output, 0.0)]
     if not worth:
         return None
     best = max(worth, key=lambda pair: (pair.output == explanation.main, abs(pair.value)))
-    return best, quantile * best.standard_error
+    return best, half(best)
 
 
 def idle(explanation: Explanation, output: str) -> bool:

@@ -81,13 +81,23 @@ class Rule:
 
 @dataclass(frozen=True)
 class Interaction:
-    """How much two inputs do together beyond what each does alone."""
+    """How much two inputs do together beyond what each does alone.
+
+    Attributes:
+        first: One input.
+        second: The other.
+        output: What they act on.
+        value: How much.
+        standard_error: Its standard error.
+        degrees: Independent estimates behind it; 0 if nothing is random.
+    """
 
     first: str
     second: str
     output: str
     value: float
     standard_error: float
+    degrees: int = 0
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,7 @@ def runnable(view: DecisionView, batch: PlanBatch) -> BoolArray:
     sound = rows[PP] <= rows[STOP] - rows[FIRST]
     sound &= rows[MICROBATCH] % rows[DP].clip(min=1) == 0
     sound &= rows[DP] * rows[TP] * rows[PP] <= domains.rows.devices[rows[DOMAIN]]
+    sound &= rows[TP] <= domains.rows.node_devices[rows[DOMAIN]]
     sound &= np.isin(rows[TP], TP_DEGREES) & exists[rows[DOMAIN], rows[PRECISION]]
     found: BoolArray = (sound | unused).all(axis=1)
     at = np.flatnonzero(found)

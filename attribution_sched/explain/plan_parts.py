@@ -25,11 +25,11 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Interaction, Player
 from attribution_sched.explain.hybrids import between
 from attribution_sched.explain.lineup import Lineup, lineup
+from attribution_sched.explain.pairs import strongest_pairs
 from attribution_sched.explain.part_menus import from_menu
 from attribution_sched.explain.part_words import part_players
 from attribution_sched.explain.parts_game import AppraisedPlans, PartsGame, SimulatedPlans, Valued
 from attribution_sched.explain.shapley.explain import estimate
-from attribution_sched.explain.shapley.interactions import interactions as pairwise
 from attribution_sched.explain.shapley.plan import STANDARD_ROWS
 from attribution_sched.explain.situations import Blender, widened
 from attribution_sched.explain.targets import chosen, need_appraiser
@@ -111,7 +111,9 @@ class PartsExplainer:
         crossed = len(game.players) > len(game.hybrids.blocks)
         reading = "population" if game.population else "sample"
         found = estimate(game, seed=seed, background=reading)
-        pairs = _pairs(game, seed, reading) if interactions and len(game.players) > 1 else ()
+        pairs: tuple[Interaction, ...] = ()
+        if interactions and len(game.players) > 1:
+            pairs = strongest_pairs(game, None, rows=STANDARD_ROWS, seed=seed, reading=reading)
         view = decided.view
         domains = [domain.name for domain in view.cost.cluster.domains]
         plan = describe_plan(decided.plan, domains)
@@ -250,14 +252,3 @@ def _dealt(draws: int, hands: int, rng: np.random.Generator) -> IntArray:
     """One of the draws for every hand, all of them about equally often."""
     rounds = [rng.permutation(draws) for _ in range(-(-hands // draws))]
     return np.concatenate(rounds)[:hands]
-
-
-def _pairs(game: PartsGame, seed: int, reading: str) -> tuple[Interaction, ...]:
-    found = pairwise(game, seed=seed, budget_rows=STANDARD_ROWS, background=reading)
-    listed = [
-        Interaction(found.players[i], found.players[j], output, float(value), float(found.standard_error[i, j, c]))
-        for j in range(len(found.players))
-        for i in range(j)
-        for c, (output, value) in enumerate(zip(found.outputs, found.values[i, j], strict=True))
-    ]
-    return tuple(sorted(listed, key=lambda pair: -abs(pair.value)))

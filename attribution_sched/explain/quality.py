@@ -168,7 +168,7 @@ class Agreement:
             same order; NaN where one has no shares at all.
         signed_correlation: Spearman's ρ of the shares with their signs.
         same_sign: Share of the truth's mass with the right sign.
-        same_leader: Whether the leading player is the same.
+        same_leader: Whether the leading player is the same; False where one has no shares at all.
         players: How many players.
     """
 
@@ -207,5 +207,6 @@ def agreement(explained: Explanation, truth: Explanation, groups: Sequence[str] 
         mass = np.abs(second).sum()
         right = np.abs(second)[np.sign(first) == np.sign(second)].sum()
         signs.append(float(right / mass) if mass > 0 else float("nan"))
-        leaders.append(bool(np.abs(first).argmax() == np.abs(second).argmax()))
+        moved = np.abs(first).max() > 0 and mass > 0
+        leaders.append(bool(moved and np.abs(first).argmax() == np.abs(second).argmax()))
     return Agreement(outputs, tuple(sizes), tuple(signed), tuple(signs), tuple(leaders), len(pairs))

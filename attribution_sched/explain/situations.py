@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.decision_arrays import PER_CANDIDATE, Decisions
 from attribution_sched.cluster.engine_observe import DAY_S, EVENT_FEATURES
 from attribution_sched.cluster.view import DecisionView, QueuedTask
 from attribution_sched.errors import ExplanationError, problem
@@ -21,24 +21,10 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-PER_CANDIDATE: tuple[str, ...] = ("kind", "slot", "left", "waited_s", "attribution")
-"""Fields with one entry per candidate for placement."""
-
 NOBODY = -1
 """Owner of a number that belongs to no player."""
 
 DAY_SINE, DAY_COSINE = EVENT_FEATURES.index("day_sine"), EVENT_FEATURES.index("day_cosine")
-
-
-def own_first(decisions: Decisions, slot: int) -> Decisions:
-    """One decision with the task of ``slot`` as candidate 0; the others keep their order."""
-    at = np.flatnonzero((decisions.slot[0] == slot) & (decisions.kind[0] >= 0))
-    if len(at) == 0:
-        rule = f"must be one of the candidates {decisions.slot[0].tolist()}"
-        raise ExplanationError(problem("slot", slot, rule, "Explain the task that the decision is about"))
-    order = np.concatenate([at[:1], np.delete(np.arange(decisions.kind.shape[1]), at[0])])
-    moved = {name: getattr(decisions, name)[:, order] for name in PER_CANDIDATE}
-    return replace(decisions, **moved)
 
 
 def widened(decisions: Decisions, width: int) -> Decisions:

@@ -13,14 +13,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.decision_arrays import PER_CANDIDATE, Decisions
 from attribution_sched.cluster.objective import worth
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL
 from attribution_sched.explain.lineup import Lineup
-from attribution_sched.explain.situations import PER_CANDIDATE, to_view
+from attribution_sched.explain.situations import to_view
 from attribution_sched.scheduler.policy import Appraisal, Appraiser, BatchAppraiser, Episodic, Policy, Selective
 
 FloatArray = NDArray[np.float64]

@@ -139,9 +139,7 @@ class Memory:
         if known is None or self._count - known[0] >= REFRESH or (enough and not known[1]):
             from attribution_sched.explain.explainer import Explainer
 
-            explainer = Explainer(
-                self._asked(), self._background(enough), world=self.world, attributor=self._attributor
-            )
+            explainer = Explainer(self._asked(), self._background(enough), world=self.world)
             known = self._explainers[replanning] = (self._count, enough, explainer)
         return known[2]
 

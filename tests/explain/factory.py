@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from attribution_sched.explain.explanation import COMPONENTS, Explanation, with_total
+from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL, Explanation
 from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
 
 DOMAINS = ("us-east", "us-west", "eu-west", "ap-tokyo")
@@ -176,3 +178,16 @@ def some(
         }  # type: ignore[arg-type]
     )  # fmt: skip
     return with_total(made) if outputs == COMPONENTS and weights is not None else made
+
+
+def with_total(made):
+    """Add the output R, the components' sum with the frozen weights; its errors are bounded by adding theirs up."""
+    scale = np.array(SIGNS) * np.array(made.weights)
+    return replace(
+        made,
+        outputs=(*COMPONENTS, TOTAL),
+        values=np.column_stack([made.values, made.values @ scale]),
+        standard_error=np.column_stack([made.standard_error, made.standard_error @ np.abs(scale)]),
+        base=np.append(made.base, made.base @ scale),
+        value=np.append(made.value, made.value @ scale),
+    )

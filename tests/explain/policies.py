@@ -5,11 +5,10 @@ import functools
 import numpy as np
 
 from attribution_sched.cluster.arrivals import Poisson
-from attribution_sched.cluster.decision_arrays import from_view
+from attribution_sched.cluster.decision_arrays import from_view, own_first
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
-from attribution_sched.explain.situations import own_first
 from attribution_sched.explain.watch import Decided, Watch, perceived
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
@@ -93,4 +92,4 @@ def decided_by(policy):
 def explainer(policy, **options):
     """An explainer with these decisions as background, and the decisions."""
     decided = decided_by(type(policy))
-    return Explainer(policy, Background.of(decided, "tiny world"), attributor=attributor, **options), decided
+    return Explainer(policy, Background.of(decided, "tiny world"), **options), decided

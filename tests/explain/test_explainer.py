@@ -1,5 +1,7 @@
 """Explanations of decisions: they find what a policy really reads, add up, and refuse what cannot be explained."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,9 @@ from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.view import encode, view
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background
-from attribution_sched.explain.explainer import ASKED_ANEW, LESS, Explainer
+from attribution_sched.explain.explainer import ASKED_ANEW, FIXED, LESS, Explainer
 from attribution_sched.explain.explanation import SIGNS
+from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.targets import chosen
 from attribution_sched.explain.watch import Decided, Watch, perceived
@@ -120,7 +123,7 @@ def test_the_simulators_own_terms_are_the_engines():
         if plan is not None:
             real = engine.probe(0, action[None])
             one = Decided("x", seen, plan, perceived(policy, seen, attributor))
-            made = Explainer(policy, Background.of(decided_by(Greedy)), world=WORLD, attributor=attributor)
+            made = Explainer(policy, Background.of(decided_by(Greedy)), world=WORLD)
             game = made.game(one, target="simulator")
             told = game(np.ones((1, len(game.players)), dtype=bool), np.zeros(1, dtype=int))[0]
             assert told[:3] == pytest.approx([real[name][0] for name in ("r_eff", "r_util", "r_cost")], rel=1e-6)
@@ -246,9 +249,56 @@ def test_a_decision_to_wait_is_not_its_own_runner_up():
     assert told.against != "wait" and told.confidence.runner_up != "wait"
 
 
-def test_interactions_of_many_players_have_draws_enough_and_the_same_reading():
+class Paired(Planted):
+    """Reads the same link, and counts it by how many devices of domain 2 are free."""
+
+    def appraise(self, view, situations, plans, *, returns=True, log_probability=True):
+        said = super().appraise(view, situations, plans, returns=returns, log_probability=log_probability)
+        return replace(said, terms=said.terms * (1.0 + situations.free[:, 2])[:, None, None])
+
+
+def test_interactions_read_the_background_as_the_shares_do():
+    made, decided = explainer(Paired())
+    one = next(d for d in decided if len(d.plan.segments) == 2)
+    ask = {"target": "terms", "rows": 1500, "precision": None, "sure": False}
+    found = [
+        made.explain(one, reading=reading, interactions=2, **ask).interactions for reading in ("sample", "population")
+    ]
+    for as_sample, as_all in zip(*found, strict=True):
+        assert {as_sample.first, as_sample.second} == {LINK, "load d2"} and as_sample.value == as_all.value
+        assert as_all.standard_error < as_sample.standard_error
+
+
+def test_interactions_of_all_players_have_draws_enough():
+    made, decided = explainer(Paired())
+    one = next(d for d in decided if len(d.plan.segments) == 2)
+    asked = []
+    game = DecisionGame.__call__
+
+    def counted(self, coalitions, background):
+        asked.append(len(coalitions))
+        return game(self, coalitions, background)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DecisionGame, "__call__", counted)
+        told = made.explain(one, target="terms", rows=1500, precision=None, sure=False, interactions=99)
+    pairs = len(told.interactions) // 4
+    assert pairs > 60 and sum(asked) >= 32 * 8 * pairs
+
+
+def test_intervals_that_leave_the_background_out_say_so():
     made, decided = explainer(Planted())
     one = next(d for d in decided if len(d.plan.segments) == 2)
-    ask = {"rows": 1500, "precision": None, "sure": False, "interactions": 99}
-    as_sample, as_all = (made.explain(one, reading=reading, **ask) for reading in ("sample", "population"))
-    assert len(as_sample.interactions) == len(as_all.interactions) > 6 * 45
+    ask = {"rows": 1500, "precision": None, "sure": False}
+    assert FIXED not in made.explain(one, **ask).notes
+    assert FIXED in made.explain(one, reading="population", **ask).notes
+    # A single state cannot tell how much states differ: what it is read as is said, whatever was asked for.
+    lone = Explainer(Planted(), Background.of([next(d for d in decided if d is not one)])).explain(one, **ask)
+    assert FIXED in lone.notes and "背景状态" in reasoning(lone, "zh")
+
+
+def test_a_choice_is_never_compared_with_itself():
+    made, decided = explainer(Settling())
+    for one in decided[:6]:
+        found = made.explain(one, target="choice", against="runner-up", rows=300, precision=None)
+        assert found.value[0] == 1.0

@@ -72,12 +72,13 @@ def test_directions_follow_signs_and_weights():
 def test_the_strongest_certain_interaction_of_the_main_output():
     pairs = (
         Interaction("queue", "work left", "R_eff", 0.5, 0.01),
-        Interaction("queue", "time of day", "R", 0.02, 0.001),
+        Interaction("queue", "time of day", "R", 0.02, 0.001, degrees=7),
         Interaction("queue", "load eu-west", "R", 0.9, 0.8),
     )
     found, half = facts.interaction(full(interactions=pairs))
     assert found.second == "time of day"
-    assert half == pytest.approx(0.00204, abs=1e-5)
+    # Student's quantile of seven degrees, the interaction's own.
+    assert half == pytest.approx(0.002365, abs=1e-5)
     assert facts.interaction(explanation()) is None
 
 

@@ -94,3 +94,11 @@ def test_sweeps_move_what_they_say_and_nothing_else():
             allowed = owner == player
             assert not (changed & ~allowed).any(), (sweep.player, sweep.quantity, field)
     assert sweep.spread > 0
+
+
+@pytest.mark.parametrize("links", ["domain", "all"])
+def test_thresholds_go_by_the_names_of_the_players_where_links_are_grouped(links):
+    made, decided = explainer(Planted(), links=links)
+    found = made.explain(decided[2], rows=500, precision=None, tipping=True)
+    assert found.rules and {rule.player for rule in found.rules} <= set(found.names)
+    assert found.rules[0].quantity == "bandwidth d0–d1" and found.rules[0].threshold == pytest.approx(5.75, rel=0.02)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as hs
 
-from attribution_sched.cluster.decision_arrays import Decisions, from_view
-from attribution_sched.errors import ExplanationError
+from attribution_sched.cluster.decision_arrays import Decisions, from_view, own_first
+from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.lineup import lineup
-from attribution_sched.explain.situations import Blender, own_first, stacked, to_view, widened
+from attribution_sched.explain.situations import Blender, stacked, to_view, widened
 
 from .policies import Planted, attributor, decided_by, views
 
@@ -102,7 +102,7 @@ def test_own_task_goes_first_and_the_others_keep_their_order():
     moved = own_first(seen, slot)
     assert moved.slot[0].tolist() == [slot, *[s for s in seen.slot[0].tolist() if s != slot]]
     assert np.array_equal(moved.attribution[0, 0], seen.attribution[0, 2])
-    with pytest.raises(ExplanationError, match="candidates"):
+    with pytest.raises(PlanError, match="waiting tasks"):
         own_first(seen, 999)
 
 

@@ -19,7 +19,7 @@ from math import inf
 import numpy as np
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.shapley.estimate import Estimate, Estimates, Reading, half_width
+from attribution_sched.explain.shapley.estimate import Estimate, Estimates, half_width
 from attribution_sched.explain.shapley.evaluate import Evaluator, Progress, follow
 from attribution_sched.explain.shapley.exact import exact_states
 from attribution_sched.explain.shapley.game import (
@@ -256,7 +256,7 @@ def _walk(evaluate: Evaluator, decisions: IntArray, ask: Ask, deadline_s: float 
         block = _finish(game, means, empty, full[active], 1 + done * rows_per_walk(d), ask)
         ready = block.converged & (done >= min(LEAST_WALKS, most))
         if not last and ask.precision is not None and done >= 2 * n_background:
-            ready |= _out_of_reach(means, block.values, ask.precision, ask.reading)
+            ready |= _out_of_reach(means, block.values, ask.precision, ask)
         ready |= last
         if ready.any():
             finished.append((active[ready], _Block(*(getattr(block, f)[ready] for f in block.__dataclass_fields__))))
@@ -290,15 +290,16 @@ def _out_of_time(done: int, deadline_s: float | None, start_s: float) -> bool:
     return now_s + (now_s - start_s) / done > deadline_s
 
 
-def _out_of_reach(means: StateMeans, values: FloatArray, precision: float, reading: Reading) -> BoolArray:
+def _out_of_reach(means: StateMeans, values: FloatArray, precision: float, ask: Ask) -> BoolArray:
     """Whether no number of walks can reach the precision, (m,): the background has too few states for it."""
     m, g = means.values.shape[:2]
-    if reading == "population" or g == 1 or means.within is None:
+    if ask.reading == "population" or g == 1 or means.within is None:
         return np.zeros(m, dtype=bool)
     between = (means.values.var(axis=1, ddof=1) - means.within).clip(min=0.0)
     leader = np.abs(values).argmax(axis=1)[:, None]
     floor = half_width(np.sqrt(np.take_along_axis(between, leader, axis=1)[:, 0] / g), g - 1.0, 0.95)
-    return np.asarray((floor > precision * np.abs(np.take_along_axis(values, leader, axis=1)[:, 0])).any(axis=1))
+    size = np.abs(np.take_along_axis(values, leader, axis=1)[:, 0])
+    return np.asarray((floor > precision * size)[:, ask.precise].any(axis=1))
 
 
 def _finish(game: BatchGame, means: StateMeans, empty: FloatArray, full: FloatArray, rows: int, ask: Ask) -> _Block:

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH
-from attribution_sched.cluster.decision_arrays import Decisions, from_view
+from attribution_sched.cluster.decision_arrays import Decisions, from_view, own_first
 from attribution_sched.cluster.objective import GRAMS_PER_KG
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
@@ -62,7 +62,6 @@ ROWS = 1024
 REMEMBERED = 512
 """Plans that are not checked again when they are asked about again."""
 
-PER_CANDIDATE: tuple[str, ...] = ("kind", "slot", "left", "waited_s", "attribution")
 _NOMINAL = np.ones((1, 3))
 
 
@@ -84,12 +83,7 @@ def perceive(policy: HiPpo, view: DecisionView) -> Decisions:
         policy._forecast = kept
     found = from_view(view, policy._attributor(), ahead)
     found.check()
-    at = np.flatnonzero(found.slot[0] == view.slot)
-    if len(at) == 0:
-        rule = f"must be among the waiting tasks {found.slot[0].tolist()}"
-        raise PlanError(problem("slot", view.slot, rule, "Put the view's own task into its queue"))
-    order = np.concatenate([at[:1], np.delete(np.arange(found.kind.shape[1]), at[0])])
-    return replace(found, **{name: getattr(found, name)[:, order] for name in PER_CANDIDATE})
+    return own_first(found, view.slot)
 
 
 def appraise(
