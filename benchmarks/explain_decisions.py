@@ -110,10 +110,15 @@ def faithful(explainer: Explainer, decisions: Sequence[Decided]) -> list[str]:
         plan = split.decide(one.view)
         if plan is not None and len(plan.segments) > 1:
             crossing.append(replace(one, plan=plan))
-    for name, group in (("its own", decisions), ("speed-proportional over domains", crossing)):
+    some = decisions[:: max(1, len(decisions) // 60)]
+    for name, group, target in (
+        ("its own", decisions, "terms"),
+        ("speed-proportional over domains", crossing, "terms"),
+        ("its own, by Q_c(s, a)", some, "returns"),
+    ):
         ask = {"rows": "quick", "precision": None, "seed": 1, "sure": False}
         pairs = [
-            (explainer.explain(one, target="terms", **ask), explainer.explain(one, target="simulator", **ask))
+            (explainer.explain(one, target=target, **ask), explainer.explain(one, target="simulator", **ask))
             for one in group
         ]
         for groups in (None, ("link",), ("attribution",)):
