@@ -6,8 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
+
+# The same examples in every run: what passed passes again, and a failure can be repeated.
+settings.register_profile("repeatable", derandomize=True, print_blob=True)
+settings.load_profile("repeatable")
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 
