@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from attribution_sched import __version__
 from attribution_sched.attributor import simulated_attributor
 from attribution_sched.config import Settings, load_settings
-from attribution_sched.errors import ExplanationError
+from attribution_sched.errors import ExplanationError, SettingsError, problem
 from attribution_sched.journal import DecisionRecord, EventRecord, ExplanationRecord, Journal, OutcomeRecord
 from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.session import options
@@ -32,9 +33,10 @@ from attribution_sched.session.asking import Asked, Asking, as_policy, weighted,
 from attribution_sched.session.attributions import AttributionCache, CacheUse
 from attribution_sched.session.cluster import Effect, SimulatedCluster
 from attribution_sched.session.fitting import Fitting
-from attribution_sched.session.learning import Learnt, Lessons, learn
-from attribution_sched.session.memory import Memory
+from attribution_sched.session.learning import Learnt, Versions, learn
+from attribution_sched.session.memory import QUICK, Memory
 from attribution_sched.session.replay import outcome_record, replay
+from attribution_sched.session.reshaping import Reshaping, targets_of
 from attribution_sched.session.results import RunSummary, SchedulingResult
 from attribution_sched.session.submission import DEMO, kind_of, prepared
 from attribution_sched.session.summary import Tally
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.explain.watch import Decided
+    from attribution_sched.feedback.change import FeedbackChange
 
 Preset = str | Path | Mapping[str, Any] | Settings
 Progress = Callable[[int, int | None], None]
@@ -67,6 +70,8 @@ class System:
         queue: Where tasks come from: ``preset`` (simulated arrivals), ``demo`` (three tasks), ``empty`` (what is
             submitted).
         attributor: Turns counters into attributions; fitted on the preset's tasks by default.
+        targets: What :meth:`feedback` works toward and a report judges by: a mapping such as
+            ``{"utilisation_at_least": 0.85}``, or :class:`~attribution_sched.feedback.targets.Targets`.
 
     Raises:
         AttributionSchedError: If an argument is wrong; nothing is written then.
@@ -82,10 +87,13 @@ class System:
         explain: bool | Mapping[str, Any] = False,
         queue: str = "preset",
         attributor: Any = None,
+        targets: Any = None,
     ) -> None:
+        self.targets = targets_of(targets)
         self._set_up(load_settings(preset), as_policy(policy), seed, explain, queue, attributor)
-        header = options.header_of(self.settings, self._queue, self.policy.name, self.seed, __version__)
-        self.journal = Journal.memory(header) if journal is None else Journal.create(journal, header)
+        wanted = {} if self.targets is None else self.targets.named()
+        header = options.header_of(self.settings, self._queue, self.policy.name, self.seed, __version__, wanted)
+        self._keep_in(Journal.memory(header) if journal is None else Journal.create(journal, header))
         self._submit_demo()
 
     @classmethod
@@ -129,8 +137,9 @@ class System:
             settings, decider = options.settings_of(header, asked), options.policy_of(header, policy)
             self = cls.__new__(cls)
             queue, seed = header.settings["queue"], header.seeds["cluster"]
+            self.targets = targets_of(header.settings.get("targets") or None)
             self._set_up(settings, decider, seed, explain, queue, attributor)
-            self.journal = journal
+            self._keep_in(journal)
             self._go_through(rehearse=rehearse and isinstance(self.policy, Episodic))
             self._submit_demo()
         except BaseException:
@@ -158,6 +167,11 @@ class System:
         self._turn = threading.RLock()
         if isinstance(policy, Episodic):
             policy.reset(self.seed)
+
+    def _keep_in(self, journal: Journal) -> None:
+        self.journal = journal
+        self._versions = Versions(journal, self.policy)
+        self._reshaping = Reshaping(journal, self.world, self.seed)
 
     @property
     def attribution_cache(self) -> CacheUse:
@@ -227,7 +241,7 @@ class System:
         effect = self.cluster.carry_out(action)
         done = time.perf_counter()
         reward = reward_of(effect, asked.view.reward)
-        self.journal.record_outcome(outcome_record(made.id, effect, reward.total))
+        self.journal.record_outcome(outcome_record(made.id, effect, asked.view, reward.total))
         spent = {
             "attribution": attributed - began, "decision": asked.seconds,
             "journal": recorded - before + time.perf_counter() - done, "effect": done - recorded,
@@ -320,7 +334,8 @@ class System:
         record = self.journal.decision(name)
         again = self._new_cluster()
         replay(again, self.journal, self.seed, stop=record.sequence)
-        view = weighted(again.pending(), with_weights(self.reward, record.weights))
+        reward = self._reshaping.in_force(record.sequence or 0, self.world.reward)
+        view = weighted(again.pending(), with_weights(reward, record.weights))
         return self._memory.recall(name, view, plan_of(record.plan, self.domains))
 
     def history(self) -> pd.DataFrame:
@@ -328,7 +343,9 @@ class System:
         return self.journal.history()
 
     def train(self, decisions: int = 4096, **given: Any) -> Learnt:
-        """Let the policy learn on in this world; the better weights, by held-out return, decide from then on.
+        """Let the policy learn on in this world, by the reward in force.
+
+        The better weights, by held-out return, decide from then on.
 
         Args:
             decisions: Decisions to learn from, in simulated clusters of their own.
@@ -338,9 +355,71 @@ class System:
             SettingsError: If the policy does not learn.
         """
         with self._turn:
-            found = learn(self.policy, self.world, decisions, self.journal, given)
+            world = replace(self.world, reward=self.reward)
+            found = learn(self.policy, world, decisions, self.journal, self._versions, given)
             self._adopt(found.policy if found.improved else None)
             return found
+
+    def feedback(
+        self,
+        targets: Any = None,
+        *,
+        explain: int = 24,
+        episodes: int = 4,
+        decisions: int = 60,
+        progress: Progress | None = None,
+    ) -> FeedbackChange:
+        """Reshape the reward from what was decided since the last step, what came of it, and why.
+
+        Weights move toward missed targets, within bounds; changes after which held-out episodes are worth less are
+        taken back, with what was learnt meanwhile. All of it is journaled, with reasons in words.
+
+        Args:
+            targets: What is to be reached, as for :class:`System`; its own by default.
+            explain: Decisions to explain for it at most, spread over the window.
+            episodes: Held-out episodes that judge earlier changes; 0 leaves them unjudged.
+            decisions: Decisions of each.
+            progress: Told how many of the explanations and held-out decisions are done, and of how many.
+
+        Raises:
+            SettingsError: If there are no targets, or no plan was put in force since the last step.
+            ModelFitError: If the outcomes do not tell what a target needs.
+        """
+        asked = {"explain": explain, "episodes": episodes, "decisions": decisions}
+        for name, value in asked.items():
+            options.counted(name, value, least=int(name == "decisions"))
+        with self._turn:
+            wanted = targets_of(targets) or self.targets
+            if wanted is None or not wanted.named():
+                fix = "For example feedback({'utilisation_at_least': 0.85})"
+                raise SettingsError(problem("targets", targets, "there is nothing to work toward", fix))
+            done, total = 0, explain + episodes * decisions
+
+            def tell(more: int) -> None:
+                nonlocal done
+                done = min(done + more, total)
+                if progress is not None:
+                    progress(done, total)
+
+            def why(name: str) -> Explanation | None:
+                tell(1)
+                try:
+                    return self.explain(name, **QUICK)
+                except ExplanationError:
+                    return None
+
+            window = self._reshaping.window(explain, why if explain else None)
+            tell(max(0, explain - done))
+            play = partial(self._reshaping.play, self.policy, self.reward)
+            held_out = partial(play, episodes=episodes, decisions=decisions, progress=tell) if episodes else None
+            change = self._reshaping.step(window, wanted, self.reward, self._versions.current, held_out)
+            if change.anchored:
+                self._versions.anchor()
+            elif change.kind == "rolled back":
+                # Taking back a reward does not take back what was learnt from it.
+                self._adopt(self._versions.restore())
+            self.reward, self.targets = change.reward, wanted
+            return change
 
     def close(self) -> None:
         """Close the journal and let the next writer in; harmless when done twice."""
@@ -368,13 +447,14 @@ class System:
 
     def _go_through(self, *, rehearse: bool) -> None:
         """Live through the journal again, and let take effect what was still pending."""
-        lessons = Lessons(self.journal)
+        versions, reshaping = self._versions, self._reshaping
         count, carried_out, otherwise = self.journal.count(), 0, 0
 
         def before(cluster: SimulatedCluster, decision: DecisionRecord) -> None:
             nonlocal otherwise
-            self._adopt(lessons.due(decision.sequence or 0, self.policy))
-            self.reward = with_weights(self.reward, decision.weights)
+            number = decision.sequence or 0
+            self._adopt(versions.due(number))
+            self.reward = with_weights(reshaping.in_force(number, self.world.reward), decision.weights)
             if rehearse:
                 asked = self._asking.ask(self.policy, cluster, self.reward)
                 otherwise += plan_record(asked.plan, self.domains, replanning=asked.view.replanning) != decision.plan
@@ -383,7 +463,7 @@ class System:
             nonlocal carried_out
             if known is None:
                 reward = reward_of(effect, asked.view.reward).total
-                self.journal.record_outcome(outcome_record(decision.id, effect, reward))
+                self.journal.record_outcome(outcome_record(decision.id, effect, asked.view, reward))
                 carried_out += 1
             self._recorded[asked.view.slot] = self.cluster.residents[asked.view.slot].id
             self._asking.note(asked)
@@ -392,7 +472,10 @@ class System:
             self._since = 0 if effect.code == 1 else self._since + 1
 
         replay(self.cluster, self.journal, self.seed, before=before, after=after)
-        self._adopt(lessons.due(count, self.policy))
+        self._adopt(versions.due(count))
+        if reshaping.set_at(count):
+            self.reward = reshaping.in_force(count, self.reward)
+        versions.anchored = versions.current if reshaping.anchored_weights is None else reshaping.anchored_weights
         facts = {"decisions": count, "carried_out": carried_out, "rehearsed": rehearse, "decided_otherwise": otherwise}
         self.journal.record_event(EventRecord("resumed", facts, self.now_s))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from attribution_sched.cluster.world import Reward
@@ -38,16 +38,9 @@ class Change:
     reason_zh: str
     undoes: int | None = None
 
-    def to_record(self, lang: str = "en") -> dict[str, Any]:
-        """What a journal keeps of it: changed, before, after, reason, undoes."""
-        reason = self.reason_zh if lang == "zh" else self.reason
-        return {
-            "changed": self.changed,
-            "before": self.before,
-            "after": self.after,
-            "reason": reason,
-            "undoes": self.undoes,
-        }
+    def to_record(self) -> dict[str, Any]:
+        """What a journal keeps of it: changed, before, after, both reasons, undoes."""
+        return {name: value for name, value in asdict(self).items() if name != "number"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +73,6 @@ class FeedbackChange:
     verdict: Verdict | None = None
     anchored: bool = False
 
-    def records(self, lang: str = "en") -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, Any]]:
         """What a journal keeps, one record per change, in order."""
-        return [change.to_record(lang) for change in self.changes]
+        return [change.to_record() for change in self.changes]

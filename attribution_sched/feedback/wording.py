@@ -40,19 +40,22 @@ def standing(miss: Miss) -> Words:
     """Where a target stands."""
     kind = KINDS[miss.target]
     shown, limit = alike(miss.measured.value, miss.limit)
-    low, high = (number(end) for end in miss.measured.interval())
+    ends = miss.measured.interval()
+    low, high = (number(end) for end in ends)
     unit = f" {kind.unit}" if kind.unit else ""
     far = percent(abs(miss.violation))
     bound = ("at least", "至少") if kind.at_least else ("at most", "至多")
     state = ("missed by", "未达标，差") if miss.violation > 0 else ("met with", "已达标，余量")
     tail = "" if miss.violation > 0 else " to spare"
+    chance = miss.violation > 0 and ends[0] <= miss.limit <= ends[1]
+    doubt = (", which may be chance", "，可能只是偶然") if chance else ("", "")
     english = (
         f"{miss.target}: {kind.english} is {shown}{unit} (95 % {low} to {high}, {miss.measured.count} decisions), "
-        f"asked for is {bound[0]} {limit}{unit}, {state[0]} {far}{tail}"
+        f"asked for is {bound[0]} {limit}{unit}, {state[0]} {far}{tail}{doubt[0]}"
     )
     chinese = (
         f"{miss.target}：{kind.chinese}为 {shown}{unit}（95 % 区间 {low} 至 {high}，{miss.measured.count} 个决策），"
-        f"要求{bound[1]} {limit}{unit}，{state[1]} {far}"
+        f"要求{bound[1]} {limit}{unit}，{state[1]} {far}{doubt[1]}"
     )
     return english, chinese
 

@@ -156,6 +156,7 @@ class FeedbackRecord:
         after_decisions: Decisions in the journal when it was made, set by the journal.
         rolled_back: Whether a later change took it back; found when it is read.
         recorded_at: UTC, ISO 8601, set by the journal; not compared.
+        reason_zh: The reason in Chinese.
     """
 
     changed: str
@@ -167,6 +168,7 @@ class FeedbackRecord:
     after_decisions: int | None = None
     rolled_back: bool = False
     recorded_at: str = field(default="", compare=False)
+    reason_zh: str = ""
 
 
 @dataclass(frozen=True)

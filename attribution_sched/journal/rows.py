@@ -171,15 +171,16 @@ def feedback_row(change: FeedbackRecord, number_: int, decisions: int, recorded_
         decisions,
         recorded_at,
         None if change.undoes is None else whole("feedback.undoes", change.undoes),
+        change.reason_zh if change.reason_zh == "" else text("feedback.reason_zh", change.reason_zh),
     )
 
 
 def read_feedback(row: Row) -> FeedbackRecord:
     """The inverse of :func:`feedback_row`, with a last column that says whether it was taken back."""
-    number_, changed, before, after, reason, decisions, recorded_at, undoes, rolled_back = row
+    number_, changed, before, after, reason, decisions, recorded_at, undoes, reason_zh, rolled_back = row
     return FeedbackRecord(
         changed, load("feedback.before", before), load("feedback.after", after), reason,
-        undoes, number_, decisions, bool(rolled_back), recorded_at,
+        undoes, number_, decisions, bool(rolled_back), recorded_at, reason_zh,
     )  # fmt: skip
 
 

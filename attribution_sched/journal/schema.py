@@ -13,7 +13,7 @@ from attribution_sched.errors import JournalError, problem
 APPLICATION_ID = 0x41545353
 """``ATSS`` at byte 68 of the file: tells a journal from anybody else's SQLite file."""
 
-VERSION = 1
+VERSION = 2
 
 TABLES: dict[str, tuple[str, ...]] = {
     "header": (
@@ -81,6 +81,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "after_decisions INTEGER NOT NULL",
         "recorded_at TEXT NOT NULL",
         "undoes INTEGER REFERENCES feedback (number)",
+        "reason_zh TEXT NOT NULL DEFAULT ''",
     ),
     "events": (
         "number INTEGER PRIMARY KEY",
@@ -100,8 +101,10 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE decisions ADD COLUMN slot INTEGER",
         "ALTER TABLE feedback ADD COLUMN undoes INTEGER REFERENCES feedback (number)",
     ),
+    1: ("ALTER TABLE feedback ADD COLUMN reason_zh TEXT NOT NULL DEFAULT ''",),
 }
-"""Version → statements that lead to the next. Version 0 did not know the slot, nor which change was taken back."""
+"""Version → statements that lead to the next. Version 0 did not know the slot, nor which change was taken back;
+version 1 kept reasons in one language."""
 
 
 @functools.cache

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 EVENT = "learnt"
 """Kind of the journal's event for weights that were taken over."""
 
+ORIGINAL = ""
+"""Name of the weights a system began with."""
+
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
@@ -41,7 +44,9 @@ class Learnt:
     policy: Policy
 
 
-def learn(policy: Policy, world: World, decisions: int, journal: Journal, given: Mapping[str, Any]) -> Learnt:
+def learn(
+    policy: Policy, world: World, decisions: int, journal: Journal, versions: Versions, given: Mapping[str, Any]
+) -> Learnt:
     """Let Hi-PPO learn on in a world; see :func:`attribution_sched.training.continue_learning`.
 
     Raises:
@@ -56,18 +61,15 @@ def learn(policy: Policy, world: World, decisions: int, journal: Journal, given:
     found = continue_learning(policy.network, world, decisions, **given)
     if not found.improved:
         return Learnt(False, found.before.mean, found.after.mean, found.decisions, None, policy)
-    count, weights = journal.count(), None
+    name, weights = versions.new_name(), None
     if journal.path is not None:
         from attribution_sched.scheduler.hi_ppo.checkpoint import save
 
-        weights = journal.path.with_name(f"{journal.path.name}.learnt-{count}.safetensors")
+        weights = journal.path.with_name(name)
         save(weights, found.network, {"started_from": "a running system", "decisions": found.decisions})
-    facts = {
-        "after_decisions": count, "decisions": found.decisions, "weights": weights and weights.name,
-        "return_before": found.before.mean, "return_after": found.after.mean,
-    }  # fmt: skip
-    journal.record_event(EventRecord(EVENT, facts))
     better = with_network(policy, found.network)
+    facts = {"decisions": found.decisions, "return_before": found.before.mean, "return_after": found.after.mean}
+    versions.take_over(name, better, facts)
     return Learnt(True, found.before.mean, found.after.mean, found.decisions, weights, better)
 
 
@@ -81,34 +83,72 @@ def with_network(policy: HiPpo, network: HiPpoNetwork) -> HiPpo:
     )  # fmt: skip
 
 
-class Lessons:
-    """Weights that were taken over in the course of a journal, in order.
+class Versions:
+    """The weights a system decides by in its course, by name: those it began with, and those it learnt.
 
     Args:
-        journal: The journal.
+        journal: Where a change of weights is recorded.
+        original: Who decided at first.
     """
 
-    def __init__(self, journal: Journal) -> None:
-        self._folder = None if journal.path is None else journal.path.parent
+    def __init__(self, journal: Journal, original: Policy) -> None:
+        self.current = self.anchored = ORIGINAL
+        self._journal = journal
         self._events = [event for event in journal.events() if event.kind == EVENT]
+        self._learnt = sum(event.details["weights"] != ORIGINAL for event in self._events)
+        self._kept: dict[str, Policy] = {ORIGINAL: original}
 
-    def due(self, decisions: int, policy: Policy) -> Policy | None:
+    def new_name(self) -> str:
+        """A name for weights that are about to take over; it is also that of their file."""
+        path = self._journal.path
+        return f"{'' if path is None else path.name + '.'}learnt-{self._learnt}.safetensors"
+
+    def take_over(self, name: str, policy: Policy, facts: Mapping[str, Any]) -> None:
+        """Record that other weights decide from now on."""
+        told = {"after_decisions": self._journal.count(), "weights": name, **facts}
+        self._journal.record_event(EventRecord(EVENT, told))
+        self._learnt += name not in self._kept
+        self._kept[name] = policy
+        self.current = name
+        # Each is some megabytes: the others are read again should they ever be asked for.
+        self._kept = {each: kept for each, kept in self._kept.items() if each in self._needed()}
+
+    def anchor(self) -> None:
+        """Remember who decides now as the last one known to be good."""
+        self.anchored = self.current
+
+    def restore(self) -> Policy | None:
+        """Let the last one known to be good decide again; None if it does already."""
+        if self.current == self.anchored:
+            return None
+        policy = self._policy(self.anchored)
+        self.take_over(self.anchored, policy, {"restored": True})
+        return policy
+
+    def due(self, decisions: int) -> Policy | None:
         """The policy that took over before the decision of this number and after the last one asked about.
 
         Raises:
             JournalError: If its weights are gone.
         """
-        if not self._events or self._events[0].details["after_decisions"] > decisions:
-            return None
-        from attribution_sched.scheduler.hi_ppo.checkpoint import load
-        from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-
         found: Policy | None = None
         while self._events and self._events[0].details["after_decisions"] <= decisions:
             name = self._events.pop(0).details["weights"]
-            path = None if self._folder is None or name is None else self._folder / name
-            if path is None or not path.is_file() or not isinstance(policy, HiPpo):
-                rule = "the weights that decided from there on are not beside the journal"
-                raise JournalError(problem("weights", name, rule, "Put the file back where the journal is"))
-            found = with_network(policy, load(path))
+            found = self._kept[name] = self._policy(name)
+            self.current = name
         return found
+
+    def _needed(self) -> set[str]:
+        return {ORIGINAL, self.current, self.anchored}
+
+    def _policy(self, name: str) -> Policy:
+        if name in self._kept:
+            return self._kept[name]
+        from attribution_sched.scheduler.hi_ppo.checkpoint import load
+        from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+
+        original, path = self._kept[ORIGINAL], self._journal.path
+        if path is None or not path.with_name(name).is_file() or not isinstance(original, HiPpo):
+            rule = "the weights that decided from there on are not beside the journal"
+            raise JournalError(problem("weights", name, rule, "Put the file back where the journal is"))
+        return with_network(original, load(path.with_name(name)))

@@ -98,9 +98,22 @@ def run_of(count: Any, until: Any, hours: Any) -> str:
     return "count"
 
 
-def header_of(settings: Settings, queue: str, policy: str, seed: int, version: str) -> JournalHeader:
+def counted(name: str, value: Any, least: int = 0) -> int:
+    """A number of things.
+
+    Raises:
+        SettingsError: If it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SettingsError(problem(name, value, f"must be a whole number >= {least}", f"Use for example {least + 4}"))
+    return value
+
+
+def header_of(
+    settings: Settings, queue: str, policy: str, seed: int, version: str, targets: Mapping[str, float]
+) -> JournalHeader:
     """What a journal begins with: all that the run needs to be repeated."""
-    written = {"world": settings.model_dump(mode="json", exclude_none=True), "queue": queue}
+    written = {"world": settings.model_dump(mode="json", exclude_none=True), "queue": queue, "targets": dict(targets)}
     return JournalHeader(settings.name, policy, written, {"cluster": seed}, version)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import numpy as np
 
+from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
 from attribution_sched.session.asking import Asked, weighted, with_weights
@@ -71,7 +72,7 @@ def replay(
         view = weighted(view, with_weights(view.reward, decision.weights))
         effect = cluster.carry_out(np.array(decision.action, dtype=np.int64))
         if outcome is not None:
-            _compare(decision, effect, outcome)
+            _compare(decision, effect, view, outcome)
         if after is not None:
             after(decision, Asked(view, plan_of(decision.plan, domains), 0.0, idle), effect, outcome)
     while task is not None:
@@ -80,9 +81,11 @@ def replay(
     return count
 
 
-def outcome_record(decision: str, effect: Effect, reward: float) -> OutcomeRecord:
+def outcome_record(decision: str, effect: Effect, view: DecisionView, reward: float) -> OutcomeRecord:
     """What a decision came to, for the journal."""
     details = {
+        "steps": view.steps_left,
+        "base_step_s": float(view.base_step_s[view.kind_index]),
         "move_s": effect.move_s,
         "move_usd": effect.move_usd,
         "busy_share": effect.busy_share,
@@ -113,8 +116,8 @@ def _reach(cluster: SimulatedCluster, decision: DecisionRecord) -> None:
         raise _differs(decision, "cluster_time_s", cluster.now_s, decision.cluster_time_s)
 
 
-def _compare(decision: DecisionRecord, effect: Effect, outcome: OutcomeRecord) -> None:
-    found = asdict(outcome_record(decision.id, effect, outcome.reward or 0.0))
+def _compare(decision: DecisionRecord, effect: Effect, view: DecisionView, outcome: OutcomeRecord) -> None:
+    found = asdict(outcome_record(decision.id, effect, view, outcome.reward or 0.0))
     for name, known in asdict(outcome).items():
         if name != "reward" and found[name] != known:
             raise _differs(decision, name, found[name], known)

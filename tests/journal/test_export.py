@@ -53,7 +53,7 @@ def test_csv(journal, tmp_path):
 
 def test_json_holds_everything(journal, tmp_path):
     found = json.loads(journal.export(tmp_path / "out.json").read_text("utf-8"))
-    assert found["header"] == asdict(HEADER) | {"schema_version": 1}
+    assert found["header"] == asdict(HEADER) | {"schema_version": 2}
     assert found["tasks"] == [asdict(task(n)) for n in range(700)]
     assert found["events"][0]["details"] == {"host": "a"}
     assert found["feedback"][0]["reason"] == "the bill is above its target"

@@ -62,7 +62,7 @@ def dump(path):
 
 
 def test_an_old_journal_is_brought_up_to_date_and_nothing_is_lost(old):
-    with pytest.raises(JournalError, match=r"has schema version 0, reading needs 1. Open it once with Journal.open"):
+    with pytest.raises(JournalError, match=r"has schema version 0, reading needs 2. Open it once with Journal.open"):
         Journal.read(old)
     with Journal.open(old) as journal:
         assert journal.header.preset == "testbed"
@@ -80,9 +80,10 @@ def test_an_old_journal_is_brought_up_to_date_and_nothing_is_lost(old):
         assert journal.pending() == [second]
         # The new columns can be used.
         journal.record_decision(decision(slot=4))
-        journal.record_feedback(FeedbackRecord("w_cost", 0.25, 0.2, "back", undoes=0))
+        journal.record_feedback(FeedbackRecord("w_cost", 0.25, 0.2, "back", undoes=0, reason_zh="撤回"))
         assert journal.last().slot == 4
         assert journal.feedback()[0].rolled_back
+        assert [each.reason_zh for each in journal.feedback()] == ["", "撤回"]
     with Journal.read(old) as journal:
         assert journal.count() == 3
 
@@ -104,15 +105,16 @@ def test_an_old_journal_ends_up_with_todays_schema(old, tmp_path):
 @pytest.mark.parametrize(
     "steps",
     [
-        {0: (*schema.MIGRATIONS[0], "ALTER TABLE nowhere ADD COLUMN x")},
-        {0: schema.MIGRATIONS[0][:1]},
+        {**schema.MIGRATIONS, 1: ("ALTER TABLE nowhere ADD COLUMN x",)},
+        {**schema.MIGRATIONS, 0: schema.MIGRATIONS[0][:1]},
+        {0: schema.MIGRATIONS[0]},
         {},
     ],
 )
 def test_a_step_that_fails_leaves_the_file_as_it_was(old, steps, monkeypatch):
     before = dump(old)
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
-    with pytest.raises(JournalError, match=r"could not be brought from version 0 to 1.*It is unchanged"):
+    with pytest.raises(JournalError, match=r"could not be brought from version 0 to 2.*It is unchanged"):
         Journal.open(old)
     assert dump(old) == before
     monkeypatch.undo()
@@ -121,15 +123,15 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(old, steps, monkeypatch):
 
 
 def test_steps_are_taken_one_after_the_other(old, monkeypatch):
-    monkeypatch.setattr(schema, "VERSION", 3)
+    monkeypatch.setattr(schema, "VERSION", 4)
     more = {
-        1: ("UPDATE decisions SET source = 'policy (old)'",),
-        2: ("UPDATE decisions SET source = source || '!'", "CREATE TABLE notes (text TEXT)"),
+        2: ("UPDATE decisions SET source = 'policy (old)'",),
+        3: ("UPDATE decisions SET source = source || '!'", "CREATE TABLE notes (text TEXT)"),
     }
     monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS | more)
     with Journal.open(old) as journal:
         assert {each.source for each in journal.decisions()} == {"policy (old)!"}
-    assert dump(old)[1] == (3,)
+    assert dump(old)[1] == (4,)
     # What a migration may do, nobody else may.
     connection = sqlite3.connect(old)
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
@@ -137,7 +139,7 @@ def test_steps_are_taken_one_after_the_other(old, monkeypatch):
     connection.close()
 
 
-@pytest.mark.parametrize("version", [2, 99, -1])
+@pytest.mark.parametrize("version", [3, 99, -1])
 def test_a_newer_journal_is_refused_and_left_alone(tmp_path, version):
     path = tmp_path / "run.journal"
     with Journal.create(path, HEADER) as journal:
@@ -148,7 +150,7 @@ def test_a_newer_journal_is_refused_and_left_alone(tmp_path, version):
     before = path.read_bytes()
     for attempt in (Journal.open, Journal.read):
         with pytest.raises(
-            JournalError, match=f"has schema version {version}; this package knows versions up to 1. Upgrade"
+            JournalError, match=f"has schema version {version}; this package knows versions up to 2. Upgrade"
         ):
             attempt(path)
     assert path.read_bytes() == before
