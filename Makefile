@@ -13,15 +13,18 @@ ENVIRONMENT = $(THREADS) NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-$(KERNELS)
 PYTEST = $(ENVIRONMENT) $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-slow lint format bench clean
+.PHONY: help install run test test-slow lint format bench notebooks docs clean
 
 help:
-	@echo "make run        simulate the main job and print its summary"
+	@echo "make run        the whole loop on the default preset; ends with the path of the report"
+	@echo "                (options: make run ARGS='--preset testbed --demo')"
 	@echo "make test       the tests that take seconds"
 	@echo "make test-slow  all tests"
 	@echo "make lint       ruff, mypy --strict and the import rules of the rooms"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make bench      every script under benchmarks/"
+	@echo "make notebooks  build and run the case studies under examples/"
+	@echo "make docs       these pages as a site: site/index.html"
 	@echo "make clean      remove the environment and all caches"
 
 # torch goes first, alone: a local build of the pinned version is then kept by the second install.
@@ -34,7 +37,7 @@ $(STAMP): pyproject.toml constraints.txt
 install: $(STAMP)
 
 run: $(STAMP)
-	$(ENVIRONMENT) $(BIN)/attribution-sched run
+	$(ENVIRONMENT) $(BIN)/attribution-sched run $(ARGS)
 
 test: $(STAMP)
 	$(PYTEST) -m "not slow"
@@ -57,6 +60,20 @@ bench: $(STAMP)
 		echo "== $$script"; $(ENVIRONMENT) $(BIN)/python $$script; \
 	done
 
+# Its own stamp: nobody else needs what builds the site.
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/make_sources.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+notebooks: $(STAMP)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[notebooks]'
+	$(ENVIRONMENT) $(BIN)/python examples/case_studies/build.py
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -38,7 +38,7 @@ from attribution_sched.session.memory import QUICK, Memory
 from attribution_sched.session.replay import outcome_record, replay
 from attribution_sched.session.reshaping import Reshaping, targets_of
 from attribution_sched.session.results import RunSummary, SchedulingResult
-from attribution_sched.session.submission import DEMO, kind_of, prepared
+from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
 from attribution_sched.session.summary import Tally
 from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
 from attribution_sched.session.wording import plan_of, plan_record
@@ -314,7 +314,8 @@ class System:
 
         Args:
             decision: A result, or the id of any decision in the journal.
-            **given: As for :meth:`~attribution_sched.explain.explainer.Explainer.explain`.
+            **given: As for :meth:`~attribution_sched.explain.explainer.Explainer.explain`; with ``parts=True`` the plan
+                is explained by its own parts, as :class:`~attribution_sched.explain.plan_parts.PartsExplainer` does.
 
         Raises:
             JournalError: If the journal has no such decision; the message names the nearest.
@@ -323,8 +324,11 @@ class System:
         chosen = options.explain_options(given)
         with self._turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
-            told = self._memory.explain(self._recall(name), **chosen)
-            self.journal.record_explanation(ExplanationRecord(name, told.target, told.to_dict()), replace=True)
+            decided = self._recall(name)
+            record = self.journal.task(str(self.journal.decision(name).task_id))
+            told = self._memory.explain(decided, task=handed_in(self.world, record, self.seed), **chosen)
+            kept = ExplanationRecord(name, "parts" if chosen.get("parts") else told.target, told.to_dict())
+            self.journal.record_explanation(kept, replace=True)
             return told
 
     def _recall(self, name: str) -> Decided:
@@ -420,6 +424,22 @@ class System:
                 self._adopt(self._versions.restore())
             self.reward, self.targets = change.reward, wanted
             return change
+
+    def report(self, path: str | os.PathLike[str], *, lang: str = "en", **given: Any) -> Path:
+        """Write what the run came to, why, and against whom, as one file.
+
+        Args:
+            path: Where to; the ending decides: ``.html``, ``.json`` or ``.md``.
+            lang: ``en`` or ``zh``.
+            **given: As for :func:`attribution_sched.report.write.write_report`.
+
+        Raises:
+            SettingsError: If an argument is wrong or the file cannot be written; nothing is half-written.
+        """
+        from attribution_sched.report.write import write_report
+
+        with self._turn:
+            return write_report(self, path, lang=lang, **given)
 
     def close(self) -> None:
         """Close the journal and let the next writer in; harmless when done twice."""

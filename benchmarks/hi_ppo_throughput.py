@@ -61,7 +61,7 @@ def main() -> None:
                 settings = HiPpoSettings(
                     PpoSettings(lr=1e-6, update_epochs=passes, minibatch_size=1024, num_steps=decisions, target_kl=None)
                 )
-                optimiser = torch.optim.Adam(network.parameters(), lr=1e-6)
+                optimiser = torch.optim.Adam(network.parameters(), lr=1e-6, eps=1e-5, fused=True)  # the trainer's
                 learn(network, [told], optimiser, settings, generator)
                 began = time.process_time()
                 learn(network, [told], optimiser, settings, generator)

@@ -44,6 +44,9 @@ COUNTER_NAMES: tuple[str, ...] = tuple(COUNTER_UNITS)
 NOISE = 0.10
 """Spread of one reading (assumed: multiplexing, sampling and phase of the window)."""
 
+SPEED_NOISE = 0.05
+"""Spread of a measured throughput (assumed: samples are counted, only the window's phase is left)."""
+
 REFERENCES_PER_MISS = 12.0
 """Last-level-cache references per miss (assumed)."""
 
@@ -90,6 +93,22 @@ def sample_time_s(demands: Demands) -> FloatArray:
     host = seconds[:, 0] + seconds[:, 1]
     time: FloatArray = np.hypot(np.maximum(device, seconds[:, 3]), host)
     return time
+
+
+def throughput(demands: Demands, rng: np.random.Generator, noise: float = SPEED_NOISE) -> FloatArray:
+    """Measure the samples per second of a batch of tasks on the reference device, shape ``(n_tasks,)``.
+
+    Counters are rates and say how a task spends its time; this says how much work that time does.
+
+    Args:
+        demands: Latent demands of the tasks.
+        rng: Source of the noise.
+        noise: Relative spread of a measurement; 0 gives the true throughput.
+    """
+    if not (np.isfinite(noise) and noise >= 0):
+        raise CounterError(problem("noise", noise, "must be finite and >= 0", f"Use {SPEED_NOISE} for the default"))
+    read: FloatArray = np.exp(noise * rng.standard_normal(len(demands)) - noise**2 / 2) / sample_time_s(demands)
+    return read
 
 
 def true_rates(demands: Demands) -> FloatArray:

@@ -6,13 +6,13 @@ really demand, which shows only in their counters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.arrivals import TraceArrivals
-from attribution_sched.cluster.counters import Counters, counters
+from attribution_sched.cluster.counters import Counters, counters, throughput
 from attribution_sched.cluster.demands import Demands, draw_demands
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.errors import TraceError, nearest, problem
@@ -30,12 +30,18 @@ class TaskPool:
         steps: Work in steps, shape ``(n,)``.
         demands: Latent demands; no scheduler may look at them.
         counters: What can be measured of the instances.
+        samples_per_s: Measured throughput on the reference device, shape ``(n,)``; empty if nobody measured it.
     """
 
     kinds: IntArray
     steps: FloatArray
     demands: Demands
     counters: Counters
+    samples_per_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def speed(self, instance: int) -> float:
+        """Measured samples per second of an instance; 0 if nobody measured it."""
+        return float(self.samples_per_s[instance]) if self.samples_per_s.size else 0.0
 
     def __len__(self) -> int:
         return int(self.kinds.size)
@@ -53,7 +59,7 @@ def build_pool(world: World) -> TaskPool:
         high = np.log([world.kinds[k].steps[1] for k in kinds])
         steps = np.round(np.exp(rng.uniform(low, high))).astype(np.float64)
     demands = draw_demands([world.kinds[k].model for k in kinds], rng, world.idiosyncrasy)
-    return TaskPool(kinds, steps, demands, counters(demands, rng))
+    return TaskPool(kinds, steps, demands, counters(demands, rng), throughput(demands, rng))
 
 
 def _traced(world: World, arrivals: TraceArrivals) -> tuple[IntArray, FloatArray]:

@@ -359,6 +359,7 @@ class Dispatcher:
             base_cost_usd=self._baseline[1],
             restart_s=self.world.restart_s,
             max_segments=self.world.max_segments,
+            samples_per_s=self.prices.pool.speed(job.instance),
         )
 
     def _queue(self) -> tuple[QueuedTask, ...]:

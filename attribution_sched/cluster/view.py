@@ -72,6 +72,7 @@ class DecisionView:
         running_step_s: Measured step time of a running task; 0 if it waits.
         link_gbps: What the links carry in all, whoever uses them, shape ``(K, K)``; None if nobody measures it.
         link_time_s: When that was measured.
+        samples_per_s: Measured throughput of the task on the reference device; 0 if nobody measured it.
     """
 
     kind: TaskKind
@@ -97,6 +98,7 @@ class DecisionView:
     running_step_s: float = 0.0
     link_gbps: FloatArray | None = None
     link_time_s: float = 0.0
+    samples_per_s: float = 0.0
 
     def move_cost(self, plan: Plan) -> tuple[float, float]:
         """Seconds of pause and dollars of traffic that changing from the current plan to this one takes."""
@@ -153,6 +155,7 @@ def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
         running_step_s=float(state.tasks[cluster, slot, st.STEP]),
         link_gbps=bandwidth / BYTES_PER_GBIT,
         link_time_s=float(state.clock[cluster, st.LAST_TICK]),
+        samples_per_s=engine.pool.speed(pool),
     )
 
 

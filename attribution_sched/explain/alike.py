@@ -41,11 +41,15 @@ class Alike:
         return cls(background, cast, cast.usual(states), extremes)
 
     def differing(self, seen: Decisions) -> BoolArray:
-        """Players with a number that some background state has otherwise; the others cannot have a share."""
-        differs = np.zeros(len(self.cast.names), dtype=np.bool_)
+        """Players with a number that some background state has otherwise, by decision, shape ``(D, P)``.
+
+        The others cannot have a share.
+        """
+        differs = np.zeros((len(seen), len(self.cast.names)), dtype=np.bool_)
         for field, owner in self.cast.owners.items():
-            own, (least, most) = getattr(seen, field)[0], self.extremes[field]
-            moved = ((least != own) | (most != own)).reshape(-1)
+            own, (least, most) = getattr(seen, field), self.extremes[field]
+            moved = ((least != own) | (most != own)).reshape(len(seen), -1)
             flat = owner.reshape(-1)
-            differs[flat[moved & (flat >= 0)]] = True
+            row, at = np.nonzero(moved & (flat >= 0))
+            differs[row, flat[at]] = True
         return differs

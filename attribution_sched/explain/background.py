@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,14 +62,6 @@ class Background:
 
     def __len__(self) -> int:
         return len(self.states)
-
-    @property
-    def digest(self) -> str:
-        """Short fingerprint of all numbers, for the record."""
-        found = hashlib.blake2b(digest_size=6)
-        for field in fields(Decisions):
-            found.update(np.ascontiguousarray(getattr(self.states, field.name)).tobytes())
-        return found.hexdigest()
 
     def like(self, decision: Decisions, *, same_kind: bool | None = None) -> Background:
         """The states a decision may be compared with, brought to its shape.

@@ -77,6 +77,12 @@ _PLAYERS: tuple[tuple[str, str], ...] = (
     (r"links of (.+)", r"\1 出站链路"),
     (r"load (.+)", r"\1 负载"),
     (r"(\d+) decisions", r"\1 次决策"),
+    (r"the last (\d+) decisions", r"最近 \1 次决策"),
+    (r"a warm-up of (\d+) decisions in the same world, seed (\d+)", r"同一环境下 \1 次预热决策（随机种子 \2）"),
+    (
+        r"a warm-up of (\d+) decisions in the same world, seed (\d+), and (\d+) decisions so far",
+        r"同一环境下 \1 次预热决策（随机种子 \2）及至今 \3 次决策",
+    ),
     (r"(\d+) inputs", r"\1 个输入样本"),
 )
 

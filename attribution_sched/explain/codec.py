@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
         return _plain(asdict(value))
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(part) for part in value]
     if isinstance(value, float) and not np.isfinite(value):
         # JSON has no NaN.

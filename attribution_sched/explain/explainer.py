@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import comb
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,13 @@ from attribution_sched.explain.background import Background
 from attribution_sched.explain.explanation import TARGETS, Explanation
 from attribution_sched.explain.findings import Confidence, Interaction, Player
 from attribution_sched.explain.flips import find_flips, rules, smallest_flip
-from attribution_sched.explain.games import DecisionGame, together
-from attribution_sched.explain.lineup import Lineup, Links, Usual, lineup
+from attribution_sched.explain.games import DecisionGame
+from attribution_sched.explain.lineup import Lineup, Links, lineup
+from attribution_sched.explain.readings import Readings
 from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate, estimate_many
 from attribution_sched.explain.shapley.plan import Rows
-from attribution_sched.explain.situations import Blender, stacked, widened
+from attribution_sched.explain.situations import Blender, widened
 from attribution_sched.explain.sweeps import Sweep, sweeps
 from attribution_sched.explain.targets import (
     AppraisedComponents,
@@ -37,10 +38,11 @@ from attribution_sched.explain.targets import (
     need_appraiser,
     proposals,
 )
+from attribution_sched.explain.together import Batch, Prepared, one_by_one, refuse_none, side_by_side
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
-from attribution_sched.scheduler.policy import Appraiser, Policy
+from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Policy
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -61,27 +63,14 @@ LESS = "Where the policy makes the plan compared with, its choice counts as −1
 FIXED = "Intervals are about these very background states, not about what else they might have been."
 """Said where the background is read as all there is."""
 
+CHUNK = 1 << 15
+"""Situations of many decisions that are put together at a time."""
+
 LEAST_DRAWS = 32
 """Draws behind each sampled interaction at least."""
 
 Against = Literal["runner-up", "nothing"]
 """Whom to compare with, if no plan is named: the policy's next choice, or letting the task wait or stay."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Prepared:
-    """A decision ready to be explained."""
-
-    decided: Decided
-    seen: Decisions
-    background: Background
-    cast: Lineup
-    usual: Usual
-    blend: Blender
-    against: Plan | None
-    contrasted: bool
-    game: DecisionGame
-    notes: tuple[str, ...]
 
 
 class Explainer:
@@ -156,8 +145,13 @@ class Explainer:
             time_s=time_s, seed=seed, background=reading,
         )  # fmt: skip
         said = self._confidence(ready) if sure else None
-        players = ready.cast.players(ready.seen, ready.usual)[0]
-        told = self._explanation(ready, self._target(target), found, said, players, 0.0)
+        players = ready.cast.players(ready.seen, ready.alike.usual)[0]
+        shares = np.zeros((2, len(ready.cast.names), len(found.outputs)))
+        shares[:, ready.game.seats] = found.values, found.standard_error
+        told = self._explanation(
+            decided, self._target(target), found, said, players, ready.seen.weights[0], shares, ready.background.name,
+            ready.notes, against=ready.against, contrasted=ready.contrasted,
+        )  # fmt: skip
         if said is not None and SETTLED not in told.notes and self._settled(ready):
             told = replace(told, notes=(*told.notes, SETTLED))
         if interactions:
@@ -185,36 +179,28 @@ class Explainer:
         if not decisions:
             raise ExplanationError(problem("decisions", [], "at least one is needed", "Pass decisions of a Watch"))
         began = time.perf_counter()
-        prepared = [self._prepare(decided, target, None) for decided in decisions]
-        groups: dict[tuple[object, ...], list[int]] = {}
-        for i, ready in enumerate(prepared):
-            groups.setdefault((ready.game.players, id(ready.background)), []).append(i)
-        found: list[Estimate | None] = [None] * len(prepared)
-        for members in groups.values():
-            first = prepared[members[0]]
-            games = together(
-                [prepared[i].game for i in members], [prepared[i].seen for i in members], first.background, first.cast
-            )
-            many = estimate_many(
-                games, method=method, precision=precision, precision_of=first.game.outputs[-1:],
-                budget_rows=rows,
-                seed=seed, background=reading, progress=progress or None,
-            )  # fmt: skip
-            for at, i in enumerate(members):
-                found[i] = many.take(at)
-        told: list[tuple[Player, ...]] = [()] * len(prepared)
-        for members in groups.values():
-            first = prepared[members[0]]
-            listed = first.cast.players(stacked([prepared[i].seen for i in members]), first.usual)
-            for i, players in zip(members, listed, strict=True):
-                told[i] = players
-        seconds = (time.perf_counter() - began) / len(prepared)
         name = self._target(target)
-        return [
-            self._explanation(ready, name, one, None, players, seconds)
-            for ready, one, players in zip(prepared, found, told, strict=True)
-            if one is not None
-        ]
+        ask: dict[str, Any] = {"method": method, "precision": precision, "budget_rows": rows, "seed": seed}
+        ask["background"] = reading
+        parts: list[Explanation | None] = [None] * len(decisions)
+        for batch in self._batches(decisions, name):
+            found = estimate_many(
+                batch.game, precision_of=batch.outputs[-1:], progress=progress or None, chunk=CHUNK, **ask
+            )
+            readings = Readings(batch.alike.cast, batch.alike.usual, batch.seen)
+            shares = np.zeros((2, len(found), len(batch.alike.cast.names), len(found.outputs)))
+            shares[:, :, batch.seats] = found.values, found.standard_error
+            weights, compared = batch.seen.weights, batch.alike.background.name
+            for row, i in enumerate(batch.members):
+                parts[i] = self._explanation(
+                    decisions[i], name, found.take(row), None, readings.of(row), weights[row], shares[:, row], compared,
+                    batch.notes[row],
+                )  # fmt: skip
+        seconds = (time.perf_counter() - began) / len(decisions)
+        for told in parts:
+            # Nobody has seen it yet.
+            object.__setattr__(told, "seconds", seconds)
+        return [told for told in parts if told is not None]
 
     def game(
         self, decided: Decided, *, target: str | None = None, against: Plan | Against | None = None
@@ -230,17 +216,28 @@ class Explainer:
             raise ExplanationError(problem("target", target, "cannot be explained", nearest(target, valid)))
         return target
 
-    def _prepare(self, decided: Decided, target: str | None, against: Plan | str | None) -> _Prepared:
-        width = max(decided.seen.kind.shape[1], self.background.states.kind.shape[1])
-        seen = widened(decided.seen, width)
-        seen.check()
-        domains = tuple(domain.name for domain in decided.view.cost.cluster.domains)
-        key = (domains, width, bool(seen.replanning[0]), int(seen.kind[0, 0]))
+    def _like(self, seen: Decisions, domains: tuple[str, ...]) -> Alike:
+        """What a decision is compared with."""
+        key = (domains, seen.kind.shape[1], bool(seen.replanning[0]), int(seen.kind[0, 0]))
         if key not in self._alike:
             like = self.background.like(seen, same_kind=self.same_kind)
             self._alike[key] = Alike.of(like, lineup(seen, domains, self.links))
-        alike = self._alike[key]
-        background, cast, usual = alike.background, alike.cast, alike.usual
+        return self._alike[key]
+
+    def _batches(self, decisions: Sequence[Decided], target: str) -> list[Batch]:
+        """Decisions with the same players and background, side by side if the policy can judge them so."""
+        if target in ("terms", "returns"):
+            policy = need_appraiser(self.policy, target)
+            if isinstance(policy, BatchAppraiser):
+                return side_by_side(policy, decisions, self.background, self._like, returns=target == "returns")
+        return one_by_one([self._prepare(decided, target, None) for decided in decisions])
+
+    def _prepare(self, decided: Decided, target: str | None, against: Plan | str | None) -> Prepared:
+        width = max(decided.seen.kind.shape[1], self.background.states.kind.shape[1])
+        seen = widened(decided.seen, width)
+        seen.check()
+        alike = self._like(seen, tuple(domain.name for domain in decided.view.cost.cluster.domains))
+        background, cast = alike.background, alike.cast
         blend = Blender.of(seen, background.states, cast.owners)
         contrasted = against is not None
         notes: tuple[str, ...] = ()
@@ -267,13 +264,11 @@ class Explainer:
             raise ExplanationError(problem("against", against, "is not a plan", fix))
         plans = (own, other) if contrasted else (own,)
         aim = self._aim(self._target(target), decided, seen, plans, cast, background)
-        moving = np.flatnonzero(aim.movable(cast, alike.differing(seen)))
-        if len(moving) == 0:
-            rule = "is the same as the decision in every input that matters"
-            raise ExplanationError(problem("background", background.name, rule, "Use states that differ from it"))
+        moving = np.flatnonzero(aim.movable(cast, alike.differing(seen)[0]))
+        refuse_none(moving, background)
         names = tuple(cast.names[i] for i in moving)
         game = DecisionGame(names, moving, len(cast.names), blend.only(moving), aim)
-        return _Prepared(decided, seen, background, cast, usual, blend, other, contrasted, game, notes)
+        return Prepared(decided, seen, alike, blend, other, contrasted, game, notes)
 
     def _aim(
         self,
@@ -297,10 +292,10 @@ class Explainer:
             raise ExplanationError(problem("target", target, "needs a simulator", fix))
         return self.simulator.target(decided.view, plans, weights, cast, background)
 
-    def _settled(self, ready: _Prepared) -> bool:
+    def _settled(self, ready: Prepared) -> bool:
         return isinstance(self.policy, Appraiser) and proposed(self.policy, ready.decided, ready.seen)[1]
 
-    def _confidence(self, ready: _Prepared) -> Confidence | None:
+    def _confidence(self, ready: Prepared) -> Confidence | None:
         if not isinstance(self.policy, Appraiser):
             return None
         situations = like_situations(ready.blend, ready.game.n_players)
@@ -310,45 +305,46 @@ class Explainer:
 
     def _explanation(
         self,
-        ready: _Prepared,
+        decided: Decided,
         target: str,
         found: Estimate,
         said: Confidence | None,
-        players: tuple[Player, ...],
-        seconds: float,
+        players: Sequence[Player],
+        weights: FloatArray,
+        shares: FloatArray,
+        background: str,
+        notes: tuple[str, ...],
+        *,
+        against: Plan | None = None,
+        contrasted: bool = False,
     ) -> Explanation:
-        decided, cast = ready.decided, ready.cast
         domains = [domain.name for domain in decided.view.cost.cluster.domains]
         replanning = decided.view.replanning
-        shape = (len(cast.names), len(found.outputs))
-        values, errors = np.zeros(shape), np.zeros(shape)
-        values[ready.game.seats], errors[ready.game.seats] = found.values, found.standard_error
         return Explanation(
             decision=decided.id,
             policy=self.policy.name,
             subject=f"{decided.view.kind.model.name}: {describe_plan(decided.plan, domains, replanning=replanning)}",
-            target="log_odds" if target == "log_probability" and ready.contrasted else target,
+            target="log_odds" if target == "log_probability" and contrasted else target,
             players=players,
             outputs=found.outputs,
-            values=values,
-            standard_error=errors,
+            values=shares[0],
+            standard_error=shares[1],
             base=found.base,
             value=found.full,
-            weights=tuple(float(w) for w in ready.seen.weights[0]) if len(found.outputs) > 1 else None,  # type: ignore[arg-type]
-            against=describe_plan(ready.against, domains, replanning=replanning) if ready.contrasted else "",
+            weights=tuple(weights.tolist()) if len(found.outputs) > 1 else None,
+            against=describe_plan(against, domains, replanning=replanning) if contrasted else "",
             method=found.method,
             degrees=0 if np.isinf(found.freedom) else max(1, int(found.freedom)),
             rows=found.rows,
             background=found.background,
-            background_name=ready.background.name,
+            background_name=background,
             seed=found.seed,
             converged=found.converged,
-            seconds=seconds,
             confidence=said,
-            notes=(*ready.notes, FIXED) if found.reading == "population" else ready.notes,
+            notes=(*notes, FIXED) if found.reading == "population" else notes,
         )
 
-    def _tipping(self, ready: _Prepared, told: Explanation) -> Explanation:
+    def _tipping(self, ready: Prepared, told: Explanation) -> Explanation:
         view, seen = ready.decided.view, ready.seen
         domains = [domain.name for domain in view.cost.cluster.domains]
         devices = [domain.devices for domain in view.cost.cluster.domains]
@@ -361,7 +357,7 @@ class Explainer:
         )
 
     def _interactions(
-        self, ready: _Prepared, told: Explanation, most: int, seed: int, reading: str
+        self, ready: Prepared, told: Explanation, most: int, seed: int, reading: str
     ) -> tuple[Interaction, ...]:
         from attribution_sched.explain.pairs import strongest_pairs
         from attribution_sched.explain.shapley.plan import QUICK_ROWS

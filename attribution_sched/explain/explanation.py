@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ class Explanation:
     policy: str
     subject: str
     target: str
-    players: tuple[Player, ...]
+    players: Sequence[Player]
     outputs: tuple[str, ...]
     values: FloatArray
     standard_error: FloatArray
@@ -117,7 +117,8 @@ class Explanation:
     @property
     def names(self) -> list[str]:
         """Names of the players."""
-        return [player.name for player in self.players]
+        names: Sequence[str] | None = getattr(self.players, "names", None)
+        return [player.name for player in self.players] if names is None else list(names)
 
     def column(self, output: str) -> int:
         """Where an output stands."""

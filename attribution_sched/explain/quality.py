@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
+NOTHING = 1e-9
+"""Shares below this part of the largest are rounding, not shares."""
+
 TOP = 5
 """Leading players whose overlap is reported."""
 
@@ -162,6 +165,8 @@ def randomised(network: nn.Module, generator: torch.Generator, *, only: str = ""
 class Agreement:
     """How far two explanations of one decision tell the same, per output.
 
+    Players without a share in either are left out: a link that no plan uses agrees with anything.
+
     Attributes:
         outputs: Outputs that both have.
         rank_correlation: Spearman's ρ of the *sizes* of the shares: whether the same players drive the output, in the
@@ -201,12 +206,20 @@ def agreement(explained: Explanation, truth: Explanation, groups: Sequence[str] 
     rows, others = (list(side) for side in zip(*pairs, strict=True))
     sizes, signed, signs, leaders = [], [], [], []
     for name in outputs:
-        first, second = explained.values[rows, explained.column(name)], truth.values[others, truth.column(name)]
+        first = _rounded(explained.values[rows, explained.column(name)])
+        second = _rounded(truth.values[others, truth.column(name)])
+        matters = (first != 0.0) | (second != 0.0)
+        first, second = first[matters], second[matters]
         sizes.append(rank_correlation(np.abs(first), np.abs(second)))
         signed.append(rank_correlation(first, second))
         mass = np.abs(second).sum()
         right = np.abs(second)[np.sign(first) == np.sign(second)].sum()
         signs.append(float(right / mass) if mass > 0 else float("nan"))
-        moved = np.abs(first).max() > 0 and mass > 0
+        moved = bool(first.any() and second.any())
         leaders.append(bool(moved and np.abs(first).argmax() == np.abs(second).argmax()))
     return Agreement(outputs, tuple(sizes), tuple(signed), tuple(signs), tuple(leaders), len(pairs))
+
+
+def _rounded(shares: FloatArray) -> FloatArray:
+    """Shares, rounding taken for nothing."""
+    return np.where(np.abs(shares) > NOTHING * np.abs(shares).max(initial=0.0), shares, 0.0)

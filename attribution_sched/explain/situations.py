@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,37 @@ def mean_state(states: Decisions) -> Decisions:
     return Decisions(**found)
 
 
+class Mixture(Decisions):
+    """Situations whose fields are put together when they are first read: most questions read few of them."""
+
+    @classmethod
+    def of(cls, blend: Blender, coalitions: BoolArray, background: IntArray, decision: IntArray) -> Mixture:
+        """Situations of coalitions ``(n, P)``, the absent from states ``(n,)``, of decisions ``(n,)``."""
+        made = cls.__new__(cls)
+        made.__dict__["_parts"] = (blend, coalitions, background, decision)
+        return made
+
+    def __len__(self) -> int:
+        parts = self.__dict__.get("_parts")
+        return super().__len__() if parts is None else len(parts[3])
+
+    def take(self, index: IntArray | BoolArray) -> Decisions:
+        """Some of the situations."""
+        parts = self.__dict__.get("_parts")
+        if parts is None:
+            return super().take(index)
+        return Mixture.of(parts[0], *(part[index] for part in parts[1:]))
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        parts = self.__dict__.get("_parts")
+        if parts is None or name not in Decisions.__dataclass_fields__:
+            raise AttributeError(name)
+        blend, coalitions, background, decision = parts
+        made: NDArray[Any] = blend.field(name, coalitions, background, decision)
+        self.__dict__[name] = made
+        return made
+
+
 @dataclass(frozen=True, eq=False)
 class Blender:
     """Puts situations together.
@@ -84,27 +116,35 @@ class Blender:
 
     def only(self, players: IntArray) -> Blender:
         """The same for coalitions in which nobody but these players is ever absent; it has less to do."""
-        asked = {int(player) for player in players}
-        owners = {name: owner for name, owner in self.owners.items() if not asked.isdisjoint(owner.tolist())}
-        return replace(self, owners=owners)
+        found = {}
+        for name, owner in self.owners.items():
+            mine = np.isin(owner, players)
+            if mine.any():
+                found[name] = np.where(mine, owner, NOBODY)
+        return replace(self, owners=found)
 
     def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray) -> Decisions:
         """Situations of coalitions ``(n, P)`` of decisions ``(n,)``, the absent from background states ``(n,)``."""
-        n = len(coalitions)
-        # One more column, always present, for what belongs to nobody.
-        present = np.concatenate([coalitions, np.ones((n, 1), dtype=np.bool_)], axis=1)
-        made = {}
-        for field in fields(Decisions):
-            own = getattr(self.decisions, field.name)
-            if field.name not in self.owners:
-                made[field.name] = own[decision]
-                continue
-            shape = own.shape[1:]
-            other = getattr(self.background, field.name)
-            keep = present[:, self.owners[field.name]]
-            mixed = np.where(keep, own.reshape(len(own), -1)[decision], other.reshape(len(other), -1)[background])
-            made[field.name] = mixed.reshape(n, *shape)
-        return Decisions(**made)
+        return Mixture.of(self, coalitions, background, decision)
+
+    def field(self, name: str, coalitions: BoolArray, background: IntArray, decision: IntArray) -> NDArray[Any]:
+        """One field of such situations."""
+        own = getattr(self.decisions, name)
+        if name not in self.owners:
+            return own[decision]  # type: ignore[no-any-return]
+        flat, other = own.reshape(len(own), -1), getattr(self.background, name)
+        other = other.reshape(len(other), -1)
+        owner = self.owners[name]
+        owned = np.flatnonzero(owner >= 0)
+        mixed: NDArray[Any] = flat[decision]
+        if 2 * len(owned) < len(owner):
+            keep = coalitions[:, owner[owned]]
+            mixed[:, owned] = np.where(keep, mixed[:, owned], other[:, owned][background])
+        else:
+            # One more column, always present, for what belongs to nobody.
+            present = np.concatenate([coalitions, np.ones((len(coalitions), 1), dtype=np.bool_)], axis=1)
+            mixed = np.where(present[:, owner], mixed, other[background])
+        return mixed.reshape(len(decision), *own.shape[1:])
 
 
 def to_view(view: DecisionView, situations: Decisions, row: int) -> DecisionView:

@@ -21,7 +21,7 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL
 from attribution_sched.explain.lineup import Lineup
 from attribution_sched.explain.situations import to_view
-from attribution_sched.scheduler.policy import Appraisal, Appraiser, BatchAppraiser, Episodic, Policy, Selective
+from attribution_sched.scheduler.policy import Appraisal, Appraiser, Episodic, Policy, Selective
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -62,8 +62,8 @@ class _AnyInput:
 
 
 def with_total(terms: FloatArray, weights: FloatArray) -> FloatArray:
-    """Reward components ``(n, 3)`` and, last, their sum R with frozen weights."""
-    total = terms @ (np.array(SIGNS) * weights)
+    """Reward components ``(n, 3)`` and, last, their sum R with frozen weights ``(3,)`` or ``(n, 3)``."""
+    total = (terms * (np.array(SIGNS) * weights)).sum(axis=1)
     return np.concatenate([terms, total[:, None]], axis=1)
 
 
@@ -101,28 +101,6 @@ class AppraisedComponents(_AnyInput):
         said = self.policy.appraise(self.view, situations, self.plans, returns=self.returns, log_probability=False)
         terms = said.returns if self.returns else said.terms
         return with_total(terms[:, 0] - terms[:, 1] if len(self.plans) > 1 else terms[:, 0], self.weights)
-
-
-@dataclass(frozen=True, eq=False)
-class ManyComponents:
-    """R_eff, R_util, R_cost and R of many decisions, each with its own plan.
-
-    Attributes:
-        targets: What is asked of each decision, all alike but for view, plan and weights.
-    """
-
-    targets: tuple[AppraisedComponents, ...]
-
-    def __call__(self, situations: Decisions, owner: IntArray) -> FloatArray:
-        """Components ``(n, 4)`` of situations of the decisions ``(n,)``."""
-        first = self.targets[0]
-        assert isinstance(first.policy, BatchAppraiser)
-        views, plans = [one.view for one in self.targets], [one.plans[0] for one in self.targets]
-        said = first.policy.appraise_each(views, situations, owner, plans, returns=first.returns)
-        terms = (said.returns if first.returns else said.terms)[:, 0]
-        weights = np.stack([one.weights for one in self.targets])[owner]
-        total = (terms * np.array(SIGNS) * weights).sum(axis=1)
-        return np.concatenate([terms, total[:, None]], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,16 @@ class Simulator:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self._told: dict[bytes, FloatArray] = {}
+
+    def know(self, counters: FloatArray, ratio: FloatArray) -> None:
+        """Be told of a task that is not one of the world's own, such as one that was handed in.
+
+        Args:
+            counters: What was measured of it, shape ``(12,)``.
+            ratio: Its demands over the nominal ones, shape ``(7,)``.
+        """
+        self._told[_key(counters)] = np.array(ratio, dtype=np.float64)
 
     @cached_property
     def pool(self) -> TaskPool:
@@ -36,13 +46,10 @@ class Simulator:
 
     def ratios(self, counters: FloatArray) -> FloatArray:
         """Demands over nominal demands ``(n, 7)`` of tasks known by their counters ``(n, 12)``; 1 for unknown ones."""
-        known = {row.tobytes(): i for i, row in enumerate(np.ascontiguousarray(self.pool.counters.values))}
-        ratio = self.pool.demands.ratio
+        known = dict(zip(map(_key, self.pool.counters.values), self.pool.demands.ratio, strict=True)) | self._told
         found = np.ones((len(counters), len(DEMAND_NAMES)))
-        for row, values in enumerate(np.ascontiguousarray(counters, dtype=np.float64)):
-            at = known.get(values.tobytes())
-            if at is not None:
-                found[row] = ratio[at]
+        for row, values in enumerate(counters):
+            found[row] = known.get(_key(values), found[row])
         return found
 
     def target(
@@ -64,3 +71,7 @@ class Simulator:
         players = np.array([at.get(f"attribution {name}", -1) for name in DEMAND_NAMES])
         own, others = self.ratios(view.counters[None])[0], self.ratios(background.counters)
         return Simulated(view, plans, weights, factors, own, others, players)
+
+
+def _key(counters: FloatArray) -> bytes:
+    return np.ascontiguousarray(counters, dtype=np.float64).tobytes()

@@ -45,6 +45,7 @@ class TaskInstance:
         demands: Its latent demands, a batch of one; no scheduler may look at them.
         counters: What was measured of it, shape ``(12,)``.
         provenance: How the counters were got.
+        samples_per_s: Measured throughput on the reference device; 0 if nobody measured it.
     """
 
     kind: int
@@ -52,6 +53,7 @@ class TaskInstance:
     demands: Demands
     counters: FloatArray
     provenance: str = "simulated"
+    samples_per_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class SimulatedCluster:
             np.array(self._tasks.steps[some]),
             self._tasks.demands.take(some),
             Counters(np.array(self._tasks.counters.values[some])),
+            np.zeros(slots),
         )
         self._arrays: WorldArrays = engine.arrays._replace(
             pool=np.array(self._rows[some]), arrival_kind=int(ArrivalKind.TRACE), arrival_times_s=np.empty(0)
@@ -261,7 +264,8 @@ class SimulatedCluster:
         at = self._arrived % count if traced else int(integers(self.engine.state.streams[0, 1], count))
         self._arrived += 1
         kind, steps = int(self._tasks.kinds[at]), float(self._tasks.steps[at])
-        task = TaskInstance(kind, steps, self._tasks.demands.take(at), self._tasks.counters.values[at])
+        counters, speed = self._tasks.counters.values[at], self._tasks.speed(at)
+        task = TaskInstance(kind, steps, self._tasks.demands.take(at), counters, samples_per_s=speed)
         if not self._enter(task, self._rows[at], f"t{self._came:06d}", handed_in=False):
             self.engine.state.totals[0, st.DROPPED] += 1
         self._next_s = self._draw(self.now_s)
@@ -277,6 +281,7 @@ class SimulatedCluster:
             return False
         slot, pool = int(np.argmax(state.slots[0, :, st.STATUS] == st.FREE)), self.engine.pool
         pool.kinds[slot], pool.steps[slot], pool.counters.values[slot] = task.kind, task.steps, task.counters
+        pool.samples_per_s[slot] = task.samples_per_s
         for own, new in ((pool.demands.values, task.demands.values), (pool.demands.nominal, task.demands.nominal)):
             own[slot] = new[0]
         pool.demands.nominal_s[slot] = task.demands.nominal_s[0]

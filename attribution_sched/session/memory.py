@@ -19,7 +19,7 @@ from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.scheduler.policy import Appraiser, Policy
 from attribution_sched.session.asking import Asking, twin
-from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
 
 if TYPE_CHECKING:
     from attribution_sched.explain.explainer import Explainer
@@ -103,13 +103,29 @@ class Memory:
         if len(self._kept) > self.most:
             self._kept.popitem(last=False)
 
-    def explain(self, decided: Decided, **options: Any) -> Explanation:
+    def explain(
+        self, decided: Decided, *, parts: bool = False, task: TaskInstance | None = None, **options: Any
+    ) -> Explanation:
         """Explain a decision against the background of the others.
 
         How sure the policy was cannot be asked where its search left what the network itself could have proposed; the
         explanation then says so, unless it was asked for by name.
+
+        Args:
+            decided: The decision.
+            parts: Whether to explain its plan by the plan's own parts.
+            task: What was handed in, if it was: the simulator then prices this very task, not a nominal one.
+            **options: Of ``Explainer.explain``, or of ``PartsExplainer.explain`` for parts.
         """
         explainer = self._ready(decided.view.replanning)
+        if task is not None and explainer.simulator is not None:
+            explainer.simulator.know(task.counters, task.demands.ratio[0])
+        if parts:
+            from attribution_sched.explain.plan_parts import PartsExplainer
+
+            pieces = PartsExplainer(explainer.policy, explainer.background)
+            pieces.simulator = explainer.simulator
+            return pieces.explain(decided, **options)
         try:
             return explainer.explain(decided, **options)
         except ExplanationError as error:

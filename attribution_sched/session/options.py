@@ -54,19 +54,25 @@ def explaining(explain: Any) -> dict[str, Any] | None:
     if not isinstance(explain, Mapping):
         fix = "For example explain=True or explain={'target': 'terms'}"
         raise ExplanationError(problem("explain", explain, "must be True, False or a mapping of options", fix))
-    return QUICK | explain_options(explain)
+    chosen = explain_options(explain)
+    return chosen if chosen.get("parts") else QUICK | chosen
 
 
 def explain_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of an explanation.
 
+    Args:
+        given: Those of ``Explainer.explain``; with ``parts=True``, those of ``PartsExplainer.explain``.
+
     Raises:
         ExplanationError: If one does not exist.
     """
     from attribution_sched.explain.explainer import Explainer
+    from attribution_sched.explain.plan_parts import PartsExplainer
 
-    signature = inspect.signature(Explainer.explain)
+    signature = inspect.signature(PartsExplainer.explain if given.get("parts") else Explainer.explain)
     known = [name for name, each in signature.parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    known.append("parts")
     for name in given:
         if name not in known:
             raise ExplanationError(problem("explain option", name, "does not exist", nearest(str(name), known)))

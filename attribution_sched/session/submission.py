@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.counters import COUNTER_NAMES, counters
+from attribution_sched.cluster.counters import COUNTER_NAMES, counters, throughput
 from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.errors import CounterError, JournalError, TaskError, nearest, problem
@@ -161,7 +161,7 @@ def instance(world: World, kind: int, steps: int, readings: Mapping[str, Any], s
     demands = draw_demands([world.kinds[kind].model], rng, 0.0 if readings else world.idiosyncrasy)
     simulated = counters(demands, rng).values[0]
     if not readings:
-        return TaskInstance(kind, float(steps), demands, simulated)
+        return TaskInstance(kind, float(steps), demands, simulated, samples_per_s=float(throughput(demands, rng)[0]))
     return TaskInstance(kind, float(steps), demands, readings_of(readings, simulated), "measured")
 
 
@@ -210,3 +210,8 @@ def from_record(world: World, record: TaskRecord, seed: int) -> TaskInstance:
     meta = record.meta
     readings = dict(record.counters) if meta["measured"] else {}
     return instance(world, int(meta["kind_index"]), record.steps, readings, (seed, int(meta["number"])))
+
+
+def handed_in(world: World, record: TaskRecord, seed: int) -> TaskInstance | None:
+    """The very task from the journal if it was handed in; None if the simulation sent it."""
+    return from_record(world, record, seed) if "after_decisions" in record.meta else None

@@ -9,9 +9,11 @@ from attribution_sched.cluster.counters import (
     COUNTER_NAMES,
     COUNTER_UNITS,
     NOISE,
+    SPEED_NOISE,
     counters,
     noise_correlation,
     sample_time_s,
+    throughput,
     true_rates,
 )
 from attribution_sched.cluster.demands import DEMAND_NAMES, Demands, draw_demands, nominal_demands
@@ -87,3 +89,21 @@ def test_bad_names_and_noise_are_refused():
         read.column("l3_mises")
     with pytest.raises(CounterError, match="noise"):
         counters(fleet(1), np.random.default_rng(0), noise=-1.0)
+
+
+def test_throughput_is_what_rates_do_not_tell():
+    """Twice of everything at half the speed has the same rates."""
+    demands = draw_demands([model("bert-base")] * 3, np.random.default_rng(0))
+    twice = Demands(2.0 * demands.values, demands.nominal, demands.nominal_s)
+    assert np.allclose(true_rates(twice), true_rates(demands))
+    exact = throughput(demands, np.random.default_rng(1), 0.0)
+    assert np.allclose(exact, 1.0 / sample_time_s(demands))
+    assert np.allclose(throughput(twice, np.random.default_rng(1), 0.0), exact / 2.0)
+
+
+def test_throughput_scatters_by_its_noise():
+    many = draw_demands([model("bert-base")] * 4000, np.random.default_rng(0))
+    apart = np.log(throughput(many, np.random.default_rng(1)) * sample_time_s(many))
+    assert apart.std() == pytest.approx(SPEED_NOISE, rel=0.05) and abs(apart.mean()) < 0.005
+    with pytest.raises(CounterError, match="noise"):
+        throughput(many, np.random.default_rng(1), -1.0)

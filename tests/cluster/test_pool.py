@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.arrivals import ArrivalRow, TraceArrivals
+from attribution_sched.cluster.counters import sample_time_s
 from attribution_sched.cluster.pool import build_pool
 from attribution_sched.errors import TraceError
 
@@ -59,3 +60,11 @@ def test_a_trace_task_of_no_known_kind_is_one_clear_error(model, batch, mode):
     rows = (ArrivalRow(0.0, "bert-base", 5, 32, 0, "t"), ArrivalRow(1.0, model, 5, batch, 0, "t", mode))
     with pytest.raises(TraceError, match=r"task 1 of .* matches no task kind.*bert-base batch 32 training"):
         build_pool(tiny_world(arrivals=TraceArrivals(rows, source="jobs.csv")))
+
+
+def test_measured_throughput_is_that_of_the_instances():
+    pool = build_pool(tiny_world(pool_size=500))
+    apart = np.log(pool.samples_per_s * sample_time_s(pool.demands))
+    assert pool.samples_per_s.shape == (500,) and 0.04 < apart.std() < 0.06
+    assert pool.speed(3) == pool.samples_per_s[3]
+    assert replace(pool, samples_per_s=np.zeros(0)).speed(3) == 0.0

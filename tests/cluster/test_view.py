@@ -26,6 +26,7 @@ def test_a_view_says_what_waits_and_what_is_free():
     assert [(task.slot, task.kind_index, task.waited_s) for task in seen.queue] == [(seen.slot, 0, 0.0)]
     assert seen.free_devices.tolist() == [4, 4, 4]
     assert seen.steps_left == 100_000
+    assert seen.samples_per_s == engine.pool.samples_per_s[engine.pending_pool()[0]] > 0.0
     decide(engine, single(LONG, 1, 2))
     after = view(engine)
     assert (after.kind_index, after.free_devices.tolist()) == (1, [4, 2, 4])

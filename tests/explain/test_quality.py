@@ -10,8 +10,7 @@ from attribution_sched.explain.flat import FlatExplainer
 from attribution_sched.explain.quality import agreement, deletion, insertion, randomised, rank_correlation, stability
 from attribution_sched.explain.shapley.tabular import TabularGame
 
-RNG = np.random.default_rng(8)
-BACKGROUND = RNG.normal(size=(64, 8))
+BACKGROUND = np.random.default_rng(8).normal(size=(64, 8))
 NAMES = [f"x{i}" for i in range(8)]
 SLOPES = np.array([3.0, -2.0, 1.5, 1.0, 0.5, 0.2, 0.1, 0.0])
 
@@ -21,7 +20,7 @@ def model(x):
 
 
 def one(x=None):
-    x = np.abs(RNG.normal(size=8)) * np.sign(SLOPES + 1e-9) if x is None else x
+    x = np.abs(np.random.default_rng(9).normal(size=8)) * np.sign(SLOPES + 1e-9) if x is None else x
     made = FlatExplainer(model, BACKGROUND, NAMES)
     return made.explain(x, rows=6000), TabularGame(model, x, BACKGROUND, names=NAMES), made, x
 
@@ -81,7 +80,7 @@ def test_a_network_that_forgot_is_explained_otherwise():
     before = [w.clone() for w in network.parameters()]
     forgot = randomised(network, torch.Generator().manual_seed(1))
     assert all(torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True))
-    xs = RNG.normal(size=(12, 8))
+    xs = np.random.default_rng(10).normal(size=(12, 8))
     told, other = (
         [e.values[:, 0] for e in FlatExplainer(net, BACKGROUND, NAMES).explain_many(xs, rows=2000)]
         for net in (network, forgot)
@@ -108,7 +107,20 @@ def test_agreement_is_one_with_itself_and_minus_one_with_the_opposite():
 def test_rank_correlation_is_scipys():
     from scipy.stats import spearmanr
 
+    rng = np.random.default_rng(11)
     for _ in range(5):
-        a, b = RNG.normal(size=12).round(1), RNG.normal(size=12).round(1)
+        a, b = rng.normal(size=12).round(1), rng.normal(size=12).round(1)
         assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
     assert np.isnan(rank_correlation(np.zeros(4), np.arange(4.0)))
+
+
+def test_players_without_a_share_in_either_are_left_out():
+    """Rounding is no share, and whoever has none agrees with anything: neither may lift or lower the agreement."""
+    found, _, _, _ = one()
+    values = np.array([3.0, -2.0, 1.0, 1e-17, 0.0, -1e-17, 0.0, 0.0])[:, None]
+    other = np.array([-2.0, 3.0, 1.0, 0.0, 1e-17, 0.0, 0.0, 0.0])[:, None]
+    told = agreement(replace(found, values=values), replace(found, values=other))
+    assert told.signed_correlation == (pytest.approx(rank_correlation(values[:3, 0], other[:3, 0])),)
+    assert told.same_sign == (pytest.approx(1.0 / 6.0),) and told.same_leader == (False,)
+    nothing = agreement(replace(found, values=values), replace(found, values=np.zeros((8, 1))))
+    assert np.isnan(nothing.signed_correlation[0]) and not nothing.same_leader[0]

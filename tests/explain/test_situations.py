@@ -1,7 +1,7 @@
 """Situations are mixtures: what is present is the decision's, what is absent a background state's."""
 
 import functools
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -61,6 +61,33 @@ def test_every_number_is_the_decisions_or_the_background_states(data):
             continue
         keep = np.append(present[0], True)[owner]
         assert np.array_equal(mixed, np.where(keep, mine, other)), field.name
+
+
+def test_fields_are_put_together_when_they_are_read():
+    blend, cast, _, _ = blender()
+    some = np.random.default_rng(0).random((6, len(cast.names))) < 0.5
+    at, nothing = np.arange(6), np.zeros(6, dtype=int)
+    found = blend(some, at, nothing)
+    assert len(found) == 6 and not set(vars(found)) & set(Decisions.__dataclass_fields__)
+    part = found.take(np.array([4, 1]))
+    assert found.links.shape[0] == 6 and set(vars(found)) & set(Decisions.__dataclass_fields__) == {"links"}
+    assert np.array_equal(part.links, found.links[[4, 1]]) and len(part) == 2
+    moved = replace(found, waiting=found.waiting + 1)
+    assert same(replace(moved, waiting=found.waiting), found) and len(moved) == 6
+    assert same(moved.take(np.array([2])), replace(found.take(np.array([2])), waiting=found.waiting[[2]] + 1))
+    with pytest.raises(AttributeError):
+        found.nothing_of_the_kind  # noqa: B018
+
+
+@settings(deadline=None, max_examples=30)
+@given(hs.data())
+def test_leaving_out_players_that_are_always_present_changes_nothing(data):
+    blend, cast, _, states = blender()
+    asked = np.array(sorted(data.draw(hs.sets(hs.integers(0, len(cast.names) - 1), min_size=1))))
+    present = np.ones((4, len(cast.names)), dtype=bool)
+    present[:, asked] = np.random.default_rng(data.draw(hs.integers(0, 99))).random((4, len(asked))) < 0.5
+    at = np.arange(4) * (len(states) // 5)
+    assert same(blend.only(asked)(present, at, np.zeros(4, dtype=int)), blend(present, at, np.zeros(4, dtype=int)))
 
 
 def test_a_link_has_both_directions_and_each_number_one_owner():

@@ -6,8 +6,10 @@ from attribution_sched.explain.plots.attributions import attributions
 from attribution_sched.explain.plots.beeswarm import beeswarm
 from attribution_sched.explain.plots.changes import changes
 from attribution_sched.explain.plots.components import components
+from attribution_sched.explain.plots.contenders import contenders
 from attribution_sched.explain.plots.counterfactual import counterfactual
 from attribution_sched.explain.plots.influence import influence
+from attribution_sched.explain.plots.rewards import rewards
 from attribution_sched.explain.plots.timeline import timeline
 from attribution_sched.explain.plots.traffic import traffic
 from attribution_sched.explain.plots.waterfall import waterfall
@@ -17,8 +19,10 @@ __all__ = [
     "beeswarm",
     "changes",
     "components",
+    "contenders",
     "counterfactual",
     "influence",
+    "rewards",
     "timeline",
     "traffic",
     "waterfall",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,8 @@ WORDS: dict[str, str] = {
 }
 """The seven attribution dimensions in words."""
 
+Scale = Literal["linear", "log"]
+
 NUMBERED_CELLS = 90
 """Up to so many cells the numbers are written into them."""
 
@@ -39,6 +41,7 @@ def attributions(
     names: Sequence[str] = tuple(WORDS),
     normalise: bool = False,
     unit: str = "J",
+    scale: Scale = "linear",
     lang: str = "en",
 ) -> Axes:
     """Draw tasks × counters: blue adds to the prediction, vermilion takes away.
@@ -50,12 +53,15 @@ def attributions(
         names: Names of the counters; the seven attribution dimensions by default.
         normalise: Show each as a share of the sum of sizes of its task, so that small tasks can be read beside large.
         unit: Unit of the values.
+        scale: How values become colours: ``linear``, or ``log`` in both directions from 0 where tasks of very different
+            size are to be seen beside each other.
         lang: ``en`` or ``zh``.
 
     Raises:
         ExplanationError: If the shape does not fit the labels or a value is not finite.
     """
     import seaborn as sns
+    from matplotlib.colors import Normalize, SymLogNorm
 
     lang = style.drawn_language(lang)
     table = np.asarray(values, dtype=np.float64)
@@ -73,11 +79,13 @@ def attributions(
     n, d = table.shape
     ax = style.axes(ax, min(9.0, 1.8 + 0.26 * n) if n <= 40 else 6.0)
     limit = float(np.abs(table).max()) or 1.0
+    # Logarithmic down to a thousandth of the largest value, linear around 0.
+    norm: Any = Normalize(-limit, limit) if scale == "linear" else SymLogNorm(limit / 1000.0, 0.3, -limit, limit)
     numbered = table.size <= NUMBERED_CELLS and style.characters(ax, 0.62) // d >= 4
     words = [COUNTERS.get(name, name) if lang == "zh" else WORDS.get(name, name) for name in names]
     wide = style.characters(ax, 0.24)
     sns.heatmap(
-        table, ax=ax, cmap=style.diverging(), vmin=-limit, vmax=limit, cbar=False,
+        table, ax=ax, cmap=style.diverging(), norm=norm, cbar=False,
         annot=np.vectorize(lambda value: number(value, 2))(table) if numbered else False, fmt="",
         annot_kws={"fontsize": 7}, linewidths=0.5 if n <= 40 else 0.0, linecolor="white", rasterized=n > 40,
         xticklabels=False, yticklabels=False,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
@@ -59,10 +61,33 @@ def drawn_language(lang: str) -> str:
     return lang if lang == "en" or chinese_font() else "en"
 
 
+_CANVAS: ContextVar[float | None] = ContextVar("canvas", default=None)
+
+NARROWEST = 0.75
+"""Below this part of a report's width, rows get more height: their labels take more lines."""
+
+
+@contextmanager
+def canvas(inches: float) -> Iterator[None]:
+    """Inside, new figures are at most so wide, and are not kept among pyplot's open ones."""
+    before = _CANVAS.set(inches)
+    try:
+        yield
+    finally:
+        _CANVAS.reset(before)
+
+
 def axes(ax: Axes | None, height: float, width: float = REPORT_INCHES) -> Axes:
     """The axes to draw on: those given, or new ones of report size."""
     if ax is not None:
         return ax
+    inches = _CANVAS.get()
+    if inches is not None:
+        from matplotlib.figure import Figure
+
+        narrow = inches < NARROWEST * REPORT_INCHES
+        size = (min(width, inches), height * (1.25 if narrow else 1.0))
+        return Figure(figsize=size, layout="constrained").subplots()
     from matplotlib import pyplot as plt
 
     return plt.subplots(figsize=(width, height), layout="constrained")[1]

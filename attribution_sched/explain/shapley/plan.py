@@ -95,7 +95,7 @@ def settle(
             chosen = "kernel"
         else:
             chosen = "permutation"
-    _refuse_what_cannot_be(chosen, d, rows, everything, precision, time_s)
+    _refuse_what_cannot_be(chosen, d, rows, everything, precision, time_s, asked_rows=budget_rows is not None)
     reading: Reading = "population" if background == "population" else "sample"
     return Ask(chosen, rows, precision, precise, time_s, seed, reading)  # type: ignore[arg-type]
 
@@ -120,8 +120,9 @@ def _rows(budget_rows: Rows | None, precision: float | None, time_s: float | Non
 
 
 def _refuse_what_cannot_be(
-    method: str, d: int, rows: float, everything: float, precision: float | None, time_s: float | None
-) -> None:
+    method: str, d: int, rows: float, everything: float, precision: float | None, time_s: float | None, *,
+    asked_rows: bool,
+) -> None:  # fmt: skip
     if method == "exact":
         if d > MAX_PLAYERS:
             fix = "Group the players, or use method='auto'."
@@ -130,7 +131,7 @@ def _refuse_what_cannot_be(
             fix = "Use method='permutation', which can stop at any time."
             raise ExplanationError(problem("time_s", time_s, "enumeration cannot stop before its end", fix))
         # A budget that was asked for is kept; the default budget is no reason to refuse what was asked for by name.
-        if rows not in (STANDARD_ROWS, MOST_ROWS) and rows < everything:
+        if asked_rows and rows < everything:
             rule = f"all coalitions with all background states are {everything:,.0f} rows"
             raise ExplanationError(problem("budget_rows", rows, rule, "Raise the budget or use method='auto'."))
         return

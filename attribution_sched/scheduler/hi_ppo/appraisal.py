@@ -14,7 +14,7 @@ Three answers, from three parts of the network:
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,10 +29,11 @@ from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.scheduler.candidates import microbatch_counts
+from attribution_sched.scheduler.hi_ppo.appraisal_encoder import LEAST, look_along
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, Seen, look
-from attribution_sched.scheduler.hi_ppo.features import State, describe
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, Seen
+from attribution_sched.scheduler.hi_ppo.features import describe
 from attribution_sched.scheduler.hi_ppo.field import reward_scale
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
 from attribution_sched.scheduler.hi_ppo.repricing import (
@@ -102,38 +103,40 @@ def appraise(
         ExplanationError: If a log-probability is asked for and no choices lead to (nearly) such a plan.
     """
     planner = policy.planner(view)
-    situations = _checked(view, situations)
-    n, count = len(situations), len(plans)
     acting = np.array([p for p, plan in enumerate(plans) if plan is not None], dtype=np.int64)
     batch = _carried_out(policy, view, tuple(plan for plan in plans if plan is not None))
+    asked = returns or log_probability
+    situations = _within(view, situations) if asked else _readable(view, situations, batch)
+    _own_kind(situations, np.full(len(situations), view.kind_index))
+    n, count = len(situations), len(plans)
     found = Appraisal(np.zeros((n, count, 3)), np.zeros((n, count, 3)), np.zeros((n, count)))
+    if len(acting):
+        reader = _reader(policy, view)
+        ratios = reader.ratios(_own_attributions(policy, [view]), situations.attribution[:, 0])
+        factors = reader.task.factors(ratios)
+        prices = reprice(planner.tables, view.kind_index, batch, _links(view, situations, batch), factors)
+        found.terms[:, acting] = _terms(view, prices)
+    if not asked:
+        return found
     if log_probability:
         from attribution_sched.scheduler.hi_ppo.retracing import Retracer
 
         retracer = Retracer(planner, perceive(policy, view), list(plans), policy.network)
-    own = _own_attribution(policy, view)
-    reader = _reader(policy, view)
     scale = reward_scale(view.kinds, view.base_step_s, view.reward.interval_s)
     with one_thread(), torch.no_grad():
-        for begin in range(0, n, ROWS):
-            rows = slice(begin, min(n, begin + ROWS))
-            part = situations.take(np.arange(rows.start, rows.stop))
-            if len(acting):
-                factors = reader.task.factors(reader.ratios(own, part.attribution[:, 0]))
-                prices = reprice(planner.tables, view.kind_index, batch, part.links, factors)
-                found.terms[rows, acting] = _terms(view, prices)
-            if not returns and not log_probability:
-                continue
-            state, seen = _see(policy, planner, part)
+        for rows in _parts(n):
+            part = situations.take(rows)
+            seen = _see(policy, planner, part, domains=log_probability)
             if returns:
                 features = np.zeros((len(part), count, PLAN_FEATURES), dtype=np.float32)
                 features[:, :, 0] = 1.0
                 if len(acting):
-                    prices = reprice(planner.tables, view.kind_index, batch, part.links, _NOMINAL)
+                    links = part.links if _crosses(batch) else part.links[:1]
+                    prices = reprice(planner.tables, view.kind_index, batch, links, np.ones((len(part), 3)))
                     features[:, acting] = plan_features(planner.tables, view.kind_index, batch, prices, part.step_s)
                 found.returns[rows] = scale * _returns(policy, seen, features)
             if log_probability:
-                found.log_probability[rows] = retracer.log_probability(part, state, seen)
+                found.log_probability[rows] = retracer.log_probability(part, seen)
     return found
 
 
@@ -148,45 +151,65 @@ def appraise_each(
 ) -> Appraisal:
     """Judge a plan of each of many decisions of one cluster; see :class:`~.policy.BatchAppraiser`."""
     planner = policy.planner(views[0])
-    if any(policy.planner(view) is not planner for view in views):
+    clusters = {(id(view.cost), view.max_segments, id(view.base_step_s)): view for view in views}
+    if any(policy.planner(view) is not planner for view in clusters.values()):
         raise PlanError(problem("views", len(views), "must be of one cluster", "Judge each cluster by itself"))
+    # Only decisions that are asked about now are prepared.
+    asked, owner = np.unique(owner, return_inverse=True)
+    views, plans = [views[i] for i in asked], [plans[i] for i in asked]
+    acting = np.array([plan is not None for plan in plans])
+    batch = _joined([
+        _carried_out(policy, view, (plan,) if plan is not None else ()) for view, plan in zip(views, plans, strict=True)
+    ])  # fmt: skip
+    situations = _within(views[0], situations) if returns else _readable(views[0], situations, batch)
     n, t = len(situations), planner.tables
-    situations = _within(views[0], situations)
     kinds = np.array([view.kind_index for view in views])
     _own_kind(situations, kinds[owner])
     found = Appraisal(np.zeros((n, 1, 3)), np.zeros((n, 1, 3)), np.zeros((n, 1)))
     features = np.zeros((n, 1, PLAN_FEATURES), dtype=np.float32)
     features[:, :, 0] = 1.0
-    acting = np.array([plan is not None for plan in plans])
     rows = np.flatnonzero(acting[owner])
-    with one_thread(), torch.no_grad():
-        if len(rows):
-            batch = _joined([
-                _carried_out(policy, view, (plan,))
-                for view, plan in zip(views, plans, strict=True) if plan is not None
-            ])  # fmt: skip
-            at = (np.cumsum(acting) - 1)[owner[rows]]
-            links = situations.links[rows]
-            factors = _factors(policy, views, owner, situations, rows)
-            prices = reprice_each(t, kinds[acting], batch, at, links, factors)
-            for kind in np.unique(kinds[owner[rows]]):
-                some = kinds[owner[rows]] == kind
-                view = next(view for view in views if view.kind_index == kind)
-                found.terms[rows[some]] = _terms(view, prices[some, None])
-            if returns:
-                nominal = reprice_each(t, kinds[acting], batch, at, links, _NOMINAL)
-                for p, decision in enumerate(np.flatnonzero(acting)):
-                    own = at == p
-                    one = PlanBatch(batch.segments[p : p + 1], batch.counts[p : p + 1], batch.schedules[p : p + 1])
-                    step_s = situations.step_s[rows[own]]
-                    features[rows[own]] = plan_features(t, int(kinds[decision]), one, nominal[own, None], step_s)
+    if len(rows):
+        at = (np.cumsum(acting) - 1)[owner[rows]]
+        links = _links(views[0], situations, batch)
+        links = links[rows] if len(links) > 1 else links
+        factors = _factors(policy, views, owner, situations, rows)
+        prices = reprice_each(t, kinds[acting], batch, at, links, factors)
+        for kind in np.unique(kinds[acting]):
+            some = kinds[owner[rows]] == kind
+            view = views[int(np.flatnonzero(kinds == kind)[0])]
+            found.terms[rows[some]] = _terms(view, prices[some, None])
         if returns:
-            scale = reward_scale(views[0].kinds, views[0].base_step_s, views[0].reward.interval_s)
-            for begin in range(0, n, ROWS):
-                part = np.arange(begin, min(n, begin + ROWS))
-                _, seen = _see(policy, planner, situations.take(part))
+            nominal = reprice_each(t, kinds[acting], batch, at, links, _NOMINAL)
+            for p, decision in enumerate(np.flatnonzero(acting)):
+                own = at == p
+                one = PlanBatch(batch.segments[p : p + 1], batch.counts[p : p + 1], batch.schedules[p : p + 1])
+                step_s = situations.step_s[rows[own]]
+                features[rows[own]] = plan_features(t, int(kinds[decision]), one, nominal[own, None], step_s)
+    if returns:
+        scale = reward_scale(views[0].kinds, views[0].base_step_s, views[0].reward.interval_s)
+        with one_thread(), torch.no_grad():
+            for part in _parts(n):
+                seen = _see(policy, planner, situations.take(part), domains=False)
                 found.returns[part] = scale * _returns(policy, seen, features[part])
     return found
+
+
+def _parts(n: int) -> Iterator[IntArray]:
+    """Rows that go through the network together, few of them filled up with the last one."""
+    for begin in range(0, n, ROWS):
+        yield np.arange(begin, max(min(n, begin + ROWS), begin + LEAST)).clip(max=n - 1)
+
+
+def _crosses(batch: PlanBatch) -> bool:
+    return bool((batch.counts > 1).any())
+
+
+def _links(view: DecisionView, situations: Decisions, batch: PlanBatch) -> FloatArray:
+    """Links of the situations, or one set for all where no plan feels them."""
+    if _crosses(batch):
+        return situations.links
+    return np.stack([view.bandwidth_gbps, view.latency_s])[None]
 
 
 def _factors(
@@ -199,7 +222,7 @@ def _factors(
         alike = [int(decision) for decision in np.flatnonzero(kinds == kind)]
         place = np.zeros(len(views), dtype=np.int64)
         place[alike] = np.arange(len(alike))
-        own = np.stack([_own_attribution(policy, views[decision]) for decision in alike])
+        own = _own_attributions(policy, [views[decision] for decision in alike])
         reader = _reader(policy, views[alike[0]])
         some = np.flatnonzero(kinds[owner[rows]] == kind)
         given = situations.attribution[rows[some], 0]
@@ -237,6 +260,16 @@ def _checked(view: DecisionView, situations: Decisions) -> Decisions:
     found = _within(view, situations)
     _own_kind(found, np.full(len(found), view.kind_index))
     return found
+
+
+def _readable(view: DecisionView, situations: Decisions, batch: PlanBatch) -> Decisions:
+    """Situations of which only what the terms of plans depend on is read, and therefore checked."""
+    k = len(view.cost.domains.rows.devices)
+    if len(situations) == 0 or situations.free.shape[1:] != (k,) or _crosses(batch):
+        return _within(view, situations)
+    if not np.isfinite(situations.attribution[:, 0]).all():
+        situations.check()
+    return situations
 
 
 def _within(view: DecisionView, situations: Decisions) -> Decisions:
@@ -298,11 +331,15 @@ def _carried_out(policy: HiPpo, view: DecisionView, plans: tuple[Plan, ...]) -> 
     return batch
 
 
-def _own_attribution(policy: HiPpo, view: DecisionView) -> Float32Array:
-    """Attributions of the view's task as :func:`perceive` tells them, bit by bit."""
-    if not view.counters.size:
-        return np.zeros(7, dtype=np.float32)
-    found: Float32Array = np.asarray(policy._attributor()(view.counters[None]), dtype=np.float32)[0]
+def _own_attributions(policy: HiPpo, views: Sequence[DecisionView]) -> Float32Array:
+    """Attributions of the views' own tasks as :func:`perceive` tells them, and samples per second: ``(≥ LEAST, 8)``."""
+    found = np.zeros((max(LEAST, len(views)), 8), dtype=np.float32)
+    known = [row for row, view in enumerate(views) if view.counters.size]
+    if known:
+        counters = np.stack([views[row].counters for row in known])
+        filled = np.concatenate([counters, np.repeat(counters[:1], max(0, LEAST - len(known)), axis=0)])
+        found[known, :7] = policy._attributor()(filled)[: len(known)]
+        found[known, 7] = [views[row].samples_per_s for row in known]
     return found
 
 
@@ -319,10 +356,10 @@ def _terms(view: DecisionView, prices: FloatArray) -> FloatArray:
     return np.stack([(base_s - prices[:, :, P_STEP_S]) / base_s, prices[:, :, P_UTILISATION], cost], axis=-1)
 
 
-def _see(policy: HiPpo, planner: Planner, situations: Decisions) -> tuple[State, Seen]:
+def _see(policy: HiPpo, planner: Planner, situations: Decisions, *, domains: bool) -> Seen:
     """Describe and encode situations, candidate 0 being the task in question."""
     state, _ = describe(planner.tables, situations, planner.nominal_s, planner.task_features)
-    return state, look(policy.network, state, np.zeros(len(situations), dtype=np.int64))
+    return look_along(policy.network, state, domains=domains)
 
 
 def _returns(policy: HiPpo, seen: Seen, features: Float32Array) -> FloatArray:

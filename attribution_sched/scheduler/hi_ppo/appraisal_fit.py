@@ -1,9 +1,9 @@
 """Fits the head of demands: what attributions say of a task, learnt from simulated tasks whose demands are known.
 
 A demand does not depend on the plan, so tasks are enough: kinds of the worlds and models of the catalogue, with demands
-drawn as the simulator draws them, counters read with its noise, and attributions as the network reads them. Of every
-task all attributions are shown, or any part of them, because explanations ask about parts. The expected *ratio* is
-learnt, so a task of which nothing is known is nominal.
+drawn as the simulator draws them, counters and throughput read with its noise, and attributions as the network reads
+them. Of every task all attributions are shown, with or without the throughput, or any part of them, because
+explanations ask about parts. The expected *ratio* is learnt, so a task of which nothing is known is nominal.
 
 It needs the network's reading of counters and nothing else of it, so it may be fitted before or after learning. How
 good prices become by it is measured on engines by :mod:`~attribution_sched.scheduler.hi_ppo.appraisal_measure`.
@@ -20,19 +20,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attribution_sched.cluster.counters import counters
+from attribution_sched.cluster.counters import counters, throughput
 from attribution_sched.cluster.demands import SIGMA, draw_demands
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.scheduler.hi_ppo.demand_head import DEMANDS, DemandHead, NominalTask
+from attribution_sched.scheduler.hi_ppo.demand_head import DEMANDS, SPEED_INPUTS, DemandHead, NominalTask
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.ppo.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
 
-FULL = 0.4
+FULL = 0.6
 """Share of the lessons in which all attributions are known."""
+
+TIMED = 0.7
+"""Share of these in which the throughput is known, too."""
 
 OWN_SHARE = 0.7
 """Share of the lessons that are about kinds of the given worlds; the others are the rest of the catalogue."""
@@ -51,20 +54,23 @@ class Fitted:
 
     Attributes:
         tasks: Tasks it has learnt from.
-        ratio: Share of the variance of every demand's ratio that is explained, all attributions known, in the order of
-            ``DEMAND_NAMES``.
-        factors: The same of the multipliers on compute, memory and host time.
+        ratio: Share of the variance of every demand's ratio that is explained, all attributions and the throughput
+            known, in the order of ``DEMAND_NAMES``.
+        untimed: The same without the throughput.
+        factors: Share of the variance of the multipliers on compute, memory and host time, all known.
         loss: Held-out loss of the last epoch, 1 for a head that says nominal.
     """
 
     tasks: int
     ratio: tuple[float, ...]
+    untimed: tuple[float, ...]
     factors: tuple[float, ...]
     loss: float
 
     def to_json(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {"tasks": self.tasks, "ratio": list(self.ratio), "factors": list(self.factors), "loss": self.loss}
+        named = {"ratio": self.ratio, "untimed": self.untimed, "factors": self.factors}
+        return {"tasks": self.tasks, **{name: list(values) for name, values in named.items()}, "loss": self.loss}
 
 
 def fit_reward_terms(
@@ -112,16 +118,18 @@ def fit_reward_terms(
         with torch.no_grad():
             told, truth = torch.from_numpy(held_out.inputs), torch.from_numpy(held_out.ratio)
             said = torch.exp(head(told)).numpy().astype(np.float64)
+            untimed = torch.exp(head(_without_speed(told))).numpy().astype(np.float64)
             shown = _hidden(told, source)
             least = float(_loss(head, shown, truth) / _loss(DemandHead(), shown, truth))
     network.demands.load_state_dict({name: tensor.detach().to(device) for name, tensor in head.state_dict().items()})
     factors = [np.concatenate(part) for part in zip(*held_out.factors(said), strict=True)]
-    return Fitted(tasks, _explained(truth.numpy(), said), _explained(*factors), least)
+    timed, without = (_explained(truth.numpy(), one) for one in (said, untimed))
+    return Fitted(tasks, timed, without, _explained(*factors), least)
 
 
 @dataclass(frozen=True, eq=False)
 class _Lessons:
-    """Inputs of the head with all attributions known, ratios of demands, and the nominal task of every kind's rows."""
+    """Inputs of the head with everything known, ratios of demands, and the nominal task of every kind's rows."""
 
     inputs: Float32Array
     ratio: Float32Array
@@ -159,7 +167,7 @@ def _lessons(
             demands = draw_demands([kind.model] * len(some), rng, spread)
             # Attributions reach the head in single precision.
             seen = network.attributions(counters(demands, rng).values).astype(np.float32).astype(np.float64)
-            inputs.append(task.inputs(seen, np.ones(seen.shape, dtype=np.bool_)))
+            inputs.append(task.inputs(seen, np.ones(seen.shape, dtype=np.bool_), throughput(demands, rng)))
             ratios.append(demands.ratio)
         blocks.append((task, slice(begin, begin + int(size))))
         begin += int(size)
@@ -173,12 +181,21 @@ def _start(head: DemandHead, source: torch.Generator) -> None:
 
 
 def _hidden(inputs: Tensor, source: torch.Generator) -> Tensor:
-    """Lessons of which some attributions are hidden: none, or each with a probability of its row's own."""
+    """Lessons of which some attributions are hidden: none, or each with a probability of its row's own.
+
+    A task's throughput is known along with all its attributions or not at all.
+    """
     n = len(inputs)
     share = torch.rand(n, 1, generator=source)
-    known = (torch.rand(n, DEMANDS, generator=source) < share) | (torch.rand(n, 1, generator=source) < FULL)
-    shown = known.to(inputs.dtype)
-    return torch.cat([inputs[:, :DEMANDS] * shown, shown, inputs[:, 2 * DEMANDS :]], dim=1)
+    full = torch.rand(n, 1, generator=source) < FULL
+    shown = ((torch.rand(n, DEMANDS, generator=source) < share) | full).to(inputs.dtype)
+    timed = (full & (torch.rand(n, 1, generator=source) < TIMED)).to(inputs.dtype)
+    fixed, speed = inputs[:, 2 * DEMANDS : -SPEED_INPUTS], inputs[:, -SPEED_INPUTS:]
+    return torch.cat([inputs[:, :DEMANDS] * shown, shown, fixed, speed * timed], dim=1)
+
+
+def _without_speed(inputs: Tensor) -> Tensor:
+    return torch.cat([inputs[:, :-SPEED_INPUTS], torch.zeros_like(inputs[:, -SPEED_INPUTS:])], dim=1)
 
 
 _SCALE = torch.from_numpy((1.0 / SIGMA).astype(np.float32))

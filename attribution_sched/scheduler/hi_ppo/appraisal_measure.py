@@ -23,7 +23,7 @@ from attribution_sched.cluster.objective import GRAMS_PER_KG, samples
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
+from attribution_sched.scheduler.hi_ppo.demand_head import DEMANDS, DemandReader, NominalTask
 from attribution_sched.scheduler.hi_ppo.drafts import DONE, Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.features import State
@@ -149,8 +149,9 @@ def _expected(
         at = np.flatnonzero(kinds == kind)
         here = rows[at]
         some = PlanBatch(batch.segments[here], batch.counts[here], batch.schedules[here])
-        own = seen.attribution[here, task[at]]
-        ratio = np.concatenate([readers[kind].ratios(one, one[None]) for one in own])
+        pool = engine.state.slots[here, seen.slot[here, task[at]], st.POOL]
+        own = np.column_stack([seen.attribution[here, task[at]], engine.pool.samples_per_s[pool]])
+        ratio = np.concatenate([readers[kind].ratios(one, one[None, :DEMANDS]) for one in own])
         base = engine.arrays.kinds[kind]
         norm = base[st.K_BATCH] / samples(some)
         for row, factors in enumerate((readers[kind].task.factors(ratio), np.ones((len(at), 3)))):

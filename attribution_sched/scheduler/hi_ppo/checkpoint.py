@@ -190,9 +190,17 @@ def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
 
 
 def _with_demands(arrays: Arrays, own: Mapping[str, Any]) -> Arrays:
-    """Files from before there was a head of demands lack it whole; its zeros say that every task is nominal."""
+    """Files from before there was a head of demands lack it whole; its zeros say that every task is nominal.
+
+    A head from before throughput was measured does not read it: its weights are zeros.
+    """
+    from attribution_sched.scheduler.hi_ppo.demand_head import INPUTS, SPEED_INPUTS
+
     head = {name for name in own if name.startswith(DEMAND_HEAD)}
     if head & set(arrays):
+        first = arrays.get(f"{DEMAND_HEAD}weight0")
+        if first is not None and first.ndim == 2 and first.shape[1] == INPUTS - SPEED_INPUTS:
+            arrays = {**arrays, f"{DEMAND_HEAD}weight0": np.pad(first, ((0, 0), (0, SPEED_INPUTS)))}
         return arrays
     return {**arrays, **{name: np.zeros(tuple(own[name].shape), dtype=np.float32) for name in head}}
 

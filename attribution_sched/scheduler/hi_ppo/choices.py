@@ -61,7 +61,8 @@ def _completes(
             room, c = log2_floor(free[k]), t.domain_class[k]
             if best >= 0 and room == log2_floor(free[best]) and c == t.domain_class[best]:
                 continue
-            fill(t, kind, c, after, stop)
+            if not t.filled[kind, c, after, stop]:
+                fill(t, kind, c, after, stop)
             for depth in range(STAGE_CHOICES):
                 first = t.best[kind, c, after, stop, room, level, depth]
                 if first < best_first:
@@ -84,7 +85,8 @@ def _domain_allowed(t: PlannerTables, d: Drafts, r: int, k: int, taken: BoolArra
     kind, stop, after = d.kind[r], d.stop[r], d.after[r]
     room, c = log2_floor(d.free[r, k]), t.domain_class[k]
     left = t.max_segments - d.written[r] - 1
-    fill(t, kind, c, after, stop)
+    if not t.filled[kind, c, after, stop]:
+        fill(t, kind, c, after, stop)
     taken[k] = True
     allowed = False
     for v in range(BATCH_LEVELS):
@@ -118,7 +120,8 @@ def fastest_inside(
 ) -> tuple[float, float]:
     """Least seconds, and least device-seconds, of a whole model in a domain among layouts that hold the layers."""
     c = t.domain_class[k]
-    fill(t, kind, c, after, stop)
+    if not t.filled[kind, c, after, stop]:
+        fill(t, kind, c, after, stop)
     least, thrifty = np.inf, np.inf
     for lay in range(t.sizes.size):
         if t.sizes[lay] > free:
@@ -249,7 +252,8 @@ def cut_choices(
         out[i] = 0.0
         taken = d.used[r].copy()
         taken[k] = True
-        fill(t, kind, c, after, stop)
+        if not t.filled[kind, c, after, stop]:
+            fill(t, kind, c, after, stop)
         earliest = stop
         for v in range(BATCH_LEVELS):
             if d.level[r] >= 0 and d.level[r] != v:
@@ -335,7 +339,8 @@ def segment_choices(
         left = t.max_segments - d.written[r] - 1
         taken = d.used[r].copy()
         taken[k] = True
-        fill(t, kind, c, after, stop)
+        if not t.filled[kind, c, after, stop]:
+            fill(t, kind, c, after, stop)
         allowed[i] = False
         layouts[i] = 0.0
         seconds[i] = LARGEST

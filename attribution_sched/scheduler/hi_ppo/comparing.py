@@ -76,9 +76,8 @@ class _Actor(NetworkChooser):
     @torch.no_grad()
     def retask(self, state: State, task: IntArray) -> None:
         if self.seen is not None:
-            candidates = torch.from_numpy(state.candidates).to(self.seen.shared.device)
             bare = self.seen._replace(own=self.seen.own[:, :, :SYSTEM])
-            self.seen = with_task(self.network, bare, candidates, task)
+            self.seen = with_task(self.network, bare, state, task)
 
 
 class _Deviating:

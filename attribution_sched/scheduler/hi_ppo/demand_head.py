@@ -2,13 +2,15 @@
 
 Prices of the cost model are those of a nominal task. What a task really asks for is latent; its counters are noisy
 *rates*, so a demand shows in all of them (a task that computes longer moves fewer bytes per second), and their common
-scale shows in none. The head therefore reads all seven attributions at once and answers with the expected ratio of
-every demand to the nominal one; the cost model does the rest, for any plan over any links.
+scale shows in none: it shows in the samples per second that were measured along with the counters. The head therefore
+reads all seven attributions and this throughput at once and answers with the expected ratio of every demand to the
+nominal one; the cost model does the rest, for any plan over any links.
 
 An explanation asks what would follow if *some* attributions were another task's. What was not replaced is still the
 task itself, of which all seven attributions tell; of a demand that was replaced its own attribution tells alone. So the
 head takes any part of the seven (``known``), and each attribution moves its own demand only: in the simulator, too,
-nothing else happens when one demand becomes another task's.
+nothing else happens when one demand becomes another task's. The throughput follows from the demands and is nobody's
+input: it says who the task is, and stays what it was.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 DEMANDS = len(DEMAND_NAMES)
-INPUTS = 3 * DEMANDS
-"""Attributions less those of a nominal task, which of them are known, and a nominal task's shares of time."""
+SPEED_INPUTS = 2
+INPUTS = 3 * DEMANDS + SPEED_INPUTS
+"""Attributions less those of a nominal task, which of them are known, and a nominal task's shares of time; logarithm of
+the throughput over a nominal task's, and whether it is known."""
 
 HIDDEN = 128
 LARGEST_LOG = 1.5
@@ -61,7 +65,7 @@ class DemandHead(nn.Module):
             self.register_buffer(f"bias{layer}", torch.zeros(n_out))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Log ratios ``(n, 7)`` from inputs ``(n, 21)``."""
+        """Log ratios ``(n, 7)`` from inputs ``(n, 23)``."""
         w = self.layers()
         z = torch.tanh(nn.functional.linear(inputs, w[0], w[1]))
         z = torch.tanh(nn.functional.linear(z, w[2], w[3]))
@@ -85,11 +89,13 @@ class NominalTask:
         attribution: Its attributions before the bounding tanh, shape ``(7,)``.
         seconds: Seconds per sample each demand keeps its resource busy, shape ``(7,)``.
         shares: The same over the time of a sample, shape ``(7,)``.
+        sample_s: Time of a sample on the reference device.
     """
 
     attribution: FloatArray
     seconds: FloatArray
     shares: FloatArray
+    sample_s: float
 
     @classmethod
     def of(cls, kind: TaskKind, attributor: Attributor) -> NominalTask:
@@ -97,13 +103,25 @@ class NominalTask:
         nominal, seconds = nominal_demands(kind.model)
         one = Demands(nominal[None], nominal[None], seconds[None])
         read = np.asarray(attributor(true_rates(one)), dtype=np.float64)[0]
-        return cls(unbounded(read), seconds, seconds / sample_time_s(one))
+        sample_s = float(sample_time_s(one)[0])
+        return cls(unbounded(read), seconds, seconds / sample_s, sample_s)
 
-    def inputs(self, attribution: NDArray[np.floating], known: BoolArray) -> FloatArray:
-        """Inputs of the head ``(n, 21)`` from attributions ``(n, 7)`` of which only some are known."""
+    def inputs(
+        self, attribution: NDArray[np.floating], known: BoolArray, samples_per_s: NDArray[np.floating] | None = None
+    ) -> FloatArray:
+        """Inputs of the head ``(n, 23)``.
+
+        Args:
+            attribution: Shape ``(n, 7)``.
+            known: Which of them are known, shape ``(n, 7)``.
+            samples_per_s: Measured throughput, shape ``(n,)``, 0 where nobody measured it; nobody did by default.
+        """
         apart = np.where(known, unbounded(attribution) - self.attribution, 0.0)
         shares = np.broadcast_to(self.shares, apart.shape)
-        return np.concatenate([apart, known, shares], axis=1)
+        speed = np.zeros(len(apart)) if samples_per_s is None else np.asarray(samples_per_s, dtype=np.float64)
+        timed = speed > 0.0
+        faster = np.log(np.where(timed, speed * self.sample_s, 1.0))
+        return np.concatenate([apart, known, shares, faster[:, None], timed[:, None]], axis=1)
 
     def factors(self, ratio: FloatArray) -> FloatArray:
         """Multipliers on compute, memory and host time ``(n, 3)`` of tasks with ratios of demands ``(n, 7)``."""
@@ -121,8 +139,8 @@ def unbounded(attribution: NDArray[np.floating]) -> FloatArray:
 class DemandReader:
     """Reads demands of tasks of one kind off their attributions.
 
-    A demand whose attribution was not replaced is the task's, as all its attributions tell; one that was replaced is
-    another task's, as that one tells. So each attribution moves its own demand and no other.
+    A demand whose attribution was not replaced is the task's, as all its attributions and its throughput tell; one that
+    was replaced is another task's, as that one tells. So each attribution moves its own demand and no other.
 
     Attributes:
         head: Who says so.
@@ -152,15 +170,17 @@ class DemandReader:
 
         Args:
             own: Attributions of the task itself, shape ``(7,)``, or of D tasks, ``(D, 7)``; all zero if not measured.
+                An eighth number is the measured samples per second, 0 if nobody measured them.
             given: Attributions in the situations, shape ``(n, 7)``; where one differs, it is another task's.
             owner: Which of the D tasks each situation is about, shape ``(n,)``; the only one by default.
         """
         if not self.head.fitted:
             return np.ones((len(given), DEMANDS))
-        each = np.atleast_2d(own)
+        told = np.atleast_2d(own)
+        each, speed = told[:, :DEMANDS], told[:, DEMANDS] if told.shape[1] > DEMANDS else None
         at = np.zeros(len(given), dtype=np.int64) if owner is None else owner
         measured = np.repeat((each != 0.0).any(axis=1)[:, None], DEMANDS, axis=1)
-        itself = _ask(self.head, self.task.inputs(np.asarray(each, dtype=np.float64), measured))
+        itself = _ask(self.head, self.task.inputs(np.asarray(each, dtype=np.float64), measured, speed))
         apart = unbounded(given) - self.task.attribution
         other = np.column_stack([np.interp(apart[:, j], _POINTS, self.curves[j]) for j in range(DEMANDS)])
         # Attributions of a task that was not measured are zeros; nothing is known of it.

@@ -127,14 +127,16 @@ class TopologyEncoder(nn.Module):
         present = mask.unsqueeze(1) & mask.unsqueeze(2)
         present = present & ~torch.eye(nodes.shape[1], dtype=torch.bool, device=mask.device)
         inside = mask.unsqueeze(-1)
-        x = torch.where(inside, nodes, 0.0)
+        # Where all domains exist, as in any batch of one cluster, nothing needs to be taken out.
+        whole = bool(mask.all())
+        x = nodes if whole else torch.where(inside, nodes, 0.0)
         edges = torch.where(present.unsqueeze(-1), edges, 0.0)
         _check_finite(nodes=x, edges=edges)
         heard = self._hear(x, edges, present)
         for number, norm in enumerate(self.norms):
             fresh = torch.relu(norm(heard(number, x)))
             x = fresh if number == 0 else x + fresh
-        x = torch.where(inside, x, 0.0)
+        x = x if whole else torch.where(inside, x, 0.0)
         return x, self._pooled(x, inside)
 
     def _hear(self, x: Tensor, edges: Tensor, present: Tensor) -> Any:

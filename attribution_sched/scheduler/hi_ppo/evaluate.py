@@ -12,13 +12,29 @@ from torch import Tensor
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts
 from attribution_sched.scheduler.hi_ppo.features import ATTRIBUTION_AT, TASK_AT, State
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+from attribution_sched.scheduler.hi_ppo.pointing import sparse
 from attribution_sched.scheduler.hi_ppo.walk import HEADS, UPPER, Offer, Steps, Trace
 from attribution_sched.scheduler.ppo.masking import chosen, entropy, masked_log_softmax, sample
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 SYSTEM = 20
 """The first numbers of a domain are its 20 system numbers."""
+
+
+class Places(NamedTuple):
+    """Where candidates stand that were put one after the other.
+
+    Attributes:
+        owner: Decision of each, shape ``(M,)``.
+        column: Its place among the candidates of that decision, shape ``(M,)``.
+        at: Number of every candidate in that order, shape ``(B, Q)``; 0 where there is none.
+    """
+
+    owner: Tensor
+    column: Tensor
+    at: IntArray
 
 
 class Seen(NamedTuple):
@@ -31,6 +47,8 @@ class Seen(NamedTuple):
         each: Candidates, shape ``(B, Q, H)``.
         context: The state once a task is chosen, shape ``(B, W)``.
         own: The 32 numbers of every lower agent, shape ``(B, K, 32)``.
+        places: Where the candidates stand if those of all decisions were put one after the other; ``each`` is then of
+            shape ``(M, H)``.
     """
 
     embeddings: Tensor
@@ -39,6 +57,7 @@ class Seen(NamedTuple):
     each: Tensor
     context: Tensor
     own: Tensor
+    places: Places | None = None
 
 
 class Judgement(NamedTuple):
@@ -61,49 +80,98 @@ class Judgement(NamedTuple):
     action_values: Tensor
 
 
-def look(network: HiPpoNetwork, state: State, task: IntArray | None = None) -> Seen:
-    """Encode decisions once for all heads; without a task the context is not there yet."""
+def look(network: HiPpoNetwork, state: State, task: IntArray | None = None, *, only_present: bool = False) -> Seen:
+    """Encode decisions once for all heads; without a task the context is not there yet.
+
+    Args:
+        network: Who looks.
+        state: The decisions.
+        task: Candidate chosen in each, shape ``(B,)``.
+        only_present: Where most places of the queue are empty, candidates of all decisions may be put one after the
+            other, ``Seen.each`` of shape ``(M, H)``.
+    """
     device = next(network.parameters()).device
     nodes = torch.from_numpy(state.nodes).to(device)
-    candidates = torch.from_numpy(state.candidates).to(device)
     everywhere = torch.ones(nodes.shape[:2], dtype=torch.bool, device=device)
     embeddings, pooled = network.encoder(nodes, torch.from_numpy(state.edges).to(device), everywhere)
-    general, present = torch.from_numpy(state.globals).to(device), torch.from_numpy(state.present).to(device)
-    shared, each = network.upper.see(pooled, general, candidates, present)
-    seen = Seen(embeddings, network.upper.node(embeddings), shared, each, shared, nodes[:, :, :SYSTEM])
-    return seen if task is None else with_task(network, seen, candidates, task)
+    general = torch.from_numpy(state.globals).to(device)
+    places = None
+    if only_present and sparse(state.present) and state.present[:, 0].all():
+        row, column = np.nonzero(state.present)
+        numbers = (state.present.ravel().cumsum() - 1).reshape(state.present.shape)
+        places = Places(
+            torch.from_numpy(row).to(device), torch.from_numpy(column).to(device), np.where(state.present, numbers, 0)
+        )
+        some = torch.from_numpy(state.candidates[row, column]).to(device)
+        shared, each = network.upper.see_some(pooled, general, some, places.owner)
+    else:
+        candidates, present = (torch.from_numpy(part).to(device) for part in (state.candidates, state.present))
+        shared, each = network.upper.see(pooled, general, candidates, present)
+    seen = Seen(embeddings, network.upper.node(embeddings), shared, each, shared, nodes[:, :, :SYSTEM], places)
+    return seen if task is None else with_task(network, seen, state, task)
 
 
-def with_task(network: HiPpoNetwork, seen: Seen, candidates: Tensor, task: IntArray) -> Seen:
+def with_task(network: HiPpoNetwork, seen: Seen, state: State, task: IntArray) -> Seen:
     """Add what the choice of a task tells; where nothing is done, the first candidate stands in."""
     device = seen.shared.device
-    row = torch.arange(len(task), device=device)
-    at = torch.from_numpy(np.where(task < candidates.shape[1], task, 0)).to(device)
-    told = candidates[row, at]
-    numbers = torch.cat([told[:, TASK_AT : TASK_AT + 5], told[:, ATTRIBUTION_AT:]], dim=-1)
+    row, at = np.arange(len(task)), np.where(task < state.candidates.shape[1], task, 0)
+    told = state.candidates[row, at]
+    numbers = np.concatenate([told[:, TASK_AT : TASK_AT + 5], told[:, ATTRIBUTION_AT:]], axis=1)
     k = seen.own.shape[1]
-    own = torch.cat([seen.own, numbers[:, None, :].expand(-1, k, -1)], dim=-1)
-    return seen._replace(context=network.upper.context(seen.shared, seen.each[row, at]), own=own)
+    own = torch.cat([seen.own, torch.from_numpy(numbers).to(device)[:, None, :].expand(-1, k, -1)], dim=-1)
+    if seen.places is None:
+        chosen_one = seen.each[torch.from_numpy(row).to(device), torch.from_numpy(at).to(device)]
+    else:
+        chosen_one = seen.each.index_select(0, torch.from_numpy(seen.places.at[row, at]).to(device))
+    return seen._replace(context=network.upper.context(seen.shared, chosen_one), own=own)
 
 
-def logits(network: HiPpoNetwork, head: str, seen: Seen, offer: Offer, at: Tensor) -> Tensor:
-    """Scores of what is offered; ``at`` gives the row of each offer's decision in ``seen``."""
+def task_scores(network: HiPpoNetwork, seen: Seen, most: int) -> Tensor:
+    """Scores of the candidates and of doing nothing, ``(B, Q + 1)``; those that are not there may get any."""
+    if seen.places is None:
+        return network.upper.task_logits(seen.shared, seen.each)
+    return network.upper.some_task_logits(seen.shared, seen.each, (seen.places.owner, seen.places.column), most)
+
+
+def logits(
+    network: HiPpoNetwork, head: str, seen: Seen, offer: Offer, at: Tensor, *, only_allowed: bool = False
+) -> Tensor:
+    """Scores of what is offered; ``at`` gives the row of each offer's decision in ``seen``.
+
+    Args:
+        network: Who is asked.
+        head: Which head.
+        seen: What it sees.
+        offer: What is offered.
+        at: Row of each offer's decision in ``seen``.
+        only_allowed: What the mask forbids may get any score; saves time where most is forbidden.
+    """
     device = seen.shared.device
-    choices = torch.from_numpy(offer.choices).to(device)
     told = torch.from_numpy(offer.context).to(device)
     context = seen.context[at]
+    few = only_allowed and head != "domain" and sparse(offer.mask)
+    choices = torch.from_numpy(offer.choices[offer.mask] if few else offer.choices).to(device)
     if head == "domain":
         return network.upper.domain_logits(seen.nodes[at], choices, context, told)
     domain = torch.from_numpy(offer.domain).to(device)
     node = seen.embeddings[at, domain]
-    if head == "cut":
-        return network.upper.cut_logits(choices, node, context, told)
     lower = network.lower
-    stage = told[:, : told.shape[1] - _extra(network, head)]
-    z = lower.see(torch.cat([seen.own[at, domain], node, context, stage], dim=-1))
-    pointer = {"layout": lower.layout, "format": lower.format, "level": lower.level}[head]
-    found: Tensor = pointer(choices, torch.cat([z, told[:, stage.shape[1] :]], dim=-1))
+    if head == "cut":
+        pointer, all_told = network.upper.cut, torch.cat([node, context, told], dim=-1)
+    else:
+        pointer = {"layout": lower.layout, "format": lower.format, "level": lower.level}[head]
+        stage = told[:, : told.shape[1] - _extra(network, head)]
+        z = lower.see(torch.cat([seen.own[at, domain], node, context, stage], dim=-1))
+        all_told = torch.cat([z, told[:, stage.shape[1] :]], dim=-1)
+    if few:
+        return pointer.only(choices, all_told, _places(offer.mask, device), offer.mask.shape[1])
+    found: Tensor = pointer(choices, all_told)
     return found
+
+
+def _places(allowed: BoolArray, device: torch.device) -> tuple[Tensor, Tensor]:
+    row, column = np.nonzero(allowed)
+    return torch.from_numpy(row).to(device), torch.from_numpy(column).to(device)
 
 
 def _extra(network: HiPpoNetwork, head: str) -> int:
@@ -133,19 +201,18 @@ class NetworkChooser:
     @torch.no_grad()
     def task(self, state: State) -> IntArray:
         """Choose a task, and remember the encoding."""
-        seen = look(self.network, state)
+        seen = look(self.network, state, only_present=True)
         mask = torch.from_numpy(state.mask).to(seen.shared.device)
         if self.must_act:
             mask = mask.clone()
             mask[:, -1] &= ~mask[:, :-1].any(dim=-1)
-        log_probs = masked_log_softmax(self.network.upper.task_logits(seen.shared, seen.each), mask)
+        log_probs = masked_log_softmax(task_scores(self.network, seen, state.present.shape[1]), mask)
         taken = sample(log_probs, self.generator)
         self.upper = chosen(log_probs, taken)
         self.lower = torch.zeros_like(self.upper)
         self.values = self.network.value(seen.shared)
         found: IntArray = taken.cpu().numpy()
-        candidates = torch.from_numpy(state.candidates).to(seen.shared.device)
-        self.seen = with_task(self.network, seen, candidates, found)
+        self.seen = with_task(self.network, seen, state, found)
         return found
 
     @torch.no_grad()
@@ -155,7 +222,7 @@ class NetworkChooser:
             raise RuntimeError("choose() before task()")
         at = torch.from_numpy(offer.decision).to(self.upper.device)
         mask = torch.from_numpy(offer.mask).to(self.upper.device)
-        log_probs = masked_log_softmax(logits(self.network, head, self.seen, offer, at), mask)
+        log_probs = masked_log_softmax(logits(self.network, head, self.seen, offer, at, only_allowed=True), mask)
         taken = sample(log_probs, self.generator)
         total = self.upper if head in UPPER else self.lower
         total.index_add_(0, at, chosen(log_probs, taken))
@@ -165,10 +232,10 @@ class NetworkChooser:
 
 def judge(network: HiPpoNetwork, trace: Trace) -> Judgement:
     """Ask a network about decisions that were taken, with gradients."""
-    seen = look(network, trace.state, trace.task)
+    seen = look(network, trace.state, trace.task, only_present=True)
     device = seen.shared.device
     mask = torch.from_numpy(trace.state.mask).to(device)
-    log_probs = masked_log_softmax(network.upper.task_logits(seen.shared, seen.each), mask)
+    log_probs = masked_log_softmax(task_scores(network, seen, trace.state.present.shape[1]), mask)
     totals = {
         True: chosen(log_probs, torch.from_numpy(trace.task).to(device)),
         False: torch.zeros(len(mask), device=device),
@@ -180,7 +247,7 @@ def judge(network: HiPpoNetwork, trace: Trace) -> Judgement:
             continue
         at = torch.from_numpy(steps.offer.decision).to(device)
         allowed = torch.from_numpy(steps.offer.mask).to(device)
-        found = masked_log_softmax(logits(network, head, seen, steps.offer, at), allowed)
+        found = masked_log_softmax(logits(network, head, seen, steps.offer, at, only_allowed=True), allowed)
         level = head in UPPER
         totals[level] = totals[level].index_add(0, at, chosen(found, torch.from_numpy(steps.taken).to(device)))
         spread[level] = spread[level].index_add(0, at, entropy(found))

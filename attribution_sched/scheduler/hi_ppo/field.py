@@ -18,9 +18,9 @@ from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.scheduler.hi_ppo.constraints import big_m_penalty, imbalance
 from attribution_sched.scheduler.hi_ppo.drafts import DEAD
-from attribution_sched.scheduler.hi_ppo.features import describe
 from attribution_sched.scheduler.hi_ppo.forecast import BatchForecast
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
+from attribution_sched.scheduler.hi_ppo.stuck import stuck
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import ParetoWeights
 
@@ -189,14 +189,10 @@ class Field:
             rows = rows[state.event[rows, st.DONE] == 0]
             if len(rows) == 0:
                 return rewards, terms
-            decisions = gather(self.engine, rows, self.attributions)
-            planner = self.planner
-            seen, _ = describe(planner.tables, decisions, planner.nominal_s, planner.task_features)
-            stuck = ~seen.mask[:, :-1].any(axis=1)
-            rows, replanning = rows[stuck], decisions.replanning[stuck]
+            rows = rows[stuck(self.planner.tables, self.engine, rows)]
             if len(rows) == 0:
                 return rewards, terms
-            self.defer_all(rows[~replanning])
+            self.defer_all(rows[state.event[rows, st.EVENT] != st.REPLAN])
             active = np.zeros(self.clusters, dtype=np.bool_)
             active[rows] = True
             more, more_terms = self.engine.step(self._idle, active=active)

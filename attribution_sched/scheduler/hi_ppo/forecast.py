@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,6 +73,12 @@ class ViewForecast:
         self._predictor = KalmanPredictor.of_network(wan)
         self._horizon_s = horizon_s
         self._last_s = -np.inf
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ViewForecast:
+        """A forecast of its own: a reading makes a new state of the filter and leaves the old one as it is."""
+        other = copy.copy(self)
+        other._predictor = copy.copy(self._predictor)
+        return other
 
     def gbps(self, view: DecisionView) -> FloatArray | None:
         """Bandwidth expected to be left for the task; None if nobody measures the links."""

@@ -39,6 +39,8 @@ from attribution_sched.scheduler.hi_ppo.features import (
     NODE_NAMES,
 )
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
+from attribution_sched.scheduler.hi_ppo.pointing import point, together
+from attribution_sched.scheduler.ppo.quick_tanh import Tanh, quick_tanh
 
 FloatArray = NDArray[np.float64]
 
@@ -89,8 +91,12 @@ class Pointer(nn.Module):
 
     def forward(self, choices: Tensor, context: Tensor) -> Tensor:
         """Scores ``(n, choices)`` from ``(n, choices, f)`` and ``(n, c)``."""
-        scores: Tensor = self.score(torch.tanh(self.choice(choices) + self.context(context)[:, None, :]))[..., 0]
+        scores: Tensor = self.score(quick_tanh(self.choice(choices) + self.context(context)[:, None, :]))[..., 0]
         return scores
+
+    def only(self, choices: Tensor, context: Tensor, at: tuple[Tensor, Tensor], most: int) -> Tensor:
+        """The same for some choices ``(M, f)`` at places ``at``; the others get 0. See :mod:`~.pointing`."""
+        return point(choices, self.choice.weight, self.context(context), self.score.weight, at, most)
 
 
 def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
@@ -125,9 +131,20 @@ class UpperPolicy(nn.Module):
         mean = each.sum(dim=1) / present.sum(dim=1, keepdim=True).clamp_min(1)
         return self.state(torch.cat([pooled, general, mean, each.amax(dim=1)], dim=-1)), each
 
+    def see_some(self, pooled: Tensor, general: Tensor, some: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from the candidates that exist, ``(M, f)``, of decisions ``owner``; their vectors ``(M, H)``."""
+        each = self.candidate(some)
+        total, most = together(each, owner, len(pooled))
+        count = torch.bincount(owner, minlength=len(pooled)).clamp_min_(1).unsqueeze(1)
+        return self.state(torch.cat([pooled, general, total / count, most], dim=-1)), each
+
     def task_logits(self, shared: Tensor, each: Tensor) -> Tensor:
         """Scores of the candidates and, last, of doing nothing, ``(B, Q + 1)``."""
         return torch.cat([self.task(each, shared), self.nothing(shared)], dim=-1)
+
+    def some_task_logits(self, shared: Tensor, each: Tensor, at: tuple[Tensor, Tensor], most: int) -> Tensor:
+        """The same from vectors ``(M, H)`` of candidates at places ``at``; the others get 0."""
+        return torch.cat([self.task.only(each, shared, at, most), self.nothing(shared)], dim=-1)
 
     def context(self, shared: Tensor, chosen: Tensor) -> Tensor:
         """What both levels know once a task is chosen, ``(n, W)``."""
@@ -138,7 +155,7 @@ class UpperPolicy(nn.Module):
         """Scores of the domains and, last, of the end, ``(n, K + 1)``; ``nodes`` is ``self.node(embeddings)``."""
         both = torch.cat([context, draft], dim=-1)
         head = self.domain
-        scores = head.score(torch.tanh(head.choice(choices) + nodes + head.context(both)[:, None, :]))[..., 0]
+        scores = head.score(quick_tanh(head.choice(choices) + nodes + head.context(both)[:, None, :]))[..., 0]
         return torch.cat([scores, self.end(both)], dim=-1)
 
     def cut_logits(self, choices: Tensor, node: Tensor, context: Tensor, draft: Tensor) -> Tensor:
@@ -148,7 +165,7 @@ class UpperPolicy(nn.Module):
 
 
 def _end_head(inputs: int, hidden: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+    return nn.Sequential(nn.Linear(inputs, hidden), Tanh(), nn.Linear(hidden, 1))
 
 
 class LowerPolicy(nn.Module):
@@ -187,9 +204,9 @@ class HiPpoNetwork(nn.Module):
         )
         self.upper = UpperPolicy(self.size)
         self.lower = LowerPolicy(self.size, 2 * w + STAGE_FEATURES)
-        self.value = nn.Sequential(nn.Linear(w, w), nn.Tanh(), nn.Linear(w, len(COMPONENTS)))
+        self.value = nn.Sequential(nn.Linear(w, w), Tanh(), nn.Linear(w, len(COMPONENTS)))
         self.action_value = nn.Sequential(
-            nn.Linear(2 * w + PLAN_FEATURES, w), nn.Tanh(), nn.Linear(w, h), nn.Tanh(), nn.Linear(h, len(COMPONENTS))
+            nn.Linear(2 * w + PLAN_FEATURES, w), Tanh(), nn.Linear(w, h), Tanh(), nn.Linear(h, len(COMPONENTS))
         )
         counters = len(DEMAND_NAMES)
         self.register_buffer("attribution_unit", torch.ones(counters, dtype=torch.float64))

@@ -176,11 +176,10 @@ def engine_actions(t: PlannerTables, d: Drafts, segments: IntArray, layout_rows:
     k = d.free.shape[1]
     actions = np.zeros((len(d.kind), t.max_segments, 5), dtype=np.int64)
     used = (np.arange(t.max_segments) < d.written[:, None]) & (d.status == DONE)[:, None]
-    table = {tuple(layout): int(row) for layout, row in zip(t.layouts.tolist(), layout_rows, strict=True)}
     actions[:, :, 0] = np.where(used, segments[:, :, DOMAIN], k)
-    at = np.argwhere(used)
-    for r, p in at:
-        row = segments[r, p]
-        level = int(np.flatnonzero(t.micro[d.kind[r]] == row[MICROBATCH])[0])
-        actions[r, p, 1:] = (row[STOP], table[row[DP], row[TP], row[PP]], row[PRECISION], level)
+    at = np.nonzero(used)
+    rows = segments[at]
+    layout = (rows[:, None, [DP, TP, PP]] == t.layouts).all(axis=2).argmax(axis=1)
+    level = (t.micro[d.kind[at[0]]] == rows[:, MICROBATCH, None]).argmax(axis=1)
+    actions[at[0], at[1], 1:] = np.column_stack([rows[:, STOP], layout_rows[layout], rows[:, PRECISION], level])
     return actions

@@ -20,7 +20,7 @@ from attribution_sched.cluster.view import DecisionView
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
-from attribution_sched.scheduler.hi_ppo.polish import Polisher
+from attribution_sched.scheduler.hi_ppo.polish import Found, Polisher
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode
 from attribution_sched.scheduler.policy import Appraisal, Policy
@@ -35,8 +35,8 @@ IntArray = NDArray[np.int64]
 CLUSTERS = 4
 """Clusters whose tables are kept."""
 
-STARTS = 40
-"""Starts of the local search times domains, for a task that stands alone."""
+STARTS, KEEP = 48, 24
+"""Starts of the local search times domains, for a task that stands alone, and how many of these it goes on with."""
 
 Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
 """Time, free devices and waiting tasks: while none of these changes, what was chosen for the queue stands."""
@@ -206,14 +206,16 @@ class HiPpo:
         return self._done(plan, slot, source, began, timings, self.clock() - agreed)
 
     def plan_alone(
-        self, view: DecisionView, proposals: int = 64, starts: int | None = None, seed: int = 0
+        self, view: DecisionView, proposals: int = 64, starts: int | None = None, keep: int | None = None, seed: int = 0
     ) -> Plan | None:
         """Best plan for the view's task as if it were alone: many proposals, the best of them searched around.
 
         Args:
             view: The decision; its queue is not looked at.
             proposals: Plans drawn from the policy, beside its likeliest.
-            starts: How many of them the local search starts from; more for few domains by default, where each is quick.
+            starts: How many of them, in different domains, the local search starts from; more for few domains by
+                default, where each is quick.
+            keep: How many of what it finds are searched around with all kinds of changes; likewise.
             seed: Of the draws.
         """
         import torch
@@ -236,23 +238,18 @@ class HiPpo:
         if len(rows) == 0:
             return None
         reward = polisher.value(rows, counts)
-        if starts is None:
-            starts = max(4, STARTS // max(1, int((polisher.rooms > 0).sum())))
-        best: tuple[float, IntArray, int] | None = None
-        seen: set[tuple[int, ...]] = set()
+        domains = max(1, int((polisher.rooms > 0).sum()))
+        starts, keep = starts or max(4, STARTS // domains), keep or max(3, KEEP // domains)
+        chosen: dict[tuple[int, ...], Found] = {}
         for at in np.argsort(-reward, kind="stable"):
-            key = tuple(int(d) for d in rows[at, : counts[at], DOMAIN])
-            if len(seen) == starts or not np.isfinite(reward[at]):
+            if len(chosen) == starts or not np.isfinite(reward[at]):
                 break
-            if key in seen:
-                continue
-            seen.add(key)
-            found, count, reached = polisher.improve(rows[at], int(counts[at]), float(reward[at]), rounds=40)
-            if best is None or reached > best[0]:
-                best = reached, found, count
-        if best is None:
+            own = rows[at], int(counts[at]), float(reward[at])
+            chosen.setdefault(tuple(int(d) for d in rows[at, : counts[at], DOMAIN]), own)
+        if not chosen:
             return None
-        return PlanBatch(best[1][None], np.array([best[2]]), np.zeros(1, dtype=np.int64)).plan(0)
+        best, count, _ = polisher.best_of(list(chosen.values()), keep)
+        return PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64)).plan(0)
 
     def _attributor(self) -> Attributor:
         return self.attributor or self.network.attributions

@@ -7,6 +7,7 @@ With ``widen`` it may also take other numbers of devices, for a decision that st
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -36,8 +37,17 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+Found = tuple[IntArray, int, float]
+"""A plan's rows ``(P, 10)``, how many of them are in use, and its reward."""
+
+Neighbours = Callable[[IntArray, int], tuple[IntArray, IntArray]]
+"""From a plan's rows and their number to plans one change away and their numbers of rows."""
+
 SHIFTS = np.array((-8, -4, -2, -1, 1, 2, 4, 8))
 """How far a cut is moved."""
+
+FAR = 2
+"""Most layers that are handed to a segment that is not the next."""
 
 ROUNDS = 12
 """Most rounds of small changes."""
@@ -100,24 +110,84 @@ class Polisher:
         for _ in range(rounds):
             if expired is not None and expired():
                 break
-            near = self._neighbours(rows, count)
-            counts = np.full(len(near), count, dtype=np.int64)
-            if self.widen:
-                others, other_counts = self._restructured(rows, count)
-                near, counts = np.concatenate([near, others]), np.concatenate([counts, other_counts])
-            sound = self._sound(near, counts)
-            near, counts = near[sound], counts[sound]
-            if len(near) == 0:
+            ((rows, count, now),) = self._round([(rows, count, best)], self._many if self.widen else self._neighbours)
+            if not now > best:
                 break
-            reward = self.value(near, counts)
-            at = int(np.argmax(reward))
-            if not reward[at] > best + 1e-12:
-                break
-            rows, count, best = near[at], int(counts[at]), float(reward[at])
+            best = now
         return rows, count, best
 
-    def _neighbours(self, rows: IntArray, count: int) -> IntArray:
-        """All plans of the same segments one small change away, sound or not, shape ``(n, P, 10)``."""
+    def best_of(self, starts: list[Found], keep: int, rounds: int = 40) -> Found:
+        """Search around several plans side by side, few changes first, and around the best few of what comes out again.
+
+        Args:
+            starts: Plans to begin with.
+            keep: How many of the results are worth a look at the many changes.
+            rounds: Most rounds of each.
+        """
+        found = self._descend(starts, [self._few], rounds)
+        order = sorted(range(len(found)), key=lambda i: -found[i][2])
+        kept: dict[bytes, Found] = {}
+        for at in order:
+            kept.setdefault(found[at][0][: found[at][1]].tobytes(), found[at])
+        best = self._descend(list(kept.values())[:keep], [self._few, self._many], rounds)
+        return max(best, key=lambda each: each[2])
+
+    def _descend(self, states: list[Found], kinds: list[Neighbours], rounds: int) -> list[Found]:
+        """Improve each of several plans by the first kind of change that still does, until none does."""
+        level = [0] * len(states)
+        for _ in range(rounds):
+            turn = min(level)
+            if turn == len(kinds):
+                break
+            active = [i for i, own in enumerate(level) if own == turn]
+            moved = self._round([states[i] for i in active], kinds[turn])
+            for i, state in zip(active, moved, strict=True):
+                level[i] = 0 if state[2] > states[i][2] else turn + 1
+                states[i] = state
+        return states
+
+    def _round(self, states: list[Found], neighbours: Neighbours) -> list[Found]:
+        """Replace each plan by the best of those one change away, if that is better; all priced at once."""
+        near = [neighbours(rows, count) for rows, count, _ in states]
+        owner = np.repeat(np.arange(len(states)), [len(each[0]) for each in near])
+        rows, counts = (np.concatenate(both) for both in zip(*near, strict=True))
+        sound = self._sound(rows, counts)
+        rows, counts, owner = rows[sound], counts[sound], owner[sound]
+        reward = self.value(rows, counts) if len(rows) else np.zeros(0)
+        moved = []
+        for i, state in enumerate(states):
+            own = np.flatnonzero(owner == i)
+            at = own[int(np.argmax(reward[own]))] if len(own) else -1
+            better = at >= 0 and reward[at] > state[2] + 1e-12
+            moved.append((rows[at], int(counts[at]), float(reward[at])) if better else state)
+        return moved
+
+    def _few(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
+        """Plans with one cut moved or the segments in another order, and their counts, sound or not."""
+        return _same(np.concatenate([self._shifts(rows, count), self._reordered(rows, count)]), count)
+
+    def _many(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
+        """Plans with another layout, domain, precision or number of segments, and their counts, sound or not."""
+        near, counts = self._neighbours(rows, count)
+        others, other_counts = self._restructured(rows, count)
+        return np.concatenate([near, others]), np.concatenate([counts, other_counts])
+
+    def _shifts(self, rows: IntArray, count: int) -> IntArray:
+        """Plans in which one segment hands layers to another of its replica; the cuts between them move along."""
+        found = [rows[None][:0]]
+        for replica in np.unique(rows[:count, REPLICA]):
+            inside = np.flatnonzero(rows[:count, REPLICA] == replica)
+            for i, p in enumerate(inside):
+                for q in inside[i + 1 :]:
+                    by = SHIFTS if q == p + 1 else SHIFTS[np.abs(SHIFTS) <= FAR]
+                    moved = _copies(rows, len(by))
+                    moved[:, p:q, STOP] += by[:, None]
+                    moved[:, p + 1 : q + 1, FIRST] += by[:, None]
+                    found.append(moved)
+        return np.concatenate(found)
+
+    def _neighbours(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
+        """Plans of the same segments one small change away, shape ``(n, P, 10)``, and their counts, sound or not."""
         t = self.tables
         found: list[IntArray] = []
         used = rows[:count, DOMAIN]
@@ -158,7 +228,15 @@ class Polisher:
             others = _copies(rows, len(levels))
             others[:, inside, MICROBATCH] = levels[:, None]
             found.append(others)
-        return np.concatenate(found)
+            if self.widen:
+                # A layout that trades data-parallel ranks for stages mostly wants another microbatch.
+                for own in inside:
+                    same = t.layouts[(t.sizes == sizes[own]) & (t.layouts[:, 0] != rows[own, DP])]
+                    both = _copies(rows, len(same) * len(levels))
+                    both[:, own, [DP, TP, PP]] = np.repeat(same, len(levels), axis=0)
+                    both[:, inside, MICROBATCH] = np.tile(levels, len(same))[:, None]
+                    found.append(both)
+        return _same(np.concatenate(found), count)
 
     def _restructured(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
         """Plans with one segment less, or with one more in an idle domain, and their counts."""
@@ -198,6 +276,24 @@ class Polisher:
             return rows[None][:0], np.zeros(0, dtype=np.int64)
         return np.concatenate(found), np.concatenate(counts)
 
+    def _reordered(self, rows: IntArray, count: int) -> IntArray:
+        """Plans whose segments stand in another order within a replica, with their layers' number or in its place."""
+        found = []
+        for replica in np.unique(rows[:count, REPLICA]):
+            inside = np.flatnonzero(rows[:count, REPLICA] == replica)
+            if len(inside) < 2:
+                continue
+            orders = inside[_orders(len(inside))]
+            moved = _copies(rows, len(orders))
+            lengths = (rows[:, STOP] - rows[:, FIRST])[orders]
+            moved[:, inside] = rows[orders]
+            moved[:, inside, STOP] = np.cumsum(lengths, axis=1)
+            moved[:, inside, FIRST] = moved[:, inside, STOP] - lengths
+            stays = moved.copy()
+            stays[:, inside, FIRST], stays[:, inside, STOP] = rows[inside, FIRST], rows[inside, STOP]
+            found += [moved, stays]
+        return np.concatenate(found) if found else rows[None][:0]
+
     def _sound(self, rows: IntArray, counts: IntArray) -> BoolArray:
         """Which plans are well formed and have the devices, shape ``(n,)``; memory is the cost model's business."""
         t = self.tables
@@ -215,6 +311,27 @@ class Polisher:
         )
         unused = np.arange(rows.shape[1]) >= counts[:, None]
         return np.asarray((sound | unused).all(axis=1))
+
+
+def _same(rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    return rows, np.full(len(rows), count, dtype=np.int64)
+
+
+@functools.cache
+def _orders(count: int) -> IntArray:
+    """Orders one step away: one taken out and put in elsewhere, two exchanged, or a stretch turned round."""
+    found: dict[tuple[int, ...], None] = {}
+    for a in range(count):
+        for b in range(count):
+            rest = [i for i in range(count) if i != a]
+            found[(*rest[:b], a, *rest[b:])] = None
+            if a < b:
+                order = list(range(count))
+                order[a], order[b] = b, a
+                found[tuple(order)] = None
+                found[(*range(a), *range(b, a - 1, -1), *range(b + 1, count))] = None
+    found.pop(tuple(range(count)))
+    return np.array(list(found), dtype=np.int64)
 
 
 def _copies(rows: IntArray, count: int) -> IntArray:

@@ -44,7 +44,7 @@ def _reprice(
     ones = np.ones(segments.shape[1])
     bandwidth = np.zeros((k, k))
     before = -1
-    for i in range(links.shape[0]):
+    for i in range(owner.size):
         p = owner[i]
         own = factors[i if factors.shape[0] > 1 else 0]
         if before >= 0 and owner[before] == p and counts[p] == 1:
@@ -54,11 +54,12 @@ def _reprice(
                 out[i] = out[before]
                 continue
         before = i
-        bandwidth[:, :] = links[i, 0] * BYTES_PER_GBIT
+        at = i if links.shape[0] > 1 else 0
+        bandwidth[:, :] = links[at, 0] * BYTES_PER_GBIT
         traffic[:, :] = 0.0
         workload = Workload(kinds[p], t.training[kinds[p]], own[0], own[1], own[2])
         plan_cost(
-            t.domains, t.runtime, t.power_law, t.cost, workload, bandwidth, links[i, 1], segments[p], counts[p],
+            t.domains, t.runtime, t.power_law, t.cost, workload, bandwidth, links[at, 1], segments[p], counts[p],
             schedules[p], ones, False, scratch, plan_out, segment_out, traffic,
         )  # fmt: skip
         out[i, 0] = plan_out[STEP_S] * norms[p]
@@ -78,10 +79,10 @@ def reprice_each(
         kinds: Kind of task of every plan, shape ``(plans,)``.
         batch: The plans, with microbatches as the cluster shares them out.
         owner: Plan to price in each situation, shape ``(n,)``.
-        links: Gb/s and seconds (and what else) per situation, shape ``(n, ≥ 2, K, K)``.
+        links: Gb/s and seconds (and what else) per situation, shape ``(n, ≥ 2, K, K)``, or of one for all.
         factors: Multipliers on compute, memory and host time, shape ``(n, 3)``, or ``(1, 3)`` for the same everywhere.
     """
-    out = np.zeros((len(links), len(PRICES)))
+    out = np.zeros((len(owner), len(PRICES)))
     scratch = make_scratch(t.max_segments * MAX_PP, max(1, int(batch.segments[:, :, MICROBATCHES].max(initial=1))))
     norms = t.batch[kinds] / samples(batch)
     _reprice(
@@ -93,7 +94,7 @@ def reprice_each(
 
 def reprice(t: PlannerTables, kind: int, batch: PlanBatch, links: FloatArray, factors: FloatArray) -> FloatArray:
     """Price every plan in every situation, shape ``(n, plans, 5)``; see :func:`reprice_each`."""
-    n, plans = len(links), len(batch)
+    n, plans = max(len(links), len(factors)), len(batch)
     kinds = np.full(plans, kind, dtype=np.int64)
     priced = [reprice_each(t, kinds, batch, np.full(n, p, dtype=np.int64), links, factors) for p in range(plans)]
     return np.stack(priced, axis=1)

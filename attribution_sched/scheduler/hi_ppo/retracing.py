@@ -12,7 +12,7 @@ domains in the same order, each cut, layout, format and microbatch as close as t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -62,6 +62,22 @@ class Step:
     first: int = -1
     layout: int = -1
     precision: int = -1
+
+
+class _Looks(NamedTuple):
+    """What choices look like in n situations, g of which differ in it.
+
+    Attributes:
+        links: Shape ``(g, 4, K, K)``.
+        held: Shape ``(g, K)``.
+        wishes: Shape ``(g, 3)``.
+        at: Which of the g each situation has, shape ``(n,)``.
+    """
+
+    links: FloatArray
+    held: BoolArray
+    wishes: FloatArray
+    at: IntArray
 
 
 class Follower:
@@ -140,48 +156,72 @@ class Retracer:
             follower.check(walk(planner, decision, follower).drafts)
             self._paths.append(follower.steps)
 
-    def log_probability(self, situations: Decisions, state: State, seen: Seen) -> FloatArray:
-        """Log-probabilities ``(n, plans)`` in situations that were described and seen with candidate 0 as the task."""
+    def log_probability(self, situations: Decisions, seen: Seen) -> FloatArray:
+        """Log-probabilities ``(n, plans)`` in situations that were seen with candidate 0 as the task."""
         n, q = situations.kind.shape
         allowed = np.ones((n, q + 1), dtype=np.bool_)
         allowed[:, :-1] = np.where(situations.kind >= 0, self._fits[situations.kind], False)
         scores = self._network.upper.task_logits(seen.shared, seen.each)
         tasks = masked_log_softmax(scores, torch.from_numpy(allowed).to(scores.device))
         wishes = wishes_of(self._planner.tables, situations)
+        links, held = situations.links, np.ascontiguousarray(situations.held)
+        # Choices look alike in neighbours that differ in something else.
+        fresh = np.zeros(n, dtype=np.bool_)
+        fresh[0] = True
+        for given in (links, held, wishes):
+            fresh[1:] |= (given[1:] != given[:-1]).any(axis=tuple(range(1, given.ndim)))
+        looks = _Looks(links[fresh], held[fresh], wishes[fresh], np.cumsum(fresh) - 1)
         found = np.zeros((n, len(self._paths)))
         at = torch.arange(n, device=scores.device)
         for p, path in enumerate(self._paths):
             total = tasks[:, q if path is None else 0].double()
             for step in path or ():
-                offer = self._offer(step, situations, wishes)
-                mask = torch.from_numpy(offer.mask).to(scores.device)
-                said = masked_log_softmax(logits(self._network, step.head, seen, offer, at), mask)
-                total = total + chosen(said, torch.full_like(at, step.taken)).double()
+                # Of a single choice nothing is left to say.
+                if step.offer.mask.sum() > 1:
+                    offer, taken = self._offer(step, looks)
+                    mask = torch.from_numpy(offer.mask).to(scores.device)
+                    said = masked_log_softmax(logits(self._network, step.head, seen, offer, at), mask)
+                    total = total + chosen(said, torch.full_like(at, taken)).double()
             found[:, p] = total.cpu().numpy()
         return found
 
-    def _offer(self, step: Step, situations: Decisions, wishes: FloatArray) -> Offer:
-        """The step's choices as they look in the situations, allowed as at the decision itself."""
-        n, rows = len(situations), np.arange(len(situations))
-        one = step.offer
+    def _offer(self, step: Step, looks: _Looks) -> tuple[Offer, int]:
+        """The step's choices as they look in the situations, only those allowed at the decision, and the one taken."""
+        n, one = len(looks.at), step.offer
         domain = np.repeat(one.domain, n)
         if step.head in UPPER:
-            t = self._planner.tables
-            own = {"links": situations.links, "held": np.ascontiguousarray(situations.held), "wishes": wishes}
-            same = {name: np.repeat(getattr(step.drafts, name), n, axis=0) for name in Drafts._fields}
-            arrays: dict[str, Any] = {**same, **own}
-            drafts = Drafts(**arrays)
-            choices = np.zeros((n, *one.choices.shape[1:]), dtype=np.float32)
-            ignored = np.zeros((n, one.mask.shape[1]), dtype=np.bool_)
-            if step.head == "domain":
-                domain_choices(t, drafts, rows, ignored, choices)
-            else:
-                cut_choices(t, drafts, rows, domain, ignored, choices)
+            choices = self._upper(step, looks)
+        elif (looks.wishes != self._wishes).any():
+            choices = np.repeat(one.choices, len(looks.wishes), axis=0)
+            self._tell_worth(step, looks.wishes, choices)
         else:
-            choices = np.repeat(one.choices, n, axis=0)
-            if (wishes != self._wishes).any():
-                self._tell_worth(step, wishes, choices)
-        return Offer(rows, choices, np.repeat(one.mask, n, axis=0), np.repeat(one.context, n, axis=0), domain)
+            choices = one.choices
+        allowed = np.flatnonzero(one.mask[0])
+        taken = int(np.searchsorted(allowed, step.taken))
+        if step.head == "domain":
+            # The network scores all domains, and the end, at once.
+            allowed, taken = np.arange(one.mask.shape[1]), step.taken
+        else:
+            choices = np.ascontiguousarray(choices[:, allowed])
+        if len(choices) > 1 or n == 1:
+            choices = choices[looks.at]
+        mask = np.repeat(one.mask[:, allowed], n, axis=0)
+        return Offer(np.arange(n), choices, mask, np.repeat(one.context, n, axis=0), domain), taken
+
+    def _upper(self, step: Step, looks: _Looks) -> Float32Array:
+        """Choices of the upper agent as they look over other links, with other wishes."""
+        t, n = self._planner.tables, len(looks.links)
+        rows, one = np.arange(n), step.offer
+        same = {name: np.repeat(getattr(step.drafts, name), n, axis=0) for name in Drafts._fields}
+        arrays: dict[str, Any] = {**same, "links": looks.links, "held": looks.held, "wishes": looks.wishes}
+        drafts = Drafts(**arrays)
+        choices = np.zeros((n, *one.choices.shape[1:]), dtype=np.float32)
+        ignored = np.zeros((n, one.mask.shape[1]), dtype=np.bool_)
+        if step.head == "domain":
+            domain_choices(t, drafts, rows, ignored, choices)
+        else:
+            cut_choices(t, drafts, rows, np.repeat(one.domain, n), ignored, choices)
+        return choices
 
     def _tell_worth(self, step: Step, wishes: FloatArray, choices: Float32Array) -> None:
         """Write what the choices of a lower agent are worth by other wishes."""

@@ -55,7 +55,8 @@ def values_of(network: HiPpoNetwork, planner: Planner, decisions: Decisions) -> 
     """V_c(s) of decisions, shape ``(B, 3)``."""
     state, _ = describe(planner.tables, decisions, planner.nominal_s, planner.task_features)
     with torch.no_grad():
-        found: FloatArray = network.value(look(network, state).shared).cpu().numpy().astype(np.float64)
+        values = network.value(look(network, state, only_present=True).shared)
+    found: FloatArray = values.cpu().numpy().astype(np.float64)
     return found
 
 
@@ -92,7 +93,8 @@ def collect(
     acted = np.zeros((steps, e), dtype=np.int64)
     weights = np.zeros((steps, e, c))
     broken = {name: np.zeros((steps, e)) for name in multipliers.names}
-    traces = []
+    traces: list[Trace] = []
+    lasts: list[Decisions] = []
     for t in range(steps):
         chooser = NetworkChooser(network, generator)
         weights[t] = field.engine.weights
@@ -102,9 +104,12 @@ def collect(
         terms[t], ended[t], low[t], acted[t] = move.terms, move.ended, move.low, move.agents
         for name, measured in broken.items():
             measured[t] = move.violations[name]
-        if move.last is not None and bootstrap:
-            final[t, move.ended] = values_of(network, field.planner, move.last)
+        if move.last is not None:
+            lasts.append(move.last)
         traces.append(move.walk.trace)
+    if lasts and bootstrap:
+        # All at once: few rows at a time take hardly less than many.
+        final[ended] = values_of(network, field.planner, join_decisions(lasts))
     values[steps] = values_of(network, field.planner, field.decisions())
     advantages, returns = gae(terms, values, ended, final, gamma, lam)
     total = (advantages * SIGNS * weights).sum(axis=-1)
@@ -120,6 +125,12 @@ def collect(
         trace, upper.ravel(), lower.ravel(), values[:-1].reshape(-1, c), returns.reshape(-1, c), total.ravel(),
         (total + low_coef * own).ravel(), int(steps * e + acted.sum()), violations,
     )  # fmt: skip
+
+
+def join_decisions(parts: list[Decisions]) -> Decisions:
+    """Put decisions of the same world one after the other."""
+    columns = {name: [getattr(part, name) for part in parts] for name in Decisions.__dataclass_fields__}
+    return Decisions(**{name: np.concatenate(column) for name, column in columns.items()})
 
 
 def join_traces(traces: list[Trace]) -> Trace:

@@ -17,7 +17,7 @@ from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.cost_arrays import DOMAIN_ROW, DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.layouts import layout_table
-from attribution_sched.cluster.memory import in_flight
+from attribution_sched.cluster.memory import activation_share, in_flight, state_bytes_per_parameter
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
@@ -182,29 +182,94 @@ def _fill_whole(t: PlannerTables) -> None:
                         t.whole_use[kind, c, lay, q, v] = count * (cost.forward_s + cost.backward_s) / pp / whole
 
 
+class MemoryNeeds(NamedTuple):
+    """What the memory of a layout's stages depends on beside their layers.
+
+    Attributes:
+        stages: Pipeline stages of the layout.
+        tp: Tensor-parallel ranks.
+        states: Bytes of weights, gradients and optimiser per parameter.
+        reserved: Bytes that are always taken.
+        activation: Bytes per activation of a microbatch.
+        share: Part of a sharded layer's activations that a rank keeps.
+        microbatches: Of a step.
+        most: Bytes of a device.
+    """
+
+    stages: int
+    tp: float
+    states: float
+    reserved: float
+    activation: float
+    share: float
+    microbatches: int
+    most: float
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _needs(t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int) -> MemoryNeeds:
+    dp, tp, pp = t.layouts[lay]
+    element = 4.0 if q == 0 else (1.0 if q == 3 else 2.0)
+    micro = t.micro[kind, v]
+    states = state_bytes_per_parameter(element, t.training[kind], t.runtime.zero_stage, float(dp))
+    return MemoryNeeds(
+        stages=pp,
+        tp=float(tp),
+        states=states,
+        reserved=t.runtime.reserved_bytes,
+        activation=max(element, 2.0) * (micro / dp),
+        share=activation_share(float(tp), t.runtime.sequence_parallel),
+        microbatches=int(t.batch[kind]) // micro,
+        most=float(t.domains.rows[t.class_domain[c]].memory_bytes),
+    )
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _has_memory(
+    sizes: FloatArray, runtime: RuntimeArrays, training: bool, peak: float, needs: MemoryNeeds, after: int,
+    cuts: IntArray, at: int,
+) -> bool:  # fmt: skip
+    """Whether every stage between the cuts in row ``at`` has memory, with ``after`` stages behind the last.
+
+    The memory of :func:`~attribution_sched.cluster.stage_kernel.stage_cost`, which a table asks for thousands of
+    times, without the times and draws that go with it.
+    """
+    for stage in range(needs.stages):
+        a, z = cuts[at, stage], cuts[at, stage + 1]
+        params = (sizes[0, z] - sizes[0, a]) / needs.tp + sizes[1, z] - sizes[1, a]
+        fixed = params * needs.states + needs.reserved
+        held = 0.0
+        if not training:
+            fixed += needs.activation * peak
+        elif runtime.recompute:
+            inputs = sizes[5, z] - sizes[5, a]
+            if runtime.sequence_parallel:
+                inputs /= needs.tp
+            fixed += needs.activation * peak
+            held = needs.activation * inputs
+        else:
+            kept = (sizes[2, z] - sizes[2, a]) * needs.share + sizes[3, z] - sizes[3, a]
+            kept += (sizes[9, z] - sizes[9, a]) / needs.tp
+            if not runtime.flash_attention:
+                kept += (sizes[4, z] - sizes[4, a]) / needs.tp
+            held = needs.activation * kept
+        if fixed + in_flight(0, needs.stages + after, stage, needs.microbatches) * held > needs.most:
+            return False
+    return True
+
+
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def holds(
     t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int, first: int, stop: int, after: int, cuts: IntArray
 ) -> bool:
     """Whether devices of class ``c`` have memory for layers ``[first, stop)`` with ``after`` stages behind them."""
-    dp, tp, pp = t.layouts[lay]
+    tpi, pp = tp_index(t.layouts[lay, 1]), t.layouts[lay, 2]
     if pp > stop - first:
         return False
-    domain = t.class_domain[c]
-    workload = Workload(kind, t.training[kind], 1.0, 1.0, 1.0)
-    micro = t.micro[kind, v]
-    count = int(t.batch[kind]) // micro
-    gpu = t.domains.rows[domain].gpu
-    split_stages(t.cost.times_s[kind, gpu, q, tp_index(tp), 0], first, stop, pp, 0, cuts)
-    for stage in range(pp):
-        cost = stage_cost(
-            t.domains, t.runtime, t.power_law, t.cost, workload, domain, cuts[stage], cuts[stage + 1], dp, tp, q,
-            micro, 1.0,
-        )  # fmt: skip
-        held = in_flight(0, pp + after, stage, count)
-        if cost.fixed_bytes + held * cost.held_bytes > t.domains.rows[domain].memory_bytes:
-            return False
-    return True
+    split_stages(t.cost.times_s[kind, t.domains.rows[t.class_domain[c]].gpu, q, tpi, 0], first, stop, pp, 0, cuts)
+    needs, peak = _needs(t, kind, c, lay, q, v), t.cost.peak_layer[kind, tpi]
+    rows = cuts.reshape((1, cuts.size))
+    return bool(_has_memory(t.cost.sizes[kind], t.runtime, t.training[kind], peak, needs, after, rows, 0))
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -212,32 +277,45 @@ def fill(t: PlannerTables, kind: int, c: int, after: int, stop: int) -> None:
     """Write how far back a segment that ends at ``stop`` can begin, for every layout, format and microbatch."""
     if t.filled[kind, c, after, stop]:
         return
-    cuts = np.zeros(MAX_PP + 1, dtype=np.int64)
-    t.best[kind, c, after, stop] = stop
-    for lay in range(t.sizes.size):
-        pp = t.layouts[lay, 2]
-        depth = 0
-        while 2**depth < pp:
-            depth += 1
-        room = 0
-        while 2**room < t.sizes[lay]:
-            room += 1
-        for q in range(FORMATS):
+    best, reach = t.best[kind, c, after, stop], t.reach[kind, c, after, stop]
+    best[:] = stop
+    reach[:] = stop
+    sizes, gpu, training = t.cost.sizes[kind], t.domains.rows[t.class_domain[c]].gpu, t.training[kind]
+    cuts, cut_for = np.zeros((stop, MAX_PP + 1), dtype=np.int64), np.full(stop, -1, dtype=np.int64)
+    for q in range(FORMATS):
+        if not t.formats[kind, c, q]:
+            continue
+        for lay in range(t.sizes.size):
+            tp, pp = t.layouts[lay, 1], t.layouts[lay, 2]
+            if pp > stop:
+                continue
+            tpi, depth, room = tp_index(tp), 0, 0
+            while 2**depth < pp:
+                depth += 1
+            while 2**room < t.sizes[lay]:
+                room += 1
+            prefix, peak = t.cost.times_s[kind, gpu, q, tpi, 0], t.cost.peak_layer[kind, tpi]
+            # Layouts of as many stages and tensor ranks stand together in the table and are cut alike.
+            mark = (q * STAGE_CHOICES + depth) * STAGE_CHOICES + tpi
             for v in range(BATCH_LEVELS):
-                t.reach[kind, c, after, stop, lay, q, v] = stop
-                if not np.isfinite(t.whole_s[kind, c, lay, q, v]) or pp > stop:
+                if not np.isfinite(t.whole_s[kind, c, lay, q, v]):
                     continue
-                low, high = 0, stop - pp
-                if not holds(t, kind, c, lay, q, v, high, stop, after, cuts):
-                    continue
+                needs = _needs(t, kind, c, lay, q, v)
+                low, high, first = -1, stop - pp, stop - pp
                 while low < high:
-                    middle = (low + high) // 2
-                    if holds(t, kind, c, lay, q, v, middle, stop, after, cuts):
-                        high = middle
+                    if cut_for[first] != mark:
+                        split_stages(prefix, first, stop, pp, 0, cuts[first])
+                        cut_for[first] = mark
+                    if _has_memory(sizes, t.runtime, training, peak, needs, after, cuts, first):
+                        low, high = max(0, low), first
+                    elif low < 0:
+                        break
                     else:
-                        low = middle + 1
-                t.reach[kind, c, after, stop, lay, q, v] = low
-                for r in range(room, t.best.shape[4]):
-                    if low < t.best[kind, c, after, stop, r, v, depth]:
-                        t.best[kind, c, after, stop, r, v, depth] = low
+                        low = first + 1
+                    first = (low + high) // 2
+                if low < 0:
+                    continue
+                reach[lay, q, v] = low
+                for r in range(room, best.shape[0]):
+                    best[r, v, depth] = min(best[r, v, depth], low)
     t.filled[kind, c, after, stop] = True

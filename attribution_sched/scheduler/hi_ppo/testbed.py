@@ -18,6 +18,7 @@ from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, LowerPolicy, 
 from attribution_sched.scheduler.hi_ppo.tables import FORMATS
 from attribution_sched.scheduler.ppo.masking import chosen, entropy, masked_log_softmax, sample
 from attribution_sched.scheduler.ppo.policy import Decision
+from attribution_sched.scheduler.ppo.quick_tanh import Tanh
 from attribution_sched.scheduler.ppo.update import Evaluation
 
 DEVICE_NUMBERS: tuple[str, ...] = ("gpu_utilisation", "memory_utilisation", "memory_bandwidth", "pcie_bandwidth")
@@ -41,7 +42,7 @@ class TestbedPolicy(nn.Module):
         super().__init__()
         self.lower = LowerPolicy(size, handed=0, layout=len(DEVICE_NUMBERS))
         self.critic = nn.Sequential(
-            nn.Linear(len(LOWER_NAMES), size.width), nn.Tanh(), nn.Linear(size.width, size.width), nn.Tanh(),
+            nn.Linear(len(LOWER_NAMES), size.width), Tanh(), nn.Linear(size.width, size.width), Tanh(),
             nn.Linear(size.width, len(COMPONENTS)),
         )  # fmt: skip
         orthogonal_heads(self, generator)

@@ -107,7 +107,7 @@ class Trainer:
         self.fields = fields
         self.settings = settings
         self.generator = torch.Generator(device=next(network.parameters()).device).manual_seed(seed)
-        self.optimiser = torch.optim.Adam(network.parameters(), lr=settings.ppo.lr, eps=1e-5)
+        self.optimiser = torch.optim.Adam(network.parameters(), lr=settings.ppo.lr, eps=1e-5, fused=True)
         self.rehearsal = rehearsal or []
         self.multipliers = Multipliers.start(tuple(settings.limits), settings.ascent)
         self._unlearnt: list[Experience] = []

@@ -221,3 +221,11 @@ def test_games_of_different_kinds_are_not_mixed():
         estimate_many([StateGame(d=4), StateGame(d=5)])
     with pytest.raises(ExplanationError, match="at least one decision"):
         estimate_many([])
+
+
+def test_a_budget_that_was_asked_for_is_kept_and_the_default_one_is_no_reason_to_refuse():
+    game = StateGame(d=12, states=20)
+    for asked in ("standard", STANDARD_ROWS):
+        with pytest.raises(ExplanationError, match="budget_rows"):
+            estimate(game, method="exact", budget_rows=asked)
+    assert estimate(game, method="exact").rows > STANDARD_ROWS

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attribution_sched.cluster.counters import counters
-from attribution_sched.cluster.demands import draw_demands
+from attribution_sched.cluster.counters import counters, sample_time_s, throughput, true_rates
+from attribution_sched.cluster.demands import Demands, draw_demands, nominal_demands
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.hi_ppo.appraisal_fit import fit_reward_terms
 from attribution_sched.scheduler.hi_ppo.appraisal_measure import measure_reward_terms
@@ -109,3 +109,59 @@ def test_nothing_to_learn_from_is_refused(given, rule):
 def test_too_few_decisions_are_refused():
     with pytest.raises(SettingsError, match="must be >= 2"):
         measure_reward_terms(worlds.network(), worlds.worlds()["equal"], 1)
+
+
+def test_throughput_tells_the_scale_that_rates_cannot(fitted):
+    """A task that asks for more of everything has the rates of a nominal one, and fewer samples per second."""
+    network, _, world, told = fitted
+    # The kind's own demands, all of them scaled alike, change no rate.
+    kind = world.kinds[0]
+    task = NominalTask.of(kind, network.attributions)
+    nominal, seconds = nominal_demands(kind.model)
+    scale = np.array([0.8, 1.0, 1.25])[:, None]
+    demands = Demands(nominal * scale, np.tile(nominal, (3, 1)), np.tile(seconds, (3, 1)))
+    seen = network.attributions(true_rates(demands)).astype(np.float32)
+    assert np.allclose(seen[0], seen[2], atol=1e-6)
+    reader = DemandReader.of(network.demands, task)
+    own = np.column_stack([seen, 1.0 / sample_time_s(demands)])
+    timed, untimed = (reader.ratios(one, seen, np.arange(3)) for one in (own, seen))
+    some = np.flatnonzero(nominal[:3] > 0.0)
+    assert np.allclose(untimed[0], untimed[2], atol=1e-5)
+    assert (timed[0, some] < 0.93 * timed[1, some]).all() and (timed[2, some] > 1.07 * timed[1, some]).all()
+    assert np.allclose(reader.ratios(np.column_stack([seen, np.zeros(3)]), seen, np.arange(3)), untimed)
+    assert np.mean(told.ratio[:3]) > np.mean(told.untimed[:3]) + 0.05
+
+
+def test_replaced_attributions_do_not_feel_the_throughput(fitted):
+    """It belongs to the task itself; what another task's attribution tells is told without it."""
+    network, _, world, _ = fitted
+    reader = DemandReader.of(network.demands, NominalTask.of(world.kinds[0], network.attributions))
+    rng = np.random.default_rng(4)
+    demands = draw_demands([world.kinds[0].model] * 2, rng)
+    mine, other = network.attributions(counters(demands, rng).values).astype(np.float32)
+    given = np.where(np.eye(7, dtype=bool), other, mine)
+    slow, fast = (
+        reader.ratios(np.append(mine, speed), given) for speed in throughput(demands, rng)[:1] * [[0.7], [1.4]]
+    )
+    changed = np.eye(7, dtype=bool) & ~np.isclose(other, mine)
+    assert np.array_equal(slow[changed], fast[changed])
+    assert not np.isclose(slow[~changed & (slow != 1.0)], fast[~changed & (slow != 1.0)]).all()
+
+
+def test_a_head_from_before_throughput_is_read_and_says_the_same(fitted, tmp_path):
+    network = fitted[0]
+    save(tmp_path / "w.safetensors", network, {})
+    header, arrays = read(tmp_path / "w.safetensors", "hi-ppo")
+    old = {**arrays, "demands.weight0": np.ascontiguousarray(arrays["demands.weight0"][:, :-2])}
+    write(tmp_path / "old.safetensors", "hi-ppo", header, old)
+    found = load(tmp_path / "old.safetensors").demands
+    inputs = torch.randn(5, 23, generator=torch.Generator().manual_seed(0))
+    inputs[:, -2:] = 0.0
+    assert torch.equal(found(inputs), network.demands(inputs))
+    inputs[:, -2:] = 1.0
+    assert not torch.equal(found(inputs), network.demands(inputs))
+
+
+def test_the_shipped_head_reads_throughput():
+    network = load()
+    assert network.demands.fitted and network.demands.weight0[:, -2:].any()

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from attribution_sched.errors import PlanError
+from attribution_sched.scheduler.hi_ppo import evaluate
 from attribution_sched.scheduler.hi_ppo.evaluate import judge, take_trace, trace_offsets
 from attribution_sched.scheduler.hi_ppo.rollout import join_traces
 from attribution_sched.scheduler.hi_ppo.walk import walk
@@ -44,6 +45,21 @@ def test_joined_traces_are_judged_as_they_were():
     parts = [judge(chooser.network, t) for t in (trace, other)]
     for column, pieces in zip(joined, zip(*parts, strict=True), strict=True):
         assert torch.allclose(column, torch.cat(pieces), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["tight", "mixed"])
+def test_leaving_out_what_is_masked_changes_neither_judgement_nor_gradients(name, monkeypatch):
+    trace, chooser = walked(name, clusters=40)
+    network, told = chooser.network, []
+    for few in (False, True):
+        monkeypatch.setattr(evaluate, "sparse", lambda allowed, few=few: few and allowed.size > 0)
+        network.zero_grad()
+        found = judge(network, trace)
+        sum((k + 1.0) * part.square().mean() for k, part in enumerate(found)).backward()
+        told.append([*found, *(weights.grad.clone() for weights in network.parameters() if weights.grad is not None)])
+    assert len(told[0]) == len(told[1])
+    for whole, part in zip(*told, strict=True):
+        assert torch.allclose(whole, part, rtol=1e-4, atol=1e-5 * float(whole.detach().abs().max() + 1.0))
 
 
 def test_gradients_are_finite():

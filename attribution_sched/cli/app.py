@@ -1,0 +1,92 @@
+"""The commands under one name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from attribution_sched import __version__
+from attribution_sched.cli.bench import bench
+from attribution_sched.cli.console import examples
+from attribution_sched.cli.doctor import EXAMPLES as DOCTOR
+from attribution_sched.cli.doctor import doctor
+from attribution_sched.cli.exits import Commands
+from attribution_sched.cli.explain import EXAMPLES as EXPLAIN
+from attribution_sched.cli.explain import explain
+from attribution_sched.cli.export import EXAMPLES as EXPORT
+from attribution_sched.cli.export import export
+from attribution_sched.cli.profile import EXAMPLES as PROFILE
+from attribution_sched.cli.profile import profile
+from attribution_sched.cli.report import EXAMPLES as REPORT
+from attribution_sched.cli.report import report
+from attribution_sched.cli.run import EXAMPLES as RUN
+from attribution_sched.cli.run import run
+from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
+from attribution_sched.cli.simulate import simulate
+from attribution_sched.cli.train import EXAMPLES as TRAIN
+from attribution_sched.cli.train import train
+
+LOOP, POLICIES, MACHINE = "The loop", "Policies", "This machine"
+
+app = typer.Typer(
+    name="attribution-sched",
+    cls=Commands,
+    help="Explainability-first scheduling of AI workloads: counters to joules, joules to placements, placements to "
+    "reasons.",
+    epilog=examples(
+        "attribution-sched run",
+        "attribution-sched explain last --journal runs/cross-domain-0-1/journal.sqlite",
+    )
+    + "\n\nExit codes: 0 all went well, 1 something failed, 2 the input is wrong, 130 stopped by Ctrl-C.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Explainability-first scheduling of AI workloads."""
+
+
+def _add(panel: str, command: Callable[..., None], epilog: str) -> None:
+    # Typer keeps the line ends of all paragraphs but the first.
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    app.command(rich_help_panel=panel, epilog=epilog, help=text)(command)
+
+
+_add(LOOP, run, RUN)
+_add(LOOP, explain, EXPLAIN)
+_add(LOOP, report, REPORT)
+_add(LOOP, export, EXPORT)
+_add(POLICIES, train, TRAIN)
+app.add_typer(bench, rich_help_panel=POLICIES)
+_add(POLICIES, simulate, SIMULATE)
+_add(MACHINE, profile, PROFILE)
+_add(MACHINE, doctor, DOCTOR)
+
+
+@app.command(rich_help_panel=MACHINE)
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Entry point."""
+    app()

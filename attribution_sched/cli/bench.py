@@ -1,0 +1,164 @@
+"""``attribution-sched bench …``: policies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attribution_sched.cli.console import examples, notes, out, say_json
+from attribution_sched.cli.exits import STOPPED
+
+if TYPE_CHECKING:
+    from attribution_sched.scheduler.arena_result import ArenaResult
+
+EXAMPLES = examples(
+    "attribution-sched bench schedulers",
+    "attribution-sched bench schedulers --policies hi-ppo,exact-resolve --scenarios link-cut --episodes 5",
+)
+
+bench = typer.Typer(name="bench", help="Play policies side by side.", no_args_is_help=True, epilog=EXAMPLES)
+
+DEFAULT_POLICIES = "fcfs,sjf,greedy,static-uniform,speed-proportional"
+DEFAULT_SCENARIOS = "steady,ou30"
+PLAY, RESULTS = "What plays", "Results"
+
+
+@bench.callback()
+def _group() -> None:
+    """Play policies side by side."""
+
+
+@bench.command()
+def policies(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
+    """List the policies that can play, and what each does."""
+    from attribution_sched.scheduler.registry import POLICIES
+
+    _list("What it does", {name: spec.description for name, spec in POLICIES.items()}, as_json)
+
+
+@bench.command()
+def scenarios(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
+    """List the scenarios policies can be tried in."""
+    from attribution_sched.config.scenarios import DESCRIPTIONS
+
+    _list("What is changed in the preset", DESCRIPTIONS, as_json)
+
+
+def _list(heading: str, described: Mapping[str, str], as_json: bool) -> None:
+    if as_json:
+        say_json(dict(described))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("Name", style="bold", no_wrap=True)
+    table.add_column(heading)
+    for name, description in described.items():
+        table.add_row(name, description)
+    out(wide=True).print(table)
+
+
+@bench.command(epilog=EXAMPLES)
+def schedulers(
+    policies: Annotated[
+        str, typer.Option(help="Names, separated by commas; see `bench policies`.", rich_help_panel=PLAY)
+    ] = DEFAULT_POLICIES,
+    preset: Annotated[
+        str, typer.Option(help="Preset name or path of a YAML file.", rich_help_panel=PLAY)
+    ] = "cross-domain",
+    scenarios: Annotated[
+        str, typer.Option(help="Names, separated by commas; see `bench scenarios`.", rich_help_panel=PLAY)
+    ] = DEFAULT_SCENARIOS,
+    episodes: Annotated[
+        int, typer.Option(help="Held-out episodes per policy and scenario.", rich_help_panel=PLAY)
+    ] = 20,
+    seed: Annotated[int, typer.Option(help="Picks the held-out episodes.", rich_help_panel=PLAY)] = 0,
+    limit: Annotated[
+        str | None, typer.Option(help="Policy that stands for the limit.", rich_help_panel=PLAY, show_default=False)
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that play side by side.", rich_help_panel=PLAY)] = 1,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            rich_help_panel=RESULTS,
+            help="Folder for results; a run that was stopped goes on from what is there.",
+        ),
+    ] = Path("arena"),
+    replay_stale: Annotated[
+        bool,
+        typer.Option(
+            "--replay-stale",
+            rich_help_panel=RESULTS,
+            help="Play episodes again that other settings or code left there.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results as JSON.", rich_help_panel=RESULTS)
+    ] = False,
+) -> None:
+    """Play policies over the same held-out episodes and say how far each is from the limit."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from attribution_sched.arena import evaluate
+    from attribution_sched.scheduler.arena_report import write_report
+
+    named = TextColumn("{task.description:<30}")
+    shown = (named, BarColumn(16), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    try:
+        with Progress(*shown, console=notes()) as bar:
+            job = bar.add_task("getting ready", total=None)
+
+            def tick(done: float, total: int, label: str) -> None:
+                bar.update(job, completed=done, total=total, description=label or "getting ready")
+
+            result = evaluate(
+                _names(policies), preset, episodes, seed, scenarios=_names(scenarios), limit=limit, folder=output,
+                replay=replay_stale, workers=workers, tick=tick,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        notes().print(f"stopped; episodes played are in {output}: the same command goes on from there", soft_wrap=True)
+        raise typer.Exit(STOPPED) from None
+    files = write_report(result, output)
+    if as_json:
+        say_json(result.to_dict())
+    else:
+        _print_tables(result, f"{preset}, {episodes} held-out episodes, seed {seed} (all figures simulated)")
+    notes().print("written: " + ", ".join(str(path) for path in files), soft_wrap=True)
+
+
+def _names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def _print_tables(result: ArenaResult, title: str) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from attribution_sched.scheduler.arena_report import cells, headings
+
+    console = out(wide=True)
+    console.print(title)
+    for scenario in result.scenarios:
+        name = f"{scenario.scenario}  (best {scenario.best}, limit {scenario.limit or 'n/a'})"
+        table = Table(title=name, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for i, heading in enumerate(headings()):
+            table.add_column(
+                heading.replace(" ", "\n", 1), justify="right" if i else "left", style="" if i else "bold", no_wrap=True
+            )
+        for row in scenario.rows:
+            # An interval goes under its figure, which keeps the columns narrow enough for a terminal.
+            table.add_row(*(cell.replace(" [", "\n[") for cell in cells(scenario, row)))
+        console.print(table)

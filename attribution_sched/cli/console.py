@@ -1,0 +1,123 @@
+"""What all commands share: where words go, bars, JSON, and the form of help.
+
+Results go to stdout, everything else to stderr, so that a pipe gets results only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+Update = Callable[..., None]
+"""Called with how much is done and, if that is known, of how much."""
+
+WIDEST = 110
+"""Columns beyond which lines are hard to read."""
+
+FILE_WIDTH = 200
+"""Columns of a table that goes into a file or a pipe, where nothing needs to be folded."""
+
+
+def out(*, wide: bool = False) -> Console:
+    """The console of results.
+
+    Args:
+        wide: Do not fold tables that go into a file or a pipe.
+    """
+    console = Console(highlight=False)
+    if wide and not console.is_terminal:
+        console.width = max(console.width, FILE_WIDTH)
+    return console
+
+
+def notes(*, quiet: bool = False) -> Console:
+    """The console of everything that is no result."""
+    return Console(stderr=True, highlight=False, quiet=quiet)
+
+
+def say_json(value: Any) -> None:
+    """Print a result as JSON, the only thing on stdout then; what is not finite becomes null."""
+    sys.stdout.write(json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: what to type."""
+    from rich.markup import escape
+
+    return "\n".join(["Examples:", *(f"  {escape(line)}" for line in lines)])
+
+
+def columns() -> int:
+    """Width of paragraphs."""
+    return min(shutil.get_terminal_size().columns, WIDEST)
+
+
+class Stages:
+    """Bars on stderr, one for each stage of the work.
+
+    Args:
+        quiet: Show none.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._bars: Progress | None = None
+
+    def __enter__(self) -> Stages:
+        if not self._quiet:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            counts = TextColumn("{task.fields[counts]:>9}")
+            named = TextColumn("{task.description:<30}")
+            self._bars = Progress(named, BarColumn(20), counts, TimeElapsedColumn(), console=notes())
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            if self._bars.tasks:
+                self._bars.stop()
+                return
+            # Where no bar is left, no empty line may stand before the one that says what went wrong.
+            self._bars.live.transient = True
+            self._bars.live.stop()
+
+    @contextmanager
+    def stage(self, words: str, total: float | None = None) -> Iterator[Update]:
+        """One stage; its bar is full when the block ends, and goes away should an error end it."""
+        if self._bars is None:
+            yield lambda *_: None
+            return
+        bars, job = self._bars, self._bars.add_task(words, total=total, counts="")
+
+        def update(done: float, of: float | None = None, *_: Any) -> None:
+            of = total if of is None else of
+            counts = "" if of is None or isinstance(done, float) else f"{done}/{of}"
+            bars.update(job, completed=done, total=of, counts=counts)
+
+        try:
+            yield update
+        except BaseException:
+            bars.remove_task(job)
+            raise
+        ended = next(task for task in bars.tasks if task.id == job)
+        counts = f"{ended.total:.0f}/{ended.total:.0f}" if ended.total and ended.fields["counts"] else ""
+        bars.update(job, total=ended.total or 1.0, completed=ended.total or 1.0, counts=counts)

@@ -1,0 +1,95 @@
+"""Words for numbers, in both languages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attribution_sched.explain.chinese import in_chinese, name_in_chinese, spaced
+from attribution_sched.explain.digits import MINUS, number, percent
+from attribution_sched.report.data import Number
+
+Pair = tuple[str, str]
+"""The same in English and Chinese."""
+
+
+def say(pair: Pair, lang: str, **values: Any) -> str:
+    """One of the two, filled in."""
+    return pair[lang == "zh"].format(**values)
+
+
+def amount(told: Number | None, lang: str = "en", digits: int = 3) -> str:
+    """A number with its unit; a dash if it is not known."""
+    if told is None or told.value is None:
+        return "–"
+    unit = told.unit.replace("CO2e", "CO₂e")
+    return f"{number(told.value, digits)} {unit}".strip()
+
+
+def count(told: Number | float | None) -> str:
+    """A whole number."""
+    value = told.value if isinstance(told, Number) else told
+    return "–" if value is None else f"{round(value):,}"
+
+
+def share(told: Number | float | None, lang: str = "en") -> str:
+    """A share in percent."""
+    value = told.value if isinstance(told, Number) else told
+    if value is None:
+        return "–"
+    words = f"{MINUS if value < 0 else ''}{percent(abs(value))}"
+    return words.replace(" %", "%") if lang == "zh" else words
+
+
+def signed(told: Number | float | None, digits: int = 3) -> str:
+    """A number with its sign."""
+    value = told.value if isinstance(told, Number) else told
+    return "–" if value is None else number(value, digits, signed=True)
+
+
+def seconds(value: float | None) -> str:
+    """A short time."""
+    if value is None:
+        return "–"
+    return f"{number(1e3 * value, 2)} ms" if value < 1.0 else f"{number(value)} s"
+
+
+def clock(value_s: float, lang: str = "en") -> str:
+    """A time on the cluster's clock."""
+    units = ("天", "小时", "分钟", "秒") if lang == "zh" else ("d", "h", "min", "s")
+    if value_s < 60.0:
+        return f"{number(value_s)} {units[3]}"
+    # The two largest units that count.
+    parts = (int(value_s // 86400), int(value_s // 3600) % 24, int(value_s // 60) % 60)
+    first = next(at for at, part in enumerate(parts) if part)
+    told = [f"{part} {unit}" for part, unit in list(zip(parts, units, strict=False))[first : first + 2] if part]
+    return " ".join(told)
+
+
+def moment(value_s: float, lang: str = "en") -> str:
+    """A moment on the cluster's clock, in the unit of the timeline."""
+    unit = "小时" if lang == "zh" else "h"
+    return f"{value_s / 3600.0:,.2f} {unit}"
+
+
+def player(name: str, lang: str) -> str:
+    """An input by name."""
+    return name_in_chinese(name) if lang == "zh" else name.replace("_", " ")
+
+
+def plan(words: str, lang: str) -> str:
+    """A plan that is told in English."""
+    return spaced(in_chinese(words)) if lang == "zh" else words
+
+
+def listed(words: Sequence[str], lang: str) -> str:
+    """A, B and C."""
+    if lang == "zh":
+        return "、".join(words)
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def plural(value: float | Number | None, one: str, many: str) -> str:
+    """``1 task``, ``3 tasks``."""
+    found = value.value if isinstance(value, Number) else value
+    return f"{count(found)} {one if found == 1 else many}"

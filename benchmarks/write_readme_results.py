@@ -1,0 +1,229 @@
+"""Write the results table of the README from the pages that benchmarks and measurements have filled.
+
+    python benchmarks/write_readme_results.py
+
+A row names the page and the words around each figure there; only the figures are taken over. A figure that is no longer
+found is an error, so the README cannot say what the pages do not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+BEGIN, END = "<!-- results -->", "<!-- /results -->"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        what: The question.
+        measured: The answer, with the figures' names in braces.
+        beside: What it is compared with.
+        page: Page under ``docs/`` that has the figures.
+        figures: Patterns with named groups, searched in the page.
+        command: How it was measured.
+    """
+
+    what: str
+    measured: str
+    beside: str
+    page: str
+    figures: tuple[str, ...]
+    command: str
+
+    def line(self, text: str) -> str:
+        """The line of the table, with figures from the page's text.
+
+        Raises:
+            LookupError: If a figure is not there.
+        """
+        found: dict[str, str] = {}
+        for pattern in self.figures:
+            match = re.search(pattern, text, re.MULTILINE)
+            if match is None:
+                raise LookupError(f"docs/{self.page}: nothing there matches {pattern!r}; adapt the row or the page")
+            found |= match.groupdict()
+        cells = (self.what, self.measured, self.beside, f"[`{self.command}`](docs/{self.page})")
+        return "| " + " | ".join(cell.format(**found) for cell in cells) + " |"
+
+
+N = r"[−+-]?[\d,]+(?:\.\d+)?"
+"""A number."""
+
+
+def _arena(policy: str, name: str, column: int) -> str:
+    """The figure of a policy in a column of the first table of Hi-PPO's arena."""
+    return rf"^\| \**{policy}\** \|(?: [^|]*\|){{{column}}} \**(?P<{name}>{N})"
+
+
+ROWS = (
+    Row(
+        "Step time and memory of 18 measured training runs",
+        "time: mean error {mean} %, median {median} %, worst {worst} %; memory: median {memory} %, worst {most} %",
+        "the run itself",
+        "results_world.md",
+        (
+            rf"^time: mean error (?P<mean>{N})%, median (?P<median>{N})%, worst (?P<worst>{N})%",
+            rf"^memory: mean error {N}%, median (?P<memory>{N})%, worst (?P<most>{N})%",
+        ),
+        "python benchmarks/measured_steps.py",
+    ),
+    Row(
+        "Error of attributions on correlated counters (Gaussian, mixture, Burr)",
+        "EmSHAP {ours_a}, {ours_b}, {ours_c}",
+        "shapiq Gaussian {gauss_a}, {gauss_b}, {gauss_c}; copula {copula_a}, {copula_b}, {copula_c}; "
+        "empirical kernel {kernel_a}, {kernel_b}, {kernel_c}",
+        "results_attribution.md",
+        tuple(
+            rf"^\| {method} \| (?P<{key}_a>{N}) [^|]*\| (?P<{key}_b>{N}) [^|]*\| (?P<{key}_c>{N}) "
+            for method, key in (
+                (r"\*\*EmSHAP auto\*\*", "ours"), ("shapiq Gaussian", "gauss"), ("shapiq Gaussian copula", "copula"),
+                (r"empirical kernel \(Aas\)", "kernel"),
+            )
+        ),
+        "python benchmarks/conditional_shapley.py",
+    ),
+    Row(
+        "Attributions as input of a learnt scheduler, retrained",
+        "**no benefit**: return {loss} {interval} a decision",
+        "seven zeros in their place",
+        "results_hi_ppo.md",
+        (rf"worse than seven zeros \(return (?P<loss>{N}) (?P<interval>\[[^]]*\])",),
+        "python benchmarks/attribution_ablation.py",
+    ),
+    Row(
+        "Hi-PPO, return a day, ±30 % network, 6 days",
+        "{ours}; over 18 days {lead} ahead of `sjf`, {ahead} of `exact-switch`",
+        "`exact-switch` {switch}, `sjf` {sjf}, `sailor` {sailor}, static uniform {uniform}",
+        "results_hi_ppo.md",
+        (
+            _arena("hi-ppo", "ours", 0), _arena("exact-switch", "switch", 0), _arena("sjf", "sjf", 0),
+            _arena("sailor", "sailor", 0), _arena("static-uniform", "uniform", 0),
+            rf"^\| lead over sjf \| (?P<lead>{N} ± {N})",
+            rf"^\| lead over exact-switch \| \**(?P<ahead>{N} ± {N})",
+        ),
+        "attribution-sched bench schedulers",
+    ),
+    Row(
+        "The same with a domain lost for six hours",
+        "{ours}: **not above** exact re-solving",
+        "`exact-resolve` {resolve}, `sjf` {sjf}",
+        "results_hi_ppo.md",
+        (
+            _arena("hi-ppo", "ours", 3), _arena("exact-resolve", "resolve", 3), _arena("sjf", "sjf", 3),
+            r"\*\*`domain-lost` and `burst` it is not\s+above the exact policies\*\*",
+        ),
+        "attribution-sched bench schedulers --scenarios domain-lost",
+    ),
+    Row(
+        "Hi-PPO without search, return a day over the rule it learnt from, 192 fresh days (16 domains: 32)",
+        "±30 % network {ou30}, more load {load}, **16 domains {domains}**",
+        "the rule itself: 0",
+        "results_hi_ppo.md",
+        tuple(
+            rf"^\| `{re.escape(scenario)}` \|(?:[^|]*\|){{4}} \**(?P<{name}>{N} \[[^]]*\])\** \|$"
+            for scenario, name in (("ou30", "ou30"), ("load+20", "load"), ("domains-16", "domains"))
+        ),
+        "attribution-sched train",
+    ),
+    Row(
+        "One decision where memory is tight: gap to the best plan known, 3 to 8 domains",
+        "mean {mean} %, 95th percentile {p95} % (target 3), largest {largest} % (**target 8 missed**)",
+        "proportional split {rules} %, Sailor-style {sailor} %",
+        "results_hi_ppo.md",
+        (
+            rf"^all +\d+ +\d+ \| +(?P<mean>{N}) +(?P<p95>{N}) +(?P<largest>{N})",
+            rf"p95 ≤ 3 % \({N}, met\), max ≤ 8 % \({N}, \*\*missed\*\*",
+            r"(?P<rules>\d+-\d+) % \(proportional\), (?P<sailor>\d+-\d+) % \(Sailor-style\)",
+        ),
+        "python benchmarks/hi_ppo_gaps.py",
+    ),
+    Row(
+        "Time of a Hi-PPO decision, 99th percentile",
+        "{four} ms with 4 domains, {sixty_four} ms with 64",
+        "target 200 ms",
+        "results_hi_ppo.md",
+        (
+            rf"^ou30 .*/ +(?P<four>{N}) \| \d+$",
+            rf"^domains-64 .*/ +(?P<sixty_four>{N}) \| \d+$",
+            r"everything < 200 ms: all met",
+        ),
+        "python benchmarks/hi_ppo_latency.py",
+    ),
+    Row(
+        "Time of Shapley values of a network's choice, 32 inputs",
+        "{quick} ms quick, {standard} ms standard",
+        "to the same error: shap Permutation {shap} as long, best of shapiq {shapiq}, captum {captum}",
+        "results_explain.md",
+        (
+            rf"^\| quick, probability \| (?P<quick>{N}) ", rf"^\| standard, probability \| (?P<standard>{N}) ",
+            rf"^\| shap\.Permutation,[^|]*probability \|(?:[^|]*\|){{3}} (?P<shap>{N}×)",
+            rf"^\| best of shapiq: [^|]*probability \|(?:[^|]*\|){{3}} (?P<shapiq>{N}×)",
+            rf"^\| captum\.[^|]*probability \|(?:[^|]*\|){{3}} (?P<captum>{N}×)",
+        ),
+        "python benchmarks/explain_speed.py",
+    ),
+    Row(
+        "Drivers of a placement as Hi-PPO expects them, beside the simulator's truth (signed rank correlation, R)",
+        "{all}; attributions alone {own} (**target missed**); returns over the future {returns} (**target missed**)",
+        "target 0.8",
+        "results_explain.md",
+        (
+            rf"^\| all \| \d+ \| all \|(?:[^|]*\|){{2}} (?P<all>{N} \[[^]]*\])",
+            rf"^\| all \| \d+ \| attributions \|(?:[^|]*\|){{2}} (?P<own>{N} \[[^]]*\])",
+            rf"^\| R, per decision \|[^|]*\| (?P<returns>{N} \[[^]]*\])",
+        ),
+        "python benchmarks/explain_faithful.py",
+    ),
+    Row(
+        "A decision of the whole system, journal on disk, and with its explanation (99th percentile, processor time)",
+        "placing {place} ms, with explanation {explained} ms; first decision {first} s after import",
+        "targets 50 ms, 150 ms, 3 s",
+        "results_system.md",
+        (
+            rf"placing p99 (?P<place>{N}) ms \| met",
+            rf"^\| decision and explanation < 150 ms \| p50 {N} ms, p99 (?P<explained>{N}) ms \| met",
+            rf"^\| first decision < 3 s after import \| (?P<first>{N}) s .* met \|$",
+        ),
+        "python benchmarks/system_latency.py",
+    ),
+    Row(
+        "Feedback: runs that reach a utilisation of 0.82 with the same training",
+        "{reach}, after {after} decisions",
+        "fixed weights {fixed}",
+        "results_feedback.md",
+        (
+            rf"^\| feedback \| (?P<after>{N} \[[^]]*\]) \| (?P<reach>\d+ of \d+)",
+            r"^\| fixed weights \| never \| (?P<fixed>\d+ of \d+)",
+        ),
+        "python benchmarks/feedback_loop.py",
+    ),
+)  # fmt: skip
+
+
+def table() -> str:
+    """The table, freshly read from the pages."""
+    lines = ["| measured | result | beside it | command, page |", "|---|---|---|---|"]
+    return "\n".join([*lines, *(row.line((ROOT / "docs" / row.page).read_text("utf-8")) for row in ROWS)])
+
+
+def written(readme: str) -> str:
+    """The README with the table between its markers.
+
+    Raises:
+        LookupError: If the markers are not there.
+    """
+    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
+        raise LookupError(f"README.md: needs {BEGIN} and {END}, once each")
+    before, rest = readme.split(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    README.write_text(written(README.read_text("utf-8")), encoding="utf-8")

@@ -1,0 +1,76 @@
+"""`attribution-sched train`, run as a user runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ..test_training import COURSE, TINY
+from .helpers import command
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    (tmp_path / "course.yaml").write_text(COURSE.replace("decisions: 90", "decisions: 30"))
+    return tmp_path
+
+
+def train(folder, *arguments):
+    return command("train", *arguments, cwd=folder)
+
+
+def errors(done):
+    return [line for line in done.stderr.splitlines() if line.startswith("error:")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--preset", "hi_po"), "Did you mean 'hi_ppo'?"),
+        (("--preset", "cross-domain"), "is neither a preset"),
+        (("--minutes", "-1"), "course.minutes = -1.0: must be > 0"),
+        (("--output", "."), "must be a new or empty folder"),
+        (("--resume",), "holds no training run to resume"),
+        (("--preset", "course.yaml", "--start", "none.safetensors"), "weights = 'none.safetensors': does not exist"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(folder, arguments, words):
+    done = train(folder, "--output", "out", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(errors(done)) == 1, done.stderr
+    assert words in errors(done)[0]
+    assert not (folder / "out").exists()
+
+
+def test_it_is_stopped_resumed_and_says_where_the_weights_are(folder):
+    (folder / "course.yaml").write_text(COURSE.replace("decisions: 90", "decisions: 900000"))
+    root = str(Path(__file__).parents[2])
+    environment = dict(os.environ, COLUMNS="200", NO_COLOR="1", PYTHONPATH=root)
+    command_line = [sys.executable, "-m", "attribution_sched.cli", "train", "--preset", "course.yaml"]
+    with subprocess.Popen(
+        [*command_line, "--output", "out", "--json"], cwd=folder, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as run:  # fmt: skip
+        log, until = folder / "out" / "metrics.jsonl", time.monotonic() + 300
+        while time.monotonic() < until and not (log.is_file() and '"iteration": 2' in log.read_text()):
+            assert run.poll() is None, run.communicate()
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        told, notes = run.communicate(timeout=60)
+    assert run.returncode == 130, notes
+    assert "attribution-sched train --output out --resume" in notes
+    assert "Traceback" not in notes
+    assert json.loads(told)["interrupted"]
+    assert json.loads(told)["iterations"] >= 2
+    again = train(folder, "--output", "out", "--resume", "--minutes", "0.0001")
+    assert again.returncode == 0, again.stderr
+    for words in ("Best held-out return", "out/best.safetensors", "HiPpo('out/best.safetensors')", "simulated"):
+        assert words in again.stdout
+    assert "going on after iteration" in again.stderr

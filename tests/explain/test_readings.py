@@ -1,0 +1,51 @@
+"""Players that are put into words when somebody looks are the players."""
+
+import copy
+
+import numpy as np
+
+from attribution_sched.explain.background import Background
+from attribution_sched.explain.explanation import Explanation
+from attribution_sched.explain.lineup import lineup
+from attribution_sched.explain.readings import LazyPlayers, Readings
+
+from .policies import Planted, decided_by, explainer
+
+
+def readings():
+    states = Background.of(decided_by(Planted)).states
+    cast = lineup(states.take(np.array([0])), ("d0", "d1", "d2"))
+    return Readings(cast, cast.usual(states), states), cast, states
+
+
+def test_they_are_those_of_the_line_up():
+    made, cast, states = readings()
+    for row, players in enumerate(cast.players(states, cast.usual(states))[:5]):
+        lazy = made.of(row)
+        assert tuple(lazy) == players and lazy == players and lazy[2] == players[2] and lazy[:3] == players[:3]
+        assert len(lazy) == len(players) and hash(lazy) == hash(players) and repr(lazy) == repr(players)
+    assert made.of(0) != made.of(1) and made.of(0) != 3
+
+
+def test_nothing_is_read_before_somebody_looks():
+    made, _, _ = readings()
+    lazy = made.of(1)
+    assert len(lazy) == len(lazy.names) and "columns" not in vars(made)
+    assert lazy[0].name == lazy.names[0] and "columns" in vars(made)
+
+
+def test_copies_are_plain_tuples():
+    lazy = readings()[0].of(2)
+    found = copy.deepcopy(lazy)
+    assert type(found) is tuple and lazy == found
+
+
+def test_explanations_of_many_decisions_have_them_and_can_be_stored():
+    made, decided = explainer(Planted())
+    told = made.explain_many(decided[:3], rows=300, precision=None)
+    alone = made.explain(decided[1], rows=300, precision=None, sure=False)
+    assert tuple(told[1].players) == alone.players and told[1].names == alone.names
+    back = Explanation.from_dict(told[1].to_dict())
+    assert back.players == tuple(told[1].players)
+    assert isinstance(copy.deepcopy(told[1]).players, tuple)
+    assert not isinstance(alone.players, LazyPlayers)

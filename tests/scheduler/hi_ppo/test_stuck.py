@@ -1,0 +1,36 @@
+"""Who is stuck is who can place nothing, as the described decision says."""
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.decision_arrays import gather
+from attribution_sched.cluster.view import encode
+from attribution_sched.scheduler.hi_ppo.features import describe
+from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.stuck import stuck
+from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
+
+from . import worlds
+
+
+@pytest.mark.parametrize("name", ["tight", "incidents", "mixed"])
+def test_stuck_means_that_no_candidate_fits(name):
+    field = Field(worlds.worlds()[name], 6, 3)
+    planner, engine = field.planner, field.engine
+    nothing = np.zeros((0, 7), dtype=np.float32) if len(field.attributions) == 0 else field.attributions
+    idle = np.stack([encode(engine, None, 0)] * engine.clusters)
+    seen = set()
+    for turn in range(60):
+        if turn % 3 == 0:
+            field.step(ShortestFirst())
+        else:
+            engine.step(idle)
+        rows = np.flatnonzero((engine.state.event[:, st.DONE] == 0) & (engine.state.event[:, st.EVENT] != st.NO_EVENT))
+        if len(rows) == 0:
+            break
+        state, _ = describe(planner.tables, gather(engine, rows, nothing), planner.nominal_s, planner.task_features)
+        expected = ~state.mask[:, :-1].any(axis=1)
+        assert np.array_equal(stuck(planner.tables, engine, rows), expected)
+        seen |= set(expected.tolist())
+    assert False in seen
