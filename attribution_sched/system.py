@@ -70,6 +70,8 @@ class System:
         queue: Where tasks come from: ``preset`` (simulated arrivals), ``demo`` (three tasks), ``empty`` (what is
             submitted).
         attributor: Turns counters into attributions; fitted on the preset's tasks by default.
+        cluster: ``simulated``, or what makes the cluster from world, seed and ``arrivals=``: a subclass of
+            :class:`~attribution_sched.session.cluster.SimulatedCluster` that also tells a real one, for example.
         targets: What :meth:`feedback` works toward and a report judges by: a mapping such as
             ``{"utilisation_at_least": 0.85}``, or :class:`~attribution_sched.feedback.targets.Targets`.
 
@@ -87,9 +89,11 @@ class System:
         explain: bool | Mapping[str, Any] = False,
         queue: str = "preset",
         attributor: Any = None,
+        cluster: Any = "simulated",
         targets: Any = None,
     ) -> None:
         self.targets = targets_of(targets)
+        self._make_cluster = options.cluster_of(cluster)
         self._set_up(load_settings(preset), as_policy(policy), seed, explain, queue, attributor)
         wanted = {} if self.targets is None else self.targets.named()
         header = options.header_of(self.settings, self._queue, self.policy.name, self.seed, __version__, wanted)
@@ -110,6 +114,7 @@ class System:
         policy: Any = None,
         explain: bool | Mapping[str, Any] = False,
         attributor: Any = None,
+        cluster: Any = "simulated",
         rehearse: bool = True,
     ) -> System:
         """Go on with a journal: nothing is lost and nothing is done twice.
@@ -123,6 +128,7 @@ class System:
             policy: The policy it was written with; needed only if it cannot be made by its name.
             explain: As for :class:`System`.
             attributor: As for :class:`System`.
+            cluster: As for :class:`System`. It lives through the whole journal again.
             rehearse: Ask a policy with a memory all its decisions again, so that it goes on as if never stopped; else
                 it begins with an empty memory, which is quicker.
 
@@ -138,6 +144,7 @@ class System:
             self = cls.__new__(cls)
             queue, seed = header.settings["queue"], header.seeds["cluster"]
             self.targets = targets_of(header.settings.get("targets") or None)
+            self._make_cluster = options.cluster_of(cluster)
             self._set_up(settings, decider, seed, explain, queue, attributor)
             self._keep_in(journal)
             self._go_through(rehearse=rehearse and isinstance(self.policy, Episodic))
@@ -336,7 +343,7 @@ class System:
         if name in self._memory:
             return self._memory[name]
         record = self.journal.decision(name)
-        again = self._new_cluster()
+        again = SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset")
         replay(again, self.journal, self.seed, stop=record.sequence)
         reward = self._reshaping.in_force(record.sequence or 0, self.world.reward)
         view = weighted(again.pending(), with_weights(reward, record.weights))
@@ -455,7 +462,7 @@ class System:
         self.close()
 
     def _new_cluster(self) -> SimulatedCluster:
-        return SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset")
+        return self._make_cluster(self.world, self.seed, arrivals=self._queue == "preset")
 
     def _submit_demo(self) -> None:
         """Hand in the demonstration's tasks, those that a killed process did not."""

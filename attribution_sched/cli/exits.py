@@ -65,7 +65,8 @@ def ending(work: Callable[[], Any], typed: Sequence[str] = ()) -> int:
     except RunTimeError as error:
         return _told("failed", str(error), FAILED)
     except _Click as error:
-        return _told("error", _usage(error, typed), BAD_INPUT)
+        # Where the help was shown instead of an answer, Click has nothing to add.
+        return _told("error", _usage(error, typed), BAD_INPUT) if error.format_message().strip() else BAD_INPUT
     except KeyboardInterrupt:
         return _told("stopped", "by Ctrl-C", STOPPED)
     except BrokenPipeError:
@@ -99,7 +100,7 @@ def _usage(error: Any, typed: Sequence[str]) -> str:
 def _value(option: Any, typed: Sequence[str]) -> str | None:
     """What was typed for an option; some versions of Typer do not say."""
     names = tuple(name for name in getattr(option, "opts", ()) if name.startswith("-"))
-    for word, following in zip(typed, [*typed[1:], ""], strict=True):
+    for word, following in zip(typed, [*typed[1:], ""], strict=False):
         name, equals, value = word.partition("=")
         if name in names:
             return value if equals else following

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from attribution_sched.cluster.world import World
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, nearest, problem
 from attribution_sched.journal import JournalHeader
+from attribution_sched.session.cluster import SimulatedCluster
 from attribution_sched.session.memory import QUICK
 
 QUEUES: tuple[str, ...] = ("preset", "demo", "empty")
@@ -41,6 +43,29 @@ def queue_of(queue: Any) -> str:
     if queue not in QUEUES:
         raise SettingsError(problem("queue", queue, "is not known", nearest(str(queue), QUEUES)))
     return str(queue)
+
+
+def cluster_of(cluster: Any) -> Callable[..., SimulatedCluster]:
+    """What makes the cluster of a world.
+
+    Raises:
+        SettingsError: If it is not known.
+    """
+    if cluster == "simulated":
+        return SimulatedCluster
+    if not callable(cluster):
+        fix = "Use 'simulated', or a subclass of SimulatedCluster"
+        raise SettingsError(problem("cluster", cluster, "must make a cluster from world, seed and arrivals=", fix))
+
+    def made(world: World, seed: int, *, arrivals: bool) -> SimulatedCluster:
+        found = cluster(world, seed, arrivals=arrivals)
+        if not isinstance(found, SimulatedCluster):
+            raise SettingsError(
+                problem("cluster", found, "must be a SimulatedCluster or of a subclass", "Derive yours from it")
+            )
+        return found
+
+    return made
 
 
 def explaining(explain: Any) -> dict[str, Any] | None:

@@ -39,6 +39,15 @@ def test_no_command_at_all_shows_the_help():
     assert "The loop" in invoke().stdout
 
 
+@pytest.mark.parametrize("arguments", [(), ("bench",)])
+def test_no_command_at_all_is_help_and_code_2_without_a_complaint(here, monkeypatch, arguments):
+    monkeypatch.setattr("sys.argv", ["attribution-sched", *arguments])
+    done = invoke(*arguments)
+    assert done.exit_code == 2
+    assert "Usage:" in done.stdout
+    assert done.stderr.strip() == ""
+
+
 def test_version_is_said_twice():
     assert invoke("--version").stdout.strip() == __version__
     assert invoke("version").stdout.strip() == __version__

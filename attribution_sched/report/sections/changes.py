@@ -8,7 +8,7 @@ from typing import Any
 from attribution_sched.explain.digits import number
 from attribution_sched.report.data import FeedbackStep, Report
 from attribution_sched.report.document import Block, Section, Table, Text
-from attribution_sched.report.saying import say
+from attribution_sched.report.saying import plural, say
 
 TITLE = ("What feedback changed", "反馈所作的修改")
 NOTHING = (
@@ -16,14 +16,14 @@ NOTHING = (
     "没有任何修改：本次运行未调用反馈，奖励权重即预设权重。",
 )
 LEFT = (
-    "Feedback looked {steps} time(s) and left everything as it was.",
+    "Feedback looked {times} and left everything as it was.",
     "反馈检查了 {steps} 次，未作任何修改。",
 )
 LEAD = (
-    "Feedback looked {steps} time(s) and made {count} change(s), {undone} of which were taken back.",
+    "Feedback looked {times} and made {made}; {undone} of them was taken back.",
     "反馈检查了 {steps} 次，作出 {count} 项修改，其中 {undone} 项被撤回。",
 )
-HEAD = (("no.", "after", "what", "before", "after", "state"), ("编号", "决策数", "内容", "修改前", "修改后", "状态"))
+HEAD = (("no.", "after decisions", "what", "from", "to", "state"), ("编号", "此前决策数", "内容", "修改前", "修改后", "状态"))
 STATE = {
     "force": ("in force", "生效中"),
     "undone": ("rolled back", "已撤回"),
@@ -40,17 +40,29 @@ def section(report: Report, lang: str) -> Section:
     told, title = report.changes, say(TITLE, lang)
     blocks: list[Block] = []
     if not told.changes:
-        words = say(LEFT, lang, steps=told.steps) if told.steps else say(NOTHING, lang)
+        words = say(LEFT, lang, **_times(told.steps)) if told.steps else say(NOTHING, lang)
         blocks.append(Text(words, "plain" if told.steps else "note"))
     else:
         undone = sum(change.rolled_back for change in told.changes)
-        blocks.append(Text(say(LEAD, lang, steps=told.steps, count=len(told.changes), undone=undone)))
+        blocks.append(Text(say(LEAD, lang, **_times(told.steps), **_made(len(told.changes)), undone=undone or _none(lang))))
         blocks.append(Table(HEAD[lang == "zh"], tuple(_row(one, lang) for one in told.changes), text_columns=6))
         blocks += [Text(say(WHY, lang, number=one.number, reason=_reason(one, lang))) for one in told.changes]
     for count, english, chinese in told.verdicts:
         reason = chinese or english if lang == "zh" else english
         blocks.append(Text(say(STILL, lang, count=count, reason=reason), "note"))
     return Section("feedback", title, tuple(blocks))
+
+
+def _times(steps: int) -> dict[str, Any]:
+    return {"steps": steps, "times": "once" if steps == 1 else f"{steps} times"}
+
+
+def _made(changes: int) -> dict[str, Any]:
+    return {"count": changes, "made": plural(changes, "change", "changes")}
+
+
+def _none(lang: str) -> str:
+    return "0" if lang == "zh" else "none"
 
 
 def _row(one: FeedbackStep, lang: str) -> tuple[str, ...]:

@@ -20,11 +20,11 @@ LEAD = (
     "Compared: the same cluster, seed {seed}, the same arrivals, link bandwidths and tasks, and the first {span} of "
     "the "
     "cluster's clock (up to the first network tick at or after the run's last moment). {policy} is the run itself, its "
-    "recorded decisions replayed{continued}; every rival decides for itself from the start. One day of one world: "
-    "differences may be luck, and benchmarks over many days are the place to judge a policy.",
+    "recorded decisions replayed{continued}; every rival decides for itself from the start. One stretch of one "
+    "world: differences may be luck, and benchmarks over many days are the place to judge a policy.",
     "比较条件：同一集群、随机种子 {seed}、相同的任务到达、链路带宽与任务，时间为集群时钟的前 {span}"
     "（至本次运行结束后的第一个网络刻度）。{policy} 为本次运行，重放其已记录的决策{continued}；其他策略均从头自行决策。"
-    "仅为一个环境中的一天：差异可能出于偶然，评判策略应以多日基准测试为准。",
+    "仅为一个环境中的一段时间：差异可能出于偶然，评判策略应以多日基准测试为准。",
 )
 CONTINUED = (", then continued by a copy of its policy for {count} decisions", "，其后由策略副本续作 {count} 次决策")
 BETTER = (
@@ -56,7 +56,7 @@ HEAD = {
     "policy": ("policy", "策略"), "earned": ("reward earned", "累计奖励"), "mean_reward": ("mean R", "平均 R"),
     "placed": ("placed", "放置"), "completed": ("finished", "完成"),
     "completion_h": ("hours to finish", "完成用时（h）"),
-    "waiting_h": ("hours waited", "等待（h）"), "utilisation": ("devices busy", "设备忙碌"),
+    "waiting_h": ("hours waited, all tasks", "等待合计（h）"), "utilisation": ("devices busy", "设备忙碌"),
     "energy_kwh": ("energy", "能耗"), "traffic_usd": ("bill", "流量费"), "decision_s": ("per decision", "决策用时"),
 }  # fmt: skip
 EARNED = (
@@ -66,6 +66,12 @@ EARNED = (
     "times are medians, measured on this machine; the rest is simulated.",
     "累计奖励随工作完成而支付：每一步按相当于基线 {interval} 工作量的单位支付 R，等待或迁移中的任务按停滞时间扣除。"
     "完成用时自到达起计；决策用时为本机实测中位数；其余为仿真值。",
+)
+WEIGHED = (
+    " Reward earned and mean R are weighed by the weights at the end of the run for every policy, {policy} too, so that "
+    "one scale serves all: its mean R here need not be the summary's, where each plan counts by the weights of its time.",
+    "各策略（包括 {policy}）的累计奖励与平均 R 均按运行结束时的权重计算，以统一尺度；因此这里的平均 R 可能与摘要不同，"
+    "摘要中每个方案按当时的权重计算。",
 )
 LEFT_OUT = ("Left out: {name} ({why}).", "未参与比较：{name}（{why}）。")
 
@@ -99,7 +105,8 @@ def _earned(one: Contender) -> float:
 
 
 def _earned_how(report: Report, lang: str) -> str:
-    return say(EARNED, lang, interval=clock(report.run.totals["reward_interval_s"].value or 0.0, lang))
+    how = say(EARNED, lang, interval=clock(report.run.totals["reward_interval_s"].value or 0.0, lang))
+    return how + say(WEIGHED, lang, policy=report.run.policy) if report.changes.changes else how
 
 
 def _picture(ranked: list[Contender], lang: str, many: bool) -> Picture:

@@ -6,7 +6,7 @@ from attribution_sched.explain.wording import output_name
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Report, Standing
 from attribution_sched.report.document import Block, Section, Text, Tile, Tiles, Tone
-from attribution_sched.report.saying import amount, clock, count, listed, player, say, seconds, share, signed
+from attribution_sched.report.saying import amount, clock, count, listed, player, plural, say, seconds, share, signed
 
 TITLE = ("Summary", "摘要")
 RAN = (
@@ -49,17 +49,17 @@ NO_DRIVER = (
     "In none of the {count} placements explained is a single input certain to have driven {output}.",
     "在所解释的 {count} 次放置决策中，没有任何单个输入可以确认为{output}的驱动因素。",
 )
-MET = ("{met} of {all} targets are met.", "{all} 项目标中已达成 {met} 项。")
+MET = ("{met} of {targets} met.", "{all} 项目标中已达成 {met} 项。")
 OPEN = (
-    "At the end {running} tasks are running and {waiting} wait; {refused} plans were refused by the cluster.",
+    "At the end {running} running and {waiting} waiting; the cluster refused {refused}.",
     "结束时有 {running} 个任务在运行，{waiting} 个在等待；集群拒绝了 {refused} 个方案。",
 )
 MISSED = ("missed: {name}", "未达成：{name}")
 TILES = {
     "tasks": ("placed / finished", "放置／完成"),
-    "arrived": ("of {count} tasks that came", "共到达 {count} 个任务"),
+    "arrived": ("of {tasks} that came", "共到达 {count} 个任务"),
     "busy": ("device time busy", "设备忙碌时间占比"),
-    "busy_note": ("of {count} devices", "共 {count} 块设备"),
+    "busy_note": ("of {devices}", "共 {count} 块设备"),
     "finish": ("time to finish", "平均完成用时"),
     "finish_note": ("mean, from arrival", "自到达起，平均"),
     "waited": ("waiting", "排队等待"),
@@ -67,7 +67,8 @@ TILES = {
     "energy": ("energy", "能耗"),
     "bill": ("traffic bill", "流量费用"),
     "carbon": ("{amount} of the tasks", "任务碳排放 {amount}"),
-    "cross": ("{count} plans across domains", "{count} 个跨域方案"),
+    "no_carbon": ("carbon intensity not given", "未给出碳强度"),
+    "cross": ("{plans} across domains", "{count} 个跨域方案"),
     "reward": ("mean reward R", "平均奖励 R"),
     "reward_note": ("speed {eff} · use {util} · cost {cost}", "效率 {eff} · 利用率 {util} · 成本 {cost}"),
     "time": ("time per decision", "单次决策用时"),
@@ -102,7 +103,8 @@ def section(report: Report, lang: str) -> Section:
     ]  # fmt: skip
     if report.targets:
         met = sum(one.violation is not None and one.violation <= 0 for one in report.targets)
-        rest.append(say(MET, lang, met=met, all=len(report.targets)))
+        wanted = plural(len(report.targets), "target is" if met == 1 else "target", "targets is" if met == 1 else "targets are")
+        rest.append(say(MET, lang, met=met, all=len(report.targets), targets=wanted))
     gap = " " if lang == "en" else ""
     blocks: tuple[Block, ...] = (
         Text(gap.join(word for word in words if word), "lead"),
@@ -148,16 +150,20 @@ def _tiles(report: Report, lang: str) -> Tiles:
     def word(key: str, **values: object) -> str:
         return say(TILES[key], lang, **values)
 
+    # Energy without any carbon means that the preset gives no intensity, not that there is none.
+    carbon_kg, energy_kwh = totals["carbon_kg"], totals["energy_kwh"].value
+    unknown = energy_kwh and not carbon_kg.value
+    carbon = word("no_carbon") if unknown else word("carbon", amount=amount(carbon_kg))
     tiles = [
         Tile(
             word("tasks"), f"{count(totals['placed'])} / {count(totals['completed'])}",
-            word("arrived", count=count(totals["arrived"])),
+            word("arrived", count=count(totals["arrived"]), tasks=plural(totals["arrived"], "task", "tasks")),
         ),
         Tile(
             word("busy"), share(totals["utilisation"], lang),
-            word("busy_note", count=sum(run.devices)),
+            word("busy_note", count=sum(run.devices), devices=plural(sum(run.devices), "device", "devices")),
         ),
-        Tile(word("energy"), amount(totals["energy_kwh"]), word("carbon", amount=amount(totals["carbon_kg"]))),
+        Tile(word("energy"), amount(totals["energy_kwh"]), carbon),
         Tile(
             word("reward"), signed(totals["mean_reward"]),
             word("reward_note", eff=signed(totals["mean_r_eff"], 2), util=signed(totals["mean_r_util"], 2),
@@ -169,7 +175,7 @@ def _tiles(report: Report, lang: str) -> Tiles:
         ),
     ]  # fmt: skip
     if len(run.domains) > 1:
-        crossing = word("cross", count=report.cross_domain)
+        crossing = word("cross", count=report.cross_domain, plans=plural(report.cross_domain, "plan", "plans"))
         tiles.insert(3, Tile(word("bill"), amount(totals["traffic_usd"]), crossing))
     else:
         tiles.insert(3, Tile(word("waited"), amount(totals["waiting_h"]), word("waited_note")))
@@ -178,7 +184,7 @@ def _tiles(report: Report, lang: str) -> Tiles:
     if report.targets:
         tone: Tone = "good" if met == len(report.targets) else "bad"
         missed = [say(MISSED, lang, name=_short(one, lang)) for one in report.targets if (one.violation or 0.0) > 0]
-        tiles.append(Tile(word("targets"), f"{met} / {len(report.targets)}", "; ".join(missed), tone))
+        tiles.append(Tile(word("targets"), f"{met} / {len(report.targets)}", ("；" if lang == "zh" else "; ").join(missed), tone))
     else:
         tiles.append(Tile(word("targets"), "–", word("targets_none")))
     return Tiles(tuple(tiles))

@@ -15,9 +15,9 @@ NONE = (
     "未设定目标。可在创建系统时给出，例如 System(targets={{'utilisation_at_least': 0.85}})，报告即会说明是否达成。",
 )
 HOW = (
-    "Measured over the {count} plans put in force (placements and moves); intervals are 95 %, decisions taken as "
-    "independent.",
-    "按已生效的 {count} 个方案（放置与迁移）统计；区间为 95% 置信区间，视各次决策相互独立。",
+    "Taken over the {count} plans put in force (placements and moves), simulated; intervals are 95 %, decisions taken "
+    "as independent.",
+    "按已生效的 {count} 个方案（放置与迁移）统计，为仿真值；区间为 95% 置信区间，视各次决策相互独立。",
 )
 HEAD = (
     ("target", "verdict", "asked for", "reached", "95 % interval"),
