@@ -57,6 +57,9 @@ Progress = Callable[[int, int | None], None]
 PATIENCE = 1000
 """Decisions without a placement after which ``schedule_next_task`` returns one that leaves its task waiting."""
 
+AS_ONE = 10_000
+"""More records than a step of feedback ever has."""
+
 
 class System:
     """Schedules tasks on a simulated cluster, one decision after the other, and can say why.
@@ -147,6 +150,7 @@ class System:
             self._make_cluster = options.cluster_of(cluster)
             self._set_up(settings, decider, seed, explain, queue, attributor)
             self._keep_in(journal)
+            self.targets = self._reshaping.targets or self.targets
             self._go_through(rehearse=rehearse and isinstance(self.policy, Episodic))
             self._submit_demo()
         except BaseException:
@@ -167,6 +171,7 @@ class System:
         self.cluster = self._new_cluster()
         self._attributions = AttributionCache(simulated_attributor(self.world) if attributor is None else attributor)
         self._memory = Memory(self.world, policy, self._attributions.attributor, self.seed)
+        self._earlier: tuple[str, Memory] | None = None
         self._fitting = Fitting(self.cluster.engine)
         self._asking = Asking()
         self._recorded: dict[int, str] = {}
@@ -331,23 +336,34 @@ class System:
         chosen = options.explain_options(given)
         with self._turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
-            decided = self._recall(name)
-            record = self.journal.task(str(self.journal.decision(name).task_id))
-            told = self._memory.explain(decided, task=handed_in(self.world, record, self.seed), **chosen)
+            decided, record = self._recall(name), self.journal.decision(name)
+            task = handed_in(self.world, self.journal.task(str(record.task_id)), self.seed)
+            told = self._memory_of(record).explain(decided, task=task, **chosen)
             kept = ExplanationRecord(name, "parts" if chosen.get("parts") else told.target, told.to_dict())
             self.journal.record_explanation(kept, replace=True)
             return told
 
+    def _memory_of(self, record: DecisionRecord) -> Memory:
+        """What explains a decision: by the weights that took it, also if others decide by now."""
+        name = self._versions.at(record.sequence or 0)
+        if name == self._versions.current:
+            return self._memory
+        if self._earlier is None or self._earlier[0] != name:
+            policy = self._versions.policy(name)
+            self._earlier = name, Memory(self.world, policy, self._attributions.attributor, self.seed)
+        return self._earlier[1]
+
     def _recall(self, name: str) -> Decided:
         """A decision from memory; one that was forgotten is lived through again, up to it."""
-        if name in self._memory:
-            return self._memory[name]
         record = self.journal.decision(name)
+        memory = self._memory_of(record)
+        if name in memory:
+            return memory[name]
         again = SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset")
         replay(again, self.journal, self.seed, stop=record.sequence)
         reward = self._reshaping.in_force(record.sequence or 0, self.world.reward)
         view = weighted(again.pending(), with_weights(reward, record.weights))
-        return self._memory.recall(name, view, plan_of(record.plan, self.domains))
+        return memory.recall(name, view, plan_of(record.plan, self.domains))
 
     def history(self) -> pd.DataFrame:
         """All decisions as a table, one row each, with what they came to."""
@@ -423,12 +439,14 @@ class System:
             tell(max(0, explain - done))
             play = partial(self._reshaping.play, self.policy, self.reward)
             held_out = partial(play, episodes=episodes, decisions=decisions, progress=tell) if episodes else None
-            change = self._reshaping.step(window, wanted, self.reward, self._versions.current, held_out)
-            if change.anchored:
-                self._versions.anchor()
-            elif change.kind == "rolled back":
-                # Taking back a reward does not take back what was learnt from it.
-                self._adopt(self._versions.restore())
+            # As one: a process that is killed in between must not leave a reward taken back, and its weights not.
+            with self.journal.batch(AS_ONE):
+                change = self._reshaping.step(window, wanted, self.reward, self._versions.current, held_out)
+                if change.anchored:
+                    self._versions.anchor()
+                elif change.kind == "rolled back":
+                    # Taking back a reward does not take back what was learnt from it.
+                    self._adopt(self._versions.restore())
             self.reward, self.targets = change.reward, wanted
             return change
 
@@ -445,6 +463,7 @@ class System:
         """
         from attribution_sched.report.write import write_report
 
+        options.known_options("report", write_report, given)
         with self._turn:
             return write_report(self, path, lang=lang, **given)
 

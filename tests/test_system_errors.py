@@ -37,6 +37,8 @@ NAN = {name: math.nan if name == "fc" else 1.0 for name in COUNTER_NAMES[:7]}
         ({"attributor": 5}, SettingsError, ("attributor = 5", "Leave it out")),
         ({"explain": "yes"}, ExplanationError, ("explain = 'yes'", "explain=True")),
         ({"explain": {"targt": "terms"}}, ExplanationError, ("targt", "Did you mean 'target'?")),
+        ({"explain": {"target": "term"}}, ExplanationError, ("target = 'term'", "Did you mean 'terms'?")),
+        ({"targets": {"step_s_at_most": "soon"}}, SettingsError, ("targets.step_s_at_most = 'soon'", "Leave it out")),
     ],
 )
 def test_a_system_that_cannot_be_made_leaves_no_journal(tmp_path, given, error, words):
@@ -66,6 +68,8 @@ def test_a_journal_that_is_there_is_not_overwritten(tmp_path):
         ("bert-base", {"batch": 31}, TaskError, r"task\.batch = 31.*batch=32"),
         ("bert-base", {"stesp": 3}, TaskError, "Did you mean 'steps'"),
         ("bert-base", {"counters": NAN}, CounterError, r"counters\['fc'\] = nan"),
+        ("bert-base", {"counters": 3}, CounterError, r"counters = 3: must be a mapping"),
+        ({"kind": None}, {}, TaskError, r"task\.kind = None: is not a kind"),
         ("bert-base", {"id": "t000001"}, TaskError, r"task\.id = 't000001'"),
         ("bert-base", {"id": "mine"}, TaskError, "is another task's"),
         (None, {}, TaskError, "must be a kind of task"),
@@ -150,6 +154,26 @@ def test_a_run_has_one_end(given):
 def test_only_a_learner_learns():
     with pytest.raises(SettingsError, match="policy = 'greedy': does not learn"):
         System(SMALL, "greedy").train(64)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"decisions": "many"}, "decisions = 'many': must be a whole number >= 1"),
+        ({"decisions": 1.5}, r"decisions = 1\.5: must be a whole number >= 1"),
+        ({"seed": -1}, "seed = -1: must be a whole number >= 0"),
+        ({"sede": 1}, "train option = 'sede': does not exist. Did you mean 'seed'"),
+    ],
+)
+def test_learning_that_is_asked_for_wrongly(given, words):
+    with pytest.raises(SettingsError, match=words):
+        System(SMALL).train(**given)
+
+
+def test_an_option_of_a_report_that_does_not_exist(tmp_path):
+    with pytest.raises(SettingsError, match=r"report option = 'explian': does not exist\. Did you mean 'explain'"):
+        System(SMALL, "greedy").report(tmp_path / "x.html", explian=3)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_after_closing_one_clear_error():

@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from attribution_sched import System
 from attribution_sched.errors import ModelFitError, SettingsError
 from attribution_sched.explain.explanation import COMPONENTS
 from attribution_sched.feedback.targets import Targets
+from attribution_sched.journal import Journal
+from attribution_sched.session.memory import Memory
 from attribution_sched.session.reshaping import _spread
 from tests.session.small import small
 from tests.test_system import repeatable
@@ -143,6 +146,76 @@ def test_a_change_that_harms_is_taken_back_with_what_was_learnt(monkeypatch):
     assert system.policy is first
     assert [each.rolled_back for each in system.journal.feedback()] == [True, False]
     assert [each.details.get("restored") for each in system.journal.events() if each.kind == "learnt"] == [None, True]
+
+
+def test_a_reward_and_its_weights_are_taken_back_as_one(tmp_path, monkeypatch):
+    """Whoever reads the file while the weights go back, as after a kill, must not see the reward gone back already."""
+    path = tmp_path / "run.journal"
+    with System(small(), "greedy", seed=1, targets=MISSED, journal=path) as system:
+        worth = iter([[1.0, 1.1], [0.2, 0.3], [0.1, 0.3]])
+        monkeypatch.setattr(system._reshaping, "play", lambda *_, **__: next(worth))
+        on_disk = []
+
+        def restore():
+            with Journal.read(path) as seen:
+                on_disk.extend(each.details["kind"] for each in seen.events() if each.kind == "feedback")
+
+        monkeypatch.setattr(system._versions, "restore", restore)
+        for _ in range(3):
+            system.run(10)
+            change = system.feedback(explain=0)
+        assert change.kind == "rolled back"
+    assert on_disk == ["changed", "still"]
+    with Journal.read(path) as seen:
+        kinds = [each.details["kind"] for each in seen.events() if each.kind == "feedback"]
+    assert kinds == ["changed", "still", "rolled back"]
+
+
+def test_returns_under_other_targets_are_not_held_against_each_other(monkeypatch):
+    system = System(small(), "greedy", seed=1)
+    worth = iter([[1.0, 1.1], [0.2, 0.3], [0.1, 0.3]])
+    monkeypatch.setattr(system._reshaping, "play", lambda *_, **__: next(worth))
+    changes = []
+    for targets in (MISSED, {"utilisation_at_least": 0.99}, {"utilisation_at_least": 0.99}):
+        system.run(10)
+        changes.append(system.feedback(targets, explain=0))
+    assert "rolled back" not in [change.kind for change in changes]
+    assert [change.anchored for change in changes] == [True, True, False]
+
+
+def test_targets_given_to_a_step_are_those_of_the_resumed_system(tmp_path):
+    path = tmp_path / "run.journal"
+    with System(small(), "greedy", seed=1, journal=path) as system:
+        system.run(10)
+        system.feedback(MISSED, **QUICK)
+    with System.resume(path) as system:
+        assert system.targets == Targets.of(MISSED)
+        system.run(3)
+        assert system.feedback(**QUICK).step == 1
+
+
+def test_a_decision_is_explained_by_the_weights_that_took_it(monkeypatch):
+    system = System(small(), "hi-ppo", seed=1)
+    first = system.policy
+    system.run(6)
+    second = copy.deepcopy(first)
+    with torch.no_grad():
+        for each in second.network.parameters():
+            each.mul_(0.5)
+    system._versions.take_over(system._versions.new_name(), second, {})
+    system._adopt(second)
+    system.run(3)
+    asked = []
+    explain = Memory.explain
+    monkeypatch.setattr(Memory, "explain", lambda self, *a, **b: asked.append(self._policy) or explain(self, *a, **b))
+    placed = system.history().query("code > 0").decision_id.tolist()
+    old, new = (system.explain(name, rows="quick") for name in (placed[0], placed[-1]))
+    assert asked == [first, second]
+    straight = System(small(), "hi-ppo", seed=1)
+    straight.run(6)
+    straight._memory._kept.clear()
+    assert np.array_equal(old.values, straight.explain(placed[0], rows="quick").values)
+    assert new.decision == placed[-1]
 
 
 def test_held_out_episodes_are_the_same_every_time_and_depend_on_the_weights():

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attribution_sched.cli.console import examples, notes, out, say_json
+from attribution_sched.cli.console import examples, notes, out, say_json, shown
 from attribution_sched.cli.exits import STOPPED
+from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.arena_result import ArenaResult
@@ -115,10 +116,12 @@ def schedulers(
     from attribution_sched.arena import evaluate
     from attribution_sched.scheduler.arena_report import write_report
 
+    if output.exists() and not output.is_dir():
+        raise SettingsError(problem("--output", str(output), "is a file, not a folder", "Choose another name"))
     named = TextColumn("{task.description:<30}")
-    shown = (named, BarColumn(16), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (named, BarColumn(16), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     try:
-        with Progress(*shown, console=notes()) as bar:
+        with shown(Progress(*columns, console=notes())) as bar:
             job = bar.add_task("getting ready", total=None)
 
             def tick(done: float, total: int, label: str) -> None:

@@ -70,6 +70,24 @@ def columns() -> int:
     return min(shutil.get_terminal_size().columns, WIDEST)
 
 
+@contextmanager
+def shown(bars: Progress) -> Iterator[Progress]:
+    """Show bars while the block lasts; where an error ends it, its line is the only one that is left."""
+    bars.start()
+    try:
+        yield bars
+    except Exception:
+        _take_away(bars)
+        raise
+    finally:
+        bars.stop()
+
+
+def _take_away(bars: Progress) -> None:
+    bars.live.transient = True
+    bars.live.stop()
+
+
 class Stages:
     """Bars on stderr, one for each stage of the work.
 
@@ -97,8 +115,7 @@ class Stages:
                 self._bars.stop()
                 return
             # Where no bar is left, no empty line may stand before the one that says what went wrong.
-            self._bars.live.transient = True
-            self._bars.live.stop()
+            _take_away(self._bars)
 
     @contextmanager
     def stage(self, words: str, total: float | None = None) -> Iterator[Update]:

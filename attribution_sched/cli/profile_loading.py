@@ -75,7 +75,7 @@ def random_input(text: str) -> Tensor:
     """A random tensor: ``8x3x224x224`` of standard normal numbers, ``4x128:int30522`` of whole ones below that.
 
     Raises:
-        TaskError: If the text is not of that form.
+        TaskError: If the text is not of that form, or there is no room for so many numbers.
     """
     found = SHAPE.fullmatch(text)
     sizes = [] if found is None else [int(size) for size in found["sizes"].split("x")]
@@ -85,9 +85,13 @@ def random_input(text: str) -> Tensor:
     import torch
 
     generator = torch.Generator().manual_seed(0)
-    if found["below"] is not None:
-        return torch.randint(0, int(found["below"]), sizes, generator=generator)
-    return torch.randn(sizes, generator=generator)
+    try:
+        if found["below"] is not None:
+            return torch.randint(0, int(found["below"]), sizes, generator=generator)
+        return torch.randn(sizes, generator=generator)
+    except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+        rule = "is more than this machine has memory for, or than a whole number of a tensor can be"
+        raise TaskError(problem("--input", text, rule, "Use smaller sizes")) from error
 
 
 def _module(where: str, show: Callable[[str], None] | None) -> ModuleType:

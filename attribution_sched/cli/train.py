@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attribution_sched.cli.console import examples, notes, out, say_json
+from attribution_sched.cli.console import examples, notes, out, say_json, shown
 from attribution_sched.cli.exits import STOPPED
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _bar(console: Console) -> Iterator[Callable[[Report], None]]:
         BarColumn(12),
         TextColumn("{task.percentage:>3.0f} %  {task.fields[told]}"),
     )
-    with Progress(*columns, console=console) as bar:
+    with shown(Progress(*columns, console=console)) as bar:
         job = bar.add_task("building", total=1.0, told="")
 
         def show(report: Report) -> None:

@@ -62,8 +62,10 @@ class Targets:
     energy_j_per_unit_at_most: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in self.named().items():
-            if not (math.isfinite(value) and value > 0):
+        for name in KINDS:
+            value = getattr(self, name)
+            real = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (real and math.isfinite(value) and value > 0):
                 fix = "Leave it out if you do not ask for it"
                 raise SettingsError(problem(f"targets.{name}", value, "must be finite and > 0", fix))
         share = self.utilisation_at_least

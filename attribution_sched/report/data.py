@@ -52,7 +52,7 @@ class Run:
         journal_version: Of the package that wrote the journal.
         created_at: When the journal was begun, UTC.
         fingerprint: Of all decisions: the same run has the same.
-        resumed: How often the run was resumed.
+        resumed: How often the run was resumed and went on.
         learnt: How often learnt weights took over.
         submitted: Tasks that were handed in by somebody.
         shipped: Whether preset and policy can be made again by their names.

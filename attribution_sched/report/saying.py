@@ -54,20 +54,35 @@ def seconds(value: float | None) -> str:
     return f"{number(1e3 * value, 2)} ms" if value < 1.0 else f"{number(value)} s"
 
 
+def hours(told: Number | None, lang: str = "en") -> str:
+    """A time that is kept in hours, in minutes or seconds where it is short."""
+    if told is None or told.value is None:
+        return "–"
+    units = ("小时", "分钟", "秒") if lang == "zh" else ("h", "min", "s")
+    value, unit = told.value, units[0]
+    if 0.0 < value < 1.0 / 60.0:
+        value, unit = 3600.0 * value, units[2]
+    elif 0.0 < value < 1.0:
+        value, unit = 60.0 * value, units[1]
+    return f"{number(value)} {unit}"
+
+
 def clock(value_s: float, lang: str = "en") -> str:
     """A time on the cluster's clock."""
     units = ("天", "小时", "分钟", "秒") if lang == "zh" else ("d", "h", "min", "s")
     if value_s < 60.0:
         return f"{number(value_s)} {units[3]}"
     # The two largest units that count.
-    parts = (int(value_s // 86400), int(value_s // 3600) % 24, int(value_s // 60) % 60)
+    parts = (int(value_s // 86400), int(value_s // 3600) % 24, int(value_s // 60) % 60, int(value_s) % 60)
     first = next(at for at, part in enumerate(parts) if part)
-    told = [f"{part} {unit}" for part, unit in list(zip(parts, units, strict=False))[first : first + 2] if part]
+    told = [f"{part} {unit}" for part, unit in list(zip(parts, units, strict=True))[first : first + 2] if part]
     return " ".join(told)
 
 
 def moment(value_s: float, lang: str = "en") -> str:
-    """A moment on the cluster's clock, in the unit of the timeline."""
+    """A moment on the cluster's clock: hours, as on the timeline; minutes and seconds within the first."""
+    if value_s < 3600.0:
+        return clock(value_s, lang)
     unit = "小时" if lang == "zh" else "h"
     return f"{value_s / 3600.0:,.2f} {unit}"
 

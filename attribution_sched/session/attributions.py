@@ -92,11 +92,21 @@ def attribute(attributor: Any, counters: FloatArray) -> AttributionVector:
 
     An energy model that knows joules gives joules per sample above the typical task, which is the base. One that only
     gives shares has them in [-1, 1], without a base.
+
+    Raises:
+        SettingsError: If a function gives something else.
     """
     row = np.asarray(counters, dtype=np.float64)[None]
     if not hasattr(attributor, "joules"):
-        shares = np.asarray(attributor(row), dtype=np.float64)[0]
-        return single(shares, DEMAND_NAMES, 0.0, units="share", method="attributor", provenance={"estimated": True})
+        given = attributor(row)
+        try:
+            shares = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            shares = np.empty(0)
+        if shares.shape != (1, len(DEMAND_NAMES)) or not np.isfinite(shares).all():
+            rule = f"must give one finite row of {len(DEMAND_NAMES)} shares for a row of counters"
+            raise SettingsError(problem("attributor", given, rule, "Return an array of shape (n, 7) for (n, 12)"))
+        return single(shares[0], DEMAND_NAMES, 0.0, units="share", method="attributor", provenance={"estimated": True})
     model: LinearAttribution = attributor
     base = float(np.exp(model.base)) if model.log_energy else model.base
     facts = {"estimated": True, "r_squared": model.r_squared, "tasks": model.rows, "coalitions": "all"}

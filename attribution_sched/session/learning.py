@@ -11,6 +11,7 @@ from attribution_sched.cluster.world import World
 from attribution_sched.errors import JournalError, SettingsError, problem
 from attribution_sched.journal import EventRecord, Journal
 from attribution_sched.scheduler.policy import Policy
+from attribution_sched.session import options
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
@@ -58,6 +59,9 @@ def learn(
     if not isinstance(policy, HiPpo):
         rule = "does not learn"
         raise SettingsError(problem("policy", policy.name, rule, "Make the system with policy='hi-ppo'"))
+    options.known_options("train", continue_learning, given)
+    options.counted("decisions", decisions, least=1)
+    options.seed_of(given.get("seed", 0))
     found = continue_learning(policy.network, world, decisions, **given)
     if not found.improved:
         return Learnt(False, found.before.mean, found.after.mean, found.decisions, None, policy)
@@ -95,6 +99,7 @@ class Versions:
         self.current = self.anchored = ORIGINAL
         self._journal = journal
         self._events = [event for event in journal.events() if event.kind == EVENT]
+        self._taken_over = [(event.details["after_decisions"], event.details["weights"]) for event in self._events]
         self._learnt = sum(event.details["weights"] != ORIGINAL for event in self._events)
         self._kept: dict[str, Policy] = {ORIGINAL: original}
 
@@ -107,11 +112,13 @@ class Versions:
         """Record that other weights decide from now on."""
         told = {"after_decisions": self._journal.count(), "weights": name, **facts}
         self._journal.record_event(EventRecord(EVENT, told))
+        self._taken_over.append((self._journal.count(), name))
         self._learnt += name not in self._kept
         self._kept[name] = policy
         self.current = name
-        # Each is some megabytes: the others are read again should they ever be asked for.
-        self._kept = {each: kept for each, kept in self._kept.items() if each in self._needed()}
+        if self._journal.path is not None:
+            # Each is some megabytes: the others are read again should they ever be asked for.
+            self._kept = {each: kept for each, kept in self._kept.items() if each in self._needed()}
 
     def anchor(self) -> None:
         """Remember who decides now as the last one known to be good."""
@@ -121,7 +128,7 @@ class Versions:
         """Let the last one known to be good decide again; None if it does already."""
         if self.current == self.anchored:
             return None
-        policy = self._policy(self.anchored)
+        policy = self.policy(self.anchored)
         self.take_over(self.anchored, policy, {"restored": True})
         return policy
 
@@ -134,14 +141,23 @@ class Versions:
         found: Policy | None = None
         while self._events and self._events[0].details["after_decisions"] <= decisions:
             name = self._events.pop(0).details["weights"]
-            found = self._kept[name] = self._policy(name)
+            found = self._kept[name] = self.policy(name)
             self.current = name
         return found
+
+    def at(self, number: int) -> str:
+        """Name of the weights that took the decision of this number."""
+        return next((name for count, name in reversed(self._taken_over) if count <= number), ORIGINAL)
 
     def _needed(self) -> set[str]:
         return {ORIGINAL, self.current, self.anchored}
 
-    def _policy(self, name: str) -> Policy:
+    def policy(self, name: str) -> Policy:
+        """Who decides by the weights of a name.
+
+        Raises:
+            JournalError: If they are gone.
+        """
         if name in self._kept:
             return self._kept[name]
         from attribution_sched.scheduler.hi_ppo.checkpoint import load

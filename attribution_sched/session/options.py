@@ -30,7 +30,7 @@ def seed_of(seed: Any) -> int:
     except TypeError:
         found = -1
     if not 0 <= found < 2**62:
-        raise SettingsError(problem("seed", seed, "must be a whole number >= 0", "Use for example seed=0"))
+        raise SettingsError(problem("seed", seed, "must be a whole number >= 0, below 2**62", "Use for example seed=0"))
     return found
 
 
@@ -93,6 +93,8 @@ def explain_options(given: Mapping[str, Any]) -> dict[str, Any]:
         ExplanationError: If one does not exist.
     """
     from attribution_sched.explain.explainer import Explainer
+    from attribution_sched.explain.explanation import TARGETS
+    from attribution_sched.explain.plan_parts import TARGETS as PART_TARGETS
     from attribution_sched.explain.plan_parts import PartsExplainer
 
     signature = inspect.signature(PartsExplainer.explain if given.get("parts") else Explainer.explain)
@@ -101,7 +103,29 @@ def explain_options(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in known:
             raise ExplanationError(problem("explain option", name, "does not exist", nearest(str(name), known)))
+    target = given.get("target")
+    valid = PART_TARGETS if given.get("parts") else [name for name in TARGETS if name not in ("model", "log_odds")]
+    if target is not None and target not in valid:
+        raise ExplanationError(problem("target", target, "cannot be explained", nearest(str(target), valid)))
     return dict(given)
+
+
+def known_options(what: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Refuse an option that a function does not have.
+
+    Args:
+        what: Whose option, for the message.
+        function: What takes them.
+        given: Options by name.
+
+    Raises:
+        SettingsError: If there is one.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    known = [each.name for each in parameters if each.default is not inspect.Parameter.empty]
+    for name in given:
+        if name not in known:
+            raise SettingsError(problem(f"{what} option", name, "does not exist", nearest(name, known)))
 
 
 def run_of(count: Any, until: Any, hours: Any) -> str:

@@ -59,6 +59,7 @@ class Reshaping:
         self._feedback: Feedback | None = None
         self._rewards: list[tuple[int, Reward]] = []
         self.anchored_weights: str | None = None
+        self.targets: Targets | None = None
         self.seen = 0
         for event in journal.events():
             if event.kind == EVENT:
@@ -67,7 +68,7 @@ class Reshaping:
     def _remember(self, told: Mapping[str, Any]) -> None:
         user = Reward(**told["user_reward"])
         self._feedback = Feedback.from_dict(user, told["state"])
-        self.seen = told["after_decisions"]
+        self.seen, self.targets = told["after_decisions"], Targets.of(told["targets"])
         self._rewards.append((self.seen, self._feedback.reward))
         if told["anchored"]:
             self.anchored_weights = told["weights"]
@@ -135,7 +136,11 @@ class Reshaping:
             feedback = Feedback(reward)
             feedback.state = replace(feedback.state, number=len(self._journal.feedback()))
         else:
-            feedback = Feedback(feedback.user_reward, feedback.settings, feedback.state)
+            state = feedback.state
+            if targets != self.targets:
+                # Episodes are worth something else now: what earlier ones were worth judges nothing any more.
+                state = replace(state, anchor=None, pending=(), trial=0, falls=0)
+            feedback = Feedback(feedback.user_reward, feedback.settings, state)
         objective = Objective(feedback.user_reward, targets)
         change = feedback.step(window, targets, None if held_out is None else held_out(objective))
         told = {

@@ -88,7 +88,7 @@ def kind_of(world: World, request: TaskRequest) -> int:
     wanted = by_name.get(str(request.kind).lower())
     if wanted is None:
         raise TaskError(
-            problem("task.kind", request.kind, "is not a kind of this preset", nearest(request.kind, models))
+            problem("task.kind", request.kind, "is not a kind of this preset", nearest(str(request.kind), models))
         )
     listed = [(row, kind) for row, kind in listed if kind.model.name == wanted]
     if request.training is not None:
@@ -124,12 +124,15 @@ def steps_of(kind: TaskKind, steps: Any) -> int:
     return found
 
 
-def readings_of(given: Mapping[str, Any], usual: FloatArray) -> FloatArray:
+def readings_of(given: Any, usual: FloatArray) -> FloatArray:
     """Counters as an array, shape ``(12,)``; those nobody measured beyond the seven are taken as usual.
 
     Raises:
         CounterError: If one is unknown, missing, not finite or negative.
     """
+    if not isinstance(given, Mapping):
+        fix = "Leave counters out to have them simulated"
+        raise CounterError(problem("counters", given, "must be a mapping from counter to reading", fix))
     seven = COUNTER_NAMES[:7]
     found = usual.copy()
     for name, value in given.items():

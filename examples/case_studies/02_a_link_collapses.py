@@ -247,7 +247,8 @@ say(
 # ## Why: what the policy goes by
 #
 # The decision to move is compared with the same run on ordinary days: same plan, same task, links that only wander.
-# The question is the log-odds of this move against keeping the plan.
+# The question is the log-odds of this move against keeping the plan. A link is one input with both its directions, and
+# its reading is their mean.
 
 # %%
 days = Watch(hi_ppo)

@@ -7,7 +7,7 @@ import pytest
 from attribution_sched.arena import evaluate
 from attribution_sched.errors import SettingsError
 
-from .helpers import command
+from .helpers import command, refused
 
 SHORT = """\
 extends: testbed
@@ -57,13 +57,14 @@ def test_it_plays_writes_and_goes_on(folder):
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(folder, arguments, words):
-    done = bench(folder, *arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    lines = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert len(lines) == 1, done.stderr
-    assert words in lines[0]
+    refused(bench(folder, *arguments), words)
     assert not (folder / "out").exists()
+
+
+def test_results_do_not_go_into_a_file(folder):
+    (folder / "out").write_text("mine")
+    refused(bench(folder, "--policies", "greedy"), "--output = 'out'", "is a file")
+    assert (folder / "out").read_text() == "mine"
 
 
 def test_policies_and_scenarios_are_listed(folder):

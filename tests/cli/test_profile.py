@@ -157,6 +157,12 @@ def test_shapes_become_tensors():
             random_input(wrong)
 
 
+@pytest.mark.parametrize("wrong", ["9999999x9999999x99", "2x2:int99999999999999999999"])
+def test_an_input_that_no_machine_holds_is_refused(wrong):
+    with pytest.raises(TaskError, match=rf"--input = '{wrong}'.*Use smaller sizes"):
+        random_input(wrong)
+
+
 def test_samples_are_the_first_size_of_the_first_tensor():
     assert samples_of(torch.ones(3, 2)) == 3
     assert samples_of(("words", torch.ones(5))) == 5

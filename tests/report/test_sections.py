@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from attribution_sched.explain.plots import style
-from attribution_sched.report.data import Changes, FeedbackStep, Why
-from attribution_sched.report.document import Picture, Table, Text
-from attribution_sched.report.saying import clock, share
-from attribution_sched.report.sections import changes, decisions, provenance, rivals, targets, traffic
+from attribution_sched.report.data import Changes, FeedbackStep, Number, Why
+from attribution_sched.report.document import Code, Picture, Table, Text, Tiles
+from attribution_sched.report.saying import clock, hours, moment, share
+from attribution_sched.report.sections import changes, decisions, provenance, rivals, summary, targets, traffic
 from attribution_sched.report.telling import document
 from tests.report.runs import report
 
@@ -33,11 +33,65 @@ def test_feedback_is_told_with_its_reasons():
     table = next(block for block in english.blocks if isinstance(block, Table))
     assert [row[-1] for row in table.rows] == ["rolled back", "takes back no. 0"]
     assert table.rows[0][3:5] == ("w_eff 1", "w_eff 1.2")
-    assert "3 time(s)" in words(english)
+    assert "looked 3 times and made 2 changes, 1 taken back" in words(english)
     assert "Too slow." in words(english)
     assert "All met." in words(english)
     assert "太慢。" in words(chinese)
     assert "日志仅存英文原文" in words(chinese)
+
+
+def test_one_of_anything_is_told_as_one():
+    told = report("alone")
+    once = replace(told, changes=Changes(1, (replace(CHANGE, rolled_back=False),), ()))
+    assert "looked once and made 1 change, none taken back" in words(changes.section(once, "en"))
+    assert "looked once and left" in words(changes.section(replace(told, changes=Changes(1, (), ())), "en"))
+    ones = {name: Number(1.0, "", "simulated") for name in ("running", "waiting", "refused", "decisions", "arrived")}
+    section = summary.section(replace(told, run=replace(told.run, totals=told.run.totals | ones)), "en")
+    assert "1 task is running and 1 is waiting; the cluster refused 1 plan." in words(section)
+    assert ": 1 decision, " in words(section)
+    assert "of 1 task placed" in words(section)
+
+
+def test_energy_without_a_carbon_intensity_is_not_called_clean():
+    told = report("alone")
+    for carbon_kg, note in ((0.0, "carbon intensity not given"), (2.0, "2 kg CO₂e of the tasks")):
+        totals = told.run.totals | {
+            "carbon_kg": Number(carbon_kg, "kg CO2e", "simulated"), "energy_kwh": Number(5.0, "kWh", "simulated"),
+        }  # fmt: skip
+        section = summary.section(replace(told, run=replace(told.run, totals=totals)), "en")
+        tiles = next(block for block in section.blocks if isinstance(block, Tiles)).tiles
+        assert note in [tile.note for tile in tiles]
+
+
+def test_rivals_say_by_which_weights_they_are_judged():
+    told = replace(report("learnt"), changes=Changes(1, (CHANGE,), ()))
+    assert "weights at the end of the run" in words(rivals.section(told, "en"))
+    alone = replace(told, changes=Changes(0, (), ()))
+    assert "weights at the end of the run" not in words(rivals.section(alone, "en"))
+
+
+def test_reasons_in_chinese_name_inputs_in_chinese():
+    one = replace(CHANGE, chinese="95 % 区间，93.9 % 来自 attribution fc。")
+    told = words(changes.section(replace(report("alone"), changes=Changes(1, (one,), ())), "zh"))
+    assert "95% 区间，93.9% 来自归因·全连接" in told
+
+
+@pytest.mark.parametrize(
+    ("value_h", "english", "chinese"),
+    [(3.448, "3.45 h", "3.45 小时"), (0.0268, "1.61 min", "1.61 分钟"), (0.005, "18 s", "18 秒"),
+     (0.0, "0 h", "0 小时"), (None, "–", "–")],
+)  # fmt: skip
+def test_short_times_are_not_told_in_hours(value_h, english, chinese):
+    told = Number(value_h, "h", "simulated")
+    assert (hours(told), hours(told, "zh")) == (english, chinese)
+
+
+def test_the_command_that_repeats_a_run_has_its_targets():
+    told = report("learnt")
+    plain = replace(told, run=replace(told.run, shipped=True))
+    code = next(block.lines for block in provenance.footer(plain, "en").blocks if isinstance(block, Code))
+    assert '"utilisation_at_least": 0.5' in code
+    compile(code, "report", "exec")
 
 
 def test_one_domain_has_no_traffic():
@@ -107,6 +161,9 @@ def test_times_in_words():
     assert clock(30.0) == "30 s"
     assert clock(3600.0 * 30) == "1 d 6 h"
     assert clock(3600.0 * 30, "zh") == "1 天 6 小时"
-    assert clock(125.0) == "2 min"
+    assert clock(120.0) == "2 min"
+    assert clock(125.0) == "2 min 5 s"
+    assert moment(46.0) == "46 s"
+    assert moment(5400.0, "zh") == "1.50 小时"
     assert share(-0.25) == "−25 %"
     assert share(0.25, "zh") == "25%"

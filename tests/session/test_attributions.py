@@ -35,6 +35,12 @@ def test_a_function_gives_shares_and_says_so():
     assert vector.values.tolist() == [np.tanh(1.0)] * 7
 
 
+@pytest.mark.parametrize("wrong", [1.0, np.ones(7), np.ones((1, 6)), "x", None, np.full((1, 7), np.nan)])
+def test_a_function_that_gives_something_else_is_refused(wrong):
+    with pytest.raises(SettingsError, match=r"attributor = .*must give one finite row of 7 shares"):
+        attribute(lambda _: wrong, np.ones(12))
+
+
 def test_what_was_asked_before_is_at_hand(attributor):
     cache, given = AttributionCache(attributor, most=3), rows(4)
     assert cache.use.hit_rate is None

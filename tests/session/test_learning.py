@@ -15,14 +15,14 @@ from tests.test_system import repeatable
 def taught(monkeypatch):
     """Learning that gives other weights at once."""
 
-    def teach(network, world, decisions, **given):
+    def teach(network, world, decisions, *, reached=2.0):
         import torch
 
         better = copy.deepcopy(network)
         with torch.no_grad():
             for weight in better.parameters():
                 weight.add_(0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
-        before, after = SimpleNamespace(mean=1.0), SimpleNamespace(mean=given.get("reached", 2.0))
+        before, after = SimpleNamespace(mean=1.0), SimpleNamespace(mean=reached)
         return SimpleNamespace(
             network=better, before=before, after=after, improved=after.mean > 1.0, decisions=decisions
         )

@@ -83,7 +83,8 @@ def attributions(
     norm: Any = Normalize(-limit, limit) if scale == "linear" else SymLogNorm(limit / 1000.0, 0.3, -limit, limit)
     numbered = table.size <= NUMBERED_CELLS and style.characters(ax, 0.62) // d >= 4
     words = [COUNTERS.get(name, name) if lang == "zh" else WORDS.get(name, name) for name in names]
-    wide = style.characters(ax, 0.24)
+    # Models differ in their last letters and tasks in their numbers: llama-2-70b #59 has to fit on a telephone too.
+    wide = max(15, style.characters(ax, 0.24))
     sns.heatmap(
         table, ax=ax, cmap=style.diverging(), norm=norm, cbar=False,
         annot=np.vectorize(lambda value: number(value, 2))(table) if numbered else False, fmt="",

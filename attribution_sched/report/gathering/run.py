@@ -20,7 +20,10 @@ COUNTED = ("placed", "moved", "kept", "waited", "refused")
 def run_facts(system: Source, found: Passed) -> Run:
     """The run at a glance."""
     header, world = system.journal.header, system.world
-    events = [event.kind for event in system.journal.events()]
+    events = [event for event in system.journal.events() if event.kind in ("resumed", "learnt")]
+    # A journal is also resumed to be explained or reported: the run went on only if something was decided after it.
+    decisions = system.journal.count()
+    resumed = [one for one in events if one.kind == "resumed" and one.details.get("decisions", 0) < decisions]
     queue = str(header.settings.get("queue", "preset"))
     reward = system.reward
     return Run(
@@ -38,8 +41,8 @@ def run_facts(system: Source, found: Passed) -> Run:
         journal_version=header.package_version,
         created_at=header.created_at,
         fingerprint=found.fingerprint,
-        resumed=events.count("resumed"),
-        learnt=events.count("learnt"),
+        resumed=len(resumed),
+        learnt=sum(one.kind == "learnt" for one in events),
         submitted=sum("after_decisions" in task.meta for task in system.journal.tasks()),
         shipped=_shipped(system),
         last_placed=found.last_code == 1,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from attribution_sched.explain.chinese import name_in_chinese
 from attribution_sched.explain.digits import number
 from attribution_sched.report.data import FeedbackStep, Report
 from attribution_sched.report.document import Block, Section, Table, Text
@@ -20,10 +22,13 @@ LEFT = (
     "反馈检查了 {steps} 次，未作任何修改。",
 )
 LEAD = (
-    "Feedback looked {times} and made {made}; {undone} of them was taken back.",
+    "Feedback looked {times} and made {made}, {undone} taken back.",
     "反馈检查了 {steps} 次，作出 {count} 项修改，其中 {undone} 项被撤回。",
 )
-HEAD = (("no.", "after decisions", "what", "from", "to", "state"), ("编号", "此前决策数", "内容", "修改前", "修改后", "状态"))
+HEAD = (
+    ("no.", "after decisions", "what", "from", "to", "state"),
+    ("编号", "此前决策数", "内容", "修改前", "修改后", "状态"),
+)
 STATE = {
     "force": ("in force", "生效中"),
     "undone": ("rolled back", "已撤回"),
@@ -44,7 +49,9 @@ def section(report: Report, lang: str) -> Section:
         blocks.append(Text(words, "plain" if told.steps else "note"))
     else:
         undone = sum(change.rolled_back for change in told.changes)
-        blocks.append(Text(say(LEAD, lang, **_times(told.steps), **_made(len(told.changes)), undone=undone or _none(lang))))
+        blocks.append(
+            Text(say(LEAD, lang, **_times(told.steps), **_made(len(told.changes)), undone=undone or _none(lang)))
+        )
         blocks.append(Table(HEAD[lang == "zh"], tuple(_row(one, lang) for one in told.changes), text_columns=6))
         blocks += [Text(say(WHY, lang, number=one.number, reason=_reason(one, lang))) for one in told.changes]
     for count, english, chinese in told.verdicts:
@@ -84,4 +91,8 @@ def _value(value: Any) -> str:
 def _reason(one: FeedbackStep, lang: str) -> str:
     if lang == "zh" and not one.chinese:
         return say(ENGLISH, lang, reason=one.english)
-    return one.chinese if lang == "zh" else one.english
+    if lang != "zh":
+        return one.english
+    # Reasons are journaled with the inputs' own names.
+    named = re.sub(r" ?\battribution \w+", lambda found: name_in_chinese(found[0].strip()), one.chinese)
+    return re.sub(r"(?<=\d) %", "%", named)

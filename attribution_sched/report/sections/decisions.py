@@ -55,9 +55,14 @@ PLACED, MOVED = ("Placed", "放置"), ("Moved", "迁移")
 MISSING = ("This decision could not be explained: {why}", "该决策无法解释：{why}")
 CAPTION = (
     "Waterfall of {output}: from the mean over the background ({base}) to this decision ({value}), one input after the "
-    "other. Whiskers are 95 % intervals; grey inputs cannot be told from 0. Estimated.",
-    "{output}的瀑布图：从背景均值（{base}）到本次决策（{value}），逐一加上各输入的份额。须线为 95% 区间；"
-    "灰色输入与 0 无法区分。估计值。",
+    "other; below each name is what it read{scale}. Whiskers are 95 % intervals; grey inputs cannot be told from 0. "
+    "Estimated.",
+    "{output}的瀑布图：从背景均值（{base}）到本次决策（{value}），逐一加上各输入的份额；名称下方为当时读数{scale}。"
+    "须线为 95% 区间；灰色输入与 0 无法区分。估计值。",
+)
+SCALE = (
+    " (attributions: the task's joules by counter, as the policy sees them, from −1 to +1)",
+    "（归因：任务能耗按计数器的归因，为策略所见的 −1 至 +1 尺度）",
 )
 ALT = (
     "Waterfall from {base} to {value}; {drivers}.",
@@ -66,13 +71,12 @@ ALT = (
 LARGEST = ("the largest certain driver is {name} with {share}", "最大的可确认驱动因素为{name}（{share}）")
 NO_DRIVER = ("no input is certain to drive it", "没有可以确认的驱动因素")
 FLIPS = (
-    "Where the choice flips. Blue is where it holds, orange where the policy chooses otherwise, all else being equal; "
-    "the "
-    "arrow is the smallest change found. Thresholds come from asking the policy anew; the smallest change was "
-    "verified by it.",
-    "决策翻转之处。其他条件不变时，蓝色区域维持该选择，橙色区域策略会改选；箭头为所找到的最小改动。"
-    "阈值由重新询问策略得到；最小改动已由策略验证。",
+    "Where the choice flips. Blue is where it holds, orange where the policy chooses otherwise, all else being "
+    "equal.{arrow} Thresholds come from asking the policy anew{verified}.",
+    "决策翻转之处。其他条件不变时，蓝色区域维持该选择，橙色区域策略会改选{arrow}。阈值由重新询问策略得到{verified}。",
 )
+ARROW = (" The arrow is the smallest change found.", "；箭头为所找到的最小改动")
+VERIFIED = ("; the smallest change was verified by it", "；最小改动已由策略验证")
 FLIP_ALT = ("{count} thresholds and flips of decision {id}. {words}", "决策 {id} 的 {count} 处阈值与翻转。{words}")
 NO_FLIP = (
     "No single quantity, turned up or down within what the background shows, and no combination that was tried flips "
@@ -172,9 +176,15 @@ def _waterfall(told: Explanation, lang: str) -> Picture:
         f"waterfall-{told.decision}",
         partial(plots.waterfall, told, lang=lang),
         say(ALT, lang, **ends, drivers=words),
-        say(CAPTION, lang, output=output_name(output, lang), **ends),
+        say(CAPTION, lang, output=output_name(output, lang), scale=_scale(told, lang), **ends),
         Table(head, rows, text_columns=3),
     )
+
+
+def _scale(told: Explanation, lang: str) -> str:
+    """What the readings of attributions are; nothing where none is drawn."""
+    shown = [told.players[i].name for i in facts.shown(told, told.main, 13)]
+    return say(SCALE, lang) if any(name.startswith("attribution ") for name in shown) else ""
 
 
 def _reading(words: str, lang: str) -> str:
@@ -202,11 +212,12 @@ def _flips(told: Explanation, parts: Mapping[str, str], lang: str, sought: bool)
              *_ends(one.before, one.after, one.quantity, one.unit, lang), plan(flip.plan, lang))
             for one in flip.changes
         ]  # fmt: skip
+    added = {"arrow": ARROW, "verified": VERIFIED}
     picture = Picture(
         f"flips-{told.decision}",
         partial(plots.counterfactual, told, lang=lang),
         say(FLIP_ALT, lang, count=len(found), id=told.decision, words=parts.get("counterfactual", "")),
-        say(FLIPS, lang),
+        say(FLIPS, lang, **{key: say(pair, lang) if flip else "" for key, pair in added.items()}),
         Table(head, tuple(rows), text_columns=1, wide=False),
     )
     return [Text(words), picture]

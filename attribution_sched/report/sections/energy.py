@@ -21,7 +21,7 @@ LEAD = (
     "Per sample, the typical task takes {typical} {unit}. Each cell is what a counter's reading adds to that (blue) or "
     "takes away (orange); typical and row add up to the task's predicted energy. Largest over all tasks: {largest}.",
     "典型任务每个样本耗能 {typical} {unit}。每个单元格表示某计数器读数在此基础上增加（蓝）或减少（橙）的能耗；"
-    "典型值与一行之和即该任务的预测能耗。总体上影响最大的是{largest}。",
+    "典型值与一行之和即该任务的预测能耗。总体上影响最大的依次为：{largest}。",
 )
 SHARES = (
     "The attributor of this run gives shares without a unit; they are shown as they are.",

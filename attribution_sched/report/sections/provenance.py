@@ -83,7 +83,7 @@ def section(report: Report, lang: str) -> Section:
     energy = report.energy
     counters = sorted({task.counters for task in energy.tasks}) if energy else ["simulated"]
     fill = {
-        "{joules}": "J/sample" if energy is None else energy.unit,
+        "{joules}": "J／样本" if lang == "zh" else "J/sample" if energy is None else energy.unit,
         "{own}": say(OWN, lang),
         "{counters}": ", ".join(say(KINDS[name], lang) if name in KINDS else name for name in counters),
     }
@@ -132,11 +132,17 @@ def footer(report: Report, lang: str) -> Section:
     return Section("reproduce", say(AGAIN, lang), tuple(blocks))
 
 
+def _targets(report: Report) -> str:
+    """The targets as an argument of ``System``; nothing where there are none."""
+    asked = ", ".join(f'"{one.target}": {one.limit.value!r}' for one in report.targets)
+    return f", targets={{{asked}}}" if asked else ""
+
+
 def _command(report: Report, suffix: str) -> str:
     run = report.run
     queue = "" if run.queue == "preset" else f', queue="{run.queue}"'
     lines = ["from attribution_sched import System", ""]
-    lines.append(f'system = System("{run.preset}", "{run.policy}", seed={run.seed}{queue})')
+    lines.append(f'system = System("{run.preset}", "{run.policy}", seed={run.seed}{queue}{_targets(report)})')
     hours, placed = run.totals["cluster_h"].value or 0.0, round(run.totals["placed"].value or 0.0)
     if run.last_placed:
         lines.append(f"system.run({placed})")

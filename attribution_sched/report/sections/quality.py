@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from attribution_sched.explain import facts
@@ -9,7 +11,7 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Block, Section, Table, Text
-from attribution_sched.report.saying import say, seconds, share
+from attribution_sched.report.saying import Pair, say, seconds, share
 
 TITLE = ("How good the explanations are", "解释的质量")
 NONE = ("Nothing was explained.", "没有任何解释。")
@@ -25,6 +27,15 @@ HEAD = (
     ("decision", "explained", "method", "situations", "background", "gap", "half-width / largest", "certain", "time"),
     ("决策", "对象", "方法", "情形数", "背景数", "缺口", "半宽／最大份额", "可确认", "用时"),
 )
+EXPLAINED = {
+    "terms": ("reward terms", "奖励分量"), "choice": ("choice", "选择"),
+    "returns": ("return", "回报"), "simulator": ("reward terms, simulated", "奖励分量（仿真）"),
+    "log_probability": ("log-probability", "对数概率"), "log_odds": ("log-odds", "对数几率"),
+}  # fmt: skip
+METHODS = {
+    "exact": ("exact", "精确"), "permutation": ("permutations", "排列抽样"), "kernel": ("kernel", "核回归"),
+    "amortised": ("amortised", "摊销估计"),
+}  # fmt: skip
 CERTAIN = ("{some} of {all}", "{some}／{all}")
 CAPTION = (
     "The consequential decisions. Gap: relative efficiency gap; half-width: median over inputs; certain: inputs whose "
@@ -74,6 +85,11 @@ def _half(one: Explanation) -> float:
 def _row(one: Explanation, lang: str) -> tuple[str, ...]:
     certain = say(CERTAIN, lang, some=int(one.significant().sum()), all=len(one.players))
     return (
-        one.decision, one.target, one.method, f"{one.rows:,}", f"{one.background:,}",
-        number(float(one.efficiency_gap().max()), 2), share(_half(one), lang), certain, seconds(one.seconds),
+        one.decision, _word(EXPLAINED, one.target, lang), _word(METHODS, one.method, lang),
+        f"{one.rows:,}", f"{one.background:,}", number(float(one.efficiency_gap().max()), 2), share(_half(one), lang),
+        certain, seconds(one.seconds),
     )  # fmt: skip
+
+
+def _word(words: Mapping[str, Pair], name: str, lang: str) -> str:
+    return say(words[name], lang) if name in words else name

@@ -8,7 +8,7 @@ from attribution_sched.explain import plots
 from attribution_sched.report.data import Contender, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.gathering.rivals import NO_RIVAL, NOTHING_DECIDED
-from attribution_sched.report.saying import amount, clock, count, say, seconds, share, signed
+from attribution_sched.report.saying import amount, clock, count, hours, say, seconds, share, signed
 
 TITLE = ("Against rivals", "与其他策略的比较")
 NONE = ("There is no comparison: {why}.", "没有比较：{why}。")
@@ -55,21 +55,21 @@ CHART = {
 HEAD = {
     "policy": ("policy", "策略"), "earned": ("reward earned", "累计奖励"), "mean_reward": ("mean R", "平均 R"),
     "placed": ("placed", "放置"), "completed": ("finished", "完成"),
-    "completion_h": ("hours to finish", "完成用时（h）"),
-    "waiting_h": ("hours waited, all tasks", "等待合计（h）"), "utilisation": ("devices busy", "设备忙碌"),
+    "completion_h": ("time to finish, mean", "平均完成用时"),
+    "waiting_h": ("waiting, all tasks", "等待合计"), "utilisation": ("devices busy", "设备忙碌"),
     "energy_kwh": ("energy", "能耗"), "traffic_usd": ("bill", "流量费"), "decision_s": ("per decision", "决策用时"),
 }  # fmt: skip
 EARNED = (
     "Reward earned is what the cluster pays as work gets done: every step pays R in units of {interval} of baseline "
     "work, "
-    "every task that waits or moves costs as much as it stands still. Hours to finish count from arrival; decision "
+    "every task that waits or moves costs as much as it stands still. Times to finish count from arrival; decision "
     "times are medians, measured on this machine; the rest is simulated.",
-    "累计奖励随工作完成而支付：每一步按相当于基线 {interval} 工作量的单位支付 R，等待或迁移中的任务按停滞时间扣除。"
+    "累计奖励随工作完成而支付：每一步按相当于基线 {interval}工作量的单位支付 R，等待或迁移中的任务按停滞时间扣除。"
     "完成用时自到达起计；决策用时为本机实测中位数；其余为仿真值。",
 )
 WEIGHED = (
-    " Reward earned and mean R are weighed by the weights at the end of the run for every policy, {policy} too, so that "
-    "one scale serves all: its mean R here need not be the summary's, where each plan counts by the weights of its time.",
+    " Reward earned and mean R take the weights at the end of the run for every policy, {policy} too, on one scale: "
+    "its mean R here differs from the summary's, where each plan counts by the weights of its time.",
     "各策略（包括 {policy}）的累计奖励与平均 R 均按运行结束时的权重计算，以统一尺度；因此这里的平均 R 可能与摘要不同，"
     "摘要中每个方案按当时的权重计算。",
 )
@@ -138,8 +138,9 @@ def _table(ranked: list[Contender], lang: str, many: bool) -> Table:
             "policy": one.policy, "earned": signed(one.figures["earned"]), "placed": count(one.figures["placed"]),
             "mean_reward": signed(one.figures["mean_reward"]), "completed": count(one.figures["completed"]),
             "utilisation": share(one.figures["utilisation"], lang), "energy_kwh": amount(one.figures["energy_kwh"]),
-            "traffic_usd": amount(one.figures["traffic_usd"]), "waiting_h": amount(one.figures["waiting_h"]),
-            "completion_h": amount(one.figures["completion_h"]), "decision_s": seconds(one.figures["decision_s"].value),
+            "traffic_usd": amount(one.figures["traffic_usd"]), "waiting_h": hours(one.figures["waiting_h"], lang),
+            "completion_h": hours(one.figures["completion_h"], lang),
+            "decision_s": seconds(one.figures["decision_s"].value),
         }  # fmt: skip
         rows.append(tuple(told[name] for name in names))
     strong = frozenset(at for at, one in enumerate(ranked) if one.own)

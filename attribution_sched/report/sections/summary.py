@@ -6,12 +6,24 @@ from attribution_sched.explain.wording import output_name
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Report, Standing
 from attribution_sched.report.document import Block, Section, Text, Tile, Tiles, Tone
-from attribution_sched.report.saying import amount, clock, count, listed, player, plural, say, seconds, share, signed
+from attribution_sched.report.saying import (
+    amount,
+    clock,
+    count,
+    hours,
+    listed,
+    player,
+    plural,
+    say,
+    seconds,
+    share,
+    signed,
+)
 
 TITLE = ("Summary", "摘要")
 RAN = (
-    "{policy} scheduled the tasks of preset {preset} (seed {seed}) for {span} on the cluster's clock: {decisions} "
-    "decisions, {placed} of {arrived} tasks placed, {completed} finished.",
+    "{policy} scheduled the tasks of preset {preset} (seed {seed}) for {span} on the cluster's clock: {decided}, "
+    "{placed} of {tasks} placed, {completed} finished.",
     "策略 {policy} 在预设 {preset}（随机种子 {seed}）上调度了 {span}（集群时钟）：共 {decisions} 次决策，"
     "到达 {arrived} 个任务，放置 {placed} 个，完成 {completed} 个。",
 )
@@ -23,10 +35,10 @@ EMPTY = (
 )
 WORTH = (
     "On average a placement's steps take {faster} time than on the baseline (the static uniform split), devices "
-    "compute "
-    "for {util} of a step, and the cost is {cost} of the baseline's. The mean reward is R = {reward}.",
-    "与基线（静态均匀切分）相比，放置方案的单步时间平均{faster}；单步中 {util} 的时间用于计算；成本为基线的 {cost}；"
-    "平均奖励 R = {reward}。",
+    "compute for {util} of a step, and the cost (traffic, and energy or carbon where priced) is {cost} of the "
+    "baseline's. The mean reward is R = {reward}.",
+    "与基线（静态均匀切分）相比，放置方案的单步时间平均{faster}；单步中 {util} 的时间用于计算；"
+    "成本（流量费，以及计价的能耗与碳排放）为基线的 {cost}；平均奖励 R = {reward}。",
 )
 FASTER = ("{share} less", "缩短 {share}")
 SLOWER = ("{share} more", "延长 {share}")
@@ -49,9 +61,9 @@ NO_DRIVER = (
     "In none of the {count} placements explained is a single input certain to have driven {output}.",
     "在所解释的 {count} 次放置决策中，没有任何单个输入可以确认为{output}的驱动因素。",
 )
-MET = ("{met} of {targets} met.", "{all} 项目标中已达成 {met} 项。")
+MET = ("Targets met: {met} of {all}.", "{all} 项目标中已达成 {met} 项。")
 OPEN = (
-    "At the end {running} running and {waiting} waiting; the cluster refused {refused}.",
+    "At the end {running_en} running and {waiting_en} waiting; the cluster refused {refused_en}.",
     "结束时有 {running} 个任务在运行，{waiting} 个在等待；集群拒绝了 {refused} 个方案。",
 )
 MISSED = ("missed: {name}", "未达成：{name}")
@@ -86,8 +98,9 @@ def section(report: Report, lang: str) -> Section:
         return Section("summary", say(TITLE, lang), (Text(say(EMPTY, lang, **name), "lead"),))
     ran = say(
         RAN, lang, **name, span=clock(3600.0 * (totals["cluster_h"].value or 0.0), lang),
-        decisions=count(totals["decisions"]), placed=count(totals["placed"]), arrived=count(totals["arrived"]),
-        completed=count(totals["completed"]),
+        decisions=count(totals["decisions"]), decided=plural(totals["decisions"], "decision", "decisions"),
+        tasks=plural(totals["arrived"], "task", "tasks"), placed=count(totals["placed"]),
+        arrived=count(totals["arrived"]), completed=count(totals["completed"]),
     )  # fmt: skip
     words = [ran, _worth(report, lang)]
     spent = SPENT if len(run.domains) > 1 else SPENT_ALONE
@@ -98,13 +111,13 @@ def section(report: Report, lang: str) -> Section:
             idle=share(idle / energy if energy else 0.0, lang), bill=amount(totals["traffic_usd"]),
         ),
         say(OPEN, lang, running=count(totals["running"]), waiting=count(totals["waiting"]),
-            refused=count(totals["refused"])),
+            refused=count(totals["refused"]), running_en=plural(totals["running"], "task is", "tasks are"),
+            waiting_en=plural(totals["waiting"], "is", "are"), refused_en=plural(totals["refused"], "plan", "plans")),
         _drivers(report, lang),
     ]  # fmt: skip
     if report.targets:
         met = sum(one.violation is not None and one.violation <= 0 for one in report.targets)
-        wanted = plural(len(report.targets), "target is" if met == 1 else "target", "targets is" if met == 1 else "targets are")
-        rest.append(say(MET, lang, met=met, all=len(report.targets), targets=wanted))
+        rest.append(say(MET, lang, met=met, all=len(report.targets)))
     gap = " " if lang == "en" else ""
     blocks: tuple[Block, ...] = (
         Text(gap.join(word for word in words if word), "lead"),
@@ -178,13 +191,15 @@ def _tiles(report: Report, lang: str) -> Tiles:
         crossing = word("cross", count=report.cross_domain, plans=plural(report.cross_domain, "plan", "plans"))
         tiles.insert(3, Tile(word("bill"), amount(totals["traffic_usd"]), crossing))
     else:
-        tiles.insert(3, Tile(word("waited"), amount(totals["waiting_h"]), word("waited_note")))
-    tiles.insert(5, Tile(word("finish"), amount(totals["completion_h"]), word("finish_note")))
+        tiles.insert(3, Tile(word("waited"), hours(totals["waiting_h"], lang), word("waited_note")))
+    tiles.insert(5, Tile(word("finish"), hours(totals["completion_h"], lang), word("finish_note")))
     met = sum(one.violation is not None and one.violation <= 0 for one in report.targets)
     if report.targets:
         tone: Tone = "good" if met == len(report.targets) else "bad"
         missed = [say(MISSED, lang, name=_short(one, lang)) for one in report.targets if (one.violation or 0.0) > 0]
-        tiles.append(Tile(word("targets"), f"{met} / {len(report.targets)}", ("；" if lang == "zh" else "; ").join(missed), tone))
+        tiles.append(
+            Tile(word("targets"), f"{met} / {len(report.targets)}", ("；" if lang == "zh" else "; ").join(missed), tone)
+        )
     else:
         tiles.append(Tile(word("targets"), "–", word("targets_none")))
     return Tiles(tuple(tiles))

@@ -6,7 +6,7 @@ from attribution_sched.explain.digits import number
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Report, Standing
 from attribution_sched.report.document import Section, Table, Text
-from attribution_sched.report.saying import amount, say, share
+from attribution_sched.report.saying import amount, plural, say, share
 
 TITLE = ("Targets", "目标")
 NONE = (
@@ -15,7 +15,7 @@ NONE = (
     "未设定目标。可在创建系统时给出，例如 System(targets={{'utilisation_at_least': 0.85}})，报告即会说明是否达成。",
 )
 HOW = (
-    "Taken over the {count} plans put in force (placements and moves), simulated; intervals are 95 %, decisions taken "
+    "Taken over {plans} put in force (placements and moves), simulated; intervals are 95 %, decisions taken "
     "as independent.",
     "按已生效的 {count} 个方案（放置与迁移）统计，为仿真值；区间为 95% 置信区间，视各次决策相互独立。",
 )
@@ -41,7 +41,11 @@ def section(report: Report, lang: str) -> Section:
         for one in report.targets
         if one.violation is None
     ]
-    return Section("targets", say(TITLE, lang), (table, *unknown, Text(say(HOW, lang, count=counted), "note")))
+    return Section(
+        "targets",
+        say(TITLE, lang),
+        (table, *unknown, Text(say(HOW, lang, count=counted, plans=plural(counted, "plan", "plans")), "note")),
+    )
 
 
 def _row(one: Standing, lang: str) -> tuple[str, ...]:

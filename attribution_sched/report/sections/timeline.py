@@ -12,7 +12,7 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots.rewards import MOST_BARS
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Picture, Section, Table, Text
-from attribution_sched.report.saying import say, signed
+from attribution_sched.report.saying import plural, say, signed
 
 TITLE = ("Reward over time", "奖励随时间的变化")
 NONE = ("No plan was put in force yet.", "尚无方案生效。")
@@ -26,7 +26,7 @@ LEAD = (
     "最差为 {worst}（{worst_kind}，{worst_r}）。",
 )
 CAPTION = (
-    "{count} plans put in force ({moved} of them moves of running tasks). A bar is stacked from the weighted "
+    "{plans} put in force ({moved} of them moves of running tasks). A bar is stacked from the weighted "
     "components, "
     "the diamond is their sum R. Simulated.",
     "{count} 个生效方案（其中 {moved} 个为运行中任务的迁移）。每条由加权分量堆叠而成，菱形为其总和 R。仿真值。",
@@ -65,7 +65,13 @@ def section(report: Report, lang: str) -> Section:
         ALT, lang, count=len(moments), hours=number((moments[-1].time_s - moments[0].time_s) / 3600.0),
         low=signed(float(rewards.min())), high=signed(float(rewards.max())), mean=signed(float(rewards.mean())),
     )  # fmt: skip
-    caption = say(CAPTION, lang, count=len(moments), moved=sum(one.moved for one in moments))
+    caption = say(
+        CAPTION,
+        lang,
+        count=len(moments),
+        plans=plural(len(moments), "plan", "plans"),
+        moved=sum(one.moved for one in moments),
+    )
     if report.timeline.left_out:
         caption += say(OLDER, lang, count=report.timeline.left_out)
     rows = tuple(

@@ -11,7 +11,7 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots.traffic import cuts
 from attribution_sched.report.data import Report, Traffic
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.saying import listed, plan, say
+from attribution_sched.report.saying import listed, plan, plural, say
 from attribution_sched.session.wording import plan_of
 
 TITLE = ("Traffic between domains", "跨域流量")
@@ -21,19 +21,19 @@ ALONE = (
 )
 NOTHING = ("No plan was put in force, so nothing was sent.", "尚无方案生效，没有任何流量。")
 LEAD = (
-    "{crossing} of the {all} plans put in force use more than one domain. Shown are those that commit most "
+    "More than one domain is used by {crossing} of {plans} put in force. Shown are those that commit most "
     "device-hours, "
     "one per model before a second of any.",
     "已生效的 {all} 个方案中有 {crossing} 个跨越多个域。以下按占用设备时数由多到少展示，同一模型先取一个。",
 )
 AVOIDED = (
-    "None of the {all} plans put in force crosses domains, so nothing is sent between them and the bill is zero. For "
+    "Of {plans} put in force none crosses domains, so nothing is sent between them and the bill is zero. For "
     "scale: this is what the static uniform split of the most consequential such task would send at that moment.",
     "已生效的 {all} 个方案均未跨域，域间流量与费用均为零。作为对照，"
     "下图为当时若对最重要的任务采用静态均匀切分所产生的流量。",
 )
 NONE_AVOIDED = (
-    "None of the {all} plans put in force crosses domains, so nothing is sent between them and the bill is zero.",
+    "Of {plans} put in force none crosses domains, so nothing is sent between them and the bill is zero.",
     "已生效的 {all} 个方案均未跨域，域间流量与费用均为零。",
 )
 TAKEN = ("Decision {id} ({kind}): {plan}.", "决策 {id}（{kind}）：{plan}。")
@@ -67,7 +67,9 @@ def section(report: Report, lang: str) -> Section:
         return Section("traffic", title, (Text(say(NOTHING, lang), "note"),))
     taken = [one for one in report.traffic if one.taken]
     lead = LEAD if report.cross_domain else AVOIDED if report.traffic else NONE_AVOIDED
-    blocks: list[Block] = [Text(say(lead, lang, crossing=report.cross_domain, all=all_))]
+    blocks: list[Block] = [
+        Text(say(lead, lang, crossing=report.cross_domain, all=all_, plans=plural(all_, "plan", "plans")))
+    ]
     for one in taken or report.traffic:
         words = TAKEN if one.taken else SPLIT
         blocks.append(Text(say(words, lang, id=one.decision, kind=one.kind, plan=plan(one.words, lang))))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.errors import ExplanationError
-from attribution_sched.explain.plots import attributions
+from attribution_sched.explain.plots import attributions, style
 from attribution_sched.explain.plots.attributions import WORDS
 from tests.explain.plots.gallery import ENERGY
 
@@ -31,6 +31,13 @@ def test_shares_of_each_task_add_up_to_a_hundred():
 def test_counters_are_in_words():
     ax = attributions(ENERGY, LABELS)
     assert [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()] == list(WORDS.values())
+
+
+def test_models_can_be_told_apart_on_a_telephone():
+    names = ["llama-2-70b #59", "llama-2-7b #9"]
+    with style.canvas(3.7):
+        ax = attributions(ENERGY[:2], names)
+    assert [label.get_text() for label in ax.get_yticklabels()] == names
 
 
 def test_many_tasks_are_labelled_sparsely():
