@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from attribution_sched import __version__
 from attribution_sched.attributor import simulated_attributor
+from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, SettingsError, problem
 from attribution_sched.journal import DecisionRecord, EventRecord, ExplanationRecord, Journal, OutcomeRecord
@@ -184,6 +185,18 @@ class System:
         self.journal = journal
         self._versions = Versions(journal, self.policy)
         self._reshaping = Reshaping(journal, self.world, self.seed)
+
+    @property
+    def reward(self) -> Reward:
+        """The weights in force; others may be put here between two calls."""
+        return self._reward
+
+    @reward.setter
+    def reward(self, reward: Any) -> None:
+        if not isinstance(reward, Reward):
+            fix = "For example dataclasses.replace(system.reward, w_cost=1.0)"
+            raise SettingsError(problem("reward", reward, "must be a Reward", fix))
+        self._reward = reward
 
     @property
     def attribution_cache(self) -> CacheUse:
@@ -437,8 +450,9 @@ class System:
 
             window = self._reshaping.window(explain, why if explain else None)
             tell(max(0, explain - done))
-            play = partial(self._reshaping.play, self.policy, self.reward)
-            held_out = partial(play, episodes=episodes, decisions=decisions, progress=tell) if episodes else None
+            play = partial(self._reshaping.play, self.policy, self.reward, progress=tell)
+            worth = partial(play, episodes=episodes, decisions=decisions)
+            held_out = (episodes, decisions, worth) if episodes else None
             # As one: a process that is killed in between must not leave a reward taken back, and its weights not.
             with self.journal.batch(AS_ONE):
                 change = self._reshaping.step(window, wanted, self.reward, self._versions.current, held_out)
@@ -514,7 +528,8 @@ class System:
             self._recorded[asked.view.slot] = self.cluster.residents[asked.view.slot].id
             self._asking.note(asked)
             if (decision.sequence or 0) >= count - self._memory.most:
-                self._memory.remember(decision.id, asked.view, asked.plan)
+                # The journal keeps weights; what feedback did to the energy price is known here.
+                self._memory.remember(decision.id, weighted(asked.view, self.reward), asked.plan)
             self._since = 0 if effect.code == 1 else self._since + 1
 
         replay(self.cluster, self.journal, self.seed, before=before, after=after)

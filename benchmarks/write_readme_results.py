@@ -182,7 +182,7 @@ ROWS = (
         "python benchmarks/explain_faithful.py",
     ),
     Row(
-        "A decision of the whole system, journal on disk, and with its explanation (99th percentile, processor time)",
+        "A decision of the whole system, journal on disk, and with its explanation (99th percentile)",
         "placing {place} ms, with explanation {explained} ms; first decision {first} s after import",
         "targets 50 ms, 150 ms, 3 s",
         "results_system.md",

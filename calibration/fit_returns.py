@@ -27,7 +27,9 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, default=SHIPPED, help="checkpoint to start from")
     parser.add_argument("--output", type=Path, default=None, help="where to write it; the same file by default")
     parser.add_argument("--scenario", default="ou30", help="scenario of the cross-domain preset")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(950_000, 960_000, 1_000)), help="a set of days each")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=list(range(950_000, 960_000, 1_000)), help="a set of days each"
+    )
     parser.add_argument("--decisions", type=int, default=96, help="decisions of each set")
     parser.add_argument("--states", type=int, default=4, help="background states per decision")
     parser.add_argument("--steps", type=int, default=100, help="decisions per rollout")

@@ -263,3 +263,21 @@ def test_progress_reaches_its_end():
     system.feedback(**QUICK, progress=lambda done, total: heard.append((done, total)))
     assert heard[-1] == (27, 27)
     assert heard == sorted(heard)
+
+
+def test_other_episodes_are_not_held_against_earlier_ones():
+    system = System(small(), "greedy", seed=1, targets=MISSED)
+    for given in ({"episodes": 2, "decisions": 12}, {"episodes": 3, "decisions": 12}, {"episodes": 3, "decisions": 6}):
+        system.run(10)
+        assert system.feedback(explain=0, **given).verdict is None
+    system.run(10)
+    assert system.feedback(explain=0, episodes=0).verdict is None
+    system.run(10)
+    assert system.feedback(explain=0, **given).verdict is not None
+
+
+def test_only_a_reward_can_be_put_in_force():
+    system = System(small(), "greedy", seed=1)
+    with pytest.raises(SettingsError, match=r"reward = 'x': must be a Reward"):
+        system.reward = "x"
+    assert system.reward == system.world.reward

@@ -59,6 +59,7 @@ _WHOLE: dict[str, str] = {
     "waiting": "等待任务数",
     "tasks waiting": "等待任务数",
     "waiting time": "等待时间",
+    "time waited": "时长",
     "step time": "步长时间",
     "share": "份额",
     "value": "数值",

@@ -35,7 +35,7 @@ def decision(explanation: Explanation) -> str:
     if sure.runner_up and sure.runner_up == explanation.against:
         text += f"{chance}"
     elif sure.runner_up:
-        text += f"; next best was {_choice(sure.runner_up)}{chance}"
+        text += f"; the likeliest other choice that was met is {_choice(sure.runner_up)}{chance}"
     text += "."
     if math.isfinite(sure.agreement):
         text += f" In {percent(sure.agreement)} of like situations it makes the same choice."

@@ -51,7 +51,7 @@ def decision(explanation: Explanation) -> str:
     if sure.runner_up and sure.runner_up == explanation.against:
         text += chance
     elif sure.runner_up:
-        text += f"，其次是{_choice(sure.runner_up)}{chance}"
+        text += f"，所见其他选择中最可能的是{_choice(sure.runner_up)}{chance}"
     if math.isfinite(sure.agreement):
         text += f"；在相近的情形下，有 {_percent(sure.agreement)} 会作出同样的选择"
     return spaced(f"{text}。")

@@ -60,6 +60,7 @@ class Reshaping:
         self._rewards: list[tuple[int, Reward]] = []
         self.anchored_weights: str | None = None
         self.targets: Targets | None = None
+        self._looked: list[int] | None = None
         self.seen = 0
         for event in journal.events():
             if event.kind == EVENT:
@@ -70,6 +71,7 @@ class Reshaping:
         self._feedback = Feedback.from_dict(user, told["state"])
         self.seen, self.targets = told["after_decisions"], Targets.of(told["targets"])
         self._rewards.append((self.seen, self._feedback.reward))
+        self._looked = told["held_out"] or self._looked
         if told["anchored"]:
             self.anchored_weights = told["weights"]
 
@@ -120,7 +122,7 @@ class Reshaping:
         targets: Targets,
         reward: Reward,
         weights: str,
-        held_out: Callable[[Objective], list[float]] | None,
+        held_out: tuple[int, int, Callable[[Objective], list[float]]] | None,
     ) -> FeedbackChange:
         """Take a step and record it, all of it or nothing.
 
@@ -129,25 +131,27 @@ class Reshaping:
             targets: What is to be reached.
             reward: In force now. If it is not what feedback left, the user set it: feedback begins anew from there.
             weights: Name of the weights that decide now.
-            held_out: Plays held-out episodes and scores them by an objective; None leaves changes unjudged.
+            held_out: How many held-out episodes of how many decisions, and what plays and scores them by an objective;
+                None leaves changes unjudged.
         """
+        looked = None if held_out is None else list(held_out[:2])
         feedback = self._feedback
         if feedback is None or feedback.reward != reward:
             feedback = Feedback(reward)
             feedback.state = replace(feedback.state, number=len(self._journal.feedback()))
         else:
             state = feedback.state
-            if targets != self.targets:
-                # Episodes are worth something else now: what earlier ones were worth judges nothing any more.
+            if targets != self.targets or (looked is not None and looked != self._looked):
+                # Other episodes, or worth something else: what earlier ones were worth judges nothing any more.
                 state = replace(state, anchor=None, pending=(), trial=0, falls=0)
             feedback = Feedback(feedback.user_reward, feedback.settings, state)
         objective = Objective(feedback.user_reward, targets)
-        change = feedback.step(window, targets, None if held_out is None else held_out(objective))
+        change = feedback.step(window, targets, None if held_out is None else held_out[2](objective))
         told = {
             "after_decisions": self._journal.count(), "kind": change.kind, "reason": change.reason,
             "reason_zh": change.reason_zh, "targets": targets.named(), "evidence": change.evidence,
             "user_reward": asdict(feedback.user_reward), "state": feedback.to_dict(), "anchored": change.anchored,
-            "weights": weights,
+            "weights": weights, "held_out": looked,
         }  # fmt: skip
         records = change.records()
         with self._journal.batch(len(records) + 2):

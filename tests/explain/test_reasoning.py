@@ -100,7 +100,7 @@ def test_everything_found_is_told():
     assert tuple(told) == SECTIONS
     assert "chose us-east ×8 GPUs" in told["decision"]
     assert "probability 81 %" in told["decision"]
-    assert "next best was us-east ×16" in told["decision"]
+    assert "the likeliest other choice that was met is us-east ×16" in told["decision"]
     assert "(12 %)" in told["decision"]
     assert "92 % of like situations" in told["decision"]
     assert "reward (R) is 0.511 against 0.255 on average (+0.256, better)" in told["worth"]
@@ -158,10 +158,10 @@ def test_methods_are_never_hidden():
 def test_waiting_and_tasks_are_said_naturally():
     waits = explanation(subject="gpt-24: wait", confidence=Confidence(0.6, OTHER, 0.3))
     assert headline(waits).startswith(
-        "Decision d-0017 (gpt-24): hi-ppo chose to wait (probability 60 %); next best was"
+        "Decision d-0017 (gpt-24): hi-ppo chose to wait (probability 60 %); the likeliest other choice that was met is"
     )
     assert headline(waits, "zh").startswith(
-        "决策 d-0017（gpt-24）：策略 hi-ppo 选择等待（概率 60%），其次是方案「us-east"
+        "决策 d-0017（gpt-24）：策略 hi-ppo 选择等待（概率 60%），所见其他选择中最可能的是方案「us-east"
     )
     keeps = explanation(subject="keep the plan", against=OTHER)
     assert "chose to keep the plan, rather than" in headline(keeps)
