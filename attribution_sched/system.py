@@ -479,6 +479,7 @@ class System:
 
         options.known_options("report", write_report, given)
         with self._turn:
+            self._memory.refresh()
             return write_report(self, path, lang=lang, **given)
 
     def close(self) -> None:

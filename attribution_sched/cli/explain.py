@@ -89,8 +89,9 @@ def explain(
         told = _asked(journal, name, options)
     if html is not None:
         from attribution_sched.cli.explain_view import page
+        from attribution_sched.report.files import write_whole
 
-        html.write_text(page(told, lang), encoding="utf-8")
+        write_whole(html, page(told, lang), "--html")
         notes().print(f"written: {html}", soft_wrap=True)
     if as_json:
         from attribution_sched.explain.reasoning import reasoning
@@ -117,6 +118,8 @@ def _options(target: str | None, against: str | None, tipping: bool) -> dict[str
 def _check_page(html: Path) -> None:
     if html.suffix.lower() not in (".html", ".htm"):
         raise SettingsError(problem("--html", str(html), "must end in .html", "For example --html why.html"))
+    if html.is_dir():
+        raise SettingsError(problem("--html", str(html), "is a folder", "Give the name of a file"))
     check_folder(html, "--html")
 
 

@@ -29,10 +29,12 @@ def report(
 ) -> None:
     """Write the report of a journal: what was decided, why, what it came to, what was learnt."""
     from attribution_sched.explain.wording import check_language
+    from attribution_sched.report.write import MOST
 
     check_language(lang)
-    if explain < 0:
-        raise SettingsError(problem("--explain", explain, "must be a whole number >= 0", "Use 0 to explain nothing"))
+    if not 0 <= explain <= MOST:
+        rule = f"must be a whole number from 0 to {MOST}"
+        raise SettingsError(problem("--explain", explain, rule, "Use 0 to explain nothing"))
     places.check_ending(output, "--output")
     places.check_folder(output, "--output")
     with Stages() as stages, rebuilt(journal, stages) as system, stages.stage("writing the report") as tell:

@@ -125,6 +125,8 @@ def checked(
         rule = "nobody could hand in tasks while the command runs"
         raise SettingsError(problem("queue", queue, rule, "Use preset or demo, or System(queue='empty') in Python"))
     tasks = TASKS if tasks is None and hours is None else tasks
+    if tasks is not None and tasks < 1:
+        raise SettingsError(problem("--tasks", tasks, "must be a whole number >= 1", "Use for example --tasks 40"))
     options.run_of(tasks, None, hours)
     return Asked(
         settings, None if resume is not None else as_policy(policy or POLICY), options.seed_of(seed or 0),

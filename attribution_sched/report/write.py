@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.wording import LANGUAGES
 from attribution_sched.report.data import Report
+from attribution_sched.report.files import write_whole
 from attribution_sched.report.gathering.rivals import DEFAULT
 from attribution_sched.report.source import STEPS
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Progress, Source
+
+MOST = 50
+"""Decisions that are explained in depth at most."""
 
 
 def write_report(
@@ -54,7 +58,7 @@ def write_report(
     text = WRITERS[target.suffix.lower()](found, lang)
     if progress is not None:
         progress("file", STEPS.index("file"), len(STEPS))
-    return _written(target, text)
+    return write_whole(target, text)
 
 
 def rendered(report: Report, ending: str, lang: str = "en") -> str:
@@ -115,8 +119,9 @@ def _checked(lang: Any, explain: Any, rivals: Any) -> tuple[str, ...]:
 
     if lang not in LANGUAGES:
         raise SettingsError(problem("lang", lang, "is not written here", nearest(str(lang), LANGUAGES)))
-    if isinstance(explain, bool) or not isinstance(explain, int) or not 0 <= explain <= 50:
-        raise SettingsError(problem("explain", explain, "must be a whole number from 0 to 50", "Use for example 4"))
+    if isinstance(explain, bool) or not isinstance(explain, int) or not 0 <= explain <= MOST:
+        rule = f"must be a whole number from 0 to {MOST}"
+        raise SettingsError(problem("explain", explain, rule, "Use for example 4"))
     if isinstance(rivals, str) or not isinstance(rivals, Sequence):
         fix = "For example rivals=('greedy', 'sjf'); () for none"
         raise SettingsError(problem("rivals", rivals, "must be a list of names of policies", fix))
@@ -124,17 +129,3 @@ def _checked(lang: Any, explain: Any, rivals: Any) -> tuple[str, ...]:
         if name not in POLICIES:
             raise SettingsError(problem("rivals", name, "is not a known policy", nearest(str(name), POLICIES)))
     return tuple(rivals)
-
-
-def _written(target: Path, text: str) -> Path:
-    draft = target.with_name(f".{target.name}.{os.getpid()}.new")
-    try:
-        draft.write_text(text, encoding="utf-8", newline="\n")
-        draft.replace(target)
-    except OSError as error:
-        rule = f"cannot be written ({error.strerror or error})"
-        fix = "Use a folder with room that can be written"
-        raise SettingsError(problem("report", str(target), rule, fix)) from error
-    finally:
-        draft.unlink(missing_ok=True)
-    return target

@@ -94,6 +94,10 @@ class Memory:
         self._kept.clear()
         self._explainers.clear()
 
+    def refresh(self) -> None:
+        """Explain from now on against the background of all decisions that are remembered."""
+        self._explainers.clear()
+
     def remember(self, decision: str, view: DecisionView, plan: Plan | None) -> None:
         """Keep a decision; to be called before the next one is taken."""
         # What such a policy sees depends on what it saw before, its forecasts for example: it is asked now or never.

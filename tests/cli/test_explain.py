@@ -94,6 +94,12 @@ def test_a_mistake_is_one_line_and_code_2(written, here, arguments, words):
     assert list(here.iterdir()) == []
 
 
+def test_a_page_does_not_take_the_place_of_a_folder(written, here):
+    (here / "why.html").mkdir()
+    refused(invoke("explain", "last", "-j", written, "--html", "why.html"), "--html = 'why.html'", "is a folder")
+    assert [each.name for each in here.iterdir()] == ["why.html"]
+
+
 def test_a_journal_that_is_none_is_refused(here):
     refused(invoke("explain", "last", "-j", "none.sqlite"), "none.sqlite", "does not exist")
     (here / "text.sqlite").write_text("no journal")

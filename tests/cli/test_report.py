@@ -32,7 +32,8 @@ def test_the_ending_decides_the_form(written, here):
         (("-o", "r.pdf"), ("--output = 'r.pdf'", ".html")),
         (("-o", "no/r.html"), ("mkdir -p no",)),
         (("--lang", "fr"), ("lang = 'fr'",)),
-        (("--explain", "-1"), ("--explain = -1", ">= 0")),
+        (("--explain", "-1"), ("--explain = -1", "from 0 to 50")),
+        (("--explain", "500"), ("--explain = 500", "from 0 to 50")),
     ],
 )
 def test_a_mistake_is_one_line_and_code_2(written, here, arguments, words):

@@ -113,7 +113,7 @@ def test_hours_count_instead_of_tasks(here):
         (("--queue", "demos"), ("queue = 'demos'", "'demo'")),
         (("--queue", "empty"), ("queue = 'empty'", "preset or demo")),
         (("--preset", "cross-domain", "--queue", "demo"), ("task.kind = 'resnet-50'",)),
-        (("--tasks", "0"), ("tasks = 0", ">= 1")),
+        (("--tasks", "0"), ("--tasks = 0", ">= 1", "--tasks 40")),
         (("--hours", "nan"), ("hours = nan", "> 0")),
         (("--tasks", "3", "--hours", "1"), ("exactly one of tasks",)),
         (("--target", "utilisation_at_least=2"), ("utilisation_at_least = 2.0", "<= 1")),

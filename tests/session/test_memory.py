@@ -8,6 +8,7 @@ from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.plan_parts import PartsExplainer
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.session.submission import handed_in
+from tests.session.small import small
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +72,14 @@ def test_options_of_the_other_kind_of_explanation_are_refused(placed):
 def test_placements_can_be_explained_by_parts_as_they_are_made():
     system = System.demo(policy="sjf", explain={"parts": True})
     assert "microbatch" in system.schedule_next_task().explanation.names
+
+
+def test_refreshed_it_compares_with_all_it_remembers():
+    system = System(small(), "greedy", seed=2)
+    system.run(40)
+    first = system.explain(system.journal.last().id)
+    system.run(3)
+    last = system.journal.last().id
+    assert system.explain(last).background_name == first.background_name
+    system._memory.refresh()
+    assert f"{system.journal.count()} decisions" in system.explain(last).background_name
