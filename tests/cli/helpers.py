@@ -1,6 +1,8 @@
 """The command, run inside this process or as a user runs it."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,19 @@ episode: {horizon_s: 900.0}
 def environment(**more):
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return dict(os.environ, COLUMNS="200", NO_COLOR="1", PYTHONPATH=path, **more)
+
+
+@contextlib.contextmanager
+def started(*arguments, cwd):
+    """Start it in a process of its own that heeds Ctrl-C, also where these tests run with it ignored, and ends here."""
+    with subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], cwd=cwd, env=environment(), text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as run:  # fmt: skip
+        try:
+            yield run
+        finally:
+            run.kill()
 
 
 def command(*arguments, cwd, **more):

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from attribution_sched.journal import Journal
 
-from .helpers import COMMAND, command, environment, errors, invoke, refused
+from .helpers import command, errors, invoke, refused, started
 
 QUICK = ("--preset", "testbed", "--policy", "greedy", "--seed", "3")
 
@@ -150,10 +149,7 @@ def test_what_fails_on_the_way_says_where_the_journal_is(here, monkeypatch):
 
 
 def test_stopped_by_ctrl_c_it_can_be_gone_on_with(tmp_path):
-    with subprocess.Popen(
-        [*COMMAND, "run", *QUICK, "--tasks", "100000", "--json"], cwd=tmp_path, env=environment(), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as run:  # fmt: skip
+    with started("run", *QUICK, "--tasks", "100000", "--json", cwd=tmp_path) as run:
         path, until = tmp_path / "runs/testbed-3-1/journal.sqlite", time.monotonic() + 300
         while time.monotonic() < until and (not path.is_file() or count(path) < 20):
             assert run.poll() is None, run.communicate()

@@ -1,17 +1,13 @@
 """`attribution-sched train`, run as a user runs it."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from ..test_training import COURSE, TINY
-from .helpers import command, refused
+from .helpers import command, refused, started
 
 
 @pytest.fixture
@@ -43,13 +39,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(folder, arguments, words):
 
 def test_it_is_stopped_resumed_and_says_where_the_weights_are(folder):
     (folder / "course.yaml").write_text(COURSE.replace("decisions: 90", "decisions: 900000"))
-    root = str(Path(__file__).parents[2])
-    environment = dict(os.environ, COLUMNS="200", NO_COLOR="1", PYTHONPATH=root)
-    command_line = [sys.executable, "-m", "attribution_sched.cli", "train", "--preset", "course.yaml"]
-    with subprocess.Popen(
-        [*command_line, "--output", "out", "--json"], cwd=folder, env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as run:  # fmt: skip
+    with started("train", "--preset", "course.yaml", "--output", "out", "--json", cwd=folder) as run:
         log, until = folder / "out" / "metrics.jsonl", time.monotonic() + 300
         while time.monotonic() < until and not (log.is_file() and '"iteration": 2' in log.read_text()):
             assert run.poll() is None, run.communicate()
