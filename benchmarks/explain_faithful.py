@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from explain_decisions import HELD_OUT, SCENARIO, USUAL, days, spread
 
+from attribution_sched.cluster.counters import SPEED_NOISE
 from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
@@ -74,19 +75,21 @@ def table(name: str, seen: Sequence[Agreement], players: str) -> str:
     return f"| {name} | {len(seen)} | {players} | {' | '.join(cells)} | {by_size} | {sign:.0%} | {leader:.0%} |"
 
 
-def both(explainer: Explainer, one: Decided) -> tuple[Explanation, Explanation]:
-    """What the policy and what the simulator says of a decision.
+def asked(explainer: Explainer, one: Decided, target: str) -> Explanation:
+    """What the policy (``terms``) or the simulator (``simulator``) says of a decision.
 
     All coalitions and states where that is possible, else walks: the noise of regressions would drown small shares.
     """
     assert one.plan is not None
     inside = len(one.plan.segments) == 1
-    ask = {"method": "exact" if inside else "permutation", "rows": None if inside else WALKED}
-    told, truth = (
-        explainer.explain(one, target=target, precision=None, seed=1, sure=False, **ask)
-        for target in ("terms", "simulator")
-    )
-    return told, truth
+    method, rows = ("exact", None) if inside else ("permutation", WALKED)
+    return explainer.explain(one, target=target, precision=None, seed=1, sure=False, method=method, rows=rows)
+
+
+def with_speed(one: Decided, noise: float | None, rng: np.random.Generator) -> Decided:
+    """The decision with its throughput measured worse, or (None) not at all."""
+    more = 0.0 if noise is None else float(np.exp(rng.normal() * np.sqrt(noise**2 - SPEED_NOISE**2)))
+    return replace(one, view=replace(one.view, samples_per_s=one.view.samples_per_s * more))
 
 
 def faithful(explainer: Explainer, decisions: Sequence[Decided], count: int) -> list[str]:
@@ -100,12 +103,19 @@ def faithful(explainer: Explainer, decisions: Sequence[Decided], count: int) -> 
     plans = [(one, crossing_plan(one.view)) for one in decisions[1::2]]
     crossing = spread([replace(one, plan=plan) for one, plan in plans if plan is not None], count // 2)
     own = spread(decisions[::2], count - len(crossing))
-    told = {id(one): both(explainer, one) for one in (*own, *crossing)}
+    told = {id(one): (asked(explainer, one, "terms"), asked(explainer, one, "simulator")) for one in (*own, *crossing)}
     for name, group in (("all", own + crossing), ("chosen", own), ("over several domains", crossing)):
         for groups in GROUPS:
             seen = [agreement(*told[id(one)], groups) for one in group]
             if not any(np.isfinite(one.signed_correlation).any() for one in seen):
                 continue
+            lines.append(table(name, seen, "all that matter" if groups is None else groups[0]))
+    rng = np.random.default_rng(3)
+    for name, noise in (("all, throughput not measured", None), ("all, throughput known to 10 %", 0.1)):
+        worse = [asked(explainer, with_speed(one, noise, rng), "terms") for one in (*own, *crossing)]
+        for groups in GROUPS[:2]:
+            pairs = zip(worse, (*own, *crossing), strict=True)
+            seen = [agreement(other, told[id(one)][1], groups) for other, one in pairs]
             lines.append(table(name, seen, "all that matter" if groups is None else groups[0]))
     for kind in sorted({one.view.kind.model.name for one in decisions}):
         group = [one for one in (*own, *crossing) if one.view.kind.model.name == kind]
