@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from attribution_sched.scheduler.hi_ppo import rollout
-from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
+from attribution_sched.scheduler.hi_ppo.constraints import DualAscent, Multipliers
 from attribution_sched.scheduler.hi_ppo.field import Field
 
 from . import worlds
@@ -35,3 +35,31 @@ def test_targets_are_bootstrapped_by_the_final_state_where_an_episode_is_cut_off
     weights = np.array([1.0, 0.5, -0.5])
     assert np.allclose(found.advantage, (expected * weights).sum(axis=-1).ravel())
     assert np.allclose(found.lower_advantage, found.advantage)
+
+
+def test_prices_of_constraints_tell_plans_apart_and_never_favour_doing_nothing(monkeypatch):
+    seen = []
+    real = Field.step
+
+    def spy(field, chooser):
+        seen.append(real(field, chooser))
+        return seen[-1]
+
+    monkeypatch.setattr(Field, "step", spy)
+
+    def told(price):
+        seen.clear()
+        multipliers = Multipliers.start(("bandwidth", "balance"), DualAscent(cap=10.0), value=price)
+        source = torch.Generator().manual_seed(0)
+        found = rollout.collect(worlds.network(0), Field(small_world(), 3, 0), 60, source, 0.9, 0.8, 0.0, multipliers)
+        return found.advantage, np.array([move.agents > 0 for move in seen]).ravel(), list(seen)
+
+    free, some, _ = told(0.0)
+    priced, again, moves = told(5.0)
+    assert np.array_equal(some, again) and some.any() and not some.all()
+    taken_off = free - priced
+    assert not taken_off[~some].any()
+    assert np.isclose(taken_off[some].mean(), 0.0)
+    broken = np.array([5.0 * (move.violations["bandwidth"] + move.violations["balance"]) for move in moves]).ravel()
+    assert broken[some].std() > 0.1
+    assert np.allclose(taken_off[some], broken[some] - broken[some].mean())
