@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision_arrays import Attributor, Decisions, from_view
-from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
+from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
-from attribution_sched.scheduler.hi_ppo.polish import Found, Polisher
+from attribution_sched.scheduler.hi_ppo.kicks import WideSearch
+from attribution_sched.scheduler.hi_ppo.polish import Polisher
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode
 from attribution_sched.scheduler.policy import Appraisal, Policy
@@ -37,6 +38,9 @@ CLUSTERS = 4
 
 STARTS, KEEP = 48, 24
 """Starts of the local search times domains, for a task that stands alone, and how many of these it goes on with."""
+
+LOOKS = 5_000
+"""Plans per domain that the local search looks at for a task that stands alone; few of them are priced."""
 
 Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
 """Time, free devices and waiting tasks: while none of these changes, what was chosen for the queue stands."""
@@ -206,7 +210,13 @@ class HiPpo:
         return self._done(plan, slot, source, began, timings, self.clock() - agreed)
 
     def plan_alone(
-        self, view: DecisionView, proposals: int = 64, starts: int | None = None, keep: int | None = None, seed: int = 0
+        self,
+        view: DecisionView,
+        proposals: int = 32,
+        starts: int | None = None,
+        keep: int | None = None,
+        seed: int = 0,
+        budget: int | None = None,
     ) -> Plan | None:
         """Best plan for the view's task as if it were alone: many proposals, the best of them searched around.
 
@@ -216,7 +226,8 @@ class HiPpo:
             starts: How many of them, in different domains, the local search starts from; more for few domains by
                 default, where each is quick.
             keep: How many of what it finds are searched around with all kinds of changes; likewise.
-            seed: Of the draws.
+            seed: Of the draws and of the search.
+            budget: Plans the search looks at before it stops kicking the best one; more for more domains by default.
         """
         import torch
 
@@ -237,19 +248,13 @@ class HiPpo:
         rows, counts = rows[counts > 0], counts[counts > 0]
         if len(rows) == 0:
             return None
-        reward = polisher.value(rows, counts)
         domains = max(1, int((polisher.rooms > 0).sum()))
         starts, keep = starts or max(4, STARTS // domains), keep or max(3, KEEP // domains)
-        chosen: dict[tuple[int, ...], Found] = {}
-        for at in np.argsort(-reward, kind="stable"):
-            if len(chosen) == starts or not np.isfinite(reward[at]):
-                break
-            own = rows[at], int(counts[at]), float(reward[at])
-            chosen.setdefault(tuple(int(d) for d in rows[at, : counts[at], DOMAIN]), own)
-        if not chosen:
+        budget = LOOKS * domains if budget is None else budget
+        found = WideSearch(polisher, seed).best_of(rows, counts, starts, keep, budget)
+        if found is None:
             return None
-        best, count, _ = polisher.best_of(list(chosen.values()), keep)
-        return PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64)).plan(0)
+        return PlanBatch(found[0][None], np.array([found[1]]), np.zeros(1, dtype=np.int64)).plan(0)
 
     def _attributor(self) -> Attributor:
         return self.attributor or self.network.attributions

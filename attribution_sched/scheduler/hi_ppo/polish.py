@@ -110,41 +110,11 @@ class Polisher:
         for _ in range(rounds):
             if expired is not None and expired():
                 break
-            ((rows, count, now),) = self._round([(rows, count, best)], self._many if self.widen else self._neighbours)
+            ((rows, count, now),) = self._round([(rows, count, best)], self.many if self.widen else self._neighbours)
             if not now > best:
                 break
             best = now
         return rows, count, best
-
-    def best_of(self, starts: list[Found], keep: int, rounds: int = 40) -> Found:
-        """Search around several plans side by side, few changes first, and around the best few of what comes out again.
-
-        Args:
-            starts: Plans to begin with.
-            keep: How many of the results are worth a look at the many changes.
-            rounds: Most rounds of each.
-        """
-        found = self._descend(starts, [self._few], rounds)
-        order = sorted(range(len(found)), key=lambda i: -found[i][2])
-        kept: dict[bytes, Found] = {}
-        for at in order:
-            kept.setdefault(found[at][0][: found[at][1]].tobytes(), found[at])
-        best = self._descend(list(kept.values())[:keep], [self._few, self._many], rounds)
-        return max(best, key=lambda each: each[2])
-
-    def _descend(self, states: list[Found], kinds: list[Neighbours], rounds: int) -> list[Found]:
-        """Improve each of several plans by the first kind of change that still does, until none does."""
-        level = [0] * len(states)
-        for _ in range(rounds):
-            turn = min(level)
-            if turn == len(kinds):
-                break
-            active = [i for i, own in enumerate(level) if own == turn]
-            moved = self._round([states[i] for i in active], kinds[turn])
-            for i, state in zip(active, moved, strict=True):
-                level[i] = 0 if state[2] > states[i][2] else turn + 1
-                states[i] = state
-        return states
 
     def _round(self, states: list[Found], neighbours: Neighbours) -> list[Found]:
         """Replace each plan by the best of those one change away, if that is better; all priced at once."""
@@ -162,29 +132,39 @@ class Polisher:
             moved.append((rows[at], int(counts[at]), float(reward[at])) if better else state)
         return moved
 
-    def _few(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
-        """Plans with one cut moved or the segments in another order, and their counts, sound or not."""
-        return _same(np.concatenate([self._shifts(rows, count), self._reordered(rows, count)]), count)
+    def cuts(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
+        """Plans in which one segment hands layers to another of its replica; the cuts between them move along."""
+        found = [rows[None][:0]]
+        for inside in _replicas(rows, count):
+            handed = _handed(len(inside))
+            moved = _copies(rows, len(handed))
+            moved[:, inside, STOP] += handed
+            moved[:, inside[1:], FIRST] += handed[:, :-1]
+            found.append(moved)
+        return _same(np.concatenate(found), count)
 
-    def _many(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    def orders(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
+        """Plans whose segments stand in another order within a replica, with their layers' number or in its place."""
+        found = [rows[None][:0]]
+        for inside in _replicas(rows, count):
+            if len(inside) < 2:
+                continue
+            orders = inside[orders_near(len(inside))]
+            moved = _copies(rows, len(orders))
+            lengths = (rows[:, STOP] - rows[:, FIRST])[orders]
+            moved[:, inside] = rows[orders]
+            moved[:, inside, STOP] = np.cumsum(lengths, axis=1)
+            moved[:, inside, FIRST] = moved[:, inside, STOP] - lengths
+            stays = moved.copy()
+            stays[:, inside, FIRST], stays[:, inside, STOP] = rows[inside, FIRST], rows[inside, STOP]
+            found += [moved, stays]
+        return _same(np.concatenate(found), count)
+
+    def many(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
         """Plans with another layout, domain, precision or number of segments, and their counts, sound or not."""
         near, counts = self._neighbours(rows, count)
         others, other_counts = self._restructured(rows, count)
         return np.concatenate([near, others]), np.concatenate([counts, other_counts])
-
-    def _shifts(self, rows: IntArray, count: int) -> IntArray:
-        """Plans in which one segment hands layers to another of its replica; the cuts between them move along."""
-        found = [rows[None][:0]]
-        for replica in np.unique(rows[:count, REPLICA]):
-            inside = np.flatnonzero(rows[:count, REPLICA] == replica)
-            for i, p in enumerate(inside):
-                for q in inside[i + 1 :]:
-                    by = SHIFTS if q == p + 1 else SHIFTS[np.abs(SHIFTS) <= FAR]
-                    moved = _copies(rows, len(by))
-                    moved[:, p:q, STOP] += by[:, None]
-                    moved[:, p + 1 : q + 1, FIRST] += by[:, None]
-                    found.append(moved)
-        return np.concatenate(found)
 
     def _neighbours(self, rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
         """Plans of the same segments one small change away, shape ``(n, P, 10)``, and their counts, sound or not."""
@@ -276,24 +256,6 @@ class Polisher:
             return rows[None][:0], np.zeros(0, dtype=np.int64)
         return np.concatenate(found), np.concatenate(counts)
 
-    def _reordered(self, rows: IntArray, count: int) -> IntArray:
-        """Plans whose segments stand in another order within a replica, with their layers' number or in its place."""
-        found = []
-        for replica in np.unique(rows[:count, REPLICA]):
-            inside = np.flatnonzero(rows[:count, REPLICA] == replica)
-            if len(inside) < 2:
-                continue
-            orders = inside[_orders(len(inside))]
-            moved = _copies(rows, len(orders))
-            lengths = (rows[:, STOP] - rows[:, FIRST])[orders]
-            moved[:, inside] = rows[orders]
-            moved[:, inside, STOP] = np.cumsum(lengths, axis=1)
-            moved[:, inside, FIRST] = moved[:, inside, STOP] - lengths
-            stays = moved.copy()
-            stays[:, inside, FIRST], stays[:, inside, STOP] = rows[inside, FIRST], rows[inside, STOP]
-            found += [moved, stays]
-        return np.concatenate(found) if found else rows[None][:0]
-
     def _sound(self, rows: IntArray, counts: IntArray) -> BoolArray:
         """Which plans are well formed and have the devices, shape ``(n,)``; memory is the cost model's business."""
         t = self.tables
@@ -317,8 +279,24 @@ def _same(rows: IntArray, count: int) -> tuple[IntArray, IntArray]:
     return rows, np.full(len(rows), count, dtype=np.int64)
 
 
+def _replicas(rows: IntArray, count: int) -> list[IntArray]:
+    """Rows of each replica."""
+    return [np.flatnonzero(rows[:count, REPLICA] == replica) for replica in range(int(rows[count - 1, REPLICA]) + 1)]
+
+
 @functools.cache
-def _orders(count: int) -> IntArray:
+def _handed(count: int) -> IntArray:
+    """How far the end of every segment moves when one hands layers to another, shape ``(n, count)``."""
+    found: list[list[int]] = []
+    for p in range(count):
+        for q in range(p + 1, count):
+            far = SHIFTS[-1] if q == p + 1 else FAR
+            found += [[by if p <= i < q else 0 for i in range(count)] for by in SHIFTS[np.abs(SHIFTS) <= far].tolist()]
+    return np.array(found, dtype=np.int64).reshape(-1, count)
+
+
+@functools.cache
+def orders_near(count: int) -> IntArray:
     """Orders one step away: one taken out and put in elsewhere, two exchanged, or a stretch turned round."""
     found: dict[tuple[int, ...], None] = {}
     for a in range(count):

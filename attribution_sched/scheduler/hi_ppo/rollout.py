@@ -118,7 +118,7 @@ def collect(
     # R_low is in seconds and shares; it counts in the spread of the advantages, or it would drown them.
     own *= total.std() / (own.std() + 1e-8)
     price = -multipliers.penalised(np.zeros((steps, e)), broken)
-    # Prices tell plans apart. Weighed against doing nothing, which breaks no constraint, they would teach to do nothing.
+    # Prices tell plans apart. Weighed against doing nothing, which breaks nothing, they would teach to do nothing.
     total = total - np.where(some, price - (price * some).sum() / max(1, some.sum()), 0.0)
     violations = {name: float(values[some].mean()) if some.any() else None for name, values in broken.items()}
     trace = join_traces(traces)

@@ -5,7 +5,7 @@ import pytest
 
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, PP, REPLICA, STOP, TP
 from attribution_sched.cluster.view import view
-from attribution_sched.scheduler.hi_ppo.polish import Polisher, _orders
+from attribution_sched.scheduler.hi_ppo.polish import Polisher, orders_near
 from attribution_sched.scheduler.hi_ppo.walk import walk
 
 from . import worlds
@@ -50,7 +50,7 @@ def test_no_time_no_change():
 
 @pytest.mark.parametrize(("count", "known"), [(2, 1), (3, 5), (4, 13)])
 def test_orders_are_those_of_one_change(count, known):
-    orders = [tuple(order) for order in _orders(count).tolist()]
+    orders = [tuple(order) for order in orders_near(count).tolist()]
     assert len(set(orders)) == len(orders) == known
     assert tuple(range(count)) not in orders
     assert all(sorted(order) == list(range(count)) for order in orders)
@@ -67,11 +67,20 @@ def several():
     return polisher, found.batch.segments[at].copy(), int(found.batch.counts[at])
 
 
-def test_reordered_plans_cover_the_model_with_the_same_segments():
+def covers(rows, count, layers):
+    """Whether every replica of a plan holds all layers, in order and without a gap."""
+    used = rows[:count]
+    chains = [used[used[:, REPLICA] == replica] for replica in np.unique(used[:, REPLICA])]
+    return all(
+        own[0, FIRST] == 0 and (own[1:, FIRST] == own[:-1, STOP]).all() and own[-1, STOP] == layers for own in chains
+    )
+
+
+def test_plans_in_another_order_cover_the_model_with_the_same_segments():
     polisher, rows, count = several()
     assert count > 1
-    near = polisher._reordered(rows, count)
-    assert len(near) > 0
+    near, counts = polisher.orders(rows, count)
+    assert len(near) == len(counts) > 0 and (counts == count).all()
     lengths = sorted((rows[:count, STOP] - rows[:count, FIRST]).tolist())
     for plan in near:
         used = plan[:count]
@@ -79,22 +88,16 @@ def test_reordered_plans_cover_the_model_with_the_same_segments():
         assert sorted(map(tuple, used[:, [DOMAIN, DP, TP, PP]])) == sorted(
             map(tuple, rows[:count, [DOMAIN, DP, TP, PP]])
         )
-        for replica in np.unique(used[:, REPLICA]):
-            own = used[used[:, REPLICA] == replica]
-            assert own[0, FIRST] == 0 and (own[1:, FIRST] == own[:-1, STOP]).all()
-            assert own[-1, STOP] == rows[:count][rows[:count, REPLICA] == replica][-1, STOP]
+        assert covers(plan, count, rows[count - 1, STOP])
 
 
-def test_the_best_of_several_is_no_worse_than_any_alone_by_few_changes():
+def test_plans_with_other_cuts_keep_everything_else():
     polisher, rows, count = several()
-    near, counts = polisher._few(rows, count)
-    sound = polisher._sound(near, counts)
-    values = polisher.value(near[sound], counts[sound])
-    starts = [(near[sound][i], count, float(values[i])) for i in np.flatnonzero(np.isfinite(values))[:5]]
-    assert len(starts) > 1
-    best = polisher.best_of(list(starts), keep=2)
-    assert best[2] >= max(start[2] for start in starts)
-    alone = [polisher._descend([start], [polisher._few], 40)[0] for start in starts]
-    together = polisher._descend(list(starts), [polisher._few], 40)
-    assert [state[2] for state in together] == [state[2] for state in alone]
-    assert best[2] >= max(state[2] for state in alone)
+    near, counts = polisher.cuts(rows, count)
+    assert len(near) == len(counts) > 0 and (counts == count).all()
+    others = [column for column in range(rows.shape[1]) if column not in (FIRST, STOP)]
+    for plan in near:
+        assert np.array_equal(plan[:, others], rows[:, others])
+        assert covers(plan, count, rows[count - 1, STOP])
+        assert not np.array_equal(plan, rows)
+    assert len(np.unique(near.reshape(len(near), -1), axis=0)) == len(near)
