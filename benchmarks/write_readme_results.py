@@ -91,13 +91,15 @@ ROWS = (
     ),
     Row(
         "Attributions as input of a learnt scheduler, retrained (5 seeds); tasks of a kind differ three times as much",
-        "return a day {zeros} ({busy} with more load); at the preset's spread {preset}, **no clear benefit**",
+        "return a day {zeros} ({busy} with more load); at the preset's spread {preset}: **no "
+        "clear benefit**; on `Testbed-v0` **worse**, {loss} {interval} a decision",
         "seven zeros in their place",
         "results_hi_ppo.md",
         (
             rf"^\| 3 \| `ou30` \| EmSHAP [^\n]*\n\| \| \| zeros \|[^|]*\| \**(?P<zeros>{N} \[[^]]*\])",
             rf"^\| 3 \| `load\+20` \| EmSHAP [^\n]*\n\| \| \| zeros \|[^|]*\| \**(?P<busy>{N} \[[^]]*\])",
             rf"^\| 1 \(preset\) \| `ou30` \| EmSHAP [^\n]*\n\| \| \| zeros \|[^|]*\| (?P<preset>{N} \[[^]]*\])",
+            rf"worse than seven zeros \(return (?P<loss>{N}) (?P<interval>\[[^]]*\])",
         ),
         "python benchmarks/hi_ppo_attributions.py",
     ),
