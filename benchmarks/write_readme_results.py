@@ -142,8 +142,8 @@ ROWS = (
         "attribution-sched train",
     ),
     Row(
-        "One decision where memory is tight: gap to the best plan known, 3 to 8 domains",
-        "mean {mean} %, 95th percentile {p95} % (target 3), largest {largest} % (target 8)",
+        "`HiPpo.plan_alone` where memory is tight: gap to the best plan known, 3 to 8 domains",
+        "mean {mean} %, 95th percentile {p95} % (target 3), largest {largest} % (target 8); **`decide` waits there**",
         "proportional split {rules} %, Sailor-style {sailor} %",
         "results_hi_ppo.md",
         (
