@@ -84,6 +84,10 @@ class Decisions:
         """Some of the decisions."""
         return Decisions(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
+    def only(self, candidate: int) -> Decisions:
+        """The decisions with one of their candidates; how many tasks wait stays."""
+        return replace(self, **{name: getattr(self, name)[:, [candidate]] for name in PER_CANDIDATE})
+
     def check(self) -> None:
         """Raise ``PlanError`` if a number is not finite or a link carries nothing: a policy must not decide on it."""
         for name in ("links", "domains", "event", "step_s", "weights", "left", "waited_s", "attribution"):

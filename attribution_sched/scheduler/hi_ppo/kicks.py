@@ -3,10 +3,12 @@
 A descent takes small changes first: cuts, then orders, then everything. Where it ends, the best plan is kicked: its
 segments are put in an order some changes away, some get another layout, domain or microbatch, and the layers are cut
 anew between them. The best of many kicked plans are searched around again, until so many plans were looked at. Nothing
-depends on a clock: the same seed finds the same plan.
+depends on a clock unless somebody says that time has expired: the same seed finds the same plan.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +42,19 @@ class WideSearch:
         self.screen = Screen(polisher.view, polisher.tables, polisher.kind, polisher.rooms, polisher.crowding)
         self.source = np.random.default_rng(seed)
         self.levels = np.unique(polisher.tables.micro[polisher.kind])
+        self.expired: Callable[[], bool] = _never
         self.trail: list[tuple[int, float]] = []
         """Plans looked at and best reward so far, after the descents and after every kick."""
 
-    def best_of(self, rows: IntArray, counts: IntArray, starts: int, keep: int, budget: int) -> Found | None:
+    def best_of(
+        self,
+        rows: IntArray,
+        counts: IntArray,
+        starts: int,
+        keep: int,
+        budget: int,
+        expired: Callable[[], bool] | None = None,
+    ) -> Found | None:
         """Search around several plans, few changes first, around the best few of what comes out, and kick the best.
 
         Args:
@@ -52,11 +63,13 @@ class WideSearch:
             starts: How many of them, the best in different domains, are searched around.
             keep: How many of the results are worth a look at the many changes.
             budget: Plans to look at before the last kick.
+            expired: Says when to stop where it is.
 
         Returns:
             The best plan; None if no plan fits.
         """
         p = self.polisher
+        self.expired = expired or _never
         few: list[Neighbours] = [p.cuts, p.orders]
         again = rows.copy()
         self.screen.recut(again, counts)
@@ -70,7 +83,7 @@ class WideSearch:
         found = _distinct(self.descend(list(chosen.values()), few))
         best = _distinct(self.descend(found[:keep], [*few, p.many]))[0]
         self.trail.append((self.screen.seen, best[2]))
-        while self.screen.seen < budget:
+        while self.screen.seen < budget and not self.expired():
             kicked = [self.kicked(best) for _ in range(KICKED)]
             rows, counts = np.stack([each[0] for each in kicked]), np.array([each[1] for each in kicked])
             self.screen.recut(rows, counts)
@@ -93,7 +106,7 @@ class WideSearch:
         states, level = list(states), [0] * len(states)
         for _ in range(ROUNDS):
             turn = min(level)
-            if turn == len(kinds):
+            if turn == len(kinds) or self.expired():
                 break
             active = [i for i, own in enumerate(level) if own == turn]
             moved = self.round([states[i] for i in active], kinds[turn])
@@ -150,6 +163,10 @@ class WideSearch:
         fits &= t.layouts[:, 2] <= row[STOP] - row[FIRST]
         if fits.any():
             row[[DP, TP, PP]] = t.layouts[self.source.choice(np.flatnonzero(fits))]
+
+
+def _never() -> bool:
+    return False
 
 
 def _distinct(plans: list[Found]) -> list[Found]:

@@ -20,7 +20,6 @@ from attribution_sched.cluster.view import DecisionView
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
-from attribution_sched.scheduler.hi_ppo.kicks import WideSearch
 from attribution_sched.scheduler.hi_ppo.polish import Polisher
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode
@@ -36,12 +35,6 @@ IntArray = NDArray[np.int64]
 CLUSTERS = 4
 """Clusters whose tables are kept."""
 
-STARTS, KEEP = 48, 24
-"""Starts of the local search times domains, for a task that stands alone, and how many of these it goes on with."""
-
-LOOKS = 5_000
-"""Plans per domain that the local search looks at for a task that stands alone; few of them are priced."""
-
 Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
 """Time, free devices and waiting tasks: while none of these changes, what was chosen for the queue stands."""
 
@@ -53,7 +46,8 @@ class Coordination:
     Attributes:
         plan: What is done; None lets the task wait or stay.
         slot: The task it is for.
-        source: ``policy``, ``policy+search``, ``keeps``, ``waits``, or the fallback's name after ``fallback:``.
+        source: ``policy``, ``policy+search``, ``search`` (a wide search, for a task that waiting would not help),
+            ``keeps``, ``waits``, or the fallback's name after ``fallback:``.
         reason: Why the fallback was taken; empty if it was not.
         upper_s: Time of the upper agent, its masks included.
         lower_s: Time of the lower agents.
@@ -194,19 +188,25 @@ class HiPpo:
         deadline = Deadline(self.deadline_s, self.clock)
         decisions = from_view(view, self._attributor(), self._ahead(view))
         decisions.check()
-        found = self._walk(self.planner(view), decisions, timings)
+        planner = self.planner(view)
+        found = self._walk(planner, decisions, timings)
         agreed = self.clock()
         late = deadline.fallback(self.fallback.name, "both levels")
         if late is not None:
             return self._fall_back(view, began, timings, late.reason)
-        task = int(found.trace.task[0])
-        if task == decisions.kind.shape[1] or found.drafts.status[0] != DONE:
-            source = "keeps" if view.replanning else "waits"
-            return self._done(None, view.slot, source, began, timings, 0.0)
-        slot, kind = int(decisions.slot[0, task]), int(decisions.kind[0, task])
-        plan, source = self._settle(view, found, kind, began)
-        if view.replanning and plan == view.current_plan:
-            return self._done(None, slot, "keeps", began, timings, self.clock() - agreed)
+        slot, task = view.slot, int(found.trace.task[0])
+        plan: Plan | None = None
+        source = "search"
+        if task < decisions.kind.shape[1] and found.drafts.status[0] == DONE:
+            slot = int(decisions.slot[0, task])
+            plan, source = self._settle(view, planner, decisions.only(task), found, began)
+        elif self.search and not view.replanning:
+            in_vain = _waits_in_vain(view, planner, decisions, found)
+            if len(in_vain):
+                slot = int(decisions.slot[0, in_vain[0]])
+                plan = self._search_widely(view, planner, decisions.only(int(in_vain[0])), began)
+        if plan is None or (view.replanning and plan == view.current_plan):
+            slot, plan, source = view.slot, None, "keeps" if view.replanning else "waits"
         return self._done(plan, slot, source, began, timings, self.clock() - agreed)
 
     def plan_alone(
@@ -222,39 +222,22 @@ class HiPpo:
 
         Args:
             view: The decision; its queue is not looked at.
-            proposals: Plans drawn from the policy, beside its likeliest.
-            starts: How many of them, in different domains, the local search starts from; more for few domains by
-                default, where each is quick.
-            keep: How many of what it finds are searched around with all kinds of changes; likewise.
+            proposals: How many, beside the likeliest.
+            starts: See :func:`~attribution_sched.scheduler.hi_ppo.alone.plan_alone`, as for all that follow.
+            keep: How many of what the search finds it goes on with.
             seed: Of the draws and of the search.
-            budget: Plans the search looks at before it stops kicking the best one; more for more domains by default.
+            budget: Plans to look at.
         """
-        import torch
-
-        from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-        from attribution_sched.scheduler.ppo.threads import one_thread
+        from attribution_sched.scheduler.hi_ppo.alone import plan_alone
 
         planner = self.planner(view)
         decisions = from_view(_only(view), self._attributor(), self._ahead(view))
         decisions.check()
         polisher = Polisher(view, planner.tables, widen=True)
-        with one_thread():
-            likeliest = walk(planner, decisions, NetworkChooser(self.network, None, must_act=True))
-            source = torch.Generator().manual_seed(seed)
-            many = decisions.take(np.zeros(proposals, dtype=np.int64))
-            drawn = walk(planner, many, NetworkChooser(self.network, source, must_act=True))
-        rows = np.concatenate([likeliest.batch.segments, drawn.batch.segments])
-        counts = np.concatenate([likeliest.batch.counts, drawn.batch.counts])
-        rows, counts = rows[counts > 0], counts[counts > 0]
-        if len(rows) == 0:
-            return None
-        domains = max(1, int((polisher.rooms > 0).sum()))
-        starts, keep = starts or max(4, STARTS // domains), keep or max(3, KEEP // domains)
-        budget = LOOKS * domains if budget is None else budget
-        found = WideSearch(polisher, seed).best_of(rows, counts, starts, keep, budget)
-        if found is None:
-            return None
-        return PlanBatch(found[0][None], np.array([found[1]]), np.zeros(1, dtype=np.int64)).plan(0)
+        return plan_alone(
+            self.network, planner, decisions, polisher, proposals=proposals, starts=starts, keep=keep, seed=seed,
+            budget=budget,
+        )  # fmt: skip
 
     def _attributor(self) -> Attributor:
         return self.attributor or self.network.attributions
@@ -273,20 +256,32 @@ class HiPpo:
         with one_thread():
             return walk(planner, decisions, NetworkChooser(self.network, None), timings, self.clock)
 
-    def _settle(self, view: DecisionView, found: Walk, kind: int, began: float) -> tuple[Plan, str]:
-        """Improve the proposal while there is time."""
-        rows, count = found.batch.segments[0], int(found.batch.counts[0])
+    def _settle(
+        self, view: DecisionView, planner: Planner, chosen: Decisions, found: Walk, began: float
+    ) -> tuple[Plan, str]:
+        """Improve the proposal for the chosen task while there is time."""
+        rows, count, kind = found.batch.segments[0], int(found.batch.counts[0]), int(chosen.kind[0, 0])
         if not self.search:
             return found.batch.plan(0), "policy"
-        others = len(view.queue) - (not view.replanning)
-        crowding = max(0, others) / sum(domain.devices for domain in view.cost.cluster.domains)
-        polisher = Polisher(view, self.planner(view).tables, kind, widen=self.widen, crowding=crowding)
+        if planner.spanning[kind] and not view.replanning:
+            plan = self._search_widely(view, planner, chosen, began)
+            if plan is not None:
+                return plan, "policy+search"
+        polisher = Polisher(view, planner.tables, kind, widen=self.widen, crowding=_crowding(view))
         start = rows[None].copy()
         first = float(polisher.value(start, np.array([count]))[0])
         late = began + self.deadline_s
         best, count, reached = polisher.improve(start[0], count, first, expired=lambda: self.clock() > late)
         batch = PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64))
         return batch.plan(0), "policy+search" if reached > first else "policy"
+
+    def _search_widely(self, view: DecisionView, planner: Planner, chosen: Decisions, began: float) -> Plan | None:
+        """The best plan for a task that does not wait for room in one domain; None if there is none now."""
+        from attribution_sched.scheduler.hi_ppo.alone import plan_alone
+
+        polisher = Polisher(view, planner.tables, int(chosen.kind[0, 0]), widen=True, crowding=_crowding(view))
+        late = began + self.deadline_s
+        return plan_alone(self.network, planner, chosen, polisher, expired=lambda: self.clock() > late)
 
     def _done(
         self, plan: Plan | None, slot: int, source: str, began: float, timings: dict[str, float], search_s: float
@@ -355,6 +350,22 @@ def _digest(view: DecisionView) -> bytes:
     for kind in view.kinds:
         found.update(repr((kind.features, kind.training, kind.batch_size, kind.microbatches)).encode())
     return found.digest()
+
+
+def _waits_in_vain(view: DecisionView, planner: Planner, decisions: Decisions, found: Walk) -> IntArray:
+    """Candidates that fit now and whom waiting would not help, in order of arrival.
+
+    No domain will ever hold a model alone that is larger than all of them; and while nothing runs, nothing will end.
+    """
+    devices = np.asarray(planner.tables.domains.rows.devices)
+    idle = bool((np.asarray(view.free_devices) >= devices).all())
+    return np.flatnonzero(found.trace.state.mask[0, :-1] & (idle | planner.spanning[decisions.kind[0]]))
+
+
+def _crowding(view: DecisionView) -> float:
+    """Other tasks that wait, per device: what holding one costs them, as a share of the time it is held."""
+    others = len(view.queue) - (not view.replanning)
+    return max(0, others) / sum(domain.devices for domain in view.cost.cluster.domains)
 
 
 def _only(view: DecisionView) -> DecisionView:

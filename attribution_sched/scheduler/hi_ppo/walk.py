@@ -34,7 +34,7 @@ from attribution_sched.scheduler.hi_ppo.drafts import (
     draft_features,
     write_segments,
 )
-from attribution_sched.scheduler.hi_ppo.features import State, choose_task, describe, nominal_step_s
+from attribution_sched.scheduler.hi_ppo.features import State, choose_task, describe, nominal_step_s, spanning
 from attribution_sched.scheduler.hi_ppo.outcomes import PlanLoads, describe_plans
 from attribution_sched.scheduler.hi_ppo.tables import FORMATS, PlannerTables, make_tables
 
@@ -52,11 +52,13 @@ class Planner:
         tables: What fits where.
         nominal_s: Step time of every kind alone in an empty domain, shape ``(n_kinds,)``.
         task_features: The five task numbers of every kind, shape ``(n_kinds, 5)``.
+        spanning: Kinds that no domain holds alone even when it is empty, shape ``(n_kinds,)``.
     """
 
     tables: PlannerTables
     nominal_s: FloatArray
     task_features: FloatArray
+    spanning: BoolArray
 
     @classmethod
     def of(
@@ -69,7 +71,8 @@ class Planner:
     ) -> Planner:
         """Prepare for the decisions of a cluster."""
         tables = make_tables(cost, kinds, base_step_s, base_cost_usd, max_segments)
-        return cls(tables, nominal_step_s(tables), np.array([kind.features for kind in kinds]))
+        features = np.array([kind.features for kind in kinds])
+        return cls(tables, nominal_step_s(tables), features, spanning(tables))
 
 
 @dataclass(frozen=True, eq=False)

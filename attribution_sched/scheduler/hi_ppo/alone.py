@@ -1,0 +1,77 @@
+"""The best plan for a task by itself: many proposals of the policy, a wide search around the best of them.
+
+For a model that no single domain holds, or a task that nothing else competes with, the snapshot is all there is to
+judge by: nothing is gained by keeping devices free inside the domains, so the search may change everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.kicks import WideSearch
+from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+from attribution_sched.scheduler.hi_ppo.polish import Polisher
+from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
+from attribution_sched.scheduler.ppo.threads import one_thread
+
+PROPOSALS = 32
+"""Plans drawn from the policy, beside its likeliest."""
+
+STARTS, KEEP = 48, 24
+"""Starts of the local search times domains, and how many of these it goes on with."""
+
+LOOKS, MOST_LOOKS = 5_000, 40_000
+"""Plans that the local search looks at per domain, and at most; few of them are priced."""
+
+
+def plan_alone(
+    network: HiPpoNetwork,
+    planner: Planner,
+    decisions: Decisions,
+    polisher: Polisher,
+    *,
+    proposals: int = PROPOSALS,
+    starts: int | None = None,
+    keep: int | None = None,
+    seed: int = 0,
+    budget: int | None = None,
+    expired: Callable[[], bool] | None = None,
+) -> Plan | None:
+    """Draw proposals for a task, search around the best, and give the best plan found; None if nothing fits.
+
+    Args:
+        network: Who proposes.
+        planner: The cluster.
+        decisions: One decision with the task as its only candidate.
+        polisher: Prices plans of that task, and lists changes; it must allow all kinds of changes.
+        proposals: Plans drawn from the policy, beside its likeliest.
+        starts: How many of them, in different domains, the local search starts from; more for few domains by default,
+            where each is quick.
+        keep: How many of what it finds are searched around with all kinds of changes; likewise.
+        seed: Of the draws and of the search.
+        budget: Plans the search looks at before it stops kicking the best one; more for more domains by default.
+        expired: Says when there is no time left; what was found until then counts.
+    """
+    with one_thread():
+        likeliest = walk(planner, decisions, NetworkChooser(network, None, must_act=True))
+        source = torch.Generator().manual_seed(seed)
+        many = decisions.take(np.zeros(proposals, dtype=np.int64))
+        drawn = walk(planner, many, NetworkChooser(network, source, must_act=True))
+    rows = np.concatenate([likeliest.batch.segments, drawn.batch.segments])
+    counts = np.concatenate([likeliest.batch.counts, drawn.batch.counts])
+    rows, counts = rows[counts > 0], counts[counts > 0]
+    if len(rows) == 0:
+        return None
+    domains = max(1, int((polisher.rooms > 0).sum()))
+    starts, keep = starts or max(4, STARTS // domains), keep or max(3, KEEP // domains)
+    budget = min(LOOKS * domains, MOST_LOOKS) if budget is None else budget
+    found = WideSearch(polisher, seed).best_of(rows, counts, starts, keep, budget, expired)
+    if found is None:
+        return None
+    return PlanBatch(found[0][None], np.array([found[1]]), np.zeros(1, dtype=np.int64)).plan(0)
