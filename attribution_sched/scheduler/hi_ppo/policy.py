@@ -263,7 +263,8 @@ class HiPpo:
         rows, count, kind = found.batch.segments[0], int(found.batch.counts[0]), int(chosen.kind[0, 0])
         if not self.search:
             return found.batch.plan(0), "policy"
-        if planner.spanning[kind] and not view.replanning:
+        alone = _nothing_runs(view, planner) and len(view.queue) <= 1
+        if not view.replanning and (alone or planner.spanning[kind]):
             plan = self._search_widely(view, planner, chosen, began)
             if plan is not None:
                 return plan, "policy+search"
@@ -276,7 +277,7 @@ class HiPpo:
         return batch.plan(0), "policy+search" if reached > first else "policy"
 
     def _search_widely(self, view: DecisionView, planner: Planner, chosen: Decisions, began: float) -> Plan | None:
-        """The best plan for a task that does not wait for room in one domain; None if there is none now."""
+        """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
         from attribution_sched.scheduler.hi_ppo.alone import plan_alone
 
         polisher = Polisher(view, planner.tables, int(chosen.kind[0, 0]), widen=True, crowding=_crowding(view))
@@ -357,9 +358,12 @@ def _waits_in_vain(view: DecisionView, planner: Planner, decisions: Decisions, f
 
     No domain will ever hold a model alone that is larger than all of them; and while nothing runs, nothing will end.
     """
-    devices = np.asarray(planner.tables.domains.rows.devices)
-    idle = bool((np.asarray(view.free_devices) >= devices).all())
-    return np.flatnonzero(found.trace.state.mask[0, :-1] & (idle | planner.spanning[decisions.kind[0]]))
+    in_vain = planner.spanning[decisions.kind[0]] | _nothing_runs(view, planner)
+    return np.flatnonzero(found.trace.state.mask[0, :-1] & in_vain)
+
+
+def _nothing_runs(view: DecisionView, planner: Planner) -> bool:
+    return bool((np.asarray(view.free_devices) >= planner.tables.domains.rows.devices).all())
 
 
 def _crowding(view: DecisionView) -> float:
