@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision_arrays import Decisions
-from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.kicks import WideSearch
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
@@ -20,14 +21,20 @@ from attribution_sched.scheduler.hi_ppo.polish import Polisher
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
 from attribution_sched.scheduler.ppo.threads import one_thread
 
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
 PROPOSALS = 32
 """Plans drawn from the policy, beside its likeliest."""
 
 STARTS, KEEP = 48, 24
 """Starts of the local search times domains, and how many of these it goes on with."""
 
-LOOKS, MOST_LOOKS = 5_000, 40_000
-"""Plans that the local search looks at per domain, and at most; few of them are priced."""
+LOOKS = 5_000
+"""Plans per domain that the local search looks at; few of them are priced."""
+
+MOST_DOMAINS = 8
+"""Domains that the local search looks at: those of the likeliest plan, then those of the plans drawn."""
 
 
 def plan_alone(
@@ -49,7 +56,8 @@ def plan_alone(
         network: Who proposes.
         planner: The cluster.
         decisions: One decision with the task as its only candidate.
-        polisher: Prices plans of that task, and lists changes; it must allow all kinds of changes.
+        polisher: Prices plans of that task, and lists changes; it must allow all kinds of changes. Domains that are
+            not looked at lose their room in it.
         proposals: Plans drawn from the policy, beside its likeliest.
         starts: How many of them, in different domains, the local search starts from; more for few domains by default,
             where each is quick.
@@ -68,10 +76,25 @@ def plan_alone(
     rows, counts = rows[counts > 0], counts[counts > 0]
     if len(rows) == 0:
         return None
+    polisher.rooms = np.where(_wanted(rows, counts, polisher.rooms), polisher.rooms, 0)
     domains = max(1, int((polisher.rooms > 0).sum()))
     starts, keep = starts or max(4, STARTS // domains), keep or max(3, KEEP // domains)
-    budget = min(LOOKS * domains, MOST_LOOKS) if budget is None else budget
+    budget = LOOKS * domains if budget is None else budget
     found = WideSearch(polisher, seed).best_of(rows, counts, starts, keep, budget, expired)
     if found is None:
         return None
     return PlanBatch(found[0][None], np.array([found[1]]), np.zeros(1, dtype=np.int64)).plan(0)
+
+
+def _wanted(rows: IntArray, counts: IntArray, rooms: IntArray) -> BoolArray:
+    """Domains to look at, shape ``(K,)``: all with room if few have, else those of the first plans."""
+    chosen = rooms > 0
+    if chosen.sum() <= MOST_DOMAINS:
+        return chosen
+    chosen = np.zeros_like(chosen)
+    for plan, count in zip(rows, counts, strict=True):
+        more = chosen.copy()
+        more[plan[:count, DOMAIN]] = True
+        if more.sum() <= MOST_DOMAINS or not chosen.any():
+            chosen = more
+    return chosen

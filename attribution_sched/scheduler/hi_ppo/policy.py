@@ -113,6 +113,7 @@ class HiPpo:
         self._alike: dict[bytes, Planner] = {}
         self._readers: WeakKeyDictionary[CostModel, dict[tuple[object, ...], DemandReader]] = WeakKeyDictionary()
         self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
+        self._warm = False
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
 
@@ -171,7 +172,11 @@ class HiPpo:
         """Load the weights and go through one decision of a cluster, so that compiling counts in no decision's time."""
         decisions = from_view(view, self._attributor())
         decisions.check()
-        self._walk(self.planner(view), decisions, {"upper": 0.0, "lower": 0.0})
+        planner = self.planner(view)
+        self._walk(planner, decisions, {"upper": 0.0, "lower": 0.0})
+        if self.search and not self._warm:
+            self._search_widely(view, planner, decisions.only(0), late=-np.inf)
+            self._warm = True
 
     def coordinate(self, view: DecisionView) -> Coordination:
         """Let both levels agree on a task of the view's queue and its plan."""
@@ -191,53 +196,24 @@ class HiPpo:
         planner = self.planner(view)
         found = self._walk(planner, decisions, timings)
         agreed = self.clock()
-        late = deadline.fallback(self.fallback.name, "both levels")
-        if late is not None:
-            return self._fall_back(view, began, timings, late.reason)
+        missed = deadline.fallback(self.fallback.name, "both levels")
+        if missed is not None:
+            return self._fall_back(view, began, timings, missed.reason)
+        late = began + self.deadline_s
         slot, task = view.slot, int(found.trace.task[0])
         plan: Plan | None = None
         source = "search"
         if task < decisions.kind.shape[1] and found.drafts.status[0] == DONE:
             slot = int(decisions.slot[0, task])
-            plan, source = self._settle(view, planner, decisions.only(task), found, began)
+            plan, source = self._settle(view, planner, decisions.only(task), found, late)
         elif self.search and not view.replanning:
             in_vain = _waits_in_vain(view, planner, decisions, found)
             if len(in_vain):
                 slot = int(decisions.slot[0, in_vain[0]])
-                plan = self._search_widely(view, planner, decisions.only(int(in_vain[0])), began)
+                plan = self._search_widely(view, planner, decisions.only(int(in_vain[0])), late)
         if plan is None or (view.replanning and plan == view.current_plan):
             slot, plan, source = view.slot, None, "keeps" if view.replanning else "waits"
         return self._done(plan, slot, source, began, timings, self.clock() - agreed)
-
-    def plan_alone(
-        self,
-        view: DecisionView,
-        proposals: int = 32,
-        starts: int | None = None,
-        keep: int | None = None,
-        seed: int = 0,
-        budget: int | None = None,
-    ) -> Plan | None:
-        """Best plan for the view's task as if it were alone: many proposals, the best of them searched around.
-
-        Args:
-            view: The decision; its queue is not looked at.
-            proposals: How many, beside the likeliest.
-            starts: See :func:`~attribution_sched.scheduler.hi_ppo.alone.plan_alone`, as for all that follow.
-            keep: How many of what the search finds it goes on with.
-            seed: Of the draws and of the search.
-            budget: Plans to look at.
-        """
-        from attribution_sched.scheduler.hi_ppo.alone import plan_alone
-
-        planner = self.planner(view)
-        decisions = from_view(_only(view), self._attributor(), self._ahead(view))
-        decisions.check()
-        polisher = Polisher(view, planner.tables, widen=True)
-        return plan_alone(
-            self.network, planner, decisions, polisher, proposals=proposals, starts=starts, keep=keep, seed=seed,
-            budget=budget,
-        )  # fmt: skip
 
     def _attributor(self) -> Attributor:
         return self.attributor or self.network.attributions
@@ -257,7 +233,7 @@ class HiPpo:
             return walk(planner, decisions, NetworkChooser(self.network, None), timings, self.clock)
 
     def _settle(
-        self, view: DecisionView, planner: Planner, chosen: Decisions, found: Walk, began: float
+        self, view: DecisionView, planner: Planner, chosen: Decisions, found: Walk, late: float
     ) -> tuple[Plan, str]:
         """Improve the proposal for the chosen task while there is time."""
         rows, count, kind = found.batch.segments[0], int(found.batch.counts[0]), int(chosen.kind[0, 0])
@@ -265,23 +241,21 @@ class HiPpo:
             return found.batch.plan(0), "policy"
         alone = _nothing_runs(view, planner) and len(view.queue) <= 1
         if not view.replanning and (alone or planner.spanning[kind]):
-            plan = self._search_widely(view, planner, chosen, began)
+            plan = self._search_widely(view, planner, chosen, late)
             if plan is not None:
                 return plan, "policy+search"
         polisher = Polisher(view, planner.tables, kind, widen=self.widen, crowding=_crowding(view))
         start = rows[None].copy()
         first = float(polisher.value(start, np.array([count]))[0])
-        late = began + self.deadline_s
         best, count, reached = polisher.improve(start[0], count, first, expired=lambda: self.clock() > late)
         batch = PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64))
         return batch.plan(0), "policy+search" if reached > first else "policy"
 
-    def _search_widely(self, view: DecisionView, planner: Planner, chosen: Decisions, began: float) -> Plan | None:
+    def _search_widely(self, view: DecisionView, planner: Planner, chosen: Decisions, late: float) -> Plan | None:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
         from attribution_sched.scheduler.hi_ppo.alone import plan_alone
 
         polisher = Polisher(view, planner.tables, int(chosen.kind[0, 0]), widen=True, crowding=_crowding(view))
-        late = began + self.deadline_s
         return plan_alone(self.network, planner, chosen, polisher, expired=lambda: self.clock() > late)
 
     def _done(
