@@ -60,7 +60,7 @@ class Decision:
         cut_points: Per replica, the layers before which the pipeline is cut between domains.
         microbatches: Samples of a microbatch, per replica.
         policy: Who decided.
-        source: How: ``policy``, ``policy+search``, ``waits`` or a fallback's name.
+        source: How: ``policy``, ``policy+search``, ``search``, ``waits`` or a fallback's name.
     """
 
     words: str

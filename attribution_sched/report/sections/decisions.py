@@ -44,6 +44,7 @@ BILL = (", with {bill} USD of traffic", "，流量费用 {bill} USD")
 SOURCES = {
     "policy": ("the policy itself", "策略自身"),
     "policy+search": ("the policy, its details settled by a search", "策略，细节由搜索确定"),
+    "search": ("a wide search, because waiting would not help this task", "广域搜索（等待对该任务无益）"),
 }
 FALLBACK = ("the fallback {name}: {why}", "后备策略 {name}：{why}")
 WHYS = (
