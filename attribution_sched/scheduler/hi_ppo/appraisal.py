@@ -33,7 +33,6 @@ from attribution_sched.scheduler.hi_ppo.appraisal_encoder import LEAST, look_alo
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, Seen
-from attribution_sched.scheduler.hi_ppo.features import describe
 from attribution_sched.scheduler.hi_ppo.field import reward_scale
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
 from attribution_sched.scheduler.hi_ppo.repricing import (
@@ -358,7 +357,7 @@ def _terms(view: DecisionView, prices: FloatArray) -> FloatArray:
 
 def _see(policy: HiPpo, planner: Planner, situations: Decisions, *, domains: bool) -> Seen:
     """Describe and encode situations, candidate 0 being the task in question."""
-    state, _ = describe(planner.tables, situations, planner.nominal_s, planner.task_features)
+    state, _ = planner.describe(situations)
     return look_along(policy.network, state, domains=domains)
 
 

@@ -16,6 +16,7 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.held_out import HeldOut, Measured
 from attribution_sched.scheduler.hi_ppo.learning import Budget, Learning, Report
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+from attribution_sched.scheduler.hi_ppo.paces import read_paces
 from attribution_sched.scheduler.hi_ppo.stagger import stagger
 from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
 
@@ -86,7 +87,8 @@ def learn_on(
     smaller = min(how.ppo.minibatch_size, steps)
     how = replace(how, ppo=replace(how.ppo, lr=how.ppo.lr * lr_share, num_steps=steps, minibatch_size=smaller))
     learner = copy.deepcopy(network)
-    field = Field(world, min(clusters, steps), first_seed, network.attributions, "deployed")
+    paces = read_paces(network.demands, world.kinds, network.attributions)
+    field = Field(world, min(clusters, steps), first_seed, network.attributions, "deployed", paces=paces)
     trainer = Trainer(learner, [field], how, seed)
     stagger(field, NetworkChooser(learner, trainer.generator))
     weights: dict[str, Tensor] = {}
@@ -94,7 +96,7 @@ def learn_on(
     def keep() -> None:
         weights.update({name: tensor.clone() for name, tensor in learner.state_dict().items()})
 
-    held_out = HeldOut(world, episodes, network.attributions)
+    held_out = HeldOut(world, episodes, network.attributions, paces)
     learning = Learning(trainer, held_out, Budget(decisions, math.inf), every, keep=keep, progress=progress)
     before, best = learning.run(stop or (lambda: False))
     learner.load_state_dict(weights)

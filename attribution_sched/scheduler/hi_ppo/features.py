@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.decision_arrays import ATTRIBUTIONS, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine_observe import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
 from attribution_sched.scheduler.hi_ppo.choices import bounded_log, can_begin, fastest_inside
@@ -36,6 +36,15 @@ CANDIDATE_NAMES: tuple[str, ...] = (
     "runs", "time_now", "gain", "devices_held", *(f"attribution_{name}" for name in DEMAND_NAMES),
 )  # fmt: skip
 """A task that may be placed: its size, how fast it could run now, its 5 task numbers and its 7 attributions."""
+
+PACE = 2 * ATTRIBUTIONS + 1
+"""Numbers of a kind's plane: attributions of a nominal task before the tanh, slopes, and the logarithm of the pace at
+that point. A pace is how much longer than a nominal task one computes."""
+
+_SLOWEST = 0.7
+"""Logarithms of paces stay within this: far from all tasks it was laid through a plane means nothing."""
+
+_EDGE = 1.0 - 1e-6
 
 LOWER_NAMES: tuple[str, ...] = (
     *DOMAIN_FEATURES, *TASK_FEATURES, *(f"attribution_{name}" for name in DEMAND_NAMES),
@@ -96,11 +105,24 @@ def spanning(t: PlannerTables) -> BoolArray:
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def log_pace(plane: FloatArray, attribution: Float32Array) -> float:
+    """Logarithm of a task's pace; 0 for one that was not measured, whose attributions are all 0."""
+    measured = False
+    found = plane[2 * ATTRIBUTIONS]
+    for a in range(ATTRIBUTIONS):
+        measured |= attribution[a] != 0.0
+        bounded = max(-_EDGE, min(_EDGE, float(attribution[a])))
+        found += plane[ATTRIBUTIONS + a] * (np.arctanh(bounded) - plane[a])
+    return max(-_SLOWEST, min(_SLOWEST, found)) if measured else 0.0
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _describe(
     t: PlannerTables,
     d: Drafts,
     nominal_s: FloatArray,
     task_features: FloatArray,
+    paces: FloatArray,
     kind: IntArray,
     left: FloatArray,
     waited_s: FloatArray,
@@ -149,7 +171,9 @@ def _describe(
             base = t.base_step_s[m]
             row = out[b, q]
             mask[b, q] = fits[m]
-            nominal_h = left[b, q] * nominal_s[m] / 3600.0
+            # A model that no domain holds alone takes as long as on the baseline: there is nothing to be faster than.
+            slower = log_pace(paces[m], attribution[b, q]) if nominal_s[m] != base else 0.0
+            nominal_h = left[b, q] * nominal_s[m] * np.exp(slower) / 3600.0
             hours[b] += nominal_h
             row[0] = bounded_log(nominal_h) / 4.0
             row[1] = bounded_log(left[b, q] * base / 3600.0) / 4.0
@@ -162,7 +186,7 @@ def _describe(
             if step_s[b] > 0.0:
                 row[TASK_AT + 5] = 1.0
                 row[TASK_AT + 6] = bounded_log(step_s[b] / base) / 2.0
-                row[TASK_AT + 7] = max(-2.0, min(2.0, bounded_log(step_s[b] / best[m, 0])))
+                row[TASK_AT + 7] = max(-2.0, min(2.0, bounded_log(step_s[b] / best[m, 0]) - slower))
                 row[TASK_AT + 8] = holding[b] / devices
             row[ATTRIBUTION_AT:] = attribution[b, q]
         d.kind[b], d.stop[b] = before_kind, before_stop
@@ -177,7 +201,7 @@ def wishes_of(t: PlannerTables, decisions: Decisions) -> FloatArray:
 
 
 def describe(
-    t: PlannerTables, decisions: Decisions, nominal_s: FloatArray, task_features: FloatArray
+    t: PlannerTables, decisions: Decisions, nominal_s: FloatArray, task_features: FloatArray, paces: FloatArray
 ) -> tuple[State, Drafts]:
     """Turn decisions into the upper agent's state and open an empty draft for each.
 
@@ -186,6 +210,7 @@ def describe(
         decisions: B of its decisions.
         nominal_s: Output of :func:`nominal_step_s`.
         task_features: The five task numbers of every kind, shape ``(n_kinds, 5)``.
+        paces: What attributions say of the time tasks take, shape ``(n_kinds, PACE)``.
     """
     b, q = decisions.kind.shape
     devices = np.asarray(t.domains.rows.devices)
@@ -195,8 +220,8 @@ def describe(
     mask = np.zeros((b, q + 1), dtype=np.bool_)
     hours = np.zeros(b)
     _describe(
-        t, drafts, nominal_s, task_features, decisions.kind, decisions.left, decisions.waited_s, decisions.step_s,
-        decisions.holding, decisions.attribution, candidates, mask, hours,
+        t, drafts, nominal_s, task_features, paces, decisions.kind, decisions.left, decisions.waited_s,
+        decisions.step_s, decisions.holding, decisions.attribution, candidates, mask, hours,
     )  # fmt: skip
     free = decisions.free
     nodes = np.concatenate(

@@ -77,6 +77,7 @@ class Field:
         predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
         pareto: Whether every episode has reward weights of its own, drawn from all that sum to those of the world, for
             a policy that is to cover the whole front.
+        paces: What attributions say of the time tasks take; nothing by default.
     """
 
     def __init__(
@@ -89,12 +90,13 @@ class Field:
         *,
         predict: bool = True,
         pareto: bool = False,
+        paces: FloatArray | None = None,
     ) -> None:
         self.name = name
         self.engine = Engine(world, clusters)
         base = self.engine.arrays.kinds
         base_step_s, base_cost = base[:, st.K_BASE_STEP].copy(), base[:, st.K_BASE_COST].copy()
-        self.planner = Planner.of(self.engine.cost, world.kinds, base_step_s, base_cost, world.max_segments)
+        self.planner = Planner.of(self.engine.cost, world.kinds, base_step_s, base_cost, world.max_segments, paces)
         self.scale = reward_scale(world.kinds, base_step_s, world.reward.interval_s)
         counters = self.engine.pool.counters.values
         self.attributions = (attributor(counters) if attributor else scaled_counters(self.engine)).astype(np.float32)

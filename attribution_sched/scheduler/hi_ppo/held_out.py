@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision_arrays import Attributor
 from attribution_sched.cluster.world import World
@@ -15,6 +16,8 @@ from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, restore
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import Chooser
 from attribution_sched.scheduler.ppo.threads import one_thread
+
+FloatArray = NDArray[np.float64]
 
 FIRST_SEED = 900_000
 """Episode i has this seed + i: above all seeds of training, below those of the arena, which begin at a million."""
@@ -51,14 +54,17 @@ class HeldOut:
         world: The scheduling problem.
         episodes: How many.
         attributor: As :class:`~attribution_sched.scheduler.hi_ppo.field.Field` takes it.
+        paces: Likewise.
     """
 
-    def __init__(self, world: World, episodes: int, attributor: Attributor | None = None) -> None:
+    def __init__(
+        self, world: World, episodes: int, attributor: Attributor | None = None, paces: FloatArray | None = None
+    ) -> None:
         if not 1 <= episodes <= MOST_EPISODES:
             rule = f"must lie in 1..{MOST_EPISODES}"
             raise SettingsError(problem("held-out episodes", episodes, rule, "Use for example 32"))
         self.episodes = episodes
-        self._field = Field(world, episodes, FIRST_SEED, attributor, "held-out")
+        self._field = Field(world, episodes, FIRST_SEED, attributor, "held-out", paces=paces)
         self._begin = field_arrays(self._field)
 
     def measure(self, network: HiPpoNetwork) -> Measured:

@@ -17,6 +17,7 @@ from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision_arrays import Attributor, Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.world import TaskKind
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
@@ -111,6 +112,7 @@ class HiPpo:
         self._network = network
         self._planners: WeakKeyDictionary[CostModel, Planner] = WeakKeyDictionary()
         self._alike: dict[bytes, Planner] = {}
+        self._paces: dict[TaskKind, NDArray[np.float64]] = {}
         self._readers: WeakKeyDictionary[CostModel, dict[tuple[object, ...], DemandReader]] = WeakKeyDictionary()
         self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
         self._warm = False
@@ -140,10 +142,20 @@ class HiPpo:
             alike = _digest(view)
             known = self._alike.get(alike)
             if known is None:
-                known = Planner.of(view.cost, view.kinds, view.base_step_s, view.base_cost_usd, view.max_segments)
+                base, paces = (view.base_step_s, view.base_cost_usd), self._read_paces(view.kinds)
+                known = Planner.of(view.cost, view.kinds, *base, view.max_segments, paces)
                 self._alike = dict([*self._alike.items(), (alike, known)][-CLUSTERS:])
             self._planners[view.cost] = known
         return known
+
+    def _read_paces(self, kinds: tuple[TaskKind, ...]) -> NDArray[np.float64]:
+        """What attributions say of the time tasks of some kinds take."""
+        from attribution_sched.scheduler.hi_ppo.paces import read_paces
+
+        for kind in kinds:
+            if kind not in self._paces:
+                self._paces[kind] = read_paces(self.network.demands, [kind], self._attributor())[0]
+        return np.stack([self._paces[kind] for kind in kinds])
 
     def select(self, view: DecisionView) -> int:
         """Choose which waiting task goes first; its plan is kept for :meth:`decide`."""

@@ -25,7 +25,7 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.scheduler.hi_ppo.choices import LARGEST, cut_choices, domain_choices, segment_choices
 from attribution_sched.scheduler.hi_ppo.drafts import DONE, LAYOUT_CHOICE, Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import Seen, logits
-from attribution_sched.scheduler.hi_ppo.features import State, describe, wishes_of
+from attribution_sched.scheduler.hi_ppo.features import State, wishes_of
 from attribution_sched.scheduler.hi_ppo.nearest import Nearest
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.tables import FORMATS
@@ -262,6 +262,6 @@ def _fitting_kinds(planner: Planner, decision: Decisions) -> BoolArray:
         decision, kind=np.arange(n)[None], slot=np.zeros((1, n), dtype=np.int64), left=np.ones((1, n)),
         waited_s=np.zeros((1, n)), attribution=np.zeros((1, n, 7), dtype=np.float32),
     )  # fmt: skip
-    state, _ = describe(planner.tables, listed, planner.nominal_s, planner.task_features)
+    state, _ = planner.describe(listed)
     found: BoolArray = state.mask[0, :-1]
     return found

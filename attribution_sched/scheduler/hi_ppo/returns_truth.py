@@ -19,7 +19,6 @@ from attribution_sched.coalitions import all_masks, shapley_matrix
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.scheduler.hi_ppo.composing import GROUPS, Kept, compose, endless, keep_states, own_forecasts
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look
-from attribution_sched.scheduler.hi_ppo.features import describe
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.repricing import plan_features, reprice
@@ -172,7 +171,7 @@ def _action(own: Kept) -> IntArray:
 def _composed_inputs(network: HiPpoNetwork, field: Field, owns: list[Kept], rows: int) -> Float32Array:
     """What the critic is told of composed states and the plans carried out in them."""
     planner, decisions = field.planner, field.decisions()
-    seen_as, _ = describe(planner.tables, decisions, planner.nominal_s, planner.task_features)
+    seen_as, _ = planner.describe(decisions)
     seen = look(network, seen_as, (decisions.slot == 0).argmax(axis=1))
     both = torch.cat([seen.shared, seen.context], dim=-1).cpu().numpy()
     plans = []

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision_arrays import Decisions
 from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look
-from attribution_sched.scheduler.hi_ppo.features import State, describe
+from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import HEADS, Offer, Planner, Steps, Trace
@@ -53,7 +53,7 @@ class Experience:
 
 def values_of(network: HiPpoNetwork, planner: Planner, decisions: Decisions) -> FloatArray:
     """V_c(s) of decisions, shape ``(B, 3)``."""
-    state, _ = describe(planner.tables, decisions, planner.nominal_s, planner.task_features)
+    state, _ = planner.describe(decisions)
     with torch.no_grad():
         values = network.value(look(network, state, only_present=True).shared)
     found: FloatArray = values.cpu().numpy().astype(np.float64)

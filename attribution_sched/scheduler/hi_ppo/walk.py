@@ -34,7 +34,7 @@ from attribution_sched.scheduler.hi_ppo.drafts import (
     draft_features,
     write_segments,
 )
-from attribution_sched.scheduler.hi_ppo.features import State, choose_task, describe, nominal_step_s, spanning
+from attribution_sched.scheduler.hi_ppo.features import PACE, State, choose_task, describe, nominal_step_s, spanning
 from attribution_sched.scheduler.hi_ppo.outcomes import PlanLoads, describe_plans
 from attribution_sched.scheduler.hi_ppo.tables import FORMATS, PlannerTables, make_tables
 
@@ -53,12 +53,14 @@ class Planner:
         nominal_s: Step time of every kind alone in an empty domain, shape ``(n_kinds,)``.
         task_features: The five task numbers of every kind, shape ``(n_kinds, 5)``.
         spanning: Kinds that no domain holds alone even when it is empty, shape ``(n_kinds,)``.
+        paces: What attributions say of the time tasks take, see :func:`~.paces.read_paces`, shape ``(n_kinds, PACE)``.
     """
 
     tables: PlannerTables
     nominal_s: FloatArray
     task_features: FloatArray
     spanning: BoolArray
+    paces: FloatArray
 
     @classmethod
     def of(
@@ -68,11 +70,17 @@ class Planner:
         base_step_s: FloatArray,
         base_cost_usd: FloatArray,
         max_segments: int,
+        paces: FloatArray | None = None,
     ) -> Planner:
-        """Prepare for the decisions of a cluster."""
+        """Prepare for the decisions of a cluster; attributions say nothing of the time tasks take by default."""
         tables = make_tables(cost, kinds, base_step_s, base_cost_usd, max_segments)
         features = np.array([kind.features for kind in kinds])
-        return cls(tables, nominal_step_s(tables), features, spanning(tables))
+        said = np.zeros((len(kinds), PACE)) if paces is None else paces
+        return cls(tables, nominal_step_s(tables), features, spanning(tables), said)
+
+    def describe(self, decisions: Decisions) -> tuple[State, Drafts]:
+        """Turn decisions into the upper agent's state and open an empty draft for each."""
+        return describe(self.tables, decisions, self.nominal_s, self.task_features, self.paces)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +179,7 @@ def walk(
     """
     began = clock()
     t = planner.tables
-    state, drafts = describe(t, decisions, planner.nominal_s, planner.task_features)
+    state, drafts = planner.describe(decisions)
     task = chooser.task(state)
     acting = task < decisions.kind.shape[1]
     rows = np.flatnonzero(acting)

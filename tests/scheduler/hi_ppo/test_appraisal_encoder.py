@@ -9,7 +9,6 @@ from hypothesis import strategies as hs
 from attribution_sched.scheduler.hi_ppo.appraisal_encoder import encode, knows, look_along
 from attribution_sched.scheduler.hi_ppo.encoder import TopologyEncoder
 from attribution_sched.scheduler.hi_ppo.evaluate import look
-from attribution_sched.scheduler.hi_ppo.features import describe
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 
 from . import worlds
@@ -79,7 +78,7 @@ def test_looking_along_sees_what_looking_sees(name):
     one = seen(name)
     planner = policy.planner(one)
     situations = varied(policy.perceive(one), 7, 0)
-    state, _ = describe(planner.tables, situations, planner.nominal_s, planner.task_features)
+    state, _ = planner.describe(situations)
     with torch.no_grad():
         apart = look(policy.network, state, np.zeros(len(situations), dtype=np.int64))
         along = look_along(policy.network, state)

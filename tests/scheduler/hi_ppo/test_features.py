@@ -11,7 +11,7 @@ from . import worlds
 def described(name="tight", clusters=6):
     engine = worlds.begun(worlds.worlds()[name], clusters, 3)
     planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
-    return planner, decisions, *f.describe(planner.tables, decisions, planner.nominal_s, planner.task_features)
+    return planner, decisions, *planner.describe(decisions)
 
 
 def test_arrays_are_as_wide_as_their_names_and_finite():

@@ -6,7 +6,6 @@ import pytest
 from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.decision_arrays import gather
 from attribution_sched.cluster.view import encode
-from attribution_sched.scheduler.hi_ppo.features import describe
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.stuck import stuck
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
@@ -29,7 +28,7 @@ def test_stuck_means_that_no_candidate_fits(name):
         rows = np.flatnonzero((engine.state.event[:, st.DONE] == 0) & (engine.state.event[:, st.EVENT] != st.NO_EVENT))
         if len(rows) == 0:
             break
-        state, _ = describe(planner.tables, gather(engine, rows, nothing), planner.nominal_s, planner.task_features)
+        state, _ = planner.describe(gather(engine, rows, nothing))
         expected = ~state.mask[:, :-1].any(axis=1)
         assert np.array_equal(stuck(planner.tables, engine, rows), expected)
         seen |= set(expected.tolist())

@@ -1,0 +1,72 @@
+"""Attributions tell how long a task will take: as the head of demands says, and nothing where nothing was measured."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster.counters import counters
+from attribution_sched.cluster.decision_arrays import gather
+from attribution_sched.cluster.demands import draw_demands
+from attribution_sched.config import load_settings
+from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
+from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
+from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES, GLOBAL_NAMES, PACE, log_pace
+from attribution_sched.scheduler.hi_ppo.paces import read_paces
+
+from . import worlds
+
+HOURS, GAIN = CANDIDATE_NAMES.index("nominal_hours"), CANDIDATE_NAMES.index("gain")
+QUEUE_HOURS = GLOBAL_NAMES.index("queue_hours")
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return load(SHIPPED)
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    return load_settings("cross-domain").build_world().kinds
+
+
+def test_planes_say_what_the_head_says_and_what_is_true(shipped, kinds):
+    planes = read_paces(shipped.demands, kinds, shipped.attributions)
+    for kind, plane in zip(kinds, planes, strict=True):
+        rng = np.random.default_rng(7)
+        demands = draw_demands([kind.model] * 500, rng)
+        seen = np.asarray(shipped.attributions(counters(demands, rng).values))
+        reader = DemandReader.of(shipped.demands, NominalTask.of(kind, shipped.attributions))
+        said = np.log(reader.task.factors(reader.ratios(seen, seen, np.arange(500)))[:, 0])
+        found = np.array([log_pace(plane, row.astype(np.float32)) for row in seen])
+        assert np.corrcoef(found, said)[0, 1] > 0.99 and abs(found.mean() - said.mean()) < 0.01
+        assert np.corrcoef(found, np.log(demands.factors[:, 0]))[0, 1] > 0.7
+
+
+def test_a_head_that_was_not_fitted_says_nothing(kinds):
+    assert not read_paces(worlds.network().demands, kinds, worlds.attributor).any()
+
+
+def test_a_task_that_was_not_measured_is_nominal(shipped, kinds):
+    plane = read_paces(shipped.demands, kinds[:1], shipped.attributions)[0]
+    assert log_pace(plane, np.zeros(7, dtype=np.float32)) == 0.0 != plane[-1]
+
+
+def test_a_slower_task_is_seen_as_a_longer_one_that_gains_less_by_moving():
+    engine = worlds.begun(worlds.worlds()["equal"], 6, 1)
+    planner = worlds.planner_of(engine)
+    rows = np.arange(6)
+    decisions = gather(engine, rows, np.full((len(engine.pool), 7), 0.1, dtype=np.float32))
+    running = replace(decisions, step_s=np.where(rows < 3, 1.2 * planner.nominal_s[decisions.kind[:, 0]], 0.0))
+    slower = np.zeros_like(planner.paces)
+    slower[:, -1] = 0.3
+    assert slower.shape[1] == PACE
+    (before, _), (after, _) = planner.describe(running), replace(planner, paces=slower).describe(running)
+    present = before.present
+    assert np.allclose((after.candidates - before.candidates)[present][:, HOURS], 0.3 / 4.0, atol=1e-6)
+    moved = before.candidates[:3, 0, GAIN]
+    inside = np.abs(moved) < 1.5
+    assert inside.any() and np.allclose(after.candidates[:3, 0, GAIN][inside], moved[inside] - 0.3, atol=1e-6)
+    rest = [c for c in range(len(CANDIDATE_NAMES)) if c not in (HOURS, GAIN)]
+    assert np.array_equal(after.candidates[:, :, rest], before.candidates[:, :, rest])
+    assert (after.globals[:, QUEUE_HOURS] > before.globals[:, QUEUE_HOURS]).all()
