@@ -93,6 +93,14 @@ def _domain_lost(settings: Settings, scenario: str) -> World:
     return replace(world, incidents=(DomainLoss(lost, *_hours(world, 8.0, 14.0)),))
 
 
+def _half_domains(settings: Settings, scenario: str) -> World:
+    world = settings.build_world()
+    smaller = tuple(replace(domain, devices=max(1, domain.devices // 2)) for domain in world.cluster.domains)
+    share = sum(domain.devices for domain in smaller) / world.cluster.devices
+    cluster = replace(world.cluster, domains=smaller)
+    return replace(world, cluster=cluster, arrivals=_scaled(world.arrivals, share))
+
+
 def _several(settings: Settings, scenario: str) -> World:
     world = settings.build_world()
     if len(world.cluster) < 2:
@@ -182,6 +190,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType({
     "load+20": "tasks arrive at 1.2 times the rate",
     "domain-lost": "the best-connected domain is lost from hour 8 to 14",
     "burst": "tasks arrive at four times the rate from hour 10 to 12",
+    "half-domains": "domains of half the devices, work in proportion: the largest models must be cut",
     "domains-3": "three regions, work in proportion",
     "domains-8": "eight regions, work in proportion",
     "domains-16": "sixteen regions, work in proportion",
@@ -197,6 +206,7 @@ SCENARIOS: Mapping[str, Callable[[Settings, str], World]] = MappingProxyType({
     "load+20": _load(1.2),
     "domain-lost": _domain_lost,
     "burst": _burst,
+    "half-domains": _half_domains,
     "domains-3": _domains(3),
     "domains-8": _domains(8),
     "domains-16": _domains(16),

@@ -85,6 +85,17 @@ def test_load_changes_how_many_tasks_arrive(preset):
     assert extra / 60 == pytest.approx(3 * 2 * 1.4 * 1.4, rel=0.2)
 
 
+def test_half_domains_leave_the_largest_models_no_domain():
+    whole, half = build_scenario("cross-domain"), build_scenario("cross-domain", "half-domains")
+    assert [d.devices for d in half.cluster.domains] == [8] * 4 and [d.devices for d in whole.cluster.domains] == [
+        16
+    ] * 4
+    assert half.arrivals.rate_per_hour == 0.5 * whole.arrivals.rate_per_hour
+    assert replace(half, cluster=whole.cluster, arrivals=whole.arrivals) == whole
+    large = half.kinds[0].model
+    assert large.params * 16 > half.cluster.domains[0].devices * half.cluster.domains[0].gpu.memory_bytes
+
+
 def test_a_recording_is_played_faster():
     rows = tuple(ArrivalRow(float(t), "bert-base", 10, 32, 0, "a") for t in (0, 60, 120))
     assert [row.arrival_s for row in _scaled(TraceArrivals(rows), 1.2).rows] == pytest.approx([0, 50, 100])
