@@ -128,6 +128,7 @@ def play_days(
     first_seed: int,
     attributor: Attributor | None = None,
     told: Told | None = None,
+    paces: Array | None = None,
 ) -> Days:
     """Play the first episode of every cluster.
 
@@ -139,8 +140,9 @@ def play_days(
         attributor: As ``Field`` takes it.
         told: Called before every decision, for example to change the reward weights that the policy is told; days are
             always judged by those of the world.
+        paces: What attributions say of the time tasks take, as ``Field`` takes it.
     """
-    field = Field(world, episodes, first_seed, attributor)
+    field = Field(world, episodes, first_seed, attributor, paces=paces)
     weights = field.engine.weights[0].copy()
     heard = _Listener(field)
     with one_thread():

@@ -13,10 +13,12 @@ the very task can be worth to such a scheduler.
 *Trainings.* A new Hi-PPO imitates the rule that knows the true demands, with four versions of its seven inputs:
 EmSHAP's numbers, zeros, the mean EmSHAP vector of the task's kind (task type only) and, as the best that any
 attribution could be, the logarithms of the true demands over the nominal ones. Within a seed all four learn from the
-very same decisions, so nothing differs but the seven numbers, and none of them is told the teacher's knowledge
-otherwise: the other inputs tell of a waiting task its kind and its steps (a running one shows its measured step time,
-to all four alike). Who sees nothing of the task learns what is right on average. Held-out days have tasks of another
-pool, so that no task can be known by its number of steps.
+very same decisions, so nothing differs but the seven numbers and the hours that are read with them: as in the shipped
+policy, a plane per kind (here laid through the tasks to learn from) says how much longer than a nominal task one with
+such numbers takes, and the inputs "hours" and "gain" count with that. ``--hours nominal`` leaves them at the kind's.
+None of the four is told the teacher's knowledge otherwise: the other inputs tell of a waiting task its kind and its
+steps (a running one shows its measured step time, to all four alike). Who sees nothing of the task learns what is right
+on average. Held-out days have tasks of another pool, so that no task can be known by its number of steps.
 """
 
 from __future__ import annotations
@@ -50,9 +52,10 @@ from attribution_sched.cluster.pool import TaskPool, build_pool
 from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson, clone, watch
+from attribution_sched.scheduler.hi_ppo.demand_head import unbounded
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.features import ATTRIBUTION_AT, CANDIDATE_NAMES, State
+from attribution_sched.scheduler.hi_ppo.features import ATTRIBUTION_AT, CANDIDATE_NAMES, PACE, State, log_pace
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
@@ -107,6 +110,17 @@ class Trial:
             return np.asarray(mean[pool.kinds])
         return shown
 
+    def planes(self, arm: str) -> Array:
+        """How long a task takes by its seven numbers, as the planner takes it, ``(n_kinds, PACE)``."""
+        known = self.pools[0]
+        x, y = unbounded(self.inputs(arm, known)), np.log(known.demands.factors[:, 0])
+        found = np.zeros((int(known.kinds.max()) + 1, PACE))
+        for k, plane in enumerate(found):
+            own = known.kinds == k
+            plane[:7] = x[own].mean(axis=0)
+            plane[7:14], plane[14] = ridge(x[own] - plane[:7], y[own])
+        return found
+
     def factors(self, belief: str) -> Array:
         """Multipliers on compute, memory and host time of the held-out tasks as somebody believes them, ``(n, 3)``."""
         known, asked = self.pools
@@ -120,13 +134,19 @@ class Trial:
             x, y = self._clues(known, belief)[old], np.log(known.demands.factors[old])
             centre = x.mean(axis=0)
             z = x - centre
-            slope = np.linalg.solve(z.T @ z + 0.1 * np.eye(z.shape[1]), z.T @ (y - y.mean(axis=0)))
-            found[new] = (self._clues(asked, belief)[new] - centre) @ slope + y.mean(axis=0)
+            slope, level = ridge(z, y)
+            found[new] = (self._clues(asked, belief)[new] - centre) @ slope + level
         return np.exp(found)
 
     def _clues(self, pool: TaskPool, belief: str) -> Array:
         phi = self.attributor.contributions(pool.counters.values) / self.attributor.spread
         return np.column_stack([phi, np.log(pool.samples_per_s)]) if belief == TIMED else np.asarray(phi)
+
+
+def ridge(x: Array, y: Array) -> tuple[Array, Array]:
+    """Slopes and level of a plane through values ``y`` at points ``x`` around 0."""
+    level = y.mean(axis=0)
+    return np.linalg.solve(x.T @ x + 0.1 * np.eye(x.shape[1]), x.T @ (y - level)), level
 
 
 def priced(engine: Engine, t: PlannerTables, factors: Array) -> Prices:
@@ -261,12 +281,25 @@ def outcome(days: Days) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def retold(trace: Trace, table: Array) -> Trace:
-    """The same decisions with other seven numbers: those of a table by task instead of its name."""
+def retold(trace: Trace, table: Array, kinds: IntArray, planes: Array | None) -> Trace:
+    """The same decisions with other seven numbers: those of a table by task instead of its name, and hours with them.
+
+    Args:
+        trace: Decisions; tasks go by their names.
+        table: The seven numbers of every task, ``(n, 7)``.
+        kinds: Kinds of the tasks, ``(n,)``.
+        planes: What the numbers say of the time tasks take; None leaves the hours as they are.
+    """
     state = trace.state
     which = names_of(state.candidates[:, :, ATTRIBUTION_AT], len(table))
     candidates = state.candidates.copy()
     candidates[:, :, ATTRIBUTION_AT:] = np.where(state.present[:, :, None], table[which], 0.0)
+    if planes is not None:
+        each = [log_pace(planes[k], row) for k, row in zip(kinds, table.astype(np.float32), strict=True)]
+        slower = np.where(state.present, np.array(each)[which], 0.0)
+        inside = candidates[:, :, _HOURS] != candidates[:, :, _BASELINE]
+        candidates[:, :, _HOURS] += np.where(inside, slower / 4.0, 0.0)
+        candidates[:, :, _GAIN] -= np.where(candidates[:, :, _RUNS] > 0, slower, 0.0)
     return replace(trace, state=replace(state, candidates=candidates))
 
 
@@ -282,17 +315,22 @@ def watched(trial: Trial, seed: int, decisions: int) -> list[Lesson]:
     return lessons
 
 
-def trained(trial: Trial, arm: str, lessons: list[Lesson], seed: int, episodes: int) -> dict[str, Any]:
+def trained(
+    trial: Trial, arm: str, lessons: list[Lesson], seed: int, episodes: int, *, read_hours: bool
+) -> dict[str, Any]:
     """Let a new network imitate with one version of its inputs, and play held-out days."""
     start = time.process_time()
-    table = trial.inputs(arm, trial.pools[0])
-    own = [Lesson(retold(one.trace, table), one.returns) for one in lessons]
+    known, planes = trial.pools[0], trial.planes(arm) if read_hours else None
+    table = trial.inputs(arm, known)
+    own = [Lesson(retold(one.trace, table, known.kinds, planes), one.returns) for one in lessons]
     network = HiPpoNetwork(NetworkSize(), torch.Generator().manual_seed(seed))
     losses = clone(network, own, EPOCHS, 1e-3, MINIBATCH, torch.Generator().manual_seed(seed))
     spent = time.process_time() - start
     shown = trial.inputs(arm, trial.pools[1])
     played = {
-        name: outcome(play_days(world, NetworkChooser(network, None), episodes, FIRST_SEED, lambda _: shown))
+        name: outcome(
+            play_days(world, NetworkChooser(network, None), episodes, FIRST_SEED, lambda _: shown, None, planes)
+        )
         for name, world in trial.tested.items()
     }
     return {"loss": losses[-1], "cpu_s": spent, **played}
@@ -339,6 +377,7 @@ def main() -> None:
     parser.add_argument("--decisions", type=int, default=3600, help="imitated in each world")
     parser.add_argument("--episodes", type=int, default=48, help="held-out days of each world")
     parser.add_argument("--arms", default=",".join(ARMS), help="versions of the seven inputs; EmSHAP must be there")
+    parser.add_argument("--hours", choices=("read", "nominal"), default="read", help="hours told to the networks")
     parser.add_argument("--only", choices=("ceiling", "trainings"))
     parser.add_argument("--output", type=Path, help="keep every run here (JSON), and reuse those already in it")
     given = parser.parse_args()
@@ -356,6 +395,7 @@ def main() -> None:
             print(f"{key:<28} {time.process_time() - start:6.1f} CPU s", flush=True)
         return runs[key]
 
+    train = partial(trained, read_hours=given.hours == "read")
     for spread in (float(part) for part in given.spreads.split(",")):
         trial = Trial(spread)
         if given.only != "trainings":
@@ -368,7 +408,7 @@ def main() -> None:
             missing = [arm for arm in arms if f"{spread:g}/{arm}/{seed}" not in runs]
             lessons = watched(trial, seed, given.decisions) if missing else []
             for arm in missing:
-                once(f"{spread:g}/{arm}/{seed}", partial(trained, trial, arm, lessons, seed, given.episodes))
+                once(f"{spread:g}/{arm}/{seed}", partial(train, trial, arm, lessons, seed, given.episodes))
         for scenario in SCENARIOS:
             print_arms(runs, spread, scenario, given.seeds, arms)
 
