@@ -25,6 +25,7 @@ from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.paces import read_paces
 from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights
 
 FIRST_SEED = 970_000
@@ -63,13 +64,14 @@ def main() -> None:
     parser.add_argument("--weights", default=str(SHIPPED))
     given = parser.parse_args()
     network, start = load(given.weights), time.process_time()
+    paces = read_paces(network.demands, build_scenario().kinds, network.attributions)
     print("| scenario | weights | return | R_eff | R_util | R_cost | bill (USD) | utilisation | adaptive over fixed |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for name in given.modes.split(","):
         world, chooser = build_scenario("cross-domain", name), NetworkChooser(network, None)
-        fixed = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions)
+        fixed = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, None, paces)
         told = Adapted(RewardWeights.of(world.reward))
-        adapted = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, told)
+        adapted = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, told, paces)
         low, high = np.quantile(told.told, [0.01, 0.99])
         print(row(name, "fixed", fixed, ""))
         apart = interval(adapted.returns - fixed.returns)
@@ -78,7 +80,8 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name in given.loads.split(","):
         world = build_scenario("cross-domain", name)
-        days = play_days(world, NetworkChooser(network, None), given.episodes, FIRST_SEED, network.attributions)
+        chooser = NetworkChooser(network, None)
+        days = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, None, paces)
         stable = 100 * (1.0 - days.lost / days.steps).min()
         sums = f"{days.steps.mean():,.0f} | {days.lost.sum():.0f} | {stable:.2f} % | {days.dropped.sum():.0f}"
         print(f"| {name} | {given.episodes} | {days.returns.mean():.1f} | {sums} |", flush=True)
