@@ -5,8 +5,8 @@
 
 Greedy decisions in batched held-out episodes, without the local search; differences to the full policy are paired by
 episode and carry 95 % bootstrap intervals. "Hours not read off them": attributions are seen, but hours of waiting tasks
-and gains of running ones are those of a nominal task. An input that is taken away after training shows how much the policy leans
-on it, not how well it could have learnt without it.
+and gains of running ones are those of a nominal task. An input that is taken away after training shows how much the
+policy leans on it, not how well it could have learnt without it.
 """
 
 from __future__ import annotations
