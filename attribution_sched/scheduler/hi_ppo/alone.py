@@ -43,11 +43,8 @@ def plan_alone(
     decisions: Decisions,
     polisher: Polisher,
     *,
-    proposals: int = PROPOSALS,
-    starts: int | None = None,
-    keep: int | None = None,
+    thorough: bool = True,
     seed: int = 0,
-    budget: int | None = None,
     expired: Callable[[], bool] | None = None,
 ) -> Plan | None:
     """Draw proposals for a task, search around the best, and give the best plan found; None if nothing fits.
@@ -58,18 +55,15 @@ def plan_alone(
         decisions: One decision with the task as its only candidate.
         polisher: Prices plans of that task, and lists changes; it must allow all kinds of changes. Domains that are
             not looked at lose their room in it.
-        proposals: Plans drawn from the policy, beside its likeliest.
-        starts: How many of them, in different domains, the local search starts from; more for few domains by default,
-            where each is quick.
-        keep: How many of what it finds are searched around with all kinds of changes; likewise.
+        thorough: Whether the search goes on from several plans and kicks the best; else it descends from few, which
+            takes a fifth of the time.
         seed: Of the draws and of the search.
-        budget: Plans the search looks at before it stops kicking the best one; more for more domains by default.
         expired: Says when there is no time left; what was found until then counts.
     """
     with one_thread():
         likeliest = walk(planner, decisions, NetworkChooser(network, None, must_act=True))
         source = torch.Generator().manual_seed(seed)
-        many = decisions.take(np.zeros(proposals, dtype=np.int64))
+        many = decisions.take(np.zeros(PROPOSALS, dtype=np.int64))
         drawn = walk(planner, many, NetworkChooser(network, source, must_act=True))
     rows = np.concatenate([likeliest.batch.segments, drawn.batch.segments])
     counts = np.concatenate([likeliest.batch.counts, drawn.batch.counts])
@@ -78,9 +72,10 @@ def plan_alone(
         return None
     polisher.rooms = np.where(_wanted(rows, counts, polisher.rooms), polisher.rooms, 0)
     domains = max(1, int((polisher.rooms > 0).sum()))
-    starts, keep = starts or max(4, STARTS // domains), keep or max(3, KEEP // domains)
-    budget = LOOKS * domains if budget is None else budget
-    found = WideSearch(polisher, seed).best_of(rows, counts, starts, keep, budget, expired)
+    starts, keep, looks = max(4, STARTS // domains), max(3, KEEP // domains), LOOKS * domains
+    if not thorough:
+        starts, keep, looks = 4, 1, 0
+    found = WideSearch(polisher, seed).best_of(rows, counts, starts, keep, looks, expired)
     if found is None:
         return None
     return PlanBatch(found[0][None], np.array([found[1]]), np.zeros(1, dtype=np.int64)).plan(0)

@@ -251,9 +251,9 @@ class HiPpo:
         rows, count, kind = found.batch.segments[0], int(found.batch.counts[0]), int(chosen.kind[0, 0])
         if not self.search:
             return found.batch.plan(0), "policy"
-        alone = _nothing_runs(view, planner) and len(view.queue) <= 1
-        if not view.replanning and (alone or planner.spanning[kind]):
-            plan = self._search_widely(view, planner, chosen, late)
+        spans = bool(planner.spanning[kind])
+        if not view.replanning and (spans or (_nothing_runs(view, planner) and len(view.queue) <= 1)):
+            plan = self._search_widely(view, planner, chosen, late, thorough=spans)
             if plan is not None:
                 return plan, "policy+search"
         polisher = Polisher(view, planner.tables, kind, widen=self.widen, crowding=_crowding(view))
@@ -263,12 +263,16 @@ class HiPpo:
         batch = PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64))
         return batch.plan(0), "policy+search" if reached > first else "policy"
 
-    def _search_widely(self, view: DecisionView, planner: Planner, chosen: Decisions, late: float) -> Plan | None:
+    def _search_widely(
+        self, view: DecisionView, planner: Planner, chosen: Decisions, late: float, *, thorough: bool = True
+    ) -> Plan | None:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
         from attribution_sched.scheduler.hi_ppo.alone import plan_alone
 
         polisher = Polisher(view, planner.tables, int(chosen.kind[0, 0]), widen=True, crowding=_crowding(view))
-        return plan_alone(self.network, planner, chosen, polisher, expired=lambda: self.clock() > late)
+        return plan_alone(
+            self.network, planner, chosen, polisher, thorough=thorough, expired=lambda: self.clock() > late
+        )  # fmt: skip
 
     def _done(
         self, plan: Plan | None, slot: int, source: str, began: float, timings: dict[str, float], search_s: float

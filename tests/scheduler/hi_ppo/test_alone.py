@@ -96,11 +96,15 @@ def test_it_is_worth_no_less_than_what_the_network_would_write(seed):
     assert len(others) > 10 and worth[0] >= worth.max()
 
 
-def test_a_task_alone_in_an_idle_cluster_gets_the_same_whether_the_network_would_wait_or_not():
+def test_a_task_alone_in_an_idle_cluster_is_searched_for_though_the_network_would_place_it():
     seen = first("mixed")
     eager = HiPpo(network=worlds.network(0, scale=10.0), attributor=worlds.attributor, deadline_s=np.inf)
-    assert eager.decide(seen) == idler().decide(seen)
-    assert eager.last.source == "policy+search"
+    quick, *_ = both_for(eager, seen, thorough=False)
+    assert eager.decide(seen) == quick and eager.last.source == "policy+search"
+    eager._search_widely = None  # would fail if it were called
+    assert eager.decide(first("mixed", busy=[(0, 1)])) is not None
+    other = replace(seen.queue[0], slot=seen.slot + 1)
+    assert eager.select(replace(seen, queue=(*seen.queue, other))) in (seen.slot, other.slot)
 
 
 def test_no_time_left_still_gives_a_plan():
