@@ -102,7 +102,7 @@ def test_a_task_alone_in_an_idle_cluster_is_searched_for_though_the_network_woul
     quick, *_ = both_for(eager, seen, thorough=False)
     assert eager.decide(seen) == quick and eager.last.source == "policy+search"
     eager._search_widely = None  # would fail if it were called
-    assert eager.decide(first("mixed", busy=[(0, 1)])) is not None
+    assert eager.decide(replace(seen, free_devices=seen.free_devices - np.array([1, 0, 0]))) is not None
     other = replace(seen.queue[0], slot=seen.slot + 1)
     assert eager.select(replace(seen, queue=(*seen.queue, other))) in (seen.slot, other.slot)
 
