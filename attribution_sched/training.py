@@ -137,6 +137,9 @@ def train(
     trainer = Trainer(network, fields, trainer_settings(chosen), course.seed, known_lessons)
     held_out = HeldOut(worlds[course.evaluation_world.label], course.evaluation.episodes, network.attributions)
     known = _known_state(folder, trainer, chosen) if resume else None
+    # What a run that goes on had read off attributions comes back with its weights.
+    for one in (*fields, held_out):
+        one.read_hours(network)
     _prepare(folder, chosen)
     notes = TrainingLog(folder, None if known is None else (trainer.number, trainer.decisions))
     budget = Budget(course.decisions, 60.0 * course.minutes, course.clock)

@@ -70,6 +70,7 @@ def course_fields(
     fields, seed = [], first_seed(settings.course.seed) + offset
     for one in settings.course.worlds:
         fields.append(Field(worlds[one.label], one.clusters, seed, network.attributions, one.label, pareto=one.pareto))
+        fields[-1].read_hours(network)
         seed += one.clusters
     return fields
 

@@ -76,9 +76,12 @@ def main() -> None:
         cells = []
         for scenario in scenarios:
             both = paired(played, scenario, given.policy, policy)[:FEW]
+            if len(both) < 2:
+                cells.append("–")
+                continue
             apart = both[:, 0] - both[:, 1]
             error = f" ({apart.mean():+.1f} ± {apart.std(ddof=1) / np.sqrt(len(apart)):.1f})"
-            cells.append(f"{both[:, 1].mean():.1f}{error if policy != given.policy else ''}" if len(both) > 1 else "–")
+            cells.append(f"{both[:, 1].mean():.1f}{error if policy != given.policy else ''}")
         print(f"| {policy} | {' | '.join(cells)} |")
     print()
     for scenario in scenarios:

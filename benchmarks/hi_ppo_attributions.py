@@ -55,7 +55,14 @@ from attribution_sched.scheduler.hi_ppo.cloning import Lesson, clone, watch
 from attribution_sched.scheduler.hi_ppo.demand_head import unbounded
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.features import ATTRIBUTION_AT, CANDIDATE_NAMES, PACE, State, log_pace
+from attribution_sched.scheduler.hi_ppo.features import (
+    ATTRIBUTION_AT,
+    CANDIDATE_NAMES,
+    GLOBAL_NAMES,
+    PACE,
+    State,
+    log_pace,
+)
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
@@ -76,6 +83,7 @@ Prices = tuple[Array, Array, Array]
 _HOURS, _BASELINE, _GAIN, _RUNS = (
     CANDIDATE_NAMES.index(n) for n in ("nominal_hours", "baseline_hours", "gain", "runs")
 )
+_QUEUED = GLOBAL_NAMES.index("queue_hours")
 
 
 class Trial:
@@ -298,8 +306,17 @@ def retold(trace: Trace, table: Array, kinds: IntArray, planes: Array | None) ->
         each = [log_pace(planes[k], row) for k, row in zip(kinds, table.astype(np.float32), strict=True)]
         slower = np.where(state.present, np.array(each)[which], 0.0)
         inside = candidates[:, :, _HOURS] != candidates[:, :, _BASELINE]
-        candidates[:, :, _HOURS] += np.where(inside, slower / 4.0, 0.0)
-        candidates[:, :, _GAIN] -= np.where(candidates[:, :, _RUNS] > 0, slower, 0.0)
+        slower = np.where(inside, slower, 0.0)
+        before = np.exp(4.0 * candidates[:, :, _HOURS]) * state.present
+        candidates[:, :, _HOURS] += slower / 4.0
+        runs = candidates[:, :, _RUNS] > 0
+        candidates[:, :, _GAIN] = np.where(
+            runs, np.clip(candidates[:, :, _GAIN] - slower, -2.0, 2.0), candidates[:, :, _GAIN]
+        )
+        more = (np.exp(4.0 * candidates[:, :, _HOURS]) * state.present - before).sum(axis=1)
+        general = state.globals.copy()
+        general[:, _QUEUED] = np.log1p(np.expm1(4.0 * general[:, _QUEUED]) + more) / 4.0
+        state = replace(state, globals=general)
     return replace(trace, state=replace(state, candidates=candidates))
 
 
@@ -354,12 +371,12 @@ def print_ceiling(found: dict[str, Any], spread: float, scenario: str) -> None:
               f" {100 * row['other']:.1f} % | {row['lost']:.4f} |")  # fmt: skip
 
 
-def print_arms(runs: dict[str, Any], spread: float, scenario: str, seeds: int, arms: list[str]) -> None:
+def print_arms(runs: dict[str, Any], spread: float, hours: str, scenario: str, seeds: int, arms: list[str]) -> None:
     """A table of trainings; intervals are over seeds of training, each on the same days."""
-    found = {arm: [runs[f"{spread:g}/{arm}/{seed}"] for seed in range(seeds)] for arm in arms}
+    found = {arm: [runs[f"{spread:g}/{hours}/{arm}/{seed}"] for seed in range(seeds)] for arm in arms}
     returns = {arm: np.array([np.mean(one[scenario]["returns"]) for one in ones]) for arm, ones in found.items()}
     kwh = {arm: energy([one[scenario] for one in ones], "task_kwh") for arm, ones in found.items()}
-    print(f"\nidiosyncrasy {spread:g}, {scenario}, {seeds} trainings each")
+    print(f"\nidiosyncrasy {spread:g}, {scenario}, hours {hours}, {seeds} trainings each")
     print("| the seven numbers | loss | return | EmSHAP minus it | kWh per h of work, tasks | EmSHAP over it, % |\n"
           "|---|---:|---:|---:|---:|---:|")  # fmt: skip
     for arm in arms:
@@ -395,7 +412,8 @@ def main() -> None:
             print(f"{key:<28} {time.process_time() - start:6.1f} CPU s", flush=True)
         return runs[key]
 
-    train = partial(trained, read_hours=given.hours == "read")
+    hours = str(given.hours)
+    train = partial(trained, read_hours=hours == "read")
     for spread in (float(part) for part in given.spreads.split(",")):
         trial = Trial(spread)
         if given.only != "trainings":
@@ -405,12 +423,12 @@ def main() -> None:
         if given.only == "ceiling":
             continue
         for seed in range(given.seeds):
-            missing = [arm for arm in arms if f"{spread:g}/{arm}/{seed}" not in runs]
+            missing = [arm for arm in arms if f"{spread:g}/{hours}/{arm}/{seed}" not in runs]
             lessons = watched(trial, seed, given.decisions) if missing else []
             for arm in missing:
-                once(f"{spread:g}/{arm}/{seed}", partial(train, trial, arm, lessons, seed, given.episodes))
+                once(f"{spread:g}/{hours}/{arm}/{seed}", partial(train, trial, arm, lessons, seed, given.episodes))
         for scenario in SCENARIOS:
-            print_arms(runs, spread, scenario, given.seeds, arms)
+            print_arms(runs, spread, hours, scenario, given.seeds, arms)
 
 
 if __name__ == "__main__":

@@ -94,8 +94,15 @@ def _domain_lost(settings: Settings, scenario: str) -> World:
 
 
 def _half_domains(settings: Settings, scenario: str) -> World:
-    world = settings.build_world()
-    smaller = tuple(replace(domain, devices=max(1, domain.devices // 2)) for domain in world.cluster.domains)
+    world = _several(settings, scenario)
+    smaller = tuple(
+        replace(
+            domain,
+            devices=max(1, domain.devices // 2),
+            power_budget_w=None if domain.power_budget_w is None else domain.power_budget_w / 2.0,
+        )
+        for domain in world.cluster.domains
+    )
     share = sum(domain.devices for domain in smaller) / world.cluster.devices
     cluster = replace(world.cluster, domains=smaller)
     return replace(world, cluster=cluster, arrivals=_scaled(world.arrivals, share))
@@ -190,7 +197,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType({
     "load+20": "tasks arrive at 1.2 times the rate",
     "domain-lost": "the best-connected domain is lost from hour 8 to 14",
     "burst": "tasks arrive at four times the rate from hour 10 to 12",
-    "half-domains": "domains of half the devices, work in proportion: the largest models must be cut",
+    "half-domains": "domains of half the devices, work in proportion: models that just fitted must be cut",
     "domains-3": "three regions, work in proportion",
     "domains-8": "eight regions, work in proportion",
     "domains-16": "sixteen regions, work in proportion",

@@ -182,7 +182,7 @@ def _part(part: str) -> str:
 
 
 NOTES: dict[str, str] = {
-    "The probability is that of the policy's own proposal, from which a local search settled the plan.": (
+    "The probability is that of the policy's own proposal; a search settled the plan.": (
         "所述概率属于策略自身提出的方案，最终方案由局部搜索在其基础上确定。"
     ),
     "The choice explained is the policy's own when asked anew; what was decided differs from it.": (

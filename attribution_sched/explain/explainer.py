@@ -51,7 +51,7 @@ BoolArray = NDArray[np.bool_]
 PRECISION = 0.05
 """Half-width of the leading player's 95 % interval that is aimed at by default, as a share of its value."""
 
-SETTLED = "The probability is that of the policy's own proposal, from which a local search settled the plan."
+SETTLED = "The probability is that of the policy's own proposal; a search settled the plan."
 """Said where the plan itself was not among the policy's choices."""
 
 ASKED_ANEW = "The choice explained is the policy's own when asked anew; what was decided differs from it."

@@ -62,11 +62,12 @@ def plan_alone(
     """
     with one_thread():
         likeliest = walk(planner, decisions, NetworkChooser(network, None, must_act=True))
-        source = torch.Generator().manual_seed(seed)
-        many = decisions.take(np.zeros(PROPOSALS, dtype=np.int64))
-        drawn = walk(planner, many, NetworkChooser(network, source, must_act=True))
-    rows = np.concatenate([likeliest.batch.segments, drawn.batch.segments])
-    counts = np.concatenate([likeliest.batch.counts, drawn.batch.counts])
+        rows, counts = likeliest.batch.segments, likeliest.batch.counts
+        if expired is None or not expired():
+            source = torch.Generator(device=next(network.parameters()).device).manual_seed(seed)
+            many = decisions.take(np.zeros(PROPOSALS, dtype=np.int64))
+            drawn = walk(planner, many, NetworkChooser(network, source, must_act=True)).batch
+            rows, counts = np.concatenate([rows, drawn.segments]), np.concatenate([counts, drawn.counts])
     rows, counts = rows[counts > 0], counts[counts > 0]
     if len(rows) == 0:
         return None

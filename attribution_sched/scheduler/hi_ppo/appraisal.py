@@ -238,8 +238,9 @@ def _joined(parts: list[PlanBatch]) -> PlanBatch:
 def propose(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Plan | None]:
     """What the network itself would do with the view's task in each situation, before the local search.
 
-    None if it does nothing, places another of the waiting tasks first, or lets a running task stay as it is. What fits
-    is judged by the situation's own free devices.
+    None if it does nothing, places another of the waiting tasks first, or lets a running task stay as it is. Where
+    waiting would not help the task, what the network would do if it had to act. What fits is judged by the situation's
+    own free devices.
     """
     planner = policy.planner(view)
     situations = _checked(view, situations)
@@ -248,8 +249,15 @@ def propose(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Pl
         for begin in range(0, len(situations), ROWS):
             part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
             walked = walk(planner, part, NetworkChooser(policy.network, None))
-            chosen = (walked.trace.task == 0) & (walked.drafts.status == DONE)
+            acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
+            chosen = acts & (walked.trace.task == 0)
             plans = [walked.batch.plan(row) if chosen[row] else None for row in range(len(part))]
+            in_vain = np.flatnonzero(~acts & walked.trace.state.mask[:, 0] & planner.in_vain(part)[:, 0])
+            if policy.search and len(in_vain):
+                # It does not come to waiting there: the policy must place the task.
+                own = walk(planner, part.take(in_vain).only(0), NetworkChooser(policy.network, None, must_act=True))
+                for row, at in enumerate(in_vain):
+                    plans[at] = own.batch.plan(row) if own.batch.counts[row] else None
             found += [None if view.replanning and plan == view.current_plan else plan for plan in plans]
     return found
 

@@ -29,6 +29,7 @@ from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
+from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.walk import Offer, Planner, walk
 from attribution_sched.scheduler.ppo.threads import one_thread
 
@@ -82,7 +83,8 @@ def measure_reward_terms(network: HiPpoNetwork, world: World, decisions: int = 2
     engine.reset()
     kinds = engine.arrays.kinds
     base_step_s, base_cost = kinds[:, st.K_BASE_STEP].copy(), kinds[:, st.K_BASE_COST].copy()
-    planner = Planner.of(engine.cost, world.kinds, base_step_s, base_cost, world.max_segments)
+    paces = paces_of(network, world.kinds)
+    planner = Planner.of(engine.cost, world.kinds, base_step_s, base_cost, world.max_segments, paces)
     readers = [DemandReader.of(network.demands, NominalTask.of(kind, network.attributions)) for kind in world.kinds]
     attributions = network.attributions(engine.pool.counters.values).astype(np.float32)
     listed = engine.layouts.tolist()

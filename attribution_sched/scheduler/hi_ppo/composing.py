@@ -23,6 +23,7 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.field_state import FORECAST, field_arrays
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
+from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.walk import walk
 
 FloatArray = NDArray[np.float64]
@@ -101,7 +102,7 @@ def keep_states(network: HiPpoNetwork, world: World, clusters: int, rounds: int,
         rounds: How many states to keep of each.
         seed: Of the first cluster.
     """
-    field = Field(world, clusters, seed, network.attributions)
+    field = Field(world, clusters, seed, network.attributions, paces=paces_of(network, world.kinds))
     kept: list[Kept] = []
     for t in range(WARM_UP + APART * (rounds - 1) + 1):
         if t >= WARM_UP and (t - WARM_UP) % APART == 0:

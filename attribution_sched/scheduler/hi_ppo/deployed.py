@@ -16,7 +16,7 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.held_out import HeldOut, Measured
 from attribution_sched.scheduler.hi_ppo.learning import Budget, Learning, Report
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.paces import read_paces
+from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.stagger import stagger
 from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
 
@@ -87,7 +87,7 @@ def learn_on(
     smaller = min(how.ppo.minibatch_size, steps)
     how = replace(how, ppo=replace(how.ppo, lr=how.ppo.lr * lr_share, num_steps=steps, minibatch_size=smaller))
     learner = copy.deepcopy(network)
-    paces = read_paces(network.demands, world.kinds, network.attributions)
+    paces = paces_of(network, world.kinds)
     field = Field(world, min(clusters, steps), first_seed, network.attributions, "deployed", paces=paces)
     trainer = Trainer(learner, [field], how, seed)
     stagger(field, NetworkChooser(learner, trainer.generator))

@@ -91,13 +91,13 @@ def nominal_step_s(t: PlannerTables) -> FloatArray:
     return found
 
 
-def spanning(t: PlannerTables) -> BoolArray:
-    """Kinds that no domain holds alone even when it is empty, shape ``(n_kinds,)``."""
+def spanning(t: PlannerTables, rooms: IntArray) -> BoolArray:
+    """Kinds that no domain holds alone even when it is empty and offers ``rooms`` devices, shape ``(n_kinds,)``."""
     held = np.zeros(len(t.batch), dtype=np.bool_)
     for kind in range(len(held)):
         n = int(t.cost.n_layers[kind])
         for domain in range(len(t.domain_class)):
-            least, _ = fastest_inside(t, kind, domain, int(t.domains.rows[domain].devices), 0, 0, n)
+            least, _ = fastest_inside(t, kind, domain, int(rooms[domain]), 0, 0, n)
             if np.isfinite(least):
                 held[kind] = True
                 break

@@ -6,7 +6,7 @@ before, so every decision of a rollout is a real one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,9 @@ from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.scheduler.hi_ppo.constraints import big_m_penalty, imbalance
 from attribution_sched.scheduler.hi_ppo.drafts import DEAD
 from attribution_sched.scheduler.hi_ppo.forecast import BatchForecast
+from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
+from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.stuck import stuck
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import ParetoWeights
@@ -117,6 +119,10 @@ class Field:
     def clusters(self) -> int:
         """How many clusters there are."""
         return self.engine.clusters
+
+    def read_hours(self, network: HiPpoNetwork) -> None:
+        """From now on, let attributions say how long tasks take, as a network reads them."""
+        self.planner = replace(self.planner, paces=paces_of(network, self.engine.world.kinds))
 
     def decisions(self) -> Decisions:
         """What is to be decided now in every cluster."""

@@ -67,6 +67,10 @@ class HeldOut:
         self._field = Field(world, episodes, FIRST_SEED, attributor, "held-out", paces=paces)
         self._begin = field_arrays(self._field)
 
+    def read_hours(self, network: HiPpoNetwork) -> None:
+        """From now on, let attributions say how long tasks take, as a network reads them."""
+        self._field.read_hours(network)
+
     def measure(self, network: HiPpoNetwork) -> Measured:
         """Play all episodes by the most probable choices of a network."""
         with one_thread():

@@ -79,7 +79,7 @@ def improve(
         told: Told of every round.
     """
     rng = np.random.default_rng(seed)
-    copies = [Field(field.engine.world, COPIES, 0, network.attributions) for field in fields]
+    copies = [Field(field.engine.world, COPIES, 0, network.attributions, paces=field.planner.paces) for field in fields]
     for field in fields:
         stagger(field, follower)
     before, known, found = held_out.measure(network).mean, [], []

@@ -19,6 +19,7 @@ from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandHead, DemandReader, NominalTask, unbounded
 from attribution_sched.scheduler.hi_ppo.features import PACE
+from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 
 FloatArray = NDArray[np.float64]
 
@@ -35,6 +36,11 @@ def read_paces(head: DemandHead, kinds: Sequence[TaskKind], attributor: Attribut
         attributor: Who makes attributions of counters.
     """
     return np.array([_plane(head, kind, attributor) for kind in kinds]).reshape(len(kinds), PACE)
+
+
+def paces_of(network: HiPpoNetwork, kinds: Sequence[TaskKind]) -> FloatArray:
+    """The planes of some kinds of tasks as a network reads them, shape ``(n_kinds, PACE)``."""
+    return read_paces(network.demands, kinds, network.attributions)
 
 
 def _plane(head: DemandHead, kind: TaskKind, attributor: Attributor) -> FloatArray:

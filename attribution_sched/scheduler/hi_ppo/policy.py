@@ -73,8 +73,9 @@ class HiPpo:
         weights: A checkpoint; the one that comes with the package by default.
         network: A network to use instead of saved weights.
         attributor: Turns measured counters into attributions; the network's own by default.
-        search: Whether the local search settles details of a proposal.
-        widen: Whether the search may change numbers of devices and domains; devices that others wait for are charged.
+        search: Whether a search settles details of a proposal, and places tasks that waiting would not help.
+        widen: Whether the search around a proposal may always change numbers of devices and domains; devices that
+            others wait for are charged.
         predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
             view by default.
@@ -175,7 +176,7 @@ class HiPpo:
                 if found.plan is not None:
                     self._chosen = None
                 return found.plan
-        self.last = self.coordinate(view if view.replanning else _only(view))
+        self.last = self.coordinate(view if view.replanning else _only(view), others=_others(view))
         if self.last.plan is not None:
             self._chosen = None
         return self.last.plan
@@ -187,13 +188,18 @@ class HiPpo:
         planner = self.planner(view)
         self._walk(planner, decisions, {"upper": 0.0, "lower": 0.0})
         if self.search and not self._warm:
-            self._search_widely(view, planner, decisions.only(0), late=-np.inf)
-            self._warm = True
+            self._warm = self._search_widely(view, planner, decisions.only(0), 0, late=-np.inf) is not None
 
-    def coordinate(self, view: DecisionView) -> Coordination:
-        """Let both levels agree on a task of the view's queue and its plan."""
+    def coordinate(self, view: DecisionView, *, others: int | None = None) -> Coordination:
+        """Let both levels agree on a task of the view's queue and its plan.
+
+        Args:
+            view: The decision.
+            others: Tasks that wait beside the one to be placed, if the view's queue does not tell.
+        """
         if view.cost not in self._planners:
             self.warm_up(view)
+        others = _others(view) if others is None else others
         began = self.clock()
         timings = {"upper": 0.0, "lower": 0.0}
         if not (np.asarray(view.free_devices) > 0).any():
@@ -217,12 +223,13 @@ class HiPpo:
         source = "search"
         if task < decisions.kind.shape[1] and found.drafts.status[0] == DONE:
             slot = int(decisions.slot[0, task])
-            plan, source = self._settle(view, planner, decisions.only(task), found, late)
+            plan, source = self._settle(view, planner, decisions.only(task), found, others, late)
         elif self.search and not view.replanning:
-            in_vain = _waits_in_vain(view, planner, decisions, found)
-            if len(in_vain):
-                slot = int(decisions.slot[0, in_vain[0]])
-                plan = self._search_widely(view, planner, decisions.only(int(in_vain[0])), late)
+            for candidate in np.flatnonzero(found.trace.state.mask[0, :-1] & planner.in_vain(decisions)[0]):
+                slot = int(decisions.slot[0, candidate])
+                plan = self._search_widely(view, planner, decisions.only(int(candidate)), others, late)
+                if plan is not None or self.clock() > late:
+                    break
         if plan is None or (view.replanning and plan == view.current_plan):
             slot, plan, source = view.slot, None, "keeps" if view.replanning else "waits"
         return self._done(plan, slot, source, began, timings, self.clock() - agreed)
@@ -245,18 +252,18 @@ class HiPpo:
             return walk(planner, decisions, NetworkChooser(self.network, None), timings, self.clock)
 
     def _settle(
-        self, view: DecisionView, planner: Planner, chosen: Decisions, found: Walk, late: float
+        self, view: DecisionView, planner: Planner, chosen: Decisions, found: Walk, others: int, late: float
     ) -> tuple[Plan, str]:
         """Improve the proposal for the chosen task while there is time."""
         rows, count, kind = found.batch.segments[0], int(found.batch.counts[0]), int(chosen.kind[0, 0])
         if not self.search:
             return found.batch.plan(0), "policy"
         spans = bool(planner.spanning[kind])
-        if not view.replanning and (spans or (_nothing_runs(view, planner) and len(view.queue) <= 1)):
-            plan = self._search_widely(view, planner, chosen, late, thorough=spans)
+        if not view.replanning and (spans or (others == 0 and planner.in_vain(chosen)[0, 0])):
+            plan = self._search_widely(view, planner, chosen, others, late, thorough=spans)
             if plan is not None:
                 return plan, "policy+search"
-        polisher = Polisher(view, planner.tables, kind, widen=self.widen, crowding=_crowding(view))
+        polisher = Polisher(view, planner.tables, kind, widen=self.widen, crowding=_crowding(view, others))
         start = rows[None].copy()
         first = float(polisher.value(start, np.array([count]))[0])
         best, count, reached = polisher.improve(start[0], count, first, expired=lambda: self.clock() > late)
@@ -264,12 +271,19 @@ class HiPpo:
         return batch.plan(0), "policy+search" if reached > first else "policy"
 
     def _search_widely(
-        self, view: DecisionView, planner: Planner, chosen: Decisions, late: float, *, thorough: bool = True
+        self,
+        view: DecisionView,
+        planner: Planner,
+        chosen: Decisions,
+        others: int,
+        late: float,
+        *,
+        thorough: bool = True,
     ) -> Plan | None:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
         from attribution_sched.scheduler.hi_ppo.alone import plan_alone
 
-        polisher = Polisher(view, planner.tables, int(chosen.kind[0, 0]), widen=True, crowding=_crowding(view))
+        polisher = Polisher(view, planner.tables, int(chosen.kind[0, 0]), widen=True, crowding=_crowding(view, others))
         return plan_alone(
             self.network, planner, chosen, polisher, thorough=thorough, expired=lambda: self.clock() > late
         )  # fmt: skip
@@ -343,23 +357,14 @@ def _digest(view: DecisionView) -> bytes:
     return found.digest()
 
 
-def _waits_in_vain(view: DecisionView, planner: Planner, decisions: Decisions, found: Walk) -> IntArray:
-    """Candidates that fit now and whom waiting would not help, in order of arrival.
-
-    No domain will ever hold a model alone that is larger than all of them; and while nothing runs, nothing will end.
-    """
-    in_vain = planner.spanning[decisions.kind[0]] | _nothing_runs(view, planner)
-    return np.flatnonzero(found.trace.state.mask[0, :-1] & in_vain)
+def _others(view: DecisionView) -> int:
+    """Tasks that wait beside the one in question."""
+    return max(0, len(view.queue) - (not view.replanning))
 
 
-def _nothing_runs(view: DecisionView, planner: Planner) -> bool:
-    return bool((np.asarray(view.free_devices) >= planner.tables.domains.rows.devices).all())
-
-
-def _crowding(view: DecisionView) -> float:
-    """Other tasks that wait, per device: what holding one costs them, as a share of the time it is held."""
-    others = len(view.queue) - (not view.replanning)
-    return max(0, others) / sum(domain.devices for domain in view.cost.cluster.domains)
+def _crowding(view: DecisionView, others: int) -> float:
+    """What holding a device costs those that wait, as a share of the time it is held."""
+    return others / sum(domain.devices for domain in view.cost.cluster.domains)
 
 
 def _only(view: DecisionView) -> DecisionView:

@@ -6,7 +6,8 @@ a probability above 0 in every situation.
 
 The local search may settle on a plan that no choices lead to: the masks leave out what takes longer for nothing, and
 cuts that only another order of filling completes. Such a plan is judged by the nearest one that is on offer: the same
-domains in the same order, each cut, layout, format and microbatch as close as the offer allows.
+domains in the same order, each cut, layout, format and microbatch as close as the offer allows. Where not even these
+domains can be filled in this order by choices on offer, a plan has no probability, and an error says so.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from attribution_sched.scheduler.hi_ppo.composing import GROUPS, Kept, compose, 
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.repricing import plan_features, reprice
 from attribution_sched.scheduler.ppo.threads import one_thread
 
@@ -107,7 +108,8 @@ def roll_out(
             rule = f"no placement fits {states} other states"
             raise SettingsError(problem("states", states, rule, "Use fewer background states, or another world"))
         size = min(together, len(chosen))
-        field = Field(world, 2 ** len(GROUPS) * states * size, seed, network.attributions)
+        paces = paces_of(network, world.kinds)
+        field = Field(world, 2 ** len(GROUPS) * states * size, seed, network.attributions, paces=paces)
         parts = [_roll(network, field, chosen[i : i + size], states, steps, rng) for i in range(0, len(chosen), size)]
     joined = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in ("inputs", "rewards"))
     inputs, rewards = joined

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
 from attribution_sched.errors import PlanError, problem
@@ -52,13 +53,15 @@ class Planner:
         tables: What fits where.
         nominal_s: Step time of every kind alone in an empty domain, shape ``(n_kinds,)``.
         task_features: The five task numbers of every kind, shape ``(n_kinds, 5)``.
-        spanning: Kinds that no domain holds alone even when it is empty, shape ``(n_kinds,)``.
+        rooms: Devices that every domain offers when it is empty, power budgets considered, shape ``(K,)``.
+        spanning: Kinds that no domain holds alone even then, shape ``(n_kinds,)``.
         paces: What attributions say of the time tasks take, see :func:`~.paces.read_paces`, shape ``(n_kinds, PACE)``.
     """
 
     tables: PlannerTables
     nominal_s: FloatArray
     task_features: FloatArray
+    rooms: IntArray
     spanning: BoolArray
     paces: FloatArray
 
@@ -76,7 +79,19 @@ class Planner:
         tables = make_tables(cost, kinds, base_step_s, base_cost_usd, max_segments)
         features = np.array([kind.features for kind in kinds])
         said = np.zeros((len(kinds), PACE)) if paces is None else paces
-        return cls(tables, nominal_step_s(tables), features, spanning(tables), said)
+        rooms = within_budgets(cost.cluster, np.array([domain.devices for domain in cost.cluster.domains]))
+        return cls(tables, nominal_step_s(tables), features, rooms, spanning(tables, rooms), said)
+
+    def in_vain(self, decisions: Decisions) -> BoolArray:
+        """Candidates whom waiting would not help, shape ``(B, Q)``; whether they fit now is not asked.
+
+        No domain will ever hold a model alone that is larger than all of them; and while nothing runs, nothing will
+        end. A lost domain looks as if something ran there.
+        """
+        idle = np.asarray((decisions.free >= self.rooms).all(axis=1))
+        there = (decisions.kind >= 0) & ~decisions.replanning[:, None]
+        found: BoolArray = there & (self.spanning[decisions.kind] | idle[:, None])
+        return found
 
     def describe(self, decisions: Decisions) -> tuple[State, Drafts]:
         """Turn decisions into the upper agent's state and open an empty draft for each."""

@@ -80,6 +80,35 @@ def test_the_large_model_is_taken_out_of_the_queue():
     assert policy.select(replace(seen, queue=(small,), time_s=seen.time_s + 1.0)) == small.slot
 
 
+def test_a_task_is_not_alone_while_others_wait_whoever_is_asked_about():
+    seen = first("mixed")
+    others = tuple(replace(seen.queue[0], slot=seen.slot + i) for i in range(1, 4))
+    eager = HiPpo(network=worlds.network(0, scale=10.0), attributor=worlds.attributor, deadline_s=np.inf)
+    eager.warm_up(seen)
+    eager._search_widely = None  # would fail if it were called
+    assert eager.decide(replace(seen, queue=(*seen.queue, *others))) is not None
+
+
+def test_devices_that_a_budget_leaves_without_power_hold_nothing():
+    cards = worlds.old_cards(devices=8)
+    few = tuple(replace(domain, power_budget_w=8 * domain.gpu.idle_w + 4 * (domain.cap_w - domain.gpu.idle_w))
+                for domain in cards.domains)  # fmt: skip
+    plenty, scarce = (
+        idler().planner(first(tiny_world(replace(cards, domains=domains), (worlds.TALL,), max_segments=4)))
+        for domains in (cards.domains, few)
+    )
+    assert plenty.rooms.tolist() == [8] * 4 and scarce.rooms.tolist() == [4] * 4
+    assert not plenty.spanning[0] and scarce.spanning[0]
+
+
+def test_what_is_proposed_for_such_a_task_is_a_plan():
+    policy, seen = idler(), first("giant", 1, busy=[(3, 1)])
+    (plan,) = policy.propose(seen, policy.perceive(seen))
+    assert len(set(plan.domains)) > 1
+    small = first("giant", 0, busy=[(3, 1)])
+    assert policy.propose(small, policy.perceive(small)) == [None]
+
+
 def test_without_the_search_the_network_has_the_last_word():
     policy = idler(search=False)
     assert policy.decide(first("giant", 1)) is None and policy.last.source == "waits"

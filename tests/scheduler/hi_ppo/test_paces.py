@@ -8,11 +8,16 @@ import pytest
 from attribution_sched.cluster.counters import counters
 from attribution_sched.cluster.decision_arrays import gather
 from attribution_sched.cluster.demands import draw_demands
-from attribution_sched.config import load_settings
+from attribution_sched.cluster.view import view
+from attribution_sched.config import load_settings, load_training_settings
+from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES, GLOBAL_NAMES, PACE, log_pace
+from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.paces import read_paces
+from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.training_phases import course_fields
 
 from . import worlds
 
@@ -50,6 +55,20 @@ def test_a_head_that_was_not_fitted_says_nothing(kinds):
 def test_a_task_that_was_not_measured_is_nominal(shipped, kinds):
     plane = read_paces(shipped.demands, kinds[:1], shipped.attributions)[0]
     assert log_pace(plane, np.zeros(7, dtype=np.float32)) == 0.0 != plane[-1]
+
+
+def test_who_decides_and_who_learns_read_the_same_hours(shipped):
+    world = build_scenario("cross-domain")
+    said = read_paces(shipped.demands, world.kinds, shipped.attributions)
+    seen = view(worlds.begun(world, 1, 2))
+    assert said.any() and np.array_equal(HiPpo(network=shipped).planner(seen).paces, said)
+    field = Field(world, 2, 0, shipped.attributions)
+    assert not field.planner.paces.any()
+    field.read_hours(shipped)
+    assert np.array_equal(field.planner.paces, said)
+    settings = load_training_settings({"extends": "hi_ppo_tuned"})
+    worlds_of = {one.label: world for one in settings.course.worlds}
+    assert all(np.array_equal(one.planner.paces, said) for one in course_fields(settings, worlds_of, shipped, 0))
 
 
 def test_a_slower_task_is_seen_as_a_longer_one_that_gains_less_by_moving():
