@@ -264,10 +264,15 @@ def test_a_folder_that_is_not_fit_is_refused(finished, course, tmp_path):
 
 def test_clusters_never_share_a_seed_nor_reach_the_held_out_ones(course, monkeypatch):
     seeds = []
-    monkeypatch.setattr(
-        "attribution_sched.scheduler.hi_ppo.field.Field",
-        lambda world, clusters, seed, *rest, **options: seeds.extend(range(seed, seed + clusters)),
-    )
+
+    class Noted:
+        def __init__(self, world, clusters, seed, *rest, **options):
+            seeds.extend(range(seed, seed + clusters))
+
+        def read_hours(self, network):
+            pass
+
+    monkeypatch.setattr("attribution_sched.scheduler.hi_ppo.field.Field", Noted)
     for seed in (0, 79, 1234):
         settings = changed(course, seed=seed)
         worlds = dict.fromkeys(one.label for one in settings.course.worlds)

@@ -183,7 +183,7 @@ def _part(part: str) -> str:
 
 NOTES: dict[str, str] = {
     "The probability is that of the policy's own proposal; a search settled the plan.": (
-        "所述概率属于策略自身提出的方案，最终方案由局部搜索在其基础上确定。"
+        "所述概率属于策略自身提出的方案，最终方案由搜索确定。"
     ),
     "The choice explained is the policy's own when asked anew; what was decided differs from it.": (
         "所解释的是重新询问时策略自身的选择，与实际决策不同。"
