@@ -172,7 +172,8 @@ show(parts["EfficientNet"])
 # %%
 fig, axes = plt.subplots(1, len(parts), figsize=(9.5, 2.6), layout="constrained", sharex=True)
 for ax, (name, told) in zip(axes, parts.items(), strict=True):
-    shares = {player: told.share(player) for player in ("microbatch", "precision", "layout")}
+    # On one GPU there is one layout, and nothing to share out.
+    shares = {player: told.share(player) for player in ("microbatch", "precision", "layout") if player in told.names}
     shades = [COLOURS[0] if value >= 0 else COLOURS[1] for value in shares.values()]
     ax.barh(list(shares), list(shares.values()), color=shades)
     ax.set(title=name, xlabel="share of the reward R")
@@ -203,8 +204,9 @@ for name, told in against.items():
 #
 # - Training: 16 bits save both time and energy against FP32. FP16 and BF16 cost the same here, so nothing in time or
 #   joules decides between them.
-# - Serving EfficientNet: eight bits gain no time; in FP32 this plan would even step faster, for nearly twice the
-#   joules. What speaks for eight bits is energy alone.
+# - Serving EfficientNet: eight bits on one GPU save a little time and a third of the joules against 16 bits, and half
+#   of both against FP32. The task comes when nothing runs and nobody else waits, so all four GPUs were free; they would
+#   step 3 % faster than one, for twice the joules.
 #
 # The cell below fails if any of this stops being true.
 
@@ -231,11 +233,22 @@ for name in ("ResNet50", "BERT"):
     assert fp32_joules > 1.5 * priced[name][chosen[name]][1]
 assert chosen["EfficientNet"] is Precision.INT8
 ms, joules = priced["EfficientNet"][Precision.INT8]
-assert ms > 0.98 * priced["EfficientNet"][Precision.FP16][0], "eight bits gain no time"
+half_ms, half_joules = priced["EfficientNet"][Precision.FP16]
+assert 0.8 * half_ms < ms < half_ms and joules < 0.7 * half_joules, "a little time, a third of the joules"
 fp32_ms, fp32_joules = priced["EfficientNet"][Precision.FP32]
-assert fp32_ms < ms, "FP32 would be faster"
-assert fp32_joules > 1.5 * joules, "for many more joules"
-assert joules < 0.8 * priced["EfficientNet"][Precision.FP16][1], "they save joules"
+assert fp32_ms > 1.8 * ms and fp32_joules > 2.0 * joules, "half of both"
+assert results["EfficientNet"].decision.devices == 1
+four = replace(
+    results["EfficientNet"].decision.plan,
+    replicas=tuple(
+        replace(one, segments=tuple(replace(part, dp=4) for part in one.segments))
+        for one in results["EfficientNet"].decision.plan.replicas
+    ),
+)
+demands = handed_in(system.world, system.journal.task("EfficientNet"), system.seed).demands
+four_gpus = cost.score([four], kinds[results["EfficientNet"].task.kind, False], factors=demands.factors)
+assert 0.95 * ms < 1e3 * four_gpus.step_s[0] < ms, "four GPUs are hardly faster"
+assert four_gpus.energy_j[0] / results["EfficientNet"].task.batch_size > 1.9 * joules, "for twice the joules"
 metered = {name: result.outcome.energy_j_per_step / result.task.batch_size for name, result in results.items()}
 expected = {name: float(result.attribution.prediction) for name, result in results.items()}
 assert sorted(metered, key=metered.get) == sorted(expected, key=expected.get), "counters rank the tasks as meters do"
