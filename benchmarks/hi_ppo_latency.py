@@ -18,7 +18,6 @@ import argparse
 
 import numpy as np
 
-from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.view import DecisionView
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.episode import play
@@ -34,16 +33,12 @@ class Watched(HiPpo):
         super().__init__(weights)
         self.seen: list[Coordination] = []
 
-    def coordinate(self, view: DecisionView) -> Coordination:
+    def coordinate(self, view: DecisionView, *, others: int | None = None) -> Coordination:
         """Coordinate and remember."""
-        found = super().coordinate(view)
+        found = super().coordinate(view, others=others)
         if found.upper_s > 0.0:
             self.seen.append(found)
         return found
-
-    def decide(self, view: DecisionView) -> Plan | None:
-        """Decide as ever."""
-        return super().decide(view)
 
 
 def main() -> None:
