@@ -91,8 +91,8 @@ ROWS = (
     ),
     Row(
         "Attributions as input of a learnt scheduler, retrained (5 seeds); tasks of a kind differ three times as much",
-        "return a day {zeros} ({busy} with more load); at the preset's spread {preset}: **no "
-        "clear benefit**; on `Testbed-v0` **worse**, {loss} {interval} a decision",
+        "return a day {zeros} ({busy} with more load); at the preset's spread {preset}, **next to "
+        "nothing**; on `Testbed-v0` **worse**, {loss} {interval} a decision",
         "seven zeros in their place",
         "results_hi_ppo.md",
         (
@@ -118,7 +118,7 @@ ROWS = (
         "attribution-sched bench schedulers",
     ),
     Row(
-        "The same with a domain lost for six hours, and with a burst of arrivals, 42 days",
+        "The same with a domain lost for six hours (84 days beside `exact-switch`), and with a burst of arrivals, 42 days",
         "ahead of exact re-solving by {lost} and {burst}",
         "`exact-switch`: ours {lost_switch} and {burst_switch}",
         "results_hi_ppo.md",
