@@ -194,7 +194,7 @@ ROWS = (
     ),
     Row(
         "Drivers of a placement as Hi-PPO expects them, beside the simulator's truth (signed rank correlation, R)",
-        "{all}; attributions alone {own} (**target missed**); returns over the future {returns} (**target missed**)",
+        "{all}; attributions alone {own}; returns over the future {returns} (**target missed**)",
         "target 0.8",
         "results_explain.md",
         (
