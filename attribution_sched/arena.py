@@ -15,8 +15,8 @@ from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
     from attribution_sched.config import Settings
-    from attribution_sched.scheduler.arena import Tick
-    from attribution_sched.scheduler.arena_result import ArenaResult
+    from attribution_sched.scheduler.arena.play import Tick
+    from attribution_sched.scheduler.arena.result import ArenaResult
     from attribution_sched.scheduler.policy import Policy
 
 DEFAULT_SCENARIOS = ("ou30",)
@@ -45,7 +45,7 @@ def evaluate(
         episodes: Episodes per policy and scenario.
         seed: Picks the held-out episodes and the bootstrap resamples.
         scenarios: Names of :mod:`attribution_sched.config.scenarios`.
-        references: See :func:`attribution_sched.scheduler.arena.evaluate`, as for all that follow.
+        references: See :func:`attribution_sched.scheduler.arena.play.evaluate`, as for all that follow.
         limit: Policy that stands for the limit.
         bounds: Scenario → highest possible return of each episode.
         folder: Where played episodes are kept and found again.
@@ -59,7 +59,7 @@ def evaluate(
         CheckpointError: If the folder holds damaged or stale episodes.
     """
     from attribution_sched.config.scenarios import build_scenario
-    from attribution_sched.scheduler.arena import evaluate as play_all
+    from attribution_sched.scheduler.arena.play import evaluate as play_all
 
     if isinstance(scenarios, str) or not scenarios:
         rule = "must be a list of at least one scenario"

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attribution_sched.scheduler.arena_records import FILE_NAME, EpisodeRecord, Key
-from attribution_sched.scheduler.arena_stats import PairedBootstrap
+from attribution_sched.scheduler.arena.records import FILE_NAME, EpisodeRecord, Key
+from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import EpisodeSummary
 
 FEW = 6

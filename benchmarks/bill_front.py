@@ -25,8 +25,8 @@ from scheduler_instances import Decision, two_regions
 
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.config.sources import load_settings
-from attribution_sched.scheduler.exact.front import FrontPoint, pareto_front, price_of_saving
-from attribution_sched.scheduler.exact.solver import ExactSolver
+from attribution_sched.planning.exact.solver import ExactSolver
+from research.pareto_front import FrontPoint, pareto_front, price_of_saving
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from attribution_sched.attribution.emshap import EmSHAP
 from attribution_sched.attribution.energy_model import EnergyModel
-from attribution_sched.attribution.rivals import LinearCounters, cpu_time_share, sm_utilisation_share
 from attribution_sched.cluster.counters import counters, sample_time_s
 from attribution_sched.cluster.demands import (
     CLOCK_HZ,
@@ -39,9 +38,10 @@ from attribution_sched.cluster.demands import (
     draw_demands,
 )
 from attribution_sched.cluster.gpus import gpu
-from attribution_sched.cluster.host import cpu_power_w
 from attribution_sched.cluster.power import natural_power_w
 from attribution_sched.config import load_settings
+from research.attribution_rivals import LinearCounters, cpu_time_share, sm_utilisation_share
+from research.host_power import cpu_power_w
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -22,13 +22,13 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.decision import encode
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.env import CrossDomainEnv
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.vector_env import CrossDomainVectorEnv
-from attribution_sched.cluster.view import encode
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from scheduler_instances import chain_instance
 
-from attribution_sched.scheduler.exact.solver import ExactSolver, Solution
+from attribution_sched.planning.exact.solver import ExactSolver, Solution
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -102,7 +102,7 @@ def row(setting: Setting, layers: int, domains: int, instances: int) -> str:
 
 def mismatches(seeds: int) -> tuple[int, int, int]:
     """Disagreements with brute force, solutions not proven, and plans that brute force priced."""
-    from tests.scheduler.exact.instances import brute_force, random_problem
+    from tests.planning.exact.instances import brute_force, random_problem
 
     wrong = unproven = plans = 0
     for seed in range(seeds):

@@ -26,10 +26,10 @@ import torch
 from explain_speed import COMPONENTS, Chosen, FloatArray, draw_states, nmse, train
 from torch import nn
 
-from attribution_sched.explain.shapley.banzhaf import banzhaf
 from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate
 from attribution_sched.explain.shapley.tabular import TabularGame
+from research.banzhaf import banzhaf
 
 GROUPS = {
     **{f"domain {k}": [k, 8 + k, 16 + k] for k in range(8)},

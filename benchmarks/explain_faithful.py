@@ -23,9 +23,9 @@ import numpy as np
 from explain_decisions import HELD_OUT, SCENARIO, USUAL, days, spread
 
 from attribution_sched.cluster.counters import SPEED_NOISE
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.reward import value
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer

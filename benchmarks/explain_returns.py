@@ -26,9 +26,9 @@ from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.explain.explanation import SIGNS
 from attribution_sched.explain.quality import rank_correlation
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
-from attribution_sched.scheduler.hi_ppo.composing import GROUPS
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS
-from attribution_sched.scheduler.hi_ppo.returns_truth import critic_values, group_shares, roll_out
+from research.composing import GROUPS
+from research.returns_truth import critic_values, group_shares, roll_out
 
 FIRST_SEED = 980_000
 """First seed of the days judged; critics learn from others."""

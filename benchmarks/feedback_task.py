@@ -15,11 +15,11 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.cluster.codecs import scaled_counters
 from attribution_sched.cluster.domains import Cluster
-from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.vector_env import ClusterVectorEnv
 from attribution_sched.cluster.world import Reward, World

@@ -22,7 +22,7 @@ import numpy as np
 
 from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
-from attribution_sched.scheduler.arena_stats import PairedBootstrap
+from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser

@@ -20,7 +20,7 @@ import time
 import numpy as np
 from field_days import Days, interval, play_days
 
-from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser

@@ -30,7 +30,7 @@ from memory_tight_gaps import THIN, any_degree, sailor
 from scheduler_instances import Decision, memory_tight, shaken
 
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.scheduler.exact.solver import ExactSolver
+from attribution_sched.planning.exact.solver import ExactSolver
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 
 DOMAINS = (3, 4, 5, 6, 7, 8)

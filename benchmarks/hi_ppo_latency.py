@@ -18,7 +18,7 @@ import argparse
 
 import numpy as np
 
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.policy import Coordination, HiPpo

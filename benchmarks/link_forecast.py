@@ -40,9 +40,9 @@ from attribution_sched.cluster.wan import Wan, WanProcess, emit_epsilon
 from attribution_sched.scheduler.predictor.base import LinkPredictor
 from attribution_sched.scheduler.predictor.gru import GruPredictor
 from attribution_sched.scheduler.predictor.kalman import KalmanParams, KalmanPredictor
-from attribution_sched.scheduler.predictor.kalman_fit import fit
 from attribution_sched.scheduler.predictor.persistence import PersistencePredictor
-from attribution_sched.scheduler.predictor.score import HORIZONS_S, HorizonErrors, crps_gaussian, play, skill
+from research.kalman_fit import fit
+from research.link_score import HORIZONS_S, HorizonErrors, crps_gaussian, play, skill
 
 FloatArray = NDArray[np.float64]
 

@@ -30,13 +30,13 @@ from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.incidents import LinkCut
 from attribution_sched.cluster.layers import Layer, Model
+from attribution_sched.cluster.models import model
 from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind, World
-from attribution_sched.cluster.zoo import model
-from attribution_sched.scheduler.arena import evaluate, held_out_seeds
-from attribution_sched.scheduler.arena_report import interval
-from attribution_sched.scheduler.lookahead import Clairvoyant
+from attribution_sched.scheduler.arena.play import evaluate, held_out_seeds
+from attribution_sched.scheduler.arena.report import interval
+from research.lookahead import Clairvoyant
 
 POLICIES = ("static-uniform", "greedy", "exact", "exact-resolve", "exact-switch")
 SUMS = (

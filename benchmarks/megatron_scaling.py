@@ -17,10 +17,10 @@ from attribution_sched.cluster.compute import Efficiencies, efficiencies
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.models.transformers import megatron_gpt
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.zoo.transformers import megatron_gpt
 
 SEQUENCE, VOCABULARY, NODE = 2048, 51_200, 8
 

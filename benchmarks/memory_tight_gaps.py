@@ -25,6 +25,7 @@ import numpy as np
 from scheduler_instances import Decision, FloatArray, memory_tight, shaken
 
 from attribution_sched.cluster.compute import TP_DEGREES
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -39,13 +40,12 @@ from attribution_sched.cluster.plan import (
     Replica,
 )
 from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import PlanError
-from attribution_sched.scheduler.candidates import MAX_PP, chain_batch
-from attribution_sched.scheduler.chains import all_orders, chain_plans, proportional_cuts
-from attribution_sched.scheduler.exact.solver import ExactSolver, Solution
+from attribution_sched.planning.candidates import MAX_PP, chain_batch
+from attribution_sched.planning.domain_orders import all_orders, chain_plans, proportional_cuts
+from attribution_sched.planning.exact.solver import ExactSolver, Solution
+from attribution_sched.planning.instance import Instance
 from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.scheduler.instance import Instance
 from attribution_sched.scheduler.mast import Mast
 from attribution_sched.scheduler.sailor import plan_like_sailor
 from attribution_sched.scheduler.splits import StaticUniform, best_splits

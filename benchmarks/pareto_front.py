@@ -26,11 +26,11 @@ from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.hypervolume import hypervolume
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
 from attribution_sched.scheduler.ppo.settings import PpoSettings
 from attribution_sched.scheduler.ppo.threads import one_thread
+from research.hypervolume import hypervolume
 
 WEIGHTS = ((1.0, 0.5, 0.5), (1.8, 0.1, 0.1), (0.2, 1.6, 0.2), (0.2, 0.2, 1.6))
 """w_eff, w_util and w_cost: the preset's, and one that cares for each component most."""

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.models import model
 from attribution_sched.cluster.pipeline import Schedule, pipeline_times
-from attribution_sched.cluster.pipeline_events import simulate_pipeline
 from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.simulator.pipeline_events import simulate_pipeline
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.zoo import model
 
 FloatArray = NDArray[np.float64]
 CASES = Path(__file__).parents[1] / "tests" / "cases" / "astra_sim_pipelines.json"

@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import DecisionView, view
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.view import DecisionView, view
+from attribution_sched.cluster.reward import value
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.pointer.policy import SupervisedPointer

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.models import model
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.throughput import efficiency
-from attribution_sched.cluster.zoo import model
 
 TARGET = 0.15
 FAMILIES = {

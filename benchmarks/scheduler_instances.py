@@ -19,18 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import Gpu, gpu
 from attribution_sched.cluster.layers import Model
+from attribution_sched.cluster.models.profiled import profiled_model
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.regions import wan_between
 from attribution_sched.cluster.runtime import Runtime
-from attribution_sched.cluster.view import DecisionView
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Reward, TaskKind
-from attribution_sched.cluster.zoo.profiled import profiled_model
-from attribution_sched.scheduler.exact.problem import Objective, Problem
+from attribution_sched.planning.exact.problem import Objective, Problem
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

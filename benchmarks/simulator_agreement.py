@@ -18,23 +18,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.arrivals import ArrivalRow, Burst, Diurnal, Poisson, TraceArrivals
+from attribution_sched.cluster.decision import DecisionView, encode, view
 from attribution_sched.cluster.domains import Cluster, Domain
-from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.engine_actions import conclude, enact
-from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance, begin
-from attribution_sched.cluster.engine_prices import reprice
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.actions import conclude, enact
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance, begin
+from attribution_sched.cluster.engine.prices import reprice
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
+from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.simulator import Decider, Shared, Simulator, simulate
-from attribution_sched.cluster.simulator_record import SimulationResult, Status
-from attribution_sched.cluster.view import DecisionView, encode, view
+from attribution_sched.cluster.simulator.record import SimulationResult, Status
+from attribution_sched.cluster.simulator.simulator import Decider, Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind, World
-from attribution_sched.cluster.zoo import model
 from attribution_sched.scheduler.greedy import Greedy
 
 SHAPES = ((1,), (2,), (1, 1), (3,), (2, 1), (1, 1, 1))

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.hi_ppo.appraisal_fit import fit_reward_terms
-from attribution_sched.scheduler.hi_ppo.appraisal_measure import measure_reward_terms
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, describe, load, save
+from research.appraisal_measure import measure_reward_terms
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 from fit_throughput import MLPERF, data_dir, rounded
 from scipy.optimize import least_squares
 
-from attribution_sched.cluster.host import load_curve
+from research.host_power import load_curve
 
 OUT = Path("attribution_sched/cluster/constants/host.json")
 CODECARBON = {

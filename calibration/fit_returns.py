@@ -17,8 +17,8 @@ from pathlib import Path
 
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, describe, load, save
-from attribution_sched.scheduler.hi_ppo.returns_fit import fit_returns
-from attribution_sched.scheduler.hi_ppo.returns_truth import roll_out
+from research.returns_fit import fit_returns
+from research.returns_truth import roll_out
 
 
 def main() -> None:

@@ -25,10 +25,10 @@ import numpy as np
 import torch
 
 from attribution_sched.scheduler.pointer.checkpoint import SHIPPED, save
-from attribution_sched.scheduler.pointer.examples import examples_of
 from attribution_sched.scheduler.pointer.scenarios import Range
 from attribution_sched.scheduler.pointer.traces import Trace, cached_traces
-from attribution_sched.scheduler.pointer.training import EpochReport, TrainingSettings, train
+from research.pointer_examples import examples_of
+from research.pointer_training import EpochReport, TrainingSettings, train
 
 WIDE = Range(sizes=(0, 8, 16, 32, 64), size_odds=(0.15, 0.15, 0.4, 0.15, 0.15))
 PARTS = {

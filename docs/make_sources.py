@@ -266,7 +266,7 @@ def _gpus() -> str:
 
 
 def _models() -> str:
-    from attribution_sched.cluster.zoo import MODELS
+    from attribution_sched.cluster.models import MODELS
 
     opening = ast.get_docstring(ast.parse((PACKAGE / "cluster/zoo/catalogue.py").read_text("utf-8"))) or ""
     rows = []

@@ -20,8 +20,11 @@ def _compiled_sources_digest() -> str:
     """Hash the kernels and what they freeze: numba's own cache sees only the file a kernel stands in."""
     digest = hashlib.sha256()
     package = ROOT / "attribution_sched"
-    compiled = [path for path in (package / "scheduler").rglob("*.py") if "numba.njit" in path.read_text("utf-8")]
-    for path in sorted([*(package / "cluster").glob("*.py"), *compiled]):
+    rooms = ("cluster", "planning", "scheduler")
+    compiled = [
+        path for room in rooms for path in (package / room).rglob("*.py") if "numba.njit" in path.read_text("utf-8")
+    ]
+    for path in sorted({*(package / "cluster").rglob("*.py"), *compiled}):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -16,10 +16,10 @@ from scheduler_instances import (
     two_regions,
 )
 
+from attribution_sched.cluster.models.profiled import profiled_model
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.regions import wan_between
-from attribution_sched.cluster.zoo.profiled import profiled_model
-from attribution_sched.scheduler.exact.solver import ExactSolver
+from attribution_sched.planning.exact.solver import ExactSolver
 
 
 @pytest.mark.parametrize("layers", [26, 35, 101])

@@ -17,7 +17,6 @@ _HOMES = {
     "EnergyModel": "energy_model",
     "EnergyReport": "energy_model",
     "LinearAttribution": "linear",
-    "LinearCounters": "rivals",
     "OperatorProfile": "sources",
     "Provenance": "sources",
     "Reading": "sources",
@@ -25,12 +24,9 @@ _HOMES = {
     "Recording": "recordings",
     "ReplaySource": "recorder",
     "Source": "sources",
-    "cpu_time_share": "rivals",
     "detect": "sources",
     "load_recording": "recordings",
-    "load_times_tdp": "rivals",
     "profile": "sources",
-    "sm_utilisation_share": "rivals",
 }
 
 __all__ = [
@@ -42,7 +38,6 @@ __all__ = [
     "EnergyModel",
     "EnergyReport",
     "LinearAttribution",
-    "LinearCounters",
     "OperatorProfile",
     "Provenance",
     "Reading",
@@ -50,12 +45,9 @@ __all__ = [
     "Recording",
     "ReplaySource",
     "Source",
-    "cpu_time_share",
     "detect",
     "load_recording",
-    "load_times_tdp",
     "profile",
-    "sm_utilisation_share",
 ]
 
 

@@ -13,7 +13,7 @@ from attribution_sched.cli.exits import STOPPED
 from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
-    from attribution_sched.scheduler.arena_result import ArenaResult
+    from attribution_sched.scheduler.arena.result import ArenaResult
 
 EXAMPLES = examples(
     "attribution-sched bench schedulers",
@@ -114,7 +114,7 @@ def schedulers(
     )
 
     from attribution_sched.arena import evaluate
-    from attribution_sched.scheduler.arena_report import write_report
+    from attribution_sched.scheduler.arena.report import write_report
 
     if output.exists() and not output.is_dir():
         raise SettingsError(problem("--output", str(output), "is a file, not a folder", "Choose another name"))
@@ -150,7 +150,7 @@ def _print_tables(result: ArenaResult, title: str) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from attribution_sched.scheduler.arena_report import cells, headings
+    from attribution_sched.scheduler.arena.report import cells, headings
 
     console = out(wide=True)
     console.print(title)

@@ -14,19 +14,19 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
-from attribution_sched.cluster.engine_observe import (
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
+from attribution_sched.cluster.engine.observe import (
     DOMAIN_FEATURES,
     EVENT_FEATURES,
     GROUPS,
     LINK_FEATURES,
     TASK_FEATURES,
 )
-from attribution_sched.cluster.engine_prices import kind_of
-from attribution_sched.cluster.engine_state import StateArrays, WorldArrays
+from attribution_sched.cluster.engine.prices import kind_of
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS, Precision

@@ -13,10 +13,10 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.codecs import Attributor, Codec, CrossDomainCodec, TestbedCodec
-from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.engine_state import DECISION_COLUMNS
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.engine.state import DECISION_COLUMNS
 from attribution_sched.cluster.env import TERM_NAMES
 from attribution_sched.cluster.world import World
 

@@ -118,8 +118,8 @@ def _domains(settings: Settings) -> tuple[Domain, ...]:
 
 
 def _model(name: str) -> Model:
-    from attribution_sched.cluster.zoo import model
-    from attribution_sched.cluster.zoo.profiled import profiled_model
+    from attribution_sched.cluster.models import model
+    from attribution_sched.cluster.models.profiled import profiled_model
 
     if name.startswith(PROFILED_PREFIX):
         return profiled_model(name.removeprefix(PROFILED_PREFIX))

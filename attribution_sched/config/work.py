@@ -55,8 +55,8 @@ class KindSettings(Record):
     @field_validator("model")
     @classmethod
     def _known_model(cls, name: str) -> str:
-        from attribution_sched.cluster.zoo import model_names
-        from attribution_sched.cluster.zoo.profiled import PROFILED_NAMES
+        from attribution_sched.cluster.models import model_names
+        from attribution_sched.cluster.models.profiled import PROFILED_NAMES
 
         if name.startswith(PROFILED_PREFIX):
             if name.removeprefix(PROFILED_PREFIX) not in PROFILED_NAMES:

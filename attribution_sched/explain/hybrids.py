@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import TP_DEGREES
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -28,7 +29,6 @@ from attribution_sched.cluster.plan import (
     PlanBatch,
 )
 from attribution_sched.cluster.shares import share_batch
-from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.shapley.exact import coalition_block
 

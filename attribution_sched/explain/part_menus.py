@@ -14,10 +14,10 @@ from math import comb, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.layouts import layout_table
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, REPLICA, TP, Plan
 from attribution_sched.cluster.precision import PRECISIONS, Precision
-from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.hybrids import (
     COLUMNS,

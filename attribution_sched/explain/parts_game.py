@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import Decisions
-from attribution_sched.cluster.objective import worth
+from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.reward import worth
 from attribution_sched.explain.explanation import COMPONENTS, TOTAL
 from attribution_sched.explain.hybrids import Hybrids, taken
 from attribution_sched.explain.shapley.exact import coalition_block

@@ -1,6 +1,6 @@
 """Situations: decisions some of whose inputs are those of another decision.
 
-A decision and its background are :class:`~attribution_sched.cluster.decision_arrays.Decisions` with the task in
+A decision and its background are :class:`~attribution_sched.cluster.decision_batch.Decisions` with the task in
 question as candidate 0. Every number of such a record belongs to one player, or to none and stays as it was.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import PER_CANDIDATE, Decisions
-from attribution_sched.cluster.engine_observe import DAY_S, EVENT_FEATURES
-from attribution_sched.cluster.view import DecisionView, QueuedTask
+from attribution_sched.cluster.decision import DecisionView, QueuedTask
+from attribution_sched.cluster.decision_batch import PER_CANDIDATE, Decisions
+from attribution_sched.cluster.engine.observe import DAY_S, EVENT_FEATURES
 from attribution_sched.errors import ExplanationError, problem
 
 FloatArray = NDArray[np.float64]

@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import PER_CANDIDATE, Decisions
-from attribution_sched.cluster.objective import worth
+from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision_batch import PER_CANDIDATE, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.reward import worth
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL
 from attribution_sched.explain.lineup import Lineup

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.view import encode, pend, view
+from attribution_sched.cluster.decision import encode, pend, view
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.world import World
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 

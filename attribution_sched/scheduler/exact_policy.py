@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.view import DecisionView
-from attribution_sched.scheduler.exact.problem import Objective, problem_of, reward_objective
-from attribution_sched.scheduler.exact.solver import ExactSolver
-from attribution_sched.scheduler.instance import usable_devices
+from attribution_sched.cluster.reward import value
+from attribution_sched.planning.exact.problem import Objective, problem_of, reward_objective
+from attribution_sched.planning.exact.solver import ExactSolver
+from attribution_sched.planning.instance import usable_devices
 from attribution_sched.scheduler.rules import ShortestJobFirst
 
 POLICY_BUDGET = 50_000

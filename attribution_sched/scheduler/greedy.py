@@ -11,11 +11,11 @@ import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import PlanCosts
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.view import DecisionView
-from attribution_sched.scheduler.candidates import layouts_within
-from attribution_sched.scheduler.instance import usable_devices
+from attribution_sched.planning.candidates import layouts_within
+from attribution_sched.planning.instance import usable_devices
 
 PAIR_DOMAINS = 6
 """Pipelines over two domains are tried between this many domains with most room."""

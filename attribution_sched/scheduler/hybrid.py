@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -26,11 +26,11 @@ from attribution_sched.cluster.plan import (
     Plan,
     PlanBatch,
 )
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError, SettingsError, problem
-from attribution_sched.scheduler.candidates import MAX_PP, feasible, microbatch_counts
+from attribution_sched.planning.candidates import MAX_PP, feasible, microbatch_counts
+from attribution_sched.planning.instance import Instance
 from attribution_sched.scheduler.exact_policy import switching_gain
-from attribution_sched.scheduler.instance import Instance
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.rules import ShortestJobFirst
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import DOMAIN, Plan
-from attribution_sched.cluster.view import DecisionView
-from attribution_sched.scheduler.candidates import best_of, first_twins, plans_inside
-from attribution_sched.scheduler.chains import chain_plans, connected_orders
-from attribution_sched.scheduler.instance import Instance, IntArray
+from attribution_sched.cluster.reward import value
+from attribution_sched.planning.candidates import best_of, first_twins, plans_inside
+from attribution_sched.planning.domain_orders import chain_plans, connected_orders
+from attribution_sched.planning.instance import Instance, IntArray
 from attribution_sched.scheduler.rules import first_with_room
 
 REGION_SETS = 24

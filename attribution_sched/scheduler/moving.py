@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster.objective import PlanValues, value
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.reward import PlanValues, value
 
 MOVES_WEIGHED = 16
 """Plans of highest reward whose cost of moving is worked out."""

@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import DecisionView, QueuedTask
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan, PlanBatch
-from attribution_sched.cluster.view import DecisionView, QueuedTask
+from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.planning.candidates import first_twins, plans_inside
+from attribution_sched.planning.instance import Instance, usable_devices
 from attribution_sched.scheduler.assignment import NONE, Assignment, BoolArray, FloatArray, IntArray, Solution
-from attribution_sched.scheduler.candidates import first_twins, plans_inside
 from attribution_sched.scheduler.dual_smoothing import Smoothing, solve_dual_smoothing
-from attribution_sched.scheduler.instance import Instance, usable_devices
 from attribution_sched.scheduler.milp import check_limits, solve_milp
 from attribution_sched.scheduler.rules import fewest_domains
 

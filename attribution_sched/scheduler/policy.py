@@ -9,9 +9,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.view import DecisionView
 
 
 class Policy(Protocol):

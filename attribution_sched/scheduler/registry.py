@@ -19,7 +19,7 @@ class PolicySpec:
     Attributes:
         name: What tables call it.
         description: One line for people.
-        module: Module of the package's scheduler room that holds it.
+        module: Dotted name of the module that holds it.
         factory: Class or function there.
         settings: Arguments of the factory that differ from its defaults.
     """
@@ -32,50 +32,112 @@ class PolicySpec:
 
     def make(self) -> Policy:
         """Import the module and make a fresh policy."""
-        module = importlib.import_module(f"attribution_sched.scheduler.{self.module}")
+        module = importlib.import_module(self.module)
         made: Policy = getattr(module, self.factory)(**self.settings)
         return made
 
 
 _SPECS = (
-    PolicySpec("fcfs", "first come, first served; best free layout inside one domain", "rules", "FirstComeFirstServed"),
-    PolicySpec("sjf", "shortest job first; best free layout inside one domain", "rules", "ShortestJobFirst"),
-    PolicySpec("round-robin", "domains in turn, whatever they carry", "rules", "RoundRobin"),
-    PolicySpec("least-loaded", "the domain with most free devices", "rules", "LeastLoaded"),
-    PolicySpec("greedy-bandwidth", "the domains with the fastest links first", "rules", "GreedyBandwidth"),
     PolicySpec(
-        "greedy", "best plan of the moment inside one domain or over a pair, traffic priced in", "greedy", "Greedy"
+        "fcfs",
+        "first come, first served; best free layout inside one domain",
+        "attribution_sched.scheduler.rules",
+        "FirstComeFirstServed",
     ),
     PolicySpec(
-        "static-uniform", "layers dealt evenly over all domains; the baseline of R_eff", "splits", "StaticUniform"
+        "sjf",
+        "shortest job first; best free layout inside one domain",
+        "attribution_sched.scheduler.rules",
+        "ShortestJobFirst",
     ),
-    PolicySpec("speed-proportional", "layers dealt in proportion to speed", "splits", "SpeedProportional"),
-    PolicySpec("mast", "job-level heuristic on static bandwidth, in the manner of MAST", "mast", "Mast"),
-    PolicySpec("sailor", "single-level search with pruning, in the manner of Sailor", "sailor", "Sailor"),
+    PolicySpec(
+        "round-robin", "domains in turn, whatever they carry", "attribution_sched.scheduler.rules", "RoundRobin"
+    ),
+    PolicySpec("least-loaded", "the domain with most free devices", "attribution_sched.scheduler.rules", "LeastLoaded"),
+    PolicySpec(
+        "greedy-bandwidth",
+        "the domains with the fastest links first",
+        "attribution_sched.scheduler.rules",
+        "GreedyBandwidth",
+    ),
+    PolicySpec(
+        "greedy",
+        "best plan of the moment inside one domain or over a pair, traffic priced in",
+        "attribution_sched.scheduler.greedy",
+        "Greedy",
+    ),
+    PolicySpec(
+        "static-uniform",
+        "layers dealt evenly over all domains; the baseline of R_eff",
+        "attribution_sched.scheduler.splits",
+        "StaticUniform",
+    ),
+    PolicySpec(
+        "speed-proportional",
+        "layers dealt in proportion to speed",
+        "attribution_sched.scheduler.splits",
+        "SpeedProportional",
+    ),
+    PolicySpec(
+        "mast",
+        "job-level heuristic on static bandwidth, in the manner of MAST",
+        "attribution_sched.scheduler.mast",
+        "Mast",
+    ),
+    PolicySpec(
+        "sailor",
+        "single-level search with pruning, in the manner of Sailor",
+        "attribution_sched.scheduler.sailor",
+        "Sailor",
+    ),
     PolicySpec(
         "integer-programme",
         "tasks to resources by mixed-integer programme (HiGHS)",
-        "optimiser_policy",
+        "attribution_sched.scheduler.optimiser_policy",
         "IntegerProgramme",
     ),
     PolicySpec(
-        "dual-smoothing", "tasks to resources by smoothed dual ascent and repair", "optimiser_policy", "DualSmoothing"
+        "dual-smoothing",
+        "tasks to resources by smoothed dual ascent and repair",
+        "attribution_sched.scheduler.optimiser_policy",
+        "DualSmoothing",
     ),
-    PolicySpec("exact", "exact plan of the snapshot, kept until the task ends", "exact_policy", "Exact"),
-    PolicySpec("exact-resolve", "exact plan, solved again at every event", "exact_policy", "ExactResolve"),
+    PolicySpec(
+        "exact",
+        "exact plan of the snapshot, kept until the task ends",
+        "attribution_sched.scheduler.exact_policy",
+        "Exact",
+    ),
+    PolicySpec(
+        "exact-resolve",
+        "exact plan, solved again at every event",
+        "attribution_sched.scheduler.exact_policy",
+        "ExactResolve",
+    ),
     PolicySpec(
         "exact-switch",
         "exact plan, changed only when the gain exceeds the cost of moving",
-        "exact_policy",
+        "attribution_sched.scheduler.exact_policy",
         "ExactSwitch",
     ),
     PolicySpec(
-        "seq2seq", "pointer network trained on optimal plans; prices its beam", "pointer.policy", "SupervisedPointer"
+        "seq2seq",
+        "pointer network trained on optimal plans; prices its beam",
+        "attribution_sched.scheduler.pointer.policy",
+        "SupervisedPointer",
     ),
     PolicySpec(
-        "hi-ppo", "hierarchical PPO: who, where and how by learnt policies; details searched", "hi_ppo.policy", "HiPpo"
+        "hi-ppo",
+        "hierarchical PPO: who, where and how by learnt policies; details searched",
+        "attribution_sched.scheduler.hi_ppo.policy",
+        "HiPpo",
     ),
-    PolicySpec("sjf+correct", "shortest job first, each plan corrected by small changes", "hybrid", "corrected_sjf"),
+    PolicySpec(
+        "sjf+correct",
+        "shortest job first, each plan corrected by small changes",
+        "attribution_sched.scheduler.hybrid",
+        "corrected_sjf",
+    ),
 )
 
 POLICIES: Mapping[str, PolicySpec] = MappingProxyType({spec.name: spec for spec in _SPECS})

@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.view import DecisionView
-from attribution_sched.scheduler.candidates import best_of, first_twins, plans_inside
-from attribution_sched.scheduler.chains import chain_plans, connected_orders
-from attribution_sched.scheduler.instance import Instance, IntArray
+from attribution_sched.planning.candidates import best_of, first_twins, plans_inside
+from attribution_sched.planning.domain_orders import chain_plans, connected_orders
+from attribution_sched.planning.instance import Instance, IntArray
 
 ORDERS = 24
 """Most orders of domains a fall-back tries for each number of domains."""

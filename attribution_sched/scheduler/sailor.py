@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.precision import PRECISIONS, Precision
-from attribution_sched.cluster.view import DecisionView
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.scheduler.blocking import Arrays, Even, best_stages, blocking_s
-from attribution_sched.scheduler.candidates import MAX_PP
-from attribution_sched.scheduler.instance import FloatArray, Instance, IntArray, half_precision
+from attribution_sched.planning.blocking import Arrays, Even, best_stages, blocking_s
+from attribution_sched.planning.candidates import MAX_PP
+from attribution_sched.planning.instance import FloatArray, Instance, IntArray, half_precision
 
 REGIONS = 8
 """Regions with room that the search looks at, best connected first."""

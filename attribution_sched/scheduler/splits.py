@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import DP, MICROBATCH, PP, TP, Plan, PlanBatch
 from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.scheduler.candidates import best_of, first_twins, join, plans_inside, single_domain_plans
-from attribution_sched.scheduler.chains import (
+from attribution_sched.planning.candidates import best_of, first_twins, join, plans_inside, single_domain_plans
+from attribution_sched.planning.domain_orders import (
     all_orders,
     chain_plans,
     connected_orders,
     proportional_cuts,
     uniform_cuts,
 )
-from attribution_sched.scheduler.instance import FloatArray, Instance, IntArray
+from attribution_sched.planning.instance import FloatArray, Instance, IntArray
 from attribution_sched.scheduler.moving import best_move
 
 __all__ = ["SpeedProportional", "SplitResult", "StaticUniform", "best_splits", "proportional_cuts", "uniform_cuts"]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.view import DecisionView
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder

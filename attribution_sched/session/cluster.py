@@ -16,19 +16,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.arrivals import ArrivalKind, next_arrival
 from attribution_sched.cluster.counters import Counters
+from attribution_sched.cluster.decision import DecisionView, encode, pend, view
 from attribution_sched.cluster.demands import Demands
-from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.engine_kernel import PRICE_NETWORK, SETTLED, advance
-from attribution_sched.cluster.engine_prices import reprice
-from attribution_sched.cluster.engine_state import WorldArrays
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance
+from attribution_sched.cluster.engine.prices import reprice
+from attribution_sched.cluster.engine.state import WorldArrays
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.pool import TaskPool
 from attribution_sched.cluster.streams import integers
-from attribution_sched.cluster.view import DecisionView, encode, pend, view
 from attribution_sched.cluster.world import World
 
 IntArray = NDArray[np.int64]
@@ -86,7 +86,7 @@ class Effect:
         energy_j: What the task's devices draw in one step.
         move_s: Pause for moving or restarting it.
         move_usd: Bill of moving it.
-        code: See :data:`~attribution_sched.cluster.engine_state.CODES`.
+        code: See :data:`~attribution_sched.cluster.engine.state.CODES`.
         busy_share: Devices that hold a task, of all devices, after the decision.
         paid: R_eff, R_util and R_cost that the cluster earned since the decision before this one.
     """
@@ -179,7 +179,7 @@ class SimulatedCluster:
         return self.waiting < self.world.queue_capacity and bool(free)
 
     def totals(self) -> Mapping[str, float]:
-        """Sums since the start, by name; see :data:`~attribution_sched.cluster.engine_state.TOTAL_COLUMNS`."""
+        """Sums since the start, by name; see :data:`~attribution_sched.cluster.engine.state.TOTAL_COLUMNS`."""
         found = {name: float(values[0]) for name, values in self.engine.totals().items()}
         return found | {"arrived": float(self._came)}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.domains import within_budgets
-from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.engine_state import K_BASE_COST, K_BASE_STEP
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.engine.state import K_BASE_COST, K_BASE_STEP
 from attribution_sched.errors import TaskError, problem
-from attribution_sched.scheduler.candidates import feasible, single_domain_plans
+from attribution_sched.planning.candidates import feasible, single_domain_plans
 
 GB = 1e9
 

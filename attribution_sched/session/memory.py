@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.view import DecisionView
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.background import LEAST_ALIKE, Background

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
 from attribution_sched.session.asking import Asked, weighted, with_weights

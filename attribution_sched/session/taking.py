@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.counters import COUNTER_NAMES
-from attribution_sched.cluster.engine_state import CODES
+from attribution_sched.cluster.engine.state import CODES
 from attribution_sched.cluster.world import Reward
 from attribution_sched.journal import DecisionRecord, TaskRecord
 from attribution_sched.scheduler.policy import Policy
@@ -21,7 +21,7 @@ from attribution_sched.session.wording import decision_of, digest, plan_record
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
-    from attribution_sched.cluster.view import DecisionView
+    from attribution_sched.cluster.decision import DecisionView
     from attribution_sched.explain.explanation import Explanation
 
 

@@ -28,9 +28,9 @@ from matplotlib import pyplot as plt
 from telling import COLOURS, say, show, table
 
 from attribution_sched import System
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.moves import move_cost
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.view import DecisionView
 from attribution_sched.config import load_settings
 from attribution_sched.config.sources import merge
 from attribution_sched.explain.background import Background

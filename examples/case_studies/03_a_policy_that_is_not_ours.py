@@ -35,7 +35,7 @@ from telling import COLOURS, say, show, table
 
 import attribution_sched.registration  # noqa: F401 (registers the environments)
 from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.cluster.engine_observe import DOMAIN_FEATURES, TASK_FEATURES
+from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, TASK_FEATURES
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer

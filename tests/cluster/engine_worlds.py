@@ -4,18 +4,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.arrivals import ArrivalRow, Poisson, TraceArrivals
+from attribution_sched.cluster.decision import encode
 from attribution_sched.cluster.domains import Cluster, Domain
-from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.runtime import Runtime
-from attribution_sched.cluster.view import encode
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind, World
-from attribution_sched.cluster.zoo import model
 
 BERT = TaskKind(model("bert-base"), 32, (4, 8, 16, 32), (400, 1200), 500)
 GPT2 = TaskKind(model("gpt2-small"), 32, (2, 4, 8, 16), (200, 600), 300, priority=1)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as hs
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.baseline import baseline_plan, uniform_split
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.world import Reward
 

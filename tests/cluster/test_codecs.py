@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.codecs import CrossDomainCodec, TestbedCodec, scaled_counters
 from attribution_sched.cluster.domains import Cluster, Domain
-from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.precision import Precision

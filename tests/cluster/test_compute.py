@@ -13,11 +13,11 @@ from attribution_sched.cluster.compute import (
 )
 from attribution_sched.cluster.gpus import GPUS, gpu
 from attribution_sched.cluster.memory import activation_share
+from attribution_sched.cluster.models import model
+from attribution_sched.cluster.models.profiled import profiled_model
 from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.profiles import layer_profile
 from attribution_sched.cluster.runtime import Runtime
-from attribution_sched.cluster.zoo import model
-from attribution_sched.cluster.zoo.profiled import profiled_model
 
 GPT, RESNET = model("gpt2-small"), model("resnet-50")
 COLUMN = {name: i for i, name in enumerate(TIME_COLUMNS)}

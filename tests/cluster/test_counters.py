@@ -17,7 +17,7 @@ from attribution_sched.cluster.counters import (
     true_rates,
 )
 from attribution_sched.cluster.demands import DEMAND_NAMES, Demands, draw_demands, nominal_demands
-from attribution_sched.cluster.zoo import model
+from attribution_sched.cluster.models import model
 from attribution_sched.errors import CounterError
 
 NAMES = ("resnet-50", "efficientnet-b0", "vit-b-16", "bert-base", "gpt2-small", "llama-3-8b")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as hs
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.codecs import TestbedCodec
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.decision import encode, view
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut, cut_links, is_lost, pack
 from attribution_sched.cluster.plan import DP, PP, TP, Plan
-from attribution_sched.cluster.view import encode, view
 from attribution_sched.errors import SettingsError
 
 from .engine_worlds import (

@@ -16,8 +16,8 @@ from attribution_sched.cluster.interference import (
     slowdown,
     summed_throughput,
 )
+from attribution_sched.cluster.models import model
 from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.zoo import model
 from attribution_sched.errors import ModelFitError
 
 needs_data = pytest.mark.skipif("ATTRIBUTION_SCHED_DATA" not in os.environ, reason="needs the measured tables")

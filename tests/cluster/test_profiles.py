@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.constants import load_constants
+from attribution_sched.cluster.models import model
+from attribution_sched.cluster.models.profiled import PROFILED_NAMES, profiled_model
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.profiles import LayerProfile, layer_profile
-from attribution_sched.cluster.zoo import model
-from attribution_sched.cluster.zoo.profiled import PROFILED_NAMES, profiled_model
 
 RENAMED = {"GH-96": "H100-96"}
 

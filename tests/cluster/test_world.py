@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from attribution_sched.cluster.models import model
 from attribution_sched.cluster.world import Reward, TaskKind
-from attribution_sched.cluster.zoo import model
 from attribution_sched.errors import SettingsError, TaskError
 
 from .engine_worlds import BERT, tiny_world

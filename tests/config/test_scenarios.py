@@ -10,7 +10,7 @@ from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import DESCRIPTIONS, SCENARIOS, _scaled, build_scenario, scenario_names
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.arena_records import fingerprint
+from attribution_sched.scheduler.arena.records import fingerprint
 from attribution_sched.scheduler.greedy import Greedy
 
 

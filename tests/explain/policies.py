@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from attribution_sched.cluster.arrivals import Poisson
-from attribution_sched.cluster.decision_arrays import from_view, own_first
+from attribution_sched.cluster.decision_batch import from_view, own_first
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer

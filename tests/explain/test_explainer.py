@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.view import encode, view
+from attribution_sched.cluster.decision import encode, view
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import ASKED_ANEW, FIXED, LESS, Explainer

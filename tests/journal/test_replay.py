@@ -5,10 +5,10 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.arrivals import Poisson
-from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.view import encode, pend, view
+from attribution_sched.cluster.decision import encode, pend, view
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
 from attribution_sched.scheduler.greedy import Greedy
 from tests.cluster.engine_worlds import restless, tiny_world

@@ -1,8 +1,8 @@
 """Policies and worlds that the tests of the arena play with."""
 
+from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import TaskKind
-from attribution_sched.cluster.zoo import model
 
 from ..cluster.engine_worlds import chain, single, tiny_cluster, tiny_world
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.view import view
+from attribution_sched.cluster.reward import value
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.exact_policy import Exact, ExactResolve, ExactSwitch, switching_gain
 

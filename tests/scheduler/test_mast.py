@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.view import view
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.scheduler.mast import Mast
 from attribution_sched.scheduler.splits import uniform_cuts

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import pend, view
+from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.view import pend, view
+from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.world import TaskKind
-from attribution_sched.cluster.zoo import model
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.candidates import single_domain_plans
+from attribution_sched.planning.candidates import single_domain_plans
+from attribution_sched.planning.instance import usable_devices
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.instance import usable_devices
 from attribution_sched.scheduler.optimiser_policy import DualSmoothing, IntegerProgramme, offers, sizes_within
 
 from ..cluster.engine_worlds import BERT, GPT2, begun, decide, single, tiny_cluster, tiny_world, traced

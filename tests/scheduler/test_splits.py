@@ -6,13 +6,13 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.runtime import Runtime
-from attribution_sched.cluster.view import view
 from attribution_sched.errors import PlanError
-from attribution_sched.scheduler.candidates import single_domain_plans
+from attribution_sched.planning.candidates import single_domain_plans
 from attribution_sched.scheduler.splits import (
     SpeedProportional,
     StaticUniform,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution_sched.cluster import engine_state as es
+from attribution_sched.cluster.engine import state as es
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.rules import ShortestJobFirst

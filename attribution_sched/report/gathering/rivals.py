@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.errors import AttributionSchedError
 from attribution_sched.journal import DecisionRecord, OutcomeRecord
 from attribution_sched.report.data import Contender, Number, Rivals

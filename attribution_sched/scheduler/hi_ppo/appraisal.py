@@ -23,12 +23,12 @@ import torch
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH
-from attribution_sched.cluster.decision_arrays import Decisions, from_view, own_first
-from attribution_sched.cluster.objective import GRAMS_PER_KG
+from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision_batch import Decisions, from_view, own_first
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.reward import GRAMS_PER_KG
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.scheduler.candidates import microbatch_counts
+from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.scheduler.hi_ppo.appraisal_encoder import LEAST, look_along
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
 from attribution_sched.scheduler.hi_ppo.drafts import DONE

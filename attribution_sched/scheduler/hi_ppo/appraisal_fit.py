@@ -6,7 +6,7 @@ them. Of every task all attributions are shown, with or without the throughput, 
 explanations ask about parts. The expected *ratio* is learnt, so a task of which nothing is known is nominal.
 
 It needs the network's reading of counters and nothing else of it, so it may be fitted before or after learning. How
-good prices become by it is measured on engines by :mod:`~attribution_sched.scheduler.hi_ppo.appraisal_measure`.
+good prices become by it is measured on engines by :mod:`~research.appraisal_measure`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class _Lessons:
 
 def _kinds(worlds: Sequence[World]) -> tuple[list[TaskKind], FloatArray]:
     """Kinds of the worlds and models of the catalogue, each architecture once, and their shares of the lessons."""
-    from attribution_sched.cluster.zoo import model, model_names
+    from attribution_sched.cluster.models import model, model_names
 
     listed = {kind.model.name: kind for world in worlds for kind in world.kinds}
     any_kind = next(iter(listed.values()))

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.world import BATCH_LEVELS
+from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts
-from attribution_sched.scheduler.hi_ppo.tables import FORMATS, STAGE_CHOICES, PlannerTables, fill
 
 Float32Array = NDArray[np.float32]
 IntArray = NDArray[np.int64]

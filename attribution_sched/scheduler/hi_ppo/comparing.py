@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
 from attribution_sched.scheduler.hi_ppo.drafts import DEAD, Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import (

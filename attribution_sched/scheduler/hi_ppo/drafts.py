@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.scheduler.hi_ppo.tables import PlannerTables, holds
+from attribution_sched.planning.memory_feasibility import PlannerTables, holds
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]

@@ -8,12 +8,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import ATTRIBUTIONS, Decisions
+from attribution_sched.cluster.decision_batch import ATTRIBUTIONS, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.cluster.engine_observe import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
+from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
+from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.choices import bounded_log, can_begin, fastest_inside
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts, open_drafts
-from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.codecs import scaled_counters
-from attribution_sched.cluster.decision_arrays import Attributor, Decisions, gather
-from attribution_sched.cluster.engine import ACTION_COLUMNS, Engine
+from attribution_sched.cluster.decision_batch import Attributor, Decisions, gather
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.scheduler.hi_ppo.constraints import big_m_penalty, imbalance
 from attribution_sched.scheduler.hi_ppo.drafts import DEAD

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.scheduler.predictor.kalman import KalmanPredictor
 from attribution_sched.scheduler.predictor.kalman_state import (

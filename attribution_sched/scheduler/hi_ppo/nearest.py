@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.drafts import D_DOMAIN, Drafts
-from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

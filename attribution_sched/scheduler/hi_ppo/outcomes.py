@@ -26,6 +26,7 @@ from attribution_sched.cluster.plan import (
     PlanBatch,
 )
 from attribution_sched.cluster.shares import share_batch
+from attribution_sched.planning.memory_feasibility import MAX_PP, PlannerTables
 from attribution_sched.scheduler.hi_ppo.drafts import (
     D_DOMAIN,
     D_FIRST,
@@ -37,7 +38,6 @@ from attribution_sched.scheduler.hi_ppo.drafts import (
     DONE,
     Drafts,
 )
-from attribution_sched.scheduler.hi_ppo.tables import MAX_PP, PlannerTables
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.decision_arrays import Attributor, Decisions, from_view
+from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision_batch import Attributor, Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.view import DecisionView
 from attribution_sched.cluster.world import TaskKind
+from attribution_sched.planning.local_search import Polisher
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
-from attribution_sched.scheduler.hi_ppo.polish import Polisher
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode
 from attribution_sched.scheduler.policy import Appraisal, Policy
@@ -281,7 +281,7 @@ class HiPpo:
         thorough: bool = True,
     ) -> Plan | None:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
-        from attribution_sched.scheduler.hi_ppo.alone import plan_alone
+        from attribution_sched.scheduler.hi_ppo.multi_start import plan_alone
 
         polisher = Polisher(view, planner.tables, int(chosen.kind[0, 0]), widen=True, crowding=_crowding(view, others))
         return plan_alone(

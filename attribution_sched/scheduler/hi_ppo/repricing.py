@@ -18,10 +18,10 @@ from attribution_sched.cluster.cost_arrays import (
     make_scratch,
 )
 from attribution_sched.cluster.cost_kernel import plan_cost
-from attribution_sched.cluster.objective import samples
 from attribution_sched.cluster.plan import DP, MICROBATCHES, PP, REPLICA, TP, PlanBatch
+from attribution_sched.cluster.reward import samples
+from attribution_sched.planning.memory_feasibility import MAX_PP, PlannerTables
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
-from attribution_sched.scheduler.hi_ppo.tables import MAX_PP, PlannerTables
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]

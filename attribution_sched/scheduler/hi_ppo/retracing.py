@@ -19,17 +19,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.planning.memory_feasibility import FORMATS
 from attribution_sched.scheduler.hi_ppo.choices import LARGEST, cut_choices, domain_choices, segment_choices
 from attribution_sched.scheduler.hi_ppo.drafts import DONE, LAYOUT_CHOICE, Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import Seen, logits
 from attribution_sched.scheduler.hi_ppo.features import State, wishes_of
 from attribution_sched.scheduler.hi_ppo.nearest import Nearest
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.tables import FORMATS
 from attribution_sched.scheduler.hi_ppo.walk import UPPER, Offer, Planner, walk
 from attribution_sched.scheduler.ppo.masking import chosen, masked_log_softmax
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, keep_clusters, restore_field
 from attribution_sched.scheduler.hi_ppo.walk import Chooser

@@ -6,15 +6,15 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
 from attribution_sched.cluster.domains import within_budgets
-from attribution_sched.cluster.engine import Engine
-from attribution_sched.cluster.engine_actions import free_devices
-from attribution_sched.cluster.engine_prices import kind_of
-from attribution_sched.cluster.engine_state import StateArrays, WorldArrays
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.actions import free_devices
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.engine.prices import kind_of
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
+from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.choices import can_begin
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts, open_drafts
-from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

@@ -16,9 +16,9 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
+from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.drafts import D_DOMAIN, D_FIRST, D_FORMAT, D_LAYOUT, D_LEVEL, DONE, Drafts
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES, GLOBAL_NAMES, State
-from attribution_sched.scheduler.hi_ppo.tables import PlannerTables
 from attribution_sched.scheduler.hi_ppo.walk import Offer
 
 IntArray = NDArray[np.int64]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from attribution_sched.cluster.engine_observe import DOMAIN_FEATURES, GROUPS
+from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, GROUPS
 from attribution_sched.cluster.world import BATCH_LEVELS
+from attribution_sched.planning.memory_feasibility import FORMATS
 from attribution_sched.scheduler.hi_ppo.drafts import FORMAT_CHOICE, LEVEL_CHOICE
 from attribution_sched.scheduler.hi_ppo.features import LOWER_NAMES
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, LowerPolicy, NetworkSize, orthogonal_heads
-from attribution_sched.scheduler.hi_ppo.tables import FORMATS
 from attribution_sched.scheduler.ppo.masking import chosen, entropy, masked_log_softmax, sample
 from attribution_sched.scheduler.ppo.policy import Decision
 from attribution_sched.scheduler.ppo.quick_tanh import Tanh

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.decision_arrays import Decisions
+from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
 from attribution_sched.errors import PlanError, problem
+from attribution_sched.planning.memory_feasibility import FORMATS, PlannerTables, make_tables
 from attribution_sched.scheduler.hi_ppo.choices import cut_choices, domain_choices, segment_choices
 from attribution_sched.scheduler.hi_ppo.drafts import (
     CUT_CHOICE,
@@ -37,7 +38,6 @@ from attribution_sched.scheduler.hi_ppo.drafts import (
 )
 from attribution_sched.scheduler.hi_ppo.features import PACE, State, choose_task, describe, nominal_step_s, spanning
 from attribution_sched.scheduler.hi_ppo.outcomes import PlanLoads, describe_plans
-from attribution_sched.scheduler.hi_ppo.tables import FORMATS, PlannerTables, make_tables
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]

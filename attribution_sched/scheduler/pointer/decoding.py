@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import FIRST, MICROBATCH, MICROBATCHES, PP, REPLICA, STOP, PlanBatch
-from attribution_sched.cluster.view import DecisionView
-from attribution_sched.scheduler.candidates import microbatch_counts
+from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.scheduler.pointer.features import DecisionFeatures, features_of
 from attribution_sched.scheduler.pointer.network import PointerNetwork, log_probabilities
 from attribution_sched.scheduler.pointer.prefix import (

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.precision import PRECISIONS
-from attribution_sched.cluster.view import DecisionView
-from attribution_sched.scheduler.candidates import layouts_within
-from attribution_sched.scheduler.exact.problem import MAX_DOMAINS, problem_of
-from attribution_sched.scheduler.instance import Instance, tp_indices
+from attribution_sched.planning.candidates import layouts_within
+from attribution_sched.planning.exact.problem import MAX_DOMAINS, problem_of
+from attribution_sched.planning.instance import Instance, tp_indices
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.scheduler.candidates import best_of, first_twins, plans_inside
+from attribution_sched.planning.candidates import best_of, first_twins, plans_inside
+from attribution_sched.planning.instance import Instance, usable_devices
 from attribution_sched.scheduler.exact_policy import switching_gain
-from attribution_sched.scheduler.instance import Instance, usable_devices
 from attribution_sched.scheduler.splits import SpeedProportional
 
 if TYPE_CHECKING:

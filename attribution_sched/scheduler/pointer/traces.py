@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
-from attribution_sched.cluster.view import DecisionView
+from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, TraceError, nearest, problem
-from attribution_sched.scheduler.exact.problem import problem_of
-from attribution_sched.scheduler.exact.solver import ExactSolver
-from attribution_sched.scheduler.exact.start import evaluate, improve
+from attribution_sched.planning.exact.problem import problem_of
+from attribution_sched.planning.exact.solver import ExactSolver
+from attribution_sched.planning.exact.start import evaluate, improve
 from attribution_sched.scheduler.pointer.scenarios import (
     Decision,
     Range,

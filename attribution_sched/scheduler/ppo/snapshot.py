@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.vector_env import ClusterVectorEnv
 from attribution_sched.errors import CheckpointError, problem
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.vector_env import ClusterVectorEnv
 
 BoolArray = NDArray[np.bool_]

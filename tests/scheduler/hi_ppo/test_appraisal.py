@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution_sched.cluster.decision_arrays import Decisions, from_view
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import encode, view
+from attribution_sched.cluster.decision_batch import Decisions, from_view
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.view import encode, view
+from attribution_sched.cluster.reward import value
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.situations import stacked, widened
 from attribution_sched.scheduler.hi_ppo.drafts import DONE

@@ -5,6 +5,7 @@ import pytest
 
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import TaskKind
+from attribution_sched.planning.memory_feasibility import make_tables
 from attribution_sched.scheduler.hi_ppo.choices import (
     WORTHWHILE,
     bounded_log,
@@ -21,12 +22,11 @@ from attribution_sched.scheduler.hi_ppo.drafts import (
     LAYOUT_CHOICE,
     open_drafts,
 )
-from attribution_sched.scheduler.hi_ppo.tables import make_tables
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
 
-from ..exact.instances import all_plans, random_problem
-from . import worlds
+from tests.planning.exact.instances import all_plans, random_problem
+from tests.scheduler.hi_ppo import worlds
 from .test_drafts import layout, write
 
 

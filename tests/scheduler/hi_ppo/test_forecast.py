@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.view import encode, view
+from attribution_sched.cluster.decision import encode, view
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.scheduler.hi_ppo.forecast import BatchForecast, ViewForecast
 
 from . import worlds

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.arena import held_out_seeds
+from attribution_sched.scheduler.arena.play import held_out_seeds
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, MOST_EPISODES, HeldOut, Measured

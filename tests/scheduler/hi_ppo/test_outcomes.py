@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster import engine_state as st
-from attribution_sched.cluster.objective import value
+from attribution_sched.cluster.decision import view
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.view import view
+from attribution_sched.cluster.reward import value
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_NAMES, describe_plans, engine_actions
 from attribution_sched.scheduler.hi_ppo.walk import walk

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.counters import counters
-from attribution_sched.cluster.decision_arrays import gather
+from attribution_sched.cluster.decision import view
+from attribution_sched.cluster.decision_batch import gather
 from attribution_sched.cluster.demands import draw_demands
-from attribution_sched.cluster.view import view
 from attribution_sched.config import load_settings, load_training_settings
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load

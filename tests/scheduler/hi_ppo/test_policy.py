@@ -6,7 +6,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.view import view
+from attribution_sched.cluster.decision import view
 from attribution_sched.errors import PlanError
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.stagger import stagger
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst

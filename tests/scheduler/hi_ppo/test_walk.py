@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.errors import PlanError
 from attribution_sched.scheduler.hi_ppo.drafts import DEAD, DONE

@@ -7,7 +7,7 @@ import numpy as np
 
 from attribution_sched.scheduler.pointer.network import NetworkSize
 from attribution_sched.scheduler.pointer.scenarios import Range, at, build_view, draw_decision, draw_world
-from attribution_sched.scheduler.pointer.training import fresh
+from research.pointer_training import fresh
 
 SMALL = NetworkSize(width=16, rounds=2)
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.objective import value
 from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.reward import value
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.candidates import feasible
+from attribution_sched.planning.candidates import feasible
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.exact_policy import switching_gain
 from attribution_sched.scheduler.pointer.decoding import decode, with_cuts_moved

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.zoo import model
+from attribution_sched.cluster.models import model
 from attribution_sched.scheduler.pointer.scenarios import (
     MOTION,
     Range,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.engine import Engine
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.vector_env import TestbedVectorEnv
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import CheckpointError

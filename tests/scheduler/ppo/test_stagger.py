@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from attribution_sched.cluster import engine_state as st
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.vector_env import TestbedVectorEnv
 from attribution_sched.scheduler.ppo.collect import Collector, reward_components
 from attribution_sched.scheduler.ppo.policy import FlatPolicy

@@ -13,7 +13,7 @@ from attribution_sched.scheduler.predictor.gru import GruPredictor, answer, feat
 from attribution_sched.scheduler.predictor.gru_training import first_arrays
 from attribution_sched.scheduler.predictor.gru_weights import GruSize, GruWeights, load
 from attribution_sched.scheduler.predictor.persistence import PersistencePredictor
-from attribution_sched.scheduler.predictor.score import play, skill
+from research.link_score import play, skill
 
 HELD_OUT = 70_000
 TIMES_S = 300.0 * np.arange(72)

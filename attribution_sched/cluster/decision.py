@@ -1,0 +1,209 @@
+"""A decision as a record: what a scheduler that thinks in plans, not in tensors, may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
+from attribution_sched.cluster.engine.prices import LEAST_BANDWIDTH_SHARE
+from attribution_sched.cluster.incidents import is_lost
+from attribution_sched.cluster.moves import move_cost
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.wan import effective_latency
+from attribution_sched.cluster.world import Reward, TaskKind
+from attribution_sched.errors import PlanError, problem
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class QueuedTask:
+    """A task in the queue, as everybody may see it.
+
+    Attributes:
+        slot: Its place in the cluster's table of tasks; names it to :func:`pend`.
+        kind_index: Row of its kind in the world and the cost model.
+        steps_left: Work left, in steps.
+        waited_s: Time since it arrived.
+        priority: Larger is more urgent.
+        counters: Its measured counters, shape ``(12,)``; empty if nobody measured it.
+    """
+
+    slot: int
+    kind_index: int
+    steps_left: float
+    waited_s: float
+    priority: int
+    counters: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class DecisionView:
+    """One pending decision. Latent demands are not in it; counters are.
+
+    Attributes:
+        kind: What the task is.
+        kind_index: Its row in the cost model.
+        counters: Its measured counters, shape ``(12,)``.
+        replanning: Whether it is already running and may be moved.
+        current_plan: Its plan in force, if it runs.
+        steps_left: Work left, in steps.
+        time_s: Time since the start of the episode.
+        slot: The task's place in the cluster's table of tasks.
+        queue: Every waiting task in order of arrival, this one included if it waits.
+        free_devices: Empty devices per domain, this task's own counted as free, shape ``(K,)``; 0 in a lost domain.
+        bandwidth_gbps: What other tasks leave of the links now, shape ``(K, K)``.
+        latency_s: One-way latency now under their load, shape ``(K, K)``.
+        cost: Scores plans as a nominal task of this kind would run them.
+        kinds: All kinds of tasks of the world; ``queue`` points into them.
+        reward: What decisions are worth.
+        base_step_s: Step time of every kind's baseline (the static uniform split), shape ``(n_kinds,)``.
+        base_cost_usd: Cost of a step of every kind's baseline, shape ``(n_kinds,)``.
+        restart_s: Pause of a task that moves, on top of sending its state.
+        max_segments: Most segments a plan may have.
+        observed: What the domains' own instruments say, shape ``(K, 20)``, columns ``DOMAIN_FEATURES``; None if nobody
+            reads them.
+        running_step_s: Measured step time of a running task; 0 if it waits.
+        link_gbps: What the links carry in all, whoever uses them, shape ``(K, K)``; None if nobody measures it.
+        link_time_s: When that was measured.
+        samples_per_s: Measured throughput of the task on the reference device; 0 if nobody measured it.
+    """
+
+    kind: TaskKind
+    kind_index: int
+    counters: FloatArray
+    replanning: bool
+    current_plan: Plan | None
+    steps_left: float
+    time_s: float
+    slot: int
+    queue: tuple[QueuedTask, ...]
+    free_devices: IntArray
+    bandwidth_gbps: FloatArray
+    latency_s: FloatArray
+    cost: CostModel
+    kinds: tuple[TaskKind, ...]
+    reward: Reward
+    base_step_s: FloatArray
+    base_cost_usd: FloatArray
+    restart_s: float
+    max_segments: int
+    observed: FloatArray | None = None
+    running_step_s: float = 0.0
+    link_gbps: FloatArray | None = None
+    link_time_s: float = 0.0
+    samples_per_s: float = 0.0
+
+    def move_cost(self, plan: Plan) -> tuple[float, float]:
+        """Seconds of pause and dollars of traffic that changing from the current plan to this one takes."""
+        if self.current_plan is None or plan == self.current_plan:
+            return 0.0, 0.0
+        prices = self.cost.domains.price_usd_per_byte
+        seconds, dollars = move_cost(self.kind, self.current_plan, plan, self.bandwidth_gbps * BYTES_PER_GBIT, prices)
+        return seconds + self.restart_s, dollars
+
+
+def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
+    """Describe the pending decision of a cluster; None when there is none."""
+    state = engine.state
+    if state.event[cluster, st.EVENT] == st.NO_EVENT:
+        return None
+    slot = int(state.event[cluster, st.SLOT])
+    pool = int(state.slots[cluster, slot, st.POOL])
+    kind = int(engine.pool.kinds[pool])
+    occupant = state.occupant[cluster]
+    devices = engine.arrays.domains.rows.devices
+    real = np.arange(occupant.shape[1])[None, :] < devices[:, None]
+    if engine.world.incidents:
+        tick_s = state.clock[cluster, st.LAST_TICK]
+        real &= ~np.array([[is_lost(engine.arrays.incidents, tick_s, k)] for k in range(len(devices))])
+    alone = (occupant[:, :, 1] < 0) & ((occupant[:, :, 0] < 0) | (occupant[:, :, 0] == slot))
+    running = (state.slots[cluster, :, st.STATUS] == st.RUNNING) & (state.tasks[cluster, :, st.STEP] > 0)
+    running &= state.tasks[cluster, :, st.PAUSED] <= state.clock[cluster, st.NOW]
+    running[slot] = False
+    load = (state.traffic[cluster, running] / state.tasks[cluster, running, st.STEP, None, None]).sum(axis=0)
+    bandwidth = state.links[cluster, 1]
+    wan = engine.world.cluster.wan
+    busy = np.where(np.eye(len(bandwidth), dtype=bool), 0.0, load / bandwidth)
+    return DecisionView(
+        kind=engine.world.kinds[kind],
+        kind_index=kind,
+        counters=engine.pool.counters.values[pool].copy(),
+        replanning=bool(state.event[cluster, st.EVENT] == st.REPLAN),
+        current_plan=engine.running_plan(cluster, slot),
+        steps_left=float(state.tasks[cluster, slot, st.LEFT]),
+        time_s=float(state.clock[cluster, st.NOW]),
+        slot=slot,
+        queue=_queue(engine, cluster),
+        free_devices=(alone & real).sum(axis=1),
+        bandwidth_gbps=bandwidth * np.maximum(LEAST_BANDWIDTH_SHARE, 1.0 - busy) / BYTES_PER_GBIT,
+        latency_s=effective_latency(np.array(wan.latency_s), busy, wan.congestion),
+        cost=engine.cost,
+        kinds=engine.world.kinds,
+        reward=engine.world.reward,
+        base_step_s=engine.arrays.kinds[:, st.K_BASE_STEP].copy(),
+        base_cost_usd=engine.arrays.kinds[:, st.K_BASE_COST].copy(),
+        restart_s=engine.world.restart_s,
+        max_segments=engine.world.max_segments,
+        observed=engine.observe_domains(cluster),
+        running_step_s=float(state.tasks[cluster, slot, st.STEP]),
+        link_gbps=bandwidth / BYTES_PER_GBIT,
+        link_time_s=float(state.clock[cluster, st.LAST_TICK]),
+        samples_per_s=engine.pool.speed(pool),
+    )
+
+
+def _queue(engine: Engine, cluster: int) -> tuple[QueuedTask, ...]:
+    state, now = engine.state, float(engine.state.clock[cluster, st.NOW])
+    waiting = np.flatnonzero(state.slots[cluster, :, st.STATUS] == st.QUEUED)
+    listed = []
+    for slot in sorted(waiting, key=lambda s: int(state.slots[cluster, s, st.SERIAL])):
+        pool = int(state.slots[cluster, slot, st.POOL])
+        kind = int(engine.pool.kinds[pool])
+        task = state.tasks[cluster, slot]
+        waited, priority = now - float(task[st.ARRIVAL]), engine.world.kinds[kind].priority
+        counters = engine.pool.counters.values[pool].copy()
+        listed.append(QueuedTask(int(slot), kind, float(task[st.LEFT]), waited, priority, counters))
+    return tuple(listed)
+
+
+def pend(engine: Engine, slot: int, cluster: int = 0) -> None:
+    """Put another waiting task up for the pending placement, so that a policy may choose the order of the queue."""
+    state = engine.state
+    placing = state.event[cluster, st.EVENT] == st.PLACE
+    if not placing or not 0 <= slot < state.slots.shape[1] or state.slots[cluster, slot, st.STATUS] != st.QUEUED:
+        rule = "must be a waiting task, while a placement is pending"
+        raise PlanError(problem("slot", slot, rule, "Take a slot from the view's queue"))
+    state.event[cluster, st.SLOT] = slot
+
+
+def encode(engine: Engine, plan: Plan | None, kind_index: int, *, share: bool = False) -> IntArray:
+    """Write a plan as engine action rows, shape ``(P, 5)``; None ends at once (defer, or keep the plan).
+
+    The number of microbatches is not part of an action: the cluster shares the batch out by speed.
+    """
+    width, k = engine.world.max_segments, len(engine.world.cluster)
+    rows = np.zeros((width, len(ACTION_COLUMNS)), dtype=np.int64)
+    rows[:, 0] = k
+    if plan is None:
+        return rows
+    segments = [(replica, segment) for replica in plan.replicas for segment in replica.segments]
+    if len(segments) > width:
+        raise PlanError(problem("segments", len(segments), f"this world allows {width}", "Use fewer domains"))
+    levels = engine.world.kinds[kind_index].microbatches
+    for p, (replica, segment) in enumerate(segments):
+        wanted = [segment.dp, segment.tp, segment.pp, int(share)]
+        layout = np.flatnonzero((engine.layouts == wanted).all(axis=1))
+        if layout.size == 0:
+            raise PlanError(problem("layout", wanted[:3], "is not in this world's table", "Use powers of two"))
+        if replica.microbatch not in levels:
+            raise PlanError(problem("microbatch", replica.microbatch, f"must be one of {levels}", "Pick a level"))
+        level = levels.index(replica.microbatch)
+        rows[p] = (segment.domain, segment.stop, layout[0], segment.precision.index, level)
+    return rows

@@ -1,0 +1,1 @@
+"""The compiled engine: many clusters side by side, from decision to decision."""

@@ -1,0 +1,129 @@
+"""What a scheduler may see of a cluster, as numbers with names."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.prices import domain_power_w, kind_of, link_load
+from attribution_sched.cluster.engine.state import Float32Array, IntArray, StateArrays, WorldArrays
+from attribution_sched.cluster.incidents import is_lost
+from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, STOP, TP
+from attribution_sched.cluster.wan import effective_latency
+
+GROUPS = 4
+"""Devices of a domain are reported in four groups of neighbours (on the testbed: one device each)."""
+
+DOMAIN_FEATURES: tuple[str, ...] = (
+    *(f"gpu_utilisation_{g}" for g in range(GROUPS)),
+    *(f"memory_utilisation_{g}" for g in range(GROUPS)),
+    "cpu_utilisation",
+    *(f"memory_bandwidth_{g}" for g in range(GROUPS)),
+    *(f"pcie_bandwidth_{g}" for g in range(GROUPS)),
+    "total_power",
+    "queue_length",
+    "power_budget",
+)
+"""The 20 system numbers of a domain; each is a share in [0, 1] (power and budget of all devices' TDP).
+
+A lost domain looks full: its GPU and memory utilisation are 1, and it draws nothing."""
+
+TASK_FEATURES: tuple[str, ...] = ("task_type", "model_size", "input_height", "input_width", "batch_size")
+"""The 5 task numbers: type code over 3, log10 parameters over 12, log2 of the others over 16."""
+
+EVENT_FEATURES: tuple[str, ...] = ("is_place", "is_replan", "day_sine", "day_cosine", "steps_left", "waited")
+"""The event: its kind, the time of day, log10 of steps left over 8, hours waited over 24."""
+
+LINK_FEATURES: tuple[str, ...] = ("bandwidth_gbps", "latency_s", "price_usd_per_gb")
+
+DAY_S = 86_400.0
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def observe(
+    world: WorldArrays,
+    state: StateArrays,
+    e: int,
+    domains: Float32Array,
+    links: Float32Array,
+    task: Float32Array,
+    event: Float32Array,
+    plan: IntArray,
+) -> None:
+    """Write the observation of cluster ``e``.
+
+    Args:
+        world: Constants.
+        state: State.
+        e: Cluster.
+        domains: Shape ``(K, 20)``, columns ``DOMAIN_FEATURES``.
+        links: Shape ``(3, K, K)``, rows ``LINK_FEATURES``.
+        task: Shape ``(5,)``, ``TASK_FEATURES``.
+        event: Shape ``(6,)``, ``EVENT_FEATURES``.
+        plan: Shape ``(P, 6)``: domain, stop, dp, tp, pp, precision of the plan in force; −1 where unused.
+    """
+    domains[:, :] = 0.0
+    task[:] = 0.0
+    event[:] = 0.0
+    plan[:, :] = -1
+    k = domains.shape[0]
+    load = np.zeros((k, k))
+    link_load(state, e, load)
+    for i in range(k):
+        for j in range(k):
+            links[0, i, j] = state.links[e, 1, i, j] * 8e-9
+            share = load[i, j] / state.links[e, 1, i, j] if i != j else 0.0
+            links[1, i, j] = effective_latency(world.base[1, i, j], share, world.congestion)
+            links[2, i, j] = world.domains.price_usd_per_byte[i, j] * 1e9
+    waiting = 0
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] == st.QUEUED:
+            waiting += 1
+    for i in range(k):
+        devices = world.domains.rows[i].devices
+        row = domains[i]
+        for d in range(devices):
+            group = d * GROUPS // devices
+            # Devices of this group: those between the rounded-up quarters.
+            size = ((group + 1) * devices + GROUPS - 1) // GROUPS - (group * devices + GROUPS - 1) // GROUPS
+            for place in range(2):
+                slot = state.occupant[e, i, d, place]
+                if slot < 0:
+                    continue
+                for p in range(state.slots[e, slot, st.SEGMENTS]):
+                    if state.plans[e, slot, p, DOMAIN] == i:
+                        loads = state.loads[e, slot, p]
+                        row[group] += loads[st.BUSY] / size
+                        row[4 + group] += loads[st.MEMORY] / world.domains.rows[i].memory_bytes / size
+                        row[8] += loads[st.HOST] / devices
+                        row[9 + group] += loads[st.HOST + 2] / size
+                        row[13 + group] += loads[st.HOST + 3] / size
+        if is_lost(world.incidents, state.clock[e, st.LAST_TICK], i):
+            row[: 2 * GROUPS] = 1.0
+        peak = devices * world.domains.rows[i].tdp_w
+        row[17] = domain_power_w(world, state, e, i, False, False)[0] / peak
+        row[18] = waiting / world.queue_capacity
+        row[19] = min(1.0, world.budget_w[i] / peak)
+        for f in range(20):
+            row[f] = min(1.0, row[f])
+    if state.event[e, st.EVENT] == st.NO_EVENT:
+        return
+    slot = state.event[e, st.SLOT]
+    task[:] = world.kinds[kind_of(world, state, e, slot), st.K_FEATURES :]
+    event[0] = 1.0 if state.event[e, st.EVENT] == st.PLACE else 0.0
+    event[1] = 1.0 if state.event[e, st.EVENT] == st.REPLAN else 0.0
+    angle = 2.0 * np.pi * state.clock[e, st.NOW] / DAY_S
+    event[2] = np.sin(angle)
+    event[3] = np.cos(angle)
+    event[4] = min(1.0, np.log10(max(1.0, state.tasks[e, slot, st.LEFT])) / 8.0)
+    event[5] = min(1.0, (state.clock[e, st.NOW] - state.tasks[e, slot, st.ARRIVAL]) / DAY_S)
+    if state.slots[e, slot, st.STATUS] == st.RUNNING:
+        for p in range(state.slots[e, slot, st.SEGMENTS]):
+            segment = state.plans[e, slot, p]
+            plan[p, 0] = segment[DOMAIN]
+            plan[p, 1] = segment[STOP]
+            plan[p, 2] = segment[DP]
+            plan[p, 3] = segment[TP]
+            plan[p, 4] = segment[PP]
+            plan[p, 5] = segment[PRECISION]

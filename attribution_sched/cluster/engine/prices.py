@@ -1,0 +1,312 @@
+"""What running tasks cost each other: prices under contention, loads on links, watts on meters; compiled.
+
+Every function works on row ``e`` of the state arrays only.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from attribution_sched.cluster.cost_arrays import (
+    BILL_USD,
+    BUSY_S,
+    CARBON_G,
+    COMPUTE_SHARE,
+    ENERGY_J,
+    HOST_SHARE,
+    MEMORY_BYTES,
+    MEMORY_SHARE,
+    POWER_W,
+    SEGMENT_COMM_S,
+    STEP_S,
+    UTILISATION,
+    Scratch,
+    Workload,
+)
+from attribution_sched.cluster.cost_kernel import plan_cost
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.state import FloatArray, StateArrays, WorldArrays
+from attribution_sched.cluster.incidents import is_lost
+from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, MICROBATCHES, PP, REPLICA, TP
+from attribution_sched.cluster.wan import effective_latency
+
+LEAST_BANDWIDTH_SHARE = 0.1
+"""What a task gets of a link however crowded it is."""
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def kind_of(world: WorldArrays, state: StateArrays, e: int, slot: int) -> int:
+    """Task kind of a slot."""
+    return int(world.pool[state.slots[e, slot, st.POOL], st.P_KIND])
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _segment_of(state: StateArrays, e: int, slot: int, domain: int) -> int:
+    for row in range(state.slots[e, slot, st.SEGMENTS]):
+        if state.plans[e, slot, row, DOMAIN] == domain:
+            return row
+    return -1
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def pair_slowdown(world: WorldArrays, own: FloatArray, other: FloatArray) -> float:
+    """Slow-down of a task by a co-runner; both are demand vectors over the shared resources."""
+    total = 1.0
+    for r in range(own.size):
+        d = min(other[r], 1.0)
+        total += world.resources[0, r] * own[r] * d / (1.0 + world.coupling_epsilon - d)
+    return min(total, world.slowdown_cap)
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def segment_slowdown(world: WorldArrays, state: StateArrays, e: int, slot: int, row: int) -> float:
+    """Worst slow-down over the devices of a segment (its ranks wait for each other)."""
+    domain = state.plans[e, slot, row, DOMAIN]
+    worst = 1.0
+    for d in range(world.domains.rows[domain].devices):
+        first = state.occupant[e, domain, d, 0]
+        second = state.occupant[e, domain, d, 1]
+        if first != slot and second != slot:
+            continue
+        other = second if first == slot else first
+        if other < 0:
+            continue
+        other_row = _segment_of(state, e, other, domain)
+        worst = max(
+            worst,
+            pair_slowdown(world, state.loads[e, slot, row, st.HOST :], state.loads[e, other, other_row, st.HOST :]),
+        )
+    return worst
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: FloatArray, scratch: Scratch) -> float:
+    """Price the plan of a slot at the present network and co-location; returns its worst memory ratio.
+
+    Args:
+        world: Constants.
+        state: State; step time, reward terms, loads and traffic of the slot are rewritten.
+        e: Cluster.
+        slot: Task slot with a plan.
+        load: Bytes per second on every link from all running tasks, this one included, shape ``(K, K)``.
+        scratch: Buffers of the cost kernel.
+    """
+    k = load.shape[0]
+    pool = state.slots[e, slot, st.POOL]
+    kind = kind_of(world, state, e, slot)
+    task = state.tasks[e, slot]
+    own_step = task[st.STEP]
+    bandwidth = np.empty((k, k))
+    latency = np.empty((k, k))
+    for i in range(k):
+        for j in range(k):
+            others = load[i, j]
+            # A paused task sends nothing, so its traffic is not in the load.
+            if own_step > 0.0 and task[st.PAUSED] <= state.clock[e, st.NOW]:
+                others -= state.traffic[e, slot, i, j] / own_step
+            share = max(0.0, others) / state.links[e, 1, i, j] if i != j else 0.0
+            bandwidth[i, j] = state.links[e, 1, i, j] * max(LEAST_BANDWIDTH_SHARE, 1.0 - share)
+            latency[i, j] = effective_latency(world.base[1, i, j], share, world.congestion)
+    count = state.slots[e, slot, st.SEGMENTS]
+    segments = state.plans[e, slot]
+    slowdown = np.ones(segments.shape[0])
+    for row in range(count):
+        slowdown[row] = segment_slowdown(world, state, e, slot, row)
+    factors = world.pool[pool, st.P_FACTORS : st.P_PCIE]
+    workload = Workload(kind, world.kinds[kind, st.K_TRAINING] == 1.0, factors[0], factors[1], factors[2])
+    plan_out = np.zeros(10)
+    segment_out = np.zeros((segments.shape[0], 7))
+    traffic = state.traffic[e, slot]
+    traffic[:, :] = 0.0
+    plan_cost(
+        world.domains, world.runtime, world.power_law, world.tables, workload, bandwidth, latency, segments, count,
+        0, slowdown, False, scratch, plan_out, segment_out, traffic,
+    )  # fmt: skip
+    # A plan may process slightly more or fewer samples than the batch; compare per global batch.
+    samples = 0.0
+    last = -1
+    for row in range(count):
+        if segments[row, REPLICA] != last:
+            last = segments[row, REPLICA]
+            samples += segments[row, MICROBATCH] * segments[row, MICROBATCHES]
+    norm = world.kinds[kind, st.K_BATCH] / samples
+    traffic *= norm
+    step = plan_out[STEP_S] * norm
+    memory_ratio = 0.0
+    for row in range(count):
+        domain = segments[row, DOMAIN]
+        busy = min(1.0, segment_out[row, BUSY_S] / plan_out[STEP_S])
+        dynamic = (segment_out[row, POWER_W] - world.domains.rows[domain].idle_w) * busy
+        row_load = state.loads[e, slot, row]
+        row_load[st.BUSY] = busy
+        row_load[st.MEMORY] = segment_out[row, MEMORY_BYTES]
+        row_load[st.DYNAMIC_W] = dynamic
+        row_load[st.INTRA] = segment_out[row, SEGMENT_COMM_S] * norm
+        shares = (segment_out[row, HOST_SHARE], segment_out[row, COMPUTE_SHARE], segment_out[row, MEMORY_SHARE])
+        for r in range(3):
+            row_load[st.HOST + r] = min(1.0, world.resources[1, r] * shares[r] * busy)
+        row_load[st.HOST + 3] = min(
+            1.0, world.resources[1, 3] * world.pool[pool, st.P_PCIE] * samples / plan_out[STEP_S]
+        )
+        memory_ratio = max(memory_ratio, segment_out[row, MEMORY_BYTES] / world.domains.rows[domain].memory_bytes)
+    bill = plan_out[BILL_USD] * norm
+    cost = (
+        bill + world.energy_usd_per_j * plan_out[ENERGY_J] * norm + world.carbon_usd_per_g * plan_out[CARBON_G] * norm
+    )
+    task[st.STEP] = step
+    task[st.STEP_BILL] = bill
+    task[st.T_EFF] = (world.kinds[kind, st.K_BASE_STEP] - step) / world.kinds[kind, st.K_BASE_STEP]
+    task[st.T_UTIL] = plan_out[UTILISATION]
+    task[st.T_COST] = cost / world.kinds[kind, st.K_BASE_COST] if world.kinds[kind, st.K_BASE_COST] > 0.0 else 0.0
+    return memory_ratio
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def link_load(state: StateArrays, e: int, load: FloatArray) -> None:
+    """Write bytes per second on every link from all running tasks that are not paused."""
+    load[:, :] = 0.0
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] != st.RUNNING or state.slots[e, slot, st.SEGMENTS] < 2:
+            continue
+        task = state.tasks[e, slot]
+        if task[st.PAUSED] <= state.clock[e, st.NOW] and task[st.STEP] > 0.0:
+            for i in range(load.shape[0]):
+                for j in range(load.shape[1]):
+                    load[i, j] += state.traffic[e, slot, i, j] / task[st.STEP]
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def shares_devices(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
+    """Whether a task has a co-runner on any of its devices."""
+    for row in range(state.slots[e, slot, st.SEGMENTS]):
+        domain = state.plans[e, slot, row, DOMAIN]
+        for d in range(world.domains.rows[domain].devices):
+            if state.occupant[e, domain, d, 1] < 0:
+                continue
+            if state.occupant[e, domain, d, 0] == slot or state.occupant[e, domain, d, 1] == slot:
+                return True
+    return False
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _any_spans_domains(state: StateArrays, e: int) -> bool:
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] == st.RUNNING and state.slots[e, slot, st.SEGMENTS] > 1:
+            return True
+    return False
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, scratch: Scratch) -> None:
+    """Price anew the running tasks that a change can have touched, against the link loads as they stood before.
+
+    A task inside one domain feels neither the network nor tasks on other devices; it keeps its price.
+    """
+    if network_only and not _any_spans_domains(state, e):
+        return
+    load = np.zeros((world.base.shape[1], world.base.shape[1]))
+    link_load(state, e, load)
+    changed = not network_only
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] != st.RUNNING:
+            continue
+        touched = state.slots[e, slot, st.SEGMENTS] > 1
+        if not network_only:
+            shared = shares_devices(world, state, e, slot)
+            touched = touched or shared or state.tasks[e, slot, st.SHARED] > 0.0
+            state.tasks[e, slot, st.SHARED] = 1.0 if shared else 0.0
+        if touched:
+            price(world, state, e, slot, load, scratch)
+            changed = True
+    if changed:
+        meter(world, state, e)
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _asked_w(state: StateArrays, e: int, slot: int, domain: int, awake: bool) -> float:
+    """Watts above idle that a task asks of each of its devices in a domain; none while it is paused."""
+    if not awake and state.tasks[e, slot, st.PAUSED] > state.clock[e, st.NOW]:
+        return 0.0
+    row = _segment_of(state, e, slot, domain)
+    return float(state.loads[e, slot, row, st.DYNAMIC_W])
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def domain_power_w(
+    world: WorldArrays, state: StateArrays, e: int, domain: int, awake: bool, book: bool
+) -> tuple[float, float]:
+    """Read the meters of a domain's devices.
+
+    A device draws its idle power and what its tasks ask for above it, cut to what its cap leaves; tasks that
+    share a device answer for half its idle power each. A lost domain draws nothing.
+
+    Args:
+        world: Constants.
+        state: State.
+        e: Cluster.
+        domain: Which domain.
+        awake: Count paused tasks as if they ran.
+        book: Add each task's part to its ``power_w`` and ``carbon_g_per_s``.
+
+    Returns:
+        Watts of all devices, and watts of devices that hold no task.
+    """
+    if is_lost(world.incidents, state.clock[e, st.LAST_TICK], domain):
+        return 0.0, 0.0
+    here = world.domains.rows[domain]
+    occupant = state.occupant[e, domain]
+    idle_w = here.idle_w
+    room = here.cap_w - idle_w
+    total = 0.0
+    unused = 0.0
+    # Neighbours mostly hold the same task, so what it asks for is looked up once per run of devices.
+    known = -1
+    known_w = 0.0
+    for d in range(here.devices):
+        first = occupant[d, 0]
+        second = occupant[d, 1]
+        if first < 0:
+            total += idle_w
+            unused += idle_w
+            continue
+        if first != known:
+            known = first
+            known_w = _asked_w(state, e, first, domain, awake)
+        other_w = _asked_w(state, e, second, domain, awake) if second >= 0 else 0.0
+        asked = known_w + other_w
+        granted = room / asked if asked > room else 1.0
+        total += idle_w + asked * granted
+        if book:
+            own_idle_w = idle_w / 2 if second >= 0 else idle_w
+            watts = own_idle_w + known_w * granted
+            state.tasks[e, first, st.POWER] += watts
+            state.tasks[e, first, st.CARBON_RATE] += watts * here.carbon_g_per_j
+            if second >= 0:
+                watts = own_idle_w + other_w * granted
+                state.tasks[e, second, st.POWER] += watts
+                state.tasks[e, second, st.CARBON_RATE] += watts * here.carbon_g_per_j
+    return total, unused
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def meter(world: WorldArrays, state: StateArrays, e: int) -> None:
+    """Read all meters and write down who answers for what, until the next change."""
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] != st.RUNNING:
+            continue
+        task = state.tasks[e, slot]
+        task[st.POWER] = 0.0
+        task[st.CARBON_RATE] = 0.0
+        task[st.BUSY_DEVICES] = 0.0
+        if task[st.PAUSED] <= state.clock[e, st.NOW]:
+            for row in range(state.slots[e, slot, st.SEGMENTS]):
+                segment = state.plans[e, slot, row]
+                devices = segment[DP] * segment[TP] * segment[PP]
+                task[st.BUSY_DEVICES] += devices * state.loads[e, slot, row, st.BUSY]
+    state.clock[e, st.METER_W] = 0.0
+    state.clock[e, st.UNUSED_W] = 0.0
+    for domain in range(world.domains.rows.size):
+        total, unused = domain_power_w(world, state, e, domain, False, True)
+        state.clock[e, st.METER_W] += total
+        state.clock[e, st.UNUSED_W] += unused

@@ -1,0 +1,156 @@
+"""The table of named models: architecture sizes, published parameter counts, and where both come from.
+
+Sizes are those of the papers and of the released configuration files. Published counts are the exact
+element counts of the released checkpoints where weights are public, and the rounded figures of the
+paper where they are not (GPT-3). Two rows of GPT-3's table contradict themselves; both are read in the
+way that gives the stated count and a head size of 128: XL has 16 heads (the table says 24 at width
+2048) and 13B has width 5120 (the table says 5140 with 40 heads).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from attribution_sched.cluster.layers import Model
+from attribution_sched.cluster.models.convnets import efficientnet, resnet50
+from attribution_sched.cluster.models.transformer_block import Activation, BlockSpec
+from attribution_sched.cluster.models.transformers import LanguageSpec, language_model, vision_transformer
+
+Builder = Callable[[str], Model]
+"""Takes the catalogue name, returns the finished model."""
+
+
+def _bert(hidden: int, layers: int, heads: int, published: float) -> Builder:
+    """Devlin et al. 2019: post-norm encoder, segment table, pooler; no masked-language head."""
+    block = BlockSpec(hidden, heads, tokens=512)
+    spec = LanguageSpec(block, layers, vocabulary=30522, positions=512, token_types=2, embedding_norm=True, pooler=True)
+    return partial(language_model, family="bert", spec=spec, published_params=published)
+
+
+def _gpt(hidden: int, layers: int, heads: int, published: float, *, tokens: int) -> Builder:
+    """Radford et al. 2019 (1024 tokens) and Brown et al. 2020 (2048 tokens): one architecture."""
+    spec = LanguageSpec(BlockSpec(hidden, heads, tokens), layers, vocabulary=50257, positions=tokens)
+    return partial(language_model, family="gpt", spec=spec, published_params=published)
+
+
+def _gpt_neo(hidden: int, layers: int, heads: int, published: float) -> Builder:
+    """Black et al. 2021: GPT without query, key and value biases, trained without dropout."""
+    block = BlockSpec(hidden, heads, tokens=2048, qkv_bias=False, dropout=False, score_dropout=False)
+    spec = LanguageSpec(block, layers, vocabulary=50257, positions=2048)
+    return partial(language_model, family="gpt", spec=spec, published_params=published)
+
+
+def _opt(
+    hidden: int,
+    layers: int,
+    heads: int,
+    published: float,
+    *,
+    embedding_width: int = 0,
+    final_norm: bool = True,
+) -> Builder:
+    """Zhang et al. 2022: ReLU, no score dropout, position table two rows longer than the sequence."""
+    block = BlockSpec(hidden, heads, tokens=2048, activation=Activation.RELU, score_dropout=False)
+    spec = LanguageSpec(
+        block,
+        layers,
+        vocabulary=50272,
+        positions=2050,
+        embedding_width=embedding_width,
+        final_norm=final_norm,
+    )
+    return partial(language_model, family="opt", spec=spec, published_params=published)
+
+
+def _llama(
+    hidden: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    ffn: int,
+    published: float,
+    *,
+    vocabulary: int,
+    tokens: int,
+) -> Builder:
+    """Touvron et al. 2023 and Llama team 2024: RMS norm, rotary positions, SwiGLU, untied head."""
+    block = BlockSpec(
+        hidden,
+        heads,
+        tokens,
+        ffn=ffn,
+        kv_heads=kv_heads,
+        activation=Activation.SWIGLU,
+        qkv_bias=False,
+        linear_bias=False,
+        norm_params=1,
+        dropout=False,
+        score_dropout=False,
+        rotary=True,
+    )
+    spec = LanguageSpec(block, layers, vocabulary=vocabulary, tied=False)
+    return partial(language_model, family="llama", spec=spec, published_params=published)
+
+
+_gpt2 = partial(_gpt, tokens=1024)
+_gpt3 = partial(_gpt, tokens=2048)
+_llama2 = partial(_llama, vocabulary=32000, tokens=4096)
+_llama3 = partial(_llama, vocabulary=128256, tokens=8192)
+
+
+def _efficientnet(width: float, depth: float, resolution: int, published: float) -> Builder:
+    return partial(efficientnet, width=width, depth=depth, resolution=resolution, published_params=published)
+
+
+def _vit(hidden: int, layers: int, heads: int, published: float) -> Builder:
+    return partial(vision_transformer, hidden=hidden, layers=layers, heads=heads, published_params=published)
+
+
+BUILDERS: Mapping[str, Builder] = MappingProxyType({
+    # torchvision checkpoint
+    "resnet-50": partial(resnet50, published_params=25_557_032),
+    # width, depth, resolution and counts of the authors' code release
+    "efficientnet-b0": _efficientnet(1.0, 1.0, 224, 5_288_548),
+    "efficientnet-b1": _efficientnet(1.0, 1.1, 240, 7_794_184),
+    "efficientnet-b2": _efficientnet(1.1, 1.2, 260, 9_109_994),
+    "efficientnet-b3": _efficientnet(1.2, 1.4, 300, 12_233_232),
+    "efficientnet-b4": _efficientnet(1.4, 1.8, 380, 19_341_616),
+    # torchvision checkpoints, 224 × 224
+    "vit-b-16": _vit(768, 12, 12, 86_567_656),
+    "vit-l-16": _vit(1024, 24, 16, 304_326_632),
+    # released uncased checkpoints with pooler
+    "bert-base": _bert(768, 12, 12, 109_482_240),
+    "bert-large": _bert(1024, 24, 16, 335_141_888),
+    # released checkpoints; the paper's own 117M and 345M are known to be miscounted
+    "gpt2-small": _gpt2(768, 12, 12, 124_439_808),
+    "gpt2-medium": _gpt2(1024, 24, 16, 354_823_168),
+    "gpt2-large": _gpt2(1280, 36, 20, 774_030_080),
+    "gpt2-xl": _gpt2(1600, 48, 25, 1_557_611_200),
+    # Brown et al. 2020, table 2.1 (rounded there); 175B: 174.6e9 in table D.1
+    "gpt3-small": _gpt3(768, 12, 12, 125e6),
+    "gpt3-medium": _gpt3(1024, 24, 16, 350e6),
+    "gpt3-large": _gpt3(1536, 24, 16, 760e6),
+    "gpt3-xl": _gpt3(2048, 24, 16, 1.3e9),
+    "gpt3-2.7b": _gpt3(2560, 32, 32, 2.7e9),
+    "gpt3-6.7b": _gpt3(4096, 32, 32, 6.7e9),
+    "gpt3-13b": _gpt3(5120, 40, 40, 13.0e9),
+    "gpt3-175b": _gpt3(12288, 96, 96, 174.6e9),
+    "gpt-neo-2.7b": _gpt_neo(2560, 32, 20, 2_651_307_520),
+    # released checkpoints; 350M alone is post-norm with a 512-wide word table
+    "opt-350m": _opt(1024, 24, 16, 331_196_416, embedding_width=512, final_norm=False),
+    "opt-1.3b": _opt(2048, 24, 32, 1_315_758_080),
+    "opt-2.7b": _opt(2560, 32, 32, 2_651_596_800),
+    "opt-6.7b": _opt(4096, 32, 32, 6_658_473_984),
+    "opt-13b": _opt(5120, 40, 40, 12_853_473_280),
+    "opt-30b": _opt(7168, 48, 56, 29.975e9),
+    "opt-66b": _opt(9216, 64, 72, 65.72e9),
+    # released checkpoints
+    "llama-2-7b": _llama2(4096, 32, 32, 32, 11008, 6_738_415_616),
+    "llama-2-13b": _llama2(5120, 40, 40, 40, 13824, 13_015_864_320),
+    "llama-2-70b": _llama2(8192, 80, 64, 8, 28672, 68_976_648_192),
+    "llama-3-8b": _llama3(4096, 32, 32, 8, 14336, 8_030_261_248),
+    "llama-3-70b": _llama3(8192, 80, 64, 8, 28672, 70_553_706_496),
+})  # fmt: skip
+"""Catalogue name → builder."""

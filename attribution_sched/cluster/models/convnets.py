@@ -1,0 +1,142 @@
+"""ResNet-50 and EfficientNet: stem, one layer per block, pooled head.
+
+ResNet-50 is the common v1.5 variant (He et al. 2016, the stride moved to the 3 × 3 convolution).
+EfficientNet scales depth, width and resolution of one baseline together (Tan & Le 2019): repeats are
+rounded up, widths to the nearest multiple of 8 that is not below 90 % of the exact width.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from attribution_sched.cluster.layers import Layer, Model, TaskType
+from attribution_sched.cluster.models.convolution import ConvTally, FeatureMap
+
+_CLASSES = 1000
+_RGB = 3
+
+
+@dataclass(frozen=True)
+class MBConvStage:
+    """One stage of the EfficientNet-B0 baseline: ``repeats`` blocks of ``channels`` outputs."""
+
+    expansion: int
+    channels: int
+    repeats: int
+    stride: int
+    kernel: int
+
+
+B0_STAGES = (
+    MBConvStage(1, 16, 1, 1, 3),
+    MBConvStage(6, 24, 2, 2, 3),
+    MBConvStage(6, 40, 2, 2, 5),
+    MBConvStage(6, 80, 3, 2, 3),
+    MBConvStage(6, 112, 3, 1, 5),
+    MBConvStage(6, 192, 4, 2, 5),
+    MBConvStage(6, 320, 1, 1, 3),
+)
+"""The baseline that compound scaling stretches (Tan & Le 2019, table 1)."""
+
+RESNET50_STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+"""Inner width, blocks, stride of the first block (He et al. 2016, table 1)."""
+
+
+def resnet50(name: str, *, published_params: float, resolution: int = 224) -> Model:
+    """Build ResNet-50: stem, 16 bottleneck blocks, pooled classifier."""
+    stem = ConvTally(FeatureMap(_RGB, resolution))
+    convolved = stem.conv(stem.start, 64, 7, stride=2)
+    stem.relu(convolved)
+    here = stem.max_pool(convolved, 2)
+    layers = [stem.layer("stem", "conv", here.elements)]
+    for width, blocks, first_stride in RESNET50_STAGES:
+        for index in range(blocks):
+            layer, here = _bottleneck(here, width, first_stride if index == 0 else 1, len(layers))
+            layers.append(layer)
+    head = ConvTally(here)
+    head.pool_and_classify(here, _CLASSES)
+    layers.append(head.layer("head", "head", _CLASSES))
+    return _vision_model(name, "resnet", layers, resolution, published_params)
+
+
+def _bottleneck(source: FeatureMap, width: int, stride: int, index: int) -> tuple[Layer, FeatureMap]:
+    """1 × 1 reduce, 3 × 3, 1 × 1 to four times the width, and a shortcut (projected if shapes differ)."""
+    tally = ConvTally(source)
+    reduced = tally.conv(source, width, 1)
+    tally.relu(reduced)
+    tally.keep(reduced)
+    filtered = tally.conv(reduced, width, 3, stride=stride)
+    tally.relu(filtered)
+    tally.keep(filtered)
+    out = tally.conv(filtered, 4 * width, 1)
+    if out != source:
+        tally.conv(source, 4 * width, 1, stride=stride)
+    tally.add(out)
+    tally.relu(out)
+    return tally.layer(f"block {index}", "conv", out.elements), out
+
+
+def round_width(channels: float, width: float, divisor: int = 8) -> int:
+    """Scale a channel count and round it to a multiple of ``divisor``, never below 90 % of exact."""
+    exact = channels * width
+    rounded = max(divisor, int(exact + divisor / 2) // divisor * divisor)
+    return rounded + divisor if rounded < 0.9 * exact else rounded
+
+
+def efficientnet(name: str, *, width: float, depth: float, resolution: int, published_params: float) -> Model:
+    """Build an EfficientNet from its compound-scaling triple.
+
+    Args:
+        name: Catalogue name.
+        width: Factor on every channel count.
+        depth: Factor on every repeat count.
+        resolution: Side of the square input image.
+        published_params: Parameter count stated by the authors.
+    """
+    stem = ConvTally(FeatureMap(_RGB, resolution))
+    here = stem.conv(stem.start, round_width(32, width), 3, stride=2)
+    stem.silu(here)
+    layers = [stem.layer("stem", "conv", here.elements)]
+    for stage in B0_STAGES:
+        for index in range(math.ceil(depth * stage.repeats)):
+            stride = stage.stride if index == 0 else 1
+            layer, here = _mbconv(here, stage, round_width(stage.channels, width), stride, len(layers))
+            layers.append(layer)
+    head = ConvTally(here)
+    features = head.conv(here, round_width(1280, width), 1)
+    head.silu(features)
+    head.pool_and_classify(features, _CLASSES)
+    layers.append(head.layer("head", "head", _CLASSES))
+    return _vision_model(name, "efficientnet", layers, resolution, published_params)
+
+
+def _mbconv(source: FeatureMap, stage: MBConvStage, channels: int, stride: int, index: int) -> tuple[Layer, FeatureMap]:
+    """Expand, depthwise convolve, squeeze and excite, project; add the input where shapes allow."""
+    tally = ConvTally(source)
+    wide = source
+    if stage.expansion != 1:
+        wide = tally.conv(source, source.channels * stage.expansion, 1)
+        tally.silu(wide)
+        tally.keep(wide)
+    filtered = tally.conv(wide, wide.channels, stage.kernel, stride=stride, groups=wide.channels)
+    tally.silu(filtered)
+    # The squeeze is a quarter of the block's input width, not of the expanded width.
+    tally.squeeze_excite(filtered, max(1, source.channels // 4))
+    tally.keep(filtered)
+    out = tally.conv(filtered, channels, 1)
+    if out == source and stride == 1:
+        tally.add(out)
+    return tally.layer(f"block {index}", "conv", out.elements), out
+
+
+def _vision_model(name: str, family: str, layers: list[Layer], resolution: int, published_params: float) -> Model:
+    return Model(
+        name=name,
+        family=family,
+        task_type=TaskType.VISION,
+        layers=tuple(layers),
+        sequence_length=1,
+        input_size=(resolution, resolution),
+        published_params=published_params,
+    )

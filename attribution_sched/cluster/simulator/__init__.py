@@ -1,0 +1,1 @@
+"""The same world played event by event in SimPy: slow, plain, and the oracle of the compiled engine."""

@@ -1,0 +1,247 @@
+"""The blocking estimate of a pipeline's step, and a dynamic programme over stages that minimises it; compiled.
+
+With M microbatches and stages whose communication is never hidden::
+
+    T = (M − 1)·max(comp + comm) + Σ comp + Σ comm + max(update + sync)
+
+A hop between stages is charged to the stage behind it, both ways. Layers are dealt evenly over all stages.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from attribution_sched.cluster.compute import TP_DEGREES, CostTables
+from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
+from attribution_sched.cluster.memory import in_flight
+from attribution_sched.cluster.stage_kernel import gradient_reduce_s, stage_cost
+from attribution_sched.planning.instance import FloatArray, IntArray
+
+_TP = np.array(TP_DEGREES, dtype=np.int64)
+
+COMPUTE_S, TAIL_S, FIXED_BYTES, HELD_BYTES = range(4)
+"""Columns of :func:`stage_row`: both passes with their reductions, update and gradient sync, memory."""
+
+
+SUM_S, SLOWEST_S, LAST_S, ESTIMATE_S = range(4)
+"""Columns of a partial pipeline: Σ(comp + comm), max(comp + comm), max(update + sync), and T from these."""
+
+
+class Even(NamedTuple):
+    """A pipeline whose layers are dealt evenly over its stages.
+
+    Attributes:
+        layers: Layers of the model.
+        stages: Stages of the pipeline.
+        dp: Data-parallel ranks of every stage.
+        precision: Row on the precision axis.
+        micro: Samples of a microbatch.
+        m: Microbatches of a step.
+    """
+
+    layers: int
+    stages: int
+    dp: int
+    precision: int
+    micro: int
+    m: int
+
+
+class Arrays(NamedTuple):
+    """The cost model's arrays, as the kernels take them."""
+
+    domains: DomainArrays
+    runtime: RuntimeArrays
+    power_law: PowerArrays
+    tables: CostTables
+    workload: Workload
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def stage_row(
+    cost: Arrays, domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int, m: int, out: FloatArray
+) -> None:
+    """Write what layers ``[a, z)`` take as one stage into four columns."""
+    found = stage_cost(
+        cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload, domain, a, z, dp, tp, precision,
+        micro, 1.0,
+    )  # fmt: skip
+    passes = 1.0
+    tail = found.update_s
+    if cost.workload.training:
+        passes = 3.0 if cost.runtime.recompute else 2.0
+        tail += gradient_reduce_s(
+            cost.domains, cost.runtime, cost.tables, cost.workload.model, domain, a, z, dp, tp, precision, m
+        )
+    out[COMPUTE_S] = found.forward_s + found.backward_s + passes * found.reduce_s
+    out[TAIL_S] = tail
+    out[FIXED_BYTES] = found.fixed_bytes
+    out[HELD_BYTES] = found.held_bytes
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def hop_s(
+    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, i: int, j: int, layer: int, dp: int, precision: int,
+    micro: int,
+) -> float:  # fmt: skip
+    """Seconds of handing a microbatch from domain i to domain j before a layer, and its gradients back."""
+    element = 4.0 if precision == 0 else 2.0
+    volume = micro * element * cost.tables.boundary[cost.workload.model, layer]
+    if i == j:
+        once = cost.domains.rows[i].fabric_latency_s + volume / dp / cost.domains.rows[i].fabric_bytes_per_s
+        return float(2.0 * once if cost.workload.training else once)
+    total = latency[i, j] + volume / bandwidth[i, j]
+    if cost.workload.training:
+        total += latency[j, i] + volume / bandwidth[j, i]
+    return float(total)
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages: IntArray, micro: int, m: int) -> float:
+    """Estimate the step of a pipeline.
+
+    Args:
+        cost: The cost model.
+        bandwidth: WAN bytes per second, shape ``(K, K)``.
+        latency: WAN one-way seconds, shape ``(K, K)``.
+        stages: Rows of domain, first layer, one past the last, dp, tp, precision; shape ``(stages, 6)``.
+        micro: Samples of a microbatch.
+        m: Microbatches of a step.
+    """
+    row = np.zeros(4)
+    total = 0.0
+    slowest = 0.0
+    tail = 0.0
+    for s in range(stages.shape[0]):
+        domain, a, z, dp, tp, precision = stages[s]
+        stage_row(cost, domain, a, z, dp, tp, precision, micro, m, row)
+        seconds = row[COMPUTE_S]
+        if s > 0:
+            seconds += hop_s(cost, bandwidth, latency, stages[s - 1, 0], domain, a, dp, precision, micro)
+        total += seconds
+        slowest = max(slowest, seconds)
+        tail = max(tail, row[TAIL_S])
+    return (m - 1) * slowest + total + tail
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _stage_table(cost: Arrays, task: Even, order: IntArray, rooms: IntArray) -> FloatArray:
+    """What every stage takes in every region at every degree; infinite where it does not fit.
+
+    Returns:
+        Columns of :func:`stage_row`, shape ``(regions, 4 tp degrees, stages, 4)``.
+    """
+    found = np.full((order.size, _TP.size, task.stages, 4), np.inf)
+    for r in range(order.size):
+        here = cost.domains.rows[order[r]]
+        for t in range(_TP.size):
+            if _TP[t] > here.node_devices or task.dp * _TP[t] > rooms[order[r]]:
+                break
+            for s in range(task.stages):
+                first, stop = task.layers * s // task.stages, task.layers * (s + 1) // task.stages
+                row = found[r, t, s]
+                stage_row(cost, order[r], first, stop, task.dp, _TP[t], task.precision, task.micro, task.m, row)
+                held = in_flight(0, task.stages, s, task.m) if cost.workload.training else 0
+                if row[FIXED_BYTES] + held * row[HELD_BYTES] > here.memory_bytes:
+                    row[COMPUTE_S] = np.inf
+    return found
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _run_degree(table: FloatArray, start: int, count: int) -> int:
+    """Row of the smallest degree that fits all stages of a run in a region; −1 if none does."""
+    for t in range(_TP.size):
+        fits = True
+        for s in range(start, start + count):
+            fits = fits and table[t, s, COMPUTE_S] < np.inf
+        if fits:
+            return t
+    return -1
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _extend(
+    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, table: FloatArray, so_far: FloatArray,
+    before: int, domain: int, start: int, count: int, out: FloatArray,
+) -> None:  # fmt: skip
+    """Add a run of stages in one region to a partial pipeline: sum, slowest, tail and estimate."""
+    out[:] = so_far
+    for s in range(start, start + count):
+        took = table[s, COMPUTE_S]
+        if s > 0:
+            source = before if s == start else domain
+            first = task.layers * s // task.stages
+            took += hop_s(cost, bandwidth, latency, source, domain, first, task.dp, task.precision, task.micro)
+        out[SUM_S] += took
+        out[SLOWEST_S] = max(out[SLOWEST_S], took)
+        out[LAST_S] = max(out[LAST_S], table[s, TAIL_S])
+    out[ESTIMATE_S] = (task.m - 1) * out[SLOWEST_S] + out[SUM_S] + out[LAST_S]
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def best_stages(
+    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, order: IntArray, rooms: IntArray,
+    chosen: IntArray,
+) -> tuple[float, int]:  # fmt: skip
+    """Assign an even pipeline's stages to regions, first to last, regions in the given order.
+
+    A region takes 1, 2, 4 or 8 consecutive stages, all with the smallest tensor-parallel degree that fits memory.
+    Of all ways to place the first stages that end in the same region only the one with the best estimate so far is
+    kept, which is fast and not exact.
+
+    Args:
+        cost: The cost model.
+        bandwidth: WAN bytes per second, shape ``(K, K)``.
+        latency: WAN one-way seconds, shape ``(K, K)``.
+        task: The pipeline.
+        order: Regions in the order in which the pipeline may visit them.
+        rooms: Free devices per domain.
+        chosen: Output rows of domain, first layer, one past the last, tp, pp; shape ``(most segments, 5)``.
+
+    Returns:
+        The estimate (infinite if nothing fits) and the number of rows written.
+    """
+    regions, most = order.size, chosen.shape[0]
+    table = _stage_table(cost, task, order, rooms)
+    # State: stages placed, region of the last one (0 stands for none), segments so far.
+    best = np.full((task.stages + 1, regions + 1, most + 1, 4), np.inf)
+    origin = np.zeros((task.stages + 1, regions + 1, most + 1, 3), dtype=np.int64)
+    best[0, 0, 0] = 0.0
+    longer = np.zeros(4)
+    for placed in range(task.stages):
+        for last in range(regions + 1):
+            for used in range(most):
+                if not best[placed, last, used, ESTIMATE_S] < np.inf:
+                    continue
+                for r in range(last, regions):
+                    for power in range(4):
+                        count = 1 << power
+                        if placed + count > task.stages:
+                            break
+                        t = _run_degree(table[r], placed, count)
+                        if t < 0 or _TP[t] * task.dp * count > rooms[order[r]]:
+                            break
+                        _extend(
+                            cost, bandwidth, latency, task, table[r, t], best[placed, last, used],
+                            order[max(0, last - 1)], order[r], placed, count, longer,
+                        )  # fmt: skip
+                        if longer[ESTIMATE_S] < best[placed + count, r + 1, used + 1, ESTIMATE_S]:
+                            best[placed + count, r + 1, used + 1] = longer
+                            back = origin[placed + count, r + 1, used + 1]
+                            back[0], back[1], back[2] = placed, last, _TP[t]
+    at, segments, found = 0, 0, np.inf
+    for last in range(1, regions + 1):
+        for used in range(1, most + 1):
+            if best[task.stages, last, used, ESTIMATE_S] < found:
+                at, segments, found = last, used, best[task.stages, last, used, ESTIMATE_S]
+    placed = task.stages
+    for used in range(segments, 0, -1):
+        start, before, tp = origin[placed, at, used]
+        out = chosen[used - 1]
+        out[0], out[3], out[4] = order[at - 1], tp, placed - start
+        out[1], out[2] = task.layers * start // task.stages, task.layers * placed // task.stages
+        placed, at = start, before
+    return found, segments

@@ -1,0 +1,1 @@
+"""Policies against each other on the same days, with intervals."""

@@ -1,0 +1,96 @@
+"""The best plan for a task by itself: many proposals of the policy, a wide search around the best of them.
+
+For a model that no single domain holds, or a task that nothing else competes with, the snapshot is all there is to
+judge by: nothing is gained by keeping devices free inside the domains, so the search may change everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
+from attribution_sched.planning.iterated_local_search import WideSearch
+from attribution_sched.planning.local_search import Polisher
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
+from attribution_sched.scheduler.ppo.threads import one_thread
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+PROPOSALS = 32
+"""Plans drawn from the policy, beside its likeliest."""
+
+STARTS, KEEP = 48, 24
+"""Starts of the local search times domains, and how many of these it goes on with."""
+
+LOOKS = 5_000
+"""Plans per domain that the local search looks at; few of them are priced."""
+
+MOST_DOMAINS = 8
+"""Domains that the local search looks at: those of the likeliest plan, then those of the plans drawn."""
+
+
+def plan_alone(
+    network: HiPpoNetwork,
+    planner: Planner,
+    decisions: Decisions,
+    polisher: Polisher,
+    *,
+    thorough: bool = True,
+    seed: int = 0,
+    expired: Callable[[], bool] | None = None,
+) -> Plan | None:
+    """Draw proposals for a task, search around the best, and give the best plan found; None if nothing fits.
+
+    Args:
+        network: Who proposes.
+        planner: The cluster.
+        decisions: One decision with the task as its only candidate.
+        polisher: Prices plans of that task, and lists changes; it must allow all kinds of changes. Domains that are
+            not looked at lose their room in it.
+        thorough: Whether the search goes on from several plans and kicks the best; else it descends from few, which
+            takes a fifth of the time.
+        seed: Of the draws and of the search.
+        expired: Says when there is no time left; what was found until then counts.
+    """
+    with one_thread():
+        likeliest = walk(planner, decisions, NetworkChooser(network, None, must_act=True))
+        rows, counts = likeliest.batch.segments, likeliest.batch.counts
+        if expired is None or not expired():
+            source = torch.Generator(device=next(network.parameters()).device).manual_seed(seed)
+            many = decisions.take(np.zeros(PROPOSALS, dtype=np.int64))
+            drawn = walk(planner, many, NetworkChooser(network, source, must_act=True)).batch
+            rows, counts = np.concatenate([rows, drawn.segments]), np.concatenate([counts, drawn.counts])
+    rows, counts = rows[counts > 0], counts[counts > 0]
+    if len(rows) == 0:
+        return None
+    polisher.rooms = np.where(_wanted(rows, counts, polisher.rooms), polisher.rooms, 0)
+    domains = max(1, int((polisher.rooms > 0).sum()))
+    starts, keep, looks = max(4, STARTS // domains), max(3, KEEP // domains), LOOKS * domains
+    if not thorough:
+        starts, keep, looks = 4, 1, 0
+    found = WideSearch(polisher, seed).best_of(rows, counts, starts, keep, looks, expired)
+    if found is None:
+        return None
+    return PlanBatch(found[0][None], np.array([found[1]]), np.zeros(1, dtype=np.int64)).plan(0)
+
+
+def _wanted(rows: IntArray, counts: IntArray, rooms: IntArray) -> BoolArray:
+    """Domains to look at, shape ``(K,)``: all with room if few have, else those of the first plans."""
+    chosen = rooms > 0
+    if chosen.sum() <= MOST_DOMAINS:
+        return chosen
+    chosen = np.zeros_like(chosen)
+    for plan, count in zip(rows, counts, strict=True):
+        more = chosen.copy()
+        more[plan[:count, DOMAIN]] = True
+        if more.sum() <= MOST_DOMAINS or not chosen.any():
+            chosen = more
+    return chosen

@@ -1,0 +1,57 @@
+"""Golden journals: what the system decided before the house was rebuilt, so that a rebuilt one can be held to it.
+
+``python -m tests.golden.record FILE`` plays every combination and writes it; :mod:`tests.golden.test_golden` plays some
+of them again (all of them where slow tests run) and compares: actions bit for bit, rewards to 1e-12.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from attribution_sched import System
+
+PRESETS = ("testbed", "cross-domain")
+POLICIES = ("hi-ppo", "greedy", "sjf", "exact-switch")
+SEEDS = range(10)
+DECISIONS = 200
+FILE = Path(__file__).with_name("decisions.npz")
+
+
+def play(preset: str, policy: str, seed: int, decisions: int = DECISIONS) -> dict[str, np.ndarray]:
+    """The first placements and moves of a run: clock, task, action, outcome code, R_eff, R_util, R_cost.
+
+    Decisions that leave everything as it is (a task waits, a plan is kept) show in the clock of those that do not.
+    """
+    with System(preset, policy, seed=seed) as system:
+        while system.journal.count() < decisions and system.schedule_next_task() is not None:
+            pass
+        entries = [
+            (decision, outcome) for decision, outcome in system.journal.entries(0, decisions)
+            if outcome is not None and outcome.code != 0
+        ]  # fmt: skip
+    return {
+        "time_s": np.array([decision.cluster_time_s for decision, _ in entries]),
+        "task": np.array([decision.task_id for decision, _ in entries]),
+        "action": np.array([decision.action for decision, _ in entries], dtype=np.int16),
+        "terms": np.array([(outcome.r_eff, outcome.r_util, outcome.r_cost) for _, outcome in entries]),
+        "code": np.array([outcome.code for _, outcome in entries], dtype=np.int8),
+    }
+
+
+def main(path: Path) -> None:
+    """Play all of them."""
+    kept = {}
+    for preset, policy, seed in itertools.product(PRESETS, POLICIES, SEEDS):
+        for name, values in play(preset, policy, seed).items():
+            kept[f"{preset}/{policy}/{seed}/{name}"] = values
+        sys.stdout.write(f"{preset} {policy} {seed}: {len(values)}\n")
+        sys.stdout.flush()
+    np.savez_compressed(path, **kept)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FILE)
