@@ -9,7 +9,6 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.decision_batch import from_view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.errors import NetworkError, PlanError
-
 from tests.cluster.engine_worlds import random_actions
 from tests.scheduler.hi_ppo import worlds
 

@@ -11,7 +11,6 @@ from attribution_sched.cluster.stage_kernel import split_stages, stage_cost, tp_
 from attribution_sched.cluster.world import Reward
 from attribution_sched.planning.bounds import Screen, _bounds, _shared
 from attribution_sched.planning.local_search import Polisher
-
 from tests.planning.test_local_search import covers, several
 
 REWARDS = [

@@ -35,7 +35,6 @@ from attribution_sched.planning.candidates import (
     single_domain_plans,
 )
 from attribution_sched.planning.instance import Instance
-
 from tests.cluster.engine_worlds import (
     BERT,
     GPT2,

@@ -18,7 +18,6 @@ from attribution_sched.planning.domain_orders import (
     uniform_cuts,
 )
 from attribution_sched.planning.instance import Instance
-
 from tests.cluster.engine_worlds import BERT, begun, tiny_cluster, traced
 from tests.scheduler.states import mixed_cluster
 

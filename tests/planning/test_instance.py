@@ -9,7 +9,6 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.instance import Instance, half_precision, inside_precisions, tp_indices, usable_devices
-
 from tests.cluster.engine_worlds import BERT, GPT2, SERVE, begun, decide, single, tiny_cluster, traced
 from tests.scheduler.states import mixed_cluster
 

@@ -5,7 +5,6 @@ import pytest
 
 from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PP, STOP, TP
 from attribution_sched.planning.iterated_local_search import WideSearch
-
 from tests.planning.test_local_search import covers, several
 
 

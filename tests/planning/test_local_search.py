@@ -7,7 +7,6 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, PP, REPLICA, STOP, TP
 from attribution_sched.planning.local_search import Polisher, orders_near
 from attribution_sched.scheduler.hi_ppo.walk import walk
-
 from tests.scheduler.hi_ppo import worlds
 
 

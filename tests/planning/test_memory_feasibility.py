@@ -6,7 +6,6 @@ import pytest
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.planning.memory_feasibility import fill, holds
-
 from tests.scheduler.hi_ppo import worlds
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from research.attribution_rivals import LinearCounters, cpu_time_share, load_times_tdp, sm_utilisation_share
 from attribution_sched.errors import CounterError, ModelFitError
+from research.attribution_rivals import LinearCounters, cpu_time_share, load_times_tdp, sm_utilisation_share
 
 NAMES = ("train", "serve")
 

@@ -9,7 +9,6 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.scheduler.hi_ppo.field import Field
 from research import composing
 from research.composing import GROUPS, compose, endless, keep_states, own_forecasts
-
 from tests.scheduler.hi_ppo import worlds
 
 ALL = np.ones(len(GROUPS), dtype=np.bool_)

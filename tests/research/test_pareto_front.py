@@ -8,7 +8,6 @@ from attribution_sched.cluster.reward import samples
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.exact.solver import ExactSolver
 from research.pareto_front import pareto_front, price_of_saving
-
 from tests.planning.exact.instances import all_plans, random_problem
 
 

@@ -10,7 +10,6 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from research import composing
 from research.returns_fit import fit_returns
 from research.returns_truth import GAMMA, Rolled, critic_values, group_shares, roll_out
-
 from tests.scheduler.hi_ppo import worlds
 
 

@@ -16,7 +16,6 @@ from attribution_sched.cluster.plan import Plan, Segment
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Reward, TaskKind
-
 from tests.cluster.engine_worlds import (
     BERT,
     GPT2,

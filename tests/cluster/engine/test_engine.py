@@ -16,7 +16,6 @@ from attribution_sched.cluster.engine.prices import domain_power_w
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import PlanError, SettingsError
-
 from tests.cluster.engine_worlds import (
     BERT,
     GPT2,

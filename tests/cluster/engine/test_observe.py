@@ -9,7 +9,6 @@ from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, EVENT_FEATURES, LINK_FEATURES, TASK_FEATURES
 from attribution_sched.cluster.plan import Plan
-
 from tests.cluster.engine_worlds import (
     BERT,
     GPT2,

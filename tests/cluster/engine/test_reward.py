@@ -14,7 +14,6 @@ from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Reward
-
 from tests.cluster.engine_worlds import BERT, begun, chain, decide, restless, rollout, single, tiny_world, traced
 
 ALONE = replace(BERT, epoch_steps=10_000)

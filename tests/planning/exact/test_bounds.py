@@ -10,7 +10,6 @@ from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, MICROB
 from attribution_sched.planning.exact.bounds import bottleneck, floors
 from attribution_sched.planning.exact.incumbents import ProfileBook
 from attribution_sched.planning.exact.profiles import FIRST_END_S, MAX_TAIL, WORK_S
-
 from tests.planning.exact.instances import all_plans, random_problem
 
 

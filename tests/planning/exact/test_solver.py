@@ -10,7 +10,6 @@ from attribution_sched.cluster.plan import REPLICA
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.exact.problem import Objective
 from attribution_sched.planning.exact.solver import ExactSolver
-
 from tests.planning.exact.instances import all_plans, brute_force, random_problem
 
 FAST, ALL = 60, 330

@@ -11,7 +11,6 @@ from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.scheduler.episode import play
-
 from tests.cluster.engine_worlds import BERT, GPT2, begun, chain, single, traced
 from tests.scheduler.arena_players import Lone, Waiter, small_world
 

@@ -9,7 +9,6 @@ from attribution_sched.errors import CheckpointError, SettingsError
 from attribution_sched.scheduler.arena.play import HELD_OUT_SEED, PolicyError, evaluate, held_out_seeds
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
-
 from tests.scheduler.arena_players import Broken, Clumsy, Lone, Waiter, small_world
 
 QUICK = {"resamples": 300}

@@ -14,7 +14,6 @@ from attribution_sched.scheduler.arena.records import EpisodeRecord, EpisodeStor
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.exact_policy import Exact, ExactResolve
 from attribution_sched.scheduler.greedy import Greedy
-
 from tests.scheduler.arena_players import Lone, small_world
 
 SUMMARY = play(small_world(), Lone(), 7)

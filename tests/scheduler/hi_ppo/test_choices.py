@@ -24,9 +24,9 @@ from attribution_sched.scheduler.hi_ppo.drafts import (
 )
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
-
 from tests.planning.exact.instances import all_plans, random_problem
 from tests.scheduler.hi_ppo import worlds
+
 from .test_drafts import layout, write
 
 
