@@ -130,6 +130,10 @@ class Reader:
             raise self._unknown("task", task_id)
         return rows.read_task(row)
 
+    def knows_task(self, task_id: str) -> bool:
+        """Whether there is a task of that id."""
+        return self._store.row("SELECT 1 FROM tasks WHERE id = ?", (str(task_id),)) is not None
+
     def tasks(self) -> Iterator[TaskRecord]:
         """All tasks in the order they were recorded, page by page."""
         query = f"SELECT {rows.select('tasks')} FROM tasks {NUMBERED}"
