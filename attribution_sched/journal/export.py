@@ -8,6 +8,7 @@ reasons) is made harmless: no cell of a CSV file is a formula, and no control or
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -58,6 +59,8 @@ COLUMNS: dict[str, type] = {
 }
 """Columns and what they hold; ``dict`` is JSON. From ``r_eff`` on they are the outcome's, empty while it is pending."""
 
+TERMS = ("r_eff", "r_util", "r_cost", "reward", "step_s", "bill_usd", "energy_j", "code")
+
 ROW_GROUP = 8192
 """Rows of one Parquet row group."""
 
@@ -68,35 +71,36 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 
 
+ROWS = (
+    f"SELECT d.sequence, {schema.select('decisions', 'd')}, {schema.select('outcomes', 'o')}, "
+    f"{schema.select('tasks', 't')} FROM decisions d LEFT JOIN outcomes o ON o.sequence = d.sequence "
+    "LEFT JOIN tasks t ON t.id = d.task_id WHERE d.sequence >= ? AND d.sequence < ? ORDER BY d.sequence LIMIT ?"
+)
+
+
 def pages(journal: Reader, start: int = 0, stop: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
-    """Rows in the order of :data:`COLUMNS`, JSON as text, a page at a time; every row is checked."""
-    kinds: dict[str, str | None] = {}
-    page: list[tuple[Any, ...]] = []
-    for decision, outcome, hash_, outcome_hash in journal.chained_entries(start, stop):
-        name = decision.task_id
-        if name is not None and name not in kinds:
-            if len(kinds) > ROW_GROUP:
-                kinds.clear()
-            kinds[name] = _kind(journal, name)
-        row: tuple[Any, ...] = (
-            decision.sequence, decision.id, name, None if name is None else kinds[name], decision.cluster_time_s,
-            decision.policy, decision.source, decision.slot, _json_of(decision.plan), schema.dump("", decision.action),
-            _json_of(decision.attribution), decision.view_digest, _json_of(decision.latencies_s),
-            *(decision.weights or (None, None, None)), _json_of(decision.provenance), decision.recorded_at, hash_,
-        )  # fmt: skip
-        if outcome is None:
-            row += (None,) * (len(COLUMNS) - len(row))
-        else:
-            row += (
-                outcome.r_eff, outcome.r_util, outcome.r_cost, outcome.reward, outcome.step_s, outcome.bill_usd,
-                outcome.energy_j, outcome.code, outcome.provenance, _json_of(outcome.details), outcome_hash,
-            )  # fmt: skip
-        page.append(row)
-        if len(page) == ROW_GROUP:
-            yield page
-            page = []
-    if page:
+    """Rows in the order of :data:`COLUMNS`, JSON as text, a page at a time; every row is checked by its digest."""
+    widths = [len(schema.columns(table)) + 3 for table in ("decisions", "outcomes", "tasks")]
+    first, second = 1 + widths[0], 1 + widths[0] + widths[1]
+    for found in journal.pages(ROWS, start, stop):
+        page = []
+        for row in found:
+            decision = _known("decisions", row[1:first])
+            outcome, task = _known("outcomes", row[first:second]), _known("tasks", row[second:])
+            values = decision | {f"outcome_{name}": outcome[name] for name in ("provenance", "details", "hash")}
+            values |= {name: outcome[name] for name in TERMS}
+            values |= {"decision_id": decision["id"], "task_kind": task["kind"]}
+            page.append(tuple(values[name] for name in COLUMNS))
         yield page
+
+
+def _known(table: str, row: tuple[Any, ...]) -> dict[str, Any]:
+    """A row's values as they are in the file, all None where there is no such row."""
+    names = (*schema.columns(table), "hash")
+    if row[0] is None:
+        return dict.fromkeys(names)
+    schema.check(table, row)
+    return dict(zip(names, (*row[1:-2], row[-1].hex()), strict=True))
 
 
 def frame(journal: Reader, start: int = 0, stop: int | None = None) -> pd.DataFrame:
@@ -161,10 +165,13 @@ def _parquet(journal: Reader, draft: Path) -> None:
     table = pa.schema({name: kinds[kind] for name, kind in COLUMNS.items()})
     table = table.with_metadata({"journal": _dumps(_header(journal))})
     with pq.ParquetWriter(draft, table, compression="zstd") as writer:
-        for page in pages(journal):
-            values = zip(*map(_clean, page), strict=True)
-            arrays = [pa.array(value, type=kind) for value, kind in zip(values, table.types, strict=True)]
-            writer.write_batch(pa.record_batch(arrays, schema=table))
+        held: list[tuple[Any, ...]] = []
+        for page in itertools.chain(pages(journal), [None]):
+            held += map(_clean, page or ())
+            if held and (page is None or len(held) >= ROW_GROUP):
+                values = zip(zip(*held, strict=True), table.types, strict=True)
+                writer.write_batch(pa.record_batch([pa.array(each, type=kind) for each, kind in values], schema=table))
+                held = []
 
 
 def _csv(journal: Reader, draft: Path) -> None:
@@ -215,19 +222,6 @@ def _entries(journal: Reader) -> Iterator[dict[str, Any]]:
         found["outcome"] = None if outcome is None else _plain(outcome) | {"hash": outcome_hash}
         found["explanations"] = [_plain(each) for each in journal.explanations(decision.id)]
         yield found
-
-
-def _kind(journal: Reader, name: str) -> str | None:
-    try:
-        return journal.task(name).kind
-    except JournalError as error:
-        if "is not in the journal" in str(error):
-            return None
-        raise
-
-
-def _json_of(value: Any) -> str | None:
-    return None if value is None else schema.dump("", value)
 
 
 def _plain(record: Any) -> dict[str, Any]:

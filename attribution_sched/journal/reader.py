@@ -315,6 +315,10 @@ class Reader:
         first, count = whole("start", start), self.count()
         return first, count if stop is None else min(whole("stop", stop), count)
 
+    def pages(self, query: str, start: int, stop: int | None) -> Iterator[list[Row]]:
+        """Rows of a query over decisions, a page at a time; for those who lay the journal out in another form."""
+        return self._store.pages(query, *self.bounds(start, stop))
+
     def chained(self, table: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Rows of any table in the order of the chain: position, hash and values."""
         query = f"SELECT {select(table)} FROM {table} WHERE position >= ? AND position < ? ORDER BY position LIMIT ?"

@@ -413,11 +413,20 @@ def decode(table: str, row: Sequence[Any]) -> dict[str, Any]:
             found[name] = read(value)
         except ValueError as error:
             raise damaged(table, row, str(error), name, value) from error
+    check(table, row)
+    return found
+
+
+def check(table: str, row: Sequence[Any]) -> None:
+    """Check that a row is what was written.
+
+    Raises:
+        JournalError: If it is not.
+    """
     if check_of(digest_of(table, row[:-2])) != row[-2]:
         raise damaged(table, row, "is not what was written: its digest does not fit")
     if type(row[-1]) is not bytes or len(row[-1]) != 32:
         raise damaged(table, row, "is no SHA-256", "hash", row[-1])
-    return found
 
 
 def damaged(table: str, row: Sequence[Any], rule: str, column: str = "", value: object = "") -> JournalError:
@@ -459,11 +468,12 @@ def canonical(values: Sequence[Any]) -> bytes:
 
 
 _sha256 = hashlib.sha256
+_NAMES = {table: f"{table};".encode() for table in TABLES}
 
 
 def digest_of(table: str, values: Sequence[Any]) -> bytes:
     """SHA-256 of a table's name and a row's values, its position included."""
-    return _sha256(b"%s;%s" % (table.encode(), canonical(values))).digest()
+    return _sha256(_NAMES[table] + canonical(values)).digest()
 
 
 def check_of(digest: bytes) -> int:

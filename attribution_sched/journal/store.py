@@ -33,7 +33,7 @@ PAGE = 256
 QUICK_CHECK_BYTES = 64_000_000
 """Files up to this size have all their pages looked at when they are opened for writing; it takes about 0.1 s."""
 
-UNANCHORED_ROWS = 20_000
+UNANCHORED_ROWS = 5_000
 """Newest rows that are checked when a journal without a snapshot is opened for writing."""
 
 LOCK_SUFFIX = ".lock"
