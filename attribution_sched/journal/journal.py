@@ -119,7 +119,7 @@ class Journal(Reader):
             raise
         try:
             if claim:
-                made.claim()
+                made.claim(unseen=True)
             return cls(made, path)
         except BaseException:
             made.close()

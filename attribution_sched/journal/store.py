@@ -527,8 +527,11 @@ class Store:
                 raise
             return made
 
-    def claim(self) -> None:
+    def claim(self, *, unseen: bool = False) -> None:
         """Become the one that writes: whoever wrote before is refused from now on.
+
+        Args:
+            unseen: Whether nothing was read of it yet, so that what another wrote since it was opened is no matter.
 
         Raises:
             JournalError: If another has written since this one opened the journal.
@@ -539,7 +542,7 @@ class Store:
                 self._connection.execute("BEGIN IMMEDIATE")
                 tail = Tail(self._connection)
                 if tail.hash != self._claim:
-                    if tail.hash != self._seen:
+                    if tail.hash != self._seen and not unseen:
                         rule = "was written by another since it was opened here"
                         raise JournalError(problem("journal", self.name, rule, "Close it and open it again"))
                     who = f"process {self._pid} on {socket.gethostname()}"
