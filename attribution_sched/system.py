@@ -143,7 +143,7 @@ class System:
                 recorded.
         """
         asked = None if preset is None else load_settings(preset)
-        journal = Journal.open(path)
+        journal = Journal.open(path, claim=False)
         try:
             header = journal.header
             settings, decider = options.settings_of(header, asked), options.policy_of(header, policy)
