@@ -21,6 +21,7 @@ __all__ = [
     "MOST_DEVICES",
     "MOST_NODES",
     "Bound",
+    "character_rule",
     "check_counter",
     "check_document",
     "check_name",
@@ -129,14 +130,20 @@ def check_name(field: str, name: str, error: type[AttributionSchedError] = Setti
     return name
 
 
+def character_rule(text: str) -> str | None:
+    """What is wrong with the characters of a word or a path; None if nothing is."""
+    if _SURROGATE.search(text):
+        return "must be valid UTF-8"
+    odd = _CONTROL.search(text)
+    return None if odd is None else f"must not hold the control character U+{ord(odd[0]):04X}"
+
+
 def path_rule(path: str | Path) -> str | None:
     """What is wrong with a path before any file system is asked; None if nothing is."""
     text = str(path)
-    if _SURROGATE.search(text):
-        return "must be valid UTF-8"
-    if _CONTROL.search(text):
-        odd = next(iter(_CONTROL.findall(text)))
-        return f"must not hold the control character U+{ord(odd):04X}"
+    rule = character_rule(text)
+    if rule is not None:
+        return rule
     if len(text.encode()) > LONGEST_PATH:
         return f"must have at most {LONGEST_PATH} bytes, not {len(text.encode())}"
     longest = max(len(part.encode()) for part in text.split("/"))

@@ -15,10 +15,11 @@ DEEPEST_SHOWN = 6
 _LINE_ENDS = re.compile(r"[\t\n\r\v\f\x1c-\x1f\x85\u2028\u2029]+")
 # Control characters, directions of writing, characters without width, halves of surrogate pairs, tags.
 # The two joiners (U+200C, U+200D) stay: Persian and some emoji are misspelt without them.
-_UNSEEN = re.compile(
+UNSEEN = (
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]+"
 )
+_UNSEEN = re.compile(UNSEEN)
 _FORMULA = ("=", "+", "-", "@")
 
 
