@@ -220,7 +220,7 @@ class System:
         Args:
             task: A kind of task of the preset by name, a mapping, or a
                 :class:`~attribution_sched.session.submission.TaskRequest`.
-            **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``id``.
+            **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``provenance``, ``id``.
 
         Returns:
             Its id.
