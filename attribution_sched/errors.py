@@ -52,6 +52,10 @@ class JournalError(AttributionSchedError):
     """A journal cannot be opened, read or written: damaged, foreign, of another version, or in use."""
 
 
+class MissingFontWarning(UserWarning):
+    """A plot is drawn in English because no font of this machine has the glyphs of the language asked for."""
+
+
 def problem(field: str, value: object, rule: str, fix: str) -> str:
     """Write a message in the one shape every error of this package has: one line, its value cut to 200 characters.
 
