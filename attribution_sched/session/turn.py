@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attribution_sched.attribution.vector import AttributionVector
-    from attribution_sched.journal import DecisionRecord, TaskRecord
+    from attribution_sched.journal import DecisionRecord, TaskRecord, WaitRecord
     from attribution_sched.session.asking import Asked
     from attribution_sched.session.cluster import Resident
 
@@ -64,6 +64,7 @@ class Turn:
         decided: Decisions that had taken effect before it.
         since: Decisions since the last result.
         clock: Its phases.
+        waits: What its event leaves waiting without a question.
     """
 
     number: int
@@ -77,3 +78,4 @@ class Turn:
     decided: int
     since: int
     clock: Clock = field(repr=False)
+    waits: tuple[WaitRecord, ...] = ()
