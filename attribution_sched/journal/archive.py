@@ -176,6 +176,7 @@ def _leave(connection: sqlite3.Connection, tail: Tail, made: ArchiveRecord, task
     connection.execute("DELETE FROM snapshot_data WHERE position < ?", (made.stop,))
     connection.execute("UPDATE bounds SET position = ?, hash = ?", (made.stop, bytes.fromhex(made.last_hash)))
     tail.append(connection, "archives", schema.encode("archives", made))
+    chain.seal(connection)
     for table in TABLES:
         connection.execute(schema.guards(table)[1])
 

@@ -81,7 +81,7 @@ class Tail:
         self.position += 1
         self.hash = linked
         if table in NUMBERED:
-            self.next[table] += 1
+            self.next[table] = max(self.next[table], values[0] + 1)
 
 
 def start(connection: sqlite3.Connection) -> tuple[int, bytes]:
