@@ -394,7 +394,7 @@ def read_task(row: Row) -> TaskRecord:
 def read_decision(row: Row) -> DecisionRecord:
     """The decision of a row."""
     known = decode("decisions", row)
-    weights = known.pop("w_eff"), known.pop("w_util"), known.pop("w_cost")
+    weights: Any = known.pop("w_eff"), known.pop("w_util"), known.pop("w_cost")
     if None in weights and weights != (None, None, None):
         raise damaged("decisions", row, "must be three numbers or none", "weights", weights)
     _numbers("decisions", row, "latencies_s", known["latencies_s"])
