@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import sqlite3
@@ -445,5 +446,5 @@ def unpacked(data: bytes) -> dict[str, Any]:
 
 def _numbers(table: str, row: Row, column: str, known: Mapping[str, Any]) -> None:
     for name, value in known.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise damaged(table, row, "is no number", f"{column}.{name}", value)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise damaged(table, row, "is no finite number", f"{column}.{name}", value)
