@@ -107,7 +107,7 @@ def _checked(table: str, row: Sequence[object]) -> Row:
             KINDS[kind][2](value)
         except ValueError as error:
             raise schema.damaged(table, (None, row[0]), str(error), name, value) from error
-    return tuple(value + 0.0 if type(value) is float else value for value in row)
+    return tuple(row)
 
 
 Change = str | Callable[[sqlite3.Connection], None]
