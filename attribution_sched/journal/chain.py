@@ -25,7 +25,7 @@ from attribution_sched.journal.schema import (
     select,
 )
 
-GENESIS = hashlib.sha256(b"attribution-sched journal").digest()
+GENESIS = hashlib.sha256(b"attribution_sched journal").digest()
 """Hash before the first row."""
 
 WINDOW = 4096
