@@ -241,12 +241,12 @@ def _read_parquet(path: Path) -> tuple[dict[str, list[object]], int]:
     import pyarrow.parquet
 
     try:
+        _refuse_repeats(path, pyarrow.parquet.read_schema(path).names)
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise TraceError(
             problem(path.name, str(error).split("\n")[0], "is not a whole Parquet file", "Write it again")
         ) from error
-    _refuse_repeats(path, table.column_names)
     try:
         cells = {name: table.column(name).to_pylist() for name in table.column_names}
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:  # text that is no UTF-8, dates out of range
