@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.bootstrap import RESAMPLES, limits, mean, resampled_means, widened
-from attribution_sched.explain.chinese import name_in_chinese, spaced
 from attribution_sched.explain.digits import alike, number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.stacking import Stack, stack
-from attribution_sched.explain.wording import check_language, output_name
+from attribution_sched.explain.wording import output_name
+from attribution_sched.explain.words import check_language, input_name, spaced
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -240,7 +240,7 @@ def _chinese(comparison: Comparison, found: Changes, named: list[int]) -> str:
         verb = "增强" if found.size[i] > 0 else "减弱"
         old, new = alike(float(found.before[i]), float(found.after[i]))
         low, high = (number(float(limit[i]), 2, signed=True) for limit in (found.size_low, found.size_high))
-        player = name_in_chinese(found.names[i])
+        player = input_name(found.names[i], "zh")
         parts.append(
             f"{player}的影响{verb}（平均绝对份额由 {old} 变为 {new}，变化量的 95% 置信区间为 {low} 至 {high}）"
         )

@@ -7,11 +7,11 @@ from html import escape
 import numpy as np
 
 from attribution_sched.explain import facts
-from attribution_sched.explain.chinese import name_in_chinese, reading_in_chinese
 from attribution_sched.explain.digits import alike, number, share
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.reasoning import sections
-from attribution_sched.explain.wording import check_language, output_name
+from attribution_sched.explain.wording import output_name
+from attribution_sched.explain.words import check_language, in_language, input_name
 
 STYLE = """
 .atx{font:13px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto Sans SC",sans-serif;color:inherit;
@@ -115,11 +115,10 @@ def _level(explanation: Explanation, output: str) -> str:
 def _name(explanation: Explanation, i: int, lang: str) -> str:
     player = explanation.players[i]
     zh = lang == "zh"
-    name = name_in_chinese(player.name) if zh else player.name
-    reading = [reading_in_chinese(player.value) if zh else player.value] if player.value else []
+    name = input_name(player.name, lang)
+    reading = [in_language(player.value, lang)] if player.value else []
     if player.usual:
-        usual = reading_in_chinese(player.usual) if zh else player.usual
-        reading.append(_WORDS[lang]["usual"].format(usual))
+        reading.append(_WORDS[lang]["usual"].format(in_language(player.usual, lang)))
     below = ("，" if zh else ", ").join(reading)
     return f'{escape(name)}<span class="atx-sub">{escape(below)}</span>' if below else escape(name)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attribution_sched.explain.chinese import in_chinese, name_in_chinese, spaced
 from attribution_sched.explain.digits import MINUS, number, percent
+from attribution_sched.explain.plots.style import input_label
+from attribution_sched.explain.wording import describe_plan, plan_words
+from attribution_sched.explain.words import spaced
 from attribution_sched.report.data import Number
+from attribution_sched.session.wording import plan_of
 
 Pair = tuple[str, str]
 """The same in English and Chinese."""
@@ -89,12 +92,17 @@ def moment(value_s: float, lang: str = "en") -> str:
 
 def player(name: str, lang: str) -> str:
     """An input by name."""
-    return name_in_chinese(name) if lang == "zh" else name.replace("_", " ")
+    return input_label(name, lang)
 
 
 def plan(words: str, lang: str) -> str:
-    """A plan that is told in English."""
-    return spaced(in_chinese(words)) if lang == "zh" else words
+    """A plan that was described."""
+    return spaced(plan_words(words, lang)) if lang == "zh" else words
+
+
+def recorded_plan(record: Mapping[str, Any], domains: Sequence[str], lang: str) -> str:
+    """A plan as the journal keeps it, in words."""
+    return plan(describe_plan(plan_of(record, domains), domains), lang)
 
 
 def listed(words: Sequence[str], lang: str) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.explain.chinese import name_in_chinese
 from attribution_sched.explain.digits import share
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_name, output_unit
@@ -50,7 +49,7 @@ def changes(
             color=style.INK if certain[row] else style.FAINT,
         )  # fmt: skip
     wide, lines = style.characters(ax, 0.27), style.lines_per_row(ax, n)
-    names = [name_in_chinese(name) if lang == "zh" else name.replace("_", " ") for name in found.names[:n]]
+    names = [style.input_label(name, lang) for name in found.names[:n]]
     ax.set_yticks(range(n), [style.fitted(name, wide, min(2, lines)) for name in names])
     ax.set_ylim(n - 0.4, -0.6)
     reach = [0.0, *found.before[:n], *found.after[:n], *(found.before + found.size_low)[:n]]

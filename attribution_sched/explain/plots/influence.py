@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.explain import facts
-from attribution_sched.explain.chinese import name_in_chinese
 from attribution_sched.explain.digits import percent
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_name, output_unit
@@ -65,7 +64,7 @@ def influence(
     )  # fmt: skip
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=3)
     wide, lines = style.characters(ax, 0.27), style.lines_per_row(ax, n)
-    names = [name_in_chinese(name) if lang == "zh" else name.replace("_", " ") for name in found.names[:n]]
+    names = [style.input_label(name, lang) for name in found.names[:n]]
     ax.set_yticks(rows, [style.fitted(name, wide, min(2, lines)) for name in names])
     ax.set_ylim(n - 0.4, -1.0)
     limits = (found.size_low, found.size_high, found.signed_low, found.signed_high, found.size, found.signed)

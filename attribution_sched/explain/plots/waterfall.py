@@ -9,12 +9,11 @@ import numpy as np
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain import facts
-from attribution_sched.explain.chinese import in_chinese
 from attribution_sched.explain.digits import alike, number, share
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.plots import style
-from attribution_sched.explain.wording import output_name, output_unit
+from attribution_sched.explain.wording import output_name, output_unit, plan_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,7 +151,7 @@ def _key(ax: Axes, explanation: Explanation, output: str, lang: str) -> None:
 def _title(explanation: Explanation, output: str, lang: str) -> str:
     """One line: what, and against what."""
     if lang == "zh":
-        against = f"（相对于{in_chinese(explanation.against)}）" if explanation.against else ""
+        against = f"（相对于{plan_words(explanation.against, lang)}）" if explanation.against else ""
         return f"决策 {explanation.decision}：{output_name(output, lang)}的驱动因素{against}"
     against = f", rather than {explanation.against}" if explanation.against else ""
     return f"decision {explanation.decision}: drivers of {output_name(output)}{against}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from attribution_sched.explain.chinese import name_in_chinese
 from attribution_sched.explain.digits import number
 from attribution_sched.report.data import FeedbackStep, Report
 from attribution_sched.report.document import Block, Section, Table, Text
@@ -91,8 +89,4 @@ def _value(value: Any) -> str:
 def _reason(one: FeedbackStep, lang: str) -> str:
     if lang == "zh" and not one.chinese:
         return say(ENGLISH, lang, reason=one.english)
-    if lang != "zh":
-        return one.english
-    # Reasons are journaled with the inputs' own names.
-    named = re.sub(r" ?\battribution \w+", lambda found: name_in_chinese(found[0].strip()), one.chinese)
-    return re.sub(r"(?<=\d) %", "%", named)
+    return one.chinese if lang == "zh" else one.english

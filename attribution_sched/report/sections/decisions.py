@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from functools import partial
 
 from attribution_sched.explain import facts, plots
-from attribution_sched.explain.chinese import reading_in_chinese
 from attribution_sched.explain.digits import apart, number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.plots.counterfactual import gauges
 from attribution_sched.explain.reasoning import sections
 from attribution_sched.explain.wording import output_name, quantity_of, unit_of
+from attribution_sched.explain.words import in_language
 from attribution_sched.report.data import Moment, Report, Why
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.saying import moment as moment_
-from attribution_sched.report.saying import plan, player, say, share, signed
+from attribution_sched.report.saying import plan, player, recorded_plan, say, share, signed
 
 TITLE = ("The decisions that matter most", "影响最大的决策")
 NONE = ("No plan was put in force, so there is none to explain.", "尚无方案生效，没有可供解释的决策。")
@@ -108,7 +108,7 @@ def section(report: Report, lang: str) -> Section:
          signed(one.reward))
         for one in moments
     )  # fmt: skip
-    parts = tuple(_part(moment, one, lang) for moment, one in zip(moments, why, strict=True))
+    parts = tuple(_part(moment, one, report.run.domains, lang) for moment, one in zip(moments, why, strict=True))
     return Section("decisions", title, (Text(say(LEAD, lang)), Table(HEAD[lang == "zh"], rows, text_columns=2)), parts)
 
 
@@ -116,9 +116,9 @@ def _ratio(moment: Moment, lang: str) -> str:
     return share(moment.step_s / moment.base_step_s, lang) if moment.base_step_s else "–"
 
 
-def _part(moment: Moment, why: Why, lang: str) -> Section:
+def _part(moment: Moment, why: Why, domains: tuple[str, ...], lang: str) -> Section:
     name = say(NAME, lang, id=moment.decision, kind=moment.kind, hours=number(moment.device_hours or 0.0))
-    blocks: list[Block] = [Text(_facts(moment, lang))]
+    blocks: list[Block] = [Text(_facts(moment, domains, lang))]
     if why.explanation is None:
         blocks.append(Text(say(MISSING, lang, why=why.missing), "bad"))
     else:
@@ -131,13 +131,13 @@ def _part(moment: Moment, why: Why, lang: str) -> Section:
     return Section(f"decision-{moment.decision}", name, tuple(blocks))
 
 
-def _facts(moment: Moment, lang: str) -> str:
+def _facts(moment: Moment, domains: tuple[str, ...], lang: str) -> str:
     base = say(BASE, lang, ratio=_ratio(moment, lang)) if moment.base_step_s else ""
     bill = say(BILL, lang, bill=number(moment.bill_usd)) if moment.bill_usd else ""
     return say(
         FACTS, lang, verb=say(MOVED if moment.moved else PLACED, lang), task=moment.task,
         at=moment_(moment.time_s, lang),
-        devices=moment.devices, plan=plan(moment.words, lang), step=number(moment.step_s), base=base,
+        devices=moment.devices, plan=recorded_plan(moment.plan, domains, lang), step=number(moment.step_s), base=base,
         energy=number(moment.energy_j), bill=bill, source=_source(moment.source, lang),
     )  # fmt: skip
 
@@ -189,7 +189,7 @@ def _scale(told: Explanation, lang: str) -> str:
 
 
 def _reading(words: str, lang: str) -> str:
-    return reading_in_chinese(words) if lang == "zh" else words
+    return in_language(words, lang)
 
 
 def _flips(told: Explanation, parts: Mapping[str, str], lang: str, sought: bool) -> list[Block]:

@@ -6,9 +6,9 @@ from functools import partial
 
 from attribution_sched.explain import plots
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.explanation import TARGETS, Explanation
+from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import Overview
-from attribution_sched.explain.reasoning_zh import TARGETS as TARGETS_ZH
+from attribution_sched.explain.words import say as say_message
 from attribution_sched.explain.wording import output_name
 from attribution_sched.report.data import Number, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
@@ -57,7 +57,7 @@ def section(report: Report, lang: str) -> Section:
     targets = [told.target for told in found]
     main = max(set(targets), key=targets.count)
     alike = [told for told in found if told.target == main]
-    target = TARGETS_ZH[main] if lang == "zh" else TARGETS[main]
+    target = say_message(f"target.{main}", lang)
     name, first = output_name(why.output, lang), max(why.drivers, key=lambda one: one.mean_size.value or 0.0)
     alt = say(
         ALT, lang, count=len(why.drivers), name=player(first.name, lang), size=number(first.mean_size.value or 0.0, 2)

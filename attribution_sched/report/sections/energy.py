@@ -8,9 +8,8 @@ from functools import partial
 import numpy as np
 
 from attribution_sched.explain import plots
-from attribution_sched.explain.chinese import COUNTERS
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.plots.attributions import WORDS
+from attribution_sched.explain.words import counter_name
 from attribution_sched.report.data import Energy, Report, TaskEnergy
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.saying import listed, say, share
@@ -64,7 +63,7 @@ def section(report: Report, lang: str) -> Section:
 
 def counter(name: str, lang: str) -> str:
     """A counter in words."""
-    return COUNTERS.get(name, name) if lang == "zh" else WORDS.get(name, name)
+    return counter_name(name, lang)
 
 
 def _lead(energy: Energy, lang: str) -> str:

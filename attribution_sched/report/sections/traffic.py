@@ -11,7 +11,7 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots.traffic import cuts
 from attribution_sched.report.data import Report, Traffic
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.saying import listed, plan, plural, say
+from attribution_sched.report.saying import listed, plural, recorded_plan, say
 from attribution_sched.session.wording import plan_of
 
 TITLE = ("Traffic between domains", "跨域流量")
@@ -72,7 +72,8 @@ def section(report: Report, lang: str) -> Section:
     ]
     for one in taken or report.traffic:
         words = TAKEN if one.taken else SPLIT
-        blocks.append(Text(say(words, lang, id=one.decision, kind=one.kind, plan=plan(one.words, lang))))
+        plan = recorded_plan(one.plan, report.run.domains, lang)
+        blocks.append(Text(say(words, lang, id=one.decision, kind=one.kind, plan=plan)))
         blocks.append(_picture(one, report.run.domains, lang))
     return Section("traffic", title, tuple(blocks))
 

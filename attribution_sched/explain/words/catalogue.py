@@ -1,0 +1,12 @@
+"""The catalogue: message id → (English, Chinese)."""
+
+from __future__ import annotations
+
+from attribution_sched.explain.words import messages_reasoning, messages_records
+
+Message = tuple[str, str]
+"""The same in English and Chinese, with the same places."""
+
+PAGES: tuple[dict[str, Message], ...] = (messages_records.MESSAGES, messages_reasoning.MESSAGES)
+
+MESSAGES: dict[str, Message] = {name: pair for page in PAGES for name, pair in page.items()}
