@@ -96,7 +96,7 @@ def coupling_words(own: str, other: str, strength: float, driver: str, part: flo
     )
     chinese = (
         f"解释表明，对 {own} 有利的因素对 {other} {'也有利' if with_it else '不利'}"
-        f"（耦合 {number(strength, 2, signed=True)}，其中 {_chinese(percent(part))} 来自{_input(driver)}）"
+        f"（耦合 {number(strength, 2, signed=True)}，其中 {_chinese(percent(part))} 来自{_input(driver).rstrip()}）"
     )
     return english, chinese
 

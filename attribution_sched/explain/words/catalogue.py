@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from attribution_sched.explain.words import messages_reasoning, messages_records
+from attribution_sched.explain.words import messages_reasoning, messages_records, messages_report
 
 Message = tuple[str, str]
 """The same in English and Chinese, with the same places."""
 
-PAGES: tuple[dict[str, Message], ...] = (messages_records.MESSAGES, messages_reasoning.MESSAGES)
+PAGES: tuple[dict[str, Message], ...] = (
+    messages_records.MESSAGES,
+    messages_reasoning.MESSAGES,
+    messages_report.MESSAGES,
+)
 
 MESSAGES: dict[str, Message] = {name: pair for page in PAGES for name, pair in page.items()}

@@ -108,7 +108,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
     # Where background states come from.
     "background.decisions": ("{count} decisions", "{count} 次决策"),
     "background.inputs": ("{count} inputs", "{count} 个输入样本"),
-    "background.last": ("the last {count} decisions", "最近 {count} 次决策"),
     "background.warm_up": (
         "a warm-up of {count} decisions in the same world, seed {seed}",
         "同一环境下 {count} 次预热决策（随机种子 {seed}）",

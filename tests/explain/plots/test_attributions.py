@@ -31,7 +31,9 @@ def test_shares_of_each_task_add_up_to_a_hundred():
 
 def test_counters_are_in_words():
     ax = attributions(ENERGY, LABELS)
-    assert [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()] == [counter_name(name, "en") for name in COUNTERS]
+    assert [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()] == [
+        counter_name(name, "en") for name in COUNTERS
+    ]
 
 
 def test_models_can_be_told_apart_on_a_telephone():
