@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots import style
-from attribution_sched.explain.words import counter_name
+from attribution_sched.explain.words import counter_name, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,16 +94,15 @@ def attributions(
     ax.set_ylabel("")
     style.finish(ax, lang, grid="")
     ax.tick_params(length=0)
-    label = "share of the task's attributions [%]" if normalise else f"attribution [{unit}]"
-    chinese = "占任务归因总量的份额（%）" if normalise else f"归因（{unit}）"
+    label = style.with_unit(say("attributions.share" if normalise else "attributions.value", lang), unit, lang)
     ticks: dict[str, Any] = {}
     if scale == "log":
         # Whole powers of ten, and 0; those next to 0 would be written over each other.
         top = math.floor(math.log10(limit))
         powers = [10.0**power for power in (top, top - 1)]
         ticks = {"ticks": [*(-power for power in powers), 0.0, *powers[::-1]]}
-    bar = style.colour_bar(ax, ax.collections[0], label if lang == "en" else chinese, lang, shrink=0.85, **ticks)
+    bar = style.colour_bar(ax, ax.collections[0], label, lang, shrink=0.85, **ticks)
     if ticks:
         bar.ax.set_yticklabels([number(tick) for tick in ticks["ticks"]])
-    style.title(ax, "where the energy of each task goes" if lang == "en" else "各任务的能耗归因")
+    style.title(ax, say("attributions.title", lang))
     return style.in_font(ax, lang)

@@ -10,7 +10,7 @@ from attribution_sched.explain.digits import apart, number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import FAMILIES, plan_words, unit_of
-from attribution_sched.explain.words import input_name
+from attribution_sched.explain.words import input_name, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,9 +96,7 @@ def counterfactual(explanation: Explanation, ax: Axes | None = None, *, lang: st
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(-0.04, 1.04)
     ax.set_xticks([])
-    key = "● as it was · ❙ threshold, all else equal · ➤ change that flips · each row has a scale of its own"
-    chinese = "● 当时 · ❙ 阈值（其他条件不变） · ➤ 使决策翻转的改动 · 各行刻度独立"
-    style.key(ax, key if lang == "en" else chinese)
+    style.key(ax, say("counterfactual.key", lang))
     style.finish(ax, lang, grid="")
     ax.spines["bottom"].set_visible(False)
     ax.spines["left"].set_visible(False)
@@ -149,9 +147,8 @@ def _label(row: Gauge, lang: str, wide: int, lines: int) -> str:
 def _title(explanation: Explanation, lang: str) -> str:
     found = explanation.counterfactual
     if found is None:
-        name = explanation.decision
-        return f"decision {name}: where it flips" if lang == "en" else f"决策 {name}：翻转阈值"
-    size = number(found.size, 2)
-    if lang == "zh":
-        return f"决策 {explanation.decision}：最小翻转改动为 {size} 个标准差，改选：{plan_words(found.plan, lang)}"
-    return f"decision {explanation.decision}: {size} standard deviations away from {found.plan}"
+        what = say("counterfactual.title", lang)
+    else:
+        size = number(found.size, 2)
+        what = say("counterfactual.title_nearest", lang, size=size, plan=plan_words(found.plan, lang))
+    return say("plot.decision", lang, decision=explanation.decision, what=what)

@@ -19,7 +19,7 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.wording import output_name, output_unit
-from attribution_sched.explain.words import check_language, in_language, input_name
+from attribution_sched.explain.words import check_language, in_language, input_name, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -305,10 +305,13 @@ def legend_above(ax: Axes, entries: int, text: str) -> None:
 
 def share_label(explanation: Explanation, output: str, lang: str) -> str:
     """Name of the axis of an output's shares, with its unit."""
-    name, unit = output_name(output, lang), output_unit(output, explanation.target, lang)
-    if lang == "zh":
-        return f"{name}的份额" + (f"（{unit}）" if unit else "")
-    return f"share of {name}" + (f" [{unit}]" if unit else "")
+    name = say("plot.share_of", lang, name=output_name(output, lang))
+    return with_unit(name, output_unit(output, explanation.target, lang), lang)
+
+
+def with_unit(name: str, unit: str, lang: str) -> str:
+    """Name of an axis with its unit, if it has one."""
+    return say("plot.with_unit", lang, name=name, unit=unit) if unit else name
 
 
 def colour_bar(ax: Axes, shown: ScalarMappable, label: str, lang: str, **how: Any) -> Colorbar:

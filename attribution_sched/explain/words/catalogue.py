@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attribution_sched.explain.words import messages_reasoning, messages_records, messages_report
+from attribution_sched.explain.words import messages_plots, messages_reasoning, messages_records, messages_report
 
 Message = tuple[str, str]
 """The same in English and Chinese, with the same places."""
@@ -10,6 +10,7 @@ Message = tuple[str, str]
 PAGES: tuple[dict[str, Message], ...] = (
     messages_records.MESSAGES,
     messages_reasoning.MESSAGES,
+    messages_plots.MESSAGES,
     messages_report.MESSAGES,
 )
 
