@@ -9,10 +9,10 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.wording import output_name
-from attribution_sched.explain.words import say as say_message
+from attribution_sched.explain.words import say
 from attribution_sched.report.data import Number, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.saying import head, player, say, share, signed
+from attribution_sched.report.saying import head, player, share, signed
 
 HEAD = tuple(f"report.drivers.head.{column}" for column in range(6))
 
@@ -30,7 +30,7 @@ def section(report: Report, lang: str) -> Section:
     targets = [told.target for told in found]
     main = max(set(targets), key=targets.count)
     alike = [told for told in found if told.target == main]
-    target = say_message(f"target.{main}", lang)
+    target = say(f"target.{main}", lang)
     name, first = output_name(why.output, lang), max(why.drivers, key=lambda one: one.mean_size.value or 0.0)
     alt = say(
         "report.drivers.alt",

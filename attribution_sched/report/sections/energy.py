@@ -9,10 +9,10 @@ import numpy as np
 
 from attribution_sched.explain import plots
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.words import counter_name
+from attribution_sched.explain.words import counter_name, say
 from attribution_sched.report.data import Energy, Report, TaskEnergy
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.saying import listed, say, share
+from attribution_sched.report.saying import listed, share
 
 METHODS = {name: f"report.energy.methods.{name}" for name in ("closed form",)}
 MIXED = {name: f"report.energy.mixed.{name}" for name in ("simulated", "measured")}
@@ -92,7 +92,7 @@ def _picture(energy: Energy, lang: str) -> Picture:
         shown=shown,
         fit=fit,
         method=say(METHODS[energy.method], lang) if energy.method in METHODS else energy.method,
-        counters=listed([say(MIXED.get(sort, (sort, sort)), lang) for sort in sorts], lang),
+        counters=listed([say(MIXED[sort], lang) if sort in MIXED else sort for sort in sorts], lang),
     )
     at = np.unravel_index(int(np.abs(values).argmax()), values.shape)
     alt = say(
