@@ -47,7 +47,7 @@ from attribution_sched.scheduler.hi_ppo.repricing import (
 )
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
 from attribution_sched.scheduler.policy import Appraisal
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.policy import HiPpo

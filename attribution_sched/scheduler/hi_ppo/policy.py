@@ -246,7 +246,7 @@ class HiPpo:
 
     def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-        from attribution_sched.scheduler.ppo.threads import one_thread
+        from attribution_sched.threads import one_thread
 
         with one_thread():
             return walk(planner, decisions, NetworkChooser(self.network, None), timings, self.clock)
