@@ -21,8 +21,8 @@ from pathlib import Path
 
 import torch
 
-from attribution_sched.scheduler.predictor.gru_training import GruTraining, train
 from attribution_sched.scheduler.predictor.gru_weights import SHIPPED, save
+from research.gru_training import GruTraining, train
 
 
 def main() -> None:

@@ -116,8 +116,8 @@ replaces single figures.
 MODEL_OPENING = """
 ## Models
 
-Layers are computed from the published sizes (`attribution_sched/cluster/models/catalogue.py`). Parameters are counted from
-these layers; beside them stands what the authors publish.
+Layers are computed from the published sizes (`attribution_sched/cluster/models/catalogue.py`). Parameters are counted
+from these layers; beside them stands what the authors publish.
 """
 
 CODE_OPENING = """

@@ -5,8 +5,8 @@ import pytest
 
 from attribution_sched import storage
 from attribution_sched.errors import CheckpointError
-from attribution_sched.scheduler.predictor.gru_training import first_arrays
 from attribution_sched.scheduler.predictor.gru_weights import KIND, SHIPPED, GruSize, GruWeights, load, save, shapes
+from research.gru_training import first_arrays
 
 
 @pytest.fixture
