@@ -139,7 +139,6 @@ def in_words(action: int) -> str:
 
 
 gym.register_envs(registration)  # importing it has registered them; this says so
-gym.register_envs(registration)  # importing it has registered them; this says so
 env = gym.make("attribution_sched/Testbed-v0")
 model = PPO("MlpPolicy", env, n_steps=1024, learning_rate=2e-3, seed=SEED, device="cpu")
 model.learn(TRAIN_STEPS)

@@ -15,12 +15,17 @@ from pydantic import ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from attribution_sched.errors import SettingsError, problem
+from attribution_sched.limits import Why
 
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+_DIGITS = Why("beyond it sums lose their digits")
+_KEPT = Why("all of them are kept in memory at once")
+Positive = Annotated[float, Field(strict=True, gt=0, le=1e15, allow_inf_nan=False), _DIGITS]
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False), _DIGITS]
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Discount = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
-Count = Annotated[int, Field(strict=True, ge=1)]
+LearningRate = Annotated[float, Field(strict=True, gt=0, le=10, allow_inf_nan=False), Why("weights would leap")]
+Kept = Annotated[int, Field(strict=True, ge=1, le=10_000_000), _KEPT]
+Passes = Annotated[int, Field(strict=True, ge=1, le=10_000), Why("each goes through everything that was collected")]
 Switch = Annotated[bool, Field(strict=True)]
 
 
@@ -46,7 +51,7 @@ class PpoSettings:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    lr: Positive = 3.0e-4
+    lr: LearningRate = 3.0e-4
     gamma: Discount = 0.99
     gae_lambda: Fraction = 0.95
     clip_range: Positive = 0.2
@@ -54,9 +59,9 @@ class PpoSettings:
     value_coef: NonNegative = 0.5
     max_grad_norm: Positive = 0.5
     target_kl: Positive | None = 0.02
-    num_steps: Count = 2048
-    update_epochs: Count = 10
-    minibatch_size: Count = 256
+    num_steps: Kept = 2048
+    update_epochs: Passes = 10
+    minibatch_size: Kept = 256
     value_clip: Positive | None = None
     normalise_advantage: Switch = True
 
