@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -28,6 +27,7 @@ from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, SettingsError, problem
 from attribution_sched.journal import DecisionRecord, EventRecord, ExplanationRecord, Journal, OutcomeRecord
+from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.session import options
 from attribution_sched.session.asking import Asked, Asking, as_policy, weighted, with_weights
@@ -252,24 +252,24 @@ class System:
     def _decide(self) -> Taken:
         """Take the pending decision: attribute, ask, record, let it take effect, record what it came to."""
         asked = self._asking.ask(self.policy, self.cluster, self.reward)
-        began = time.perf_counter()
+        began = clock()
         vector = self._attributions(asked.view.counters)
-        attributed = time.perf_counter()
+        attributed = clock()
         action = self.cluster.encode(asked.plan, asked.view.kind_index)
         told = decision_record(self.cluster, self.policy, asked, action, vector, attributed - began)
         slot, task = asked.view.slot, self.cluster.residents[asked.view.slot]
         known = task.handed_in or self._recorded.get(slot) == task.id
         new = None if known else task_record(self.cluster, asked.view)
-        before = time.perf_counter()
+        before = clock()
         made = self.journal.record_decision(told, task=new)
-        recorded = time.perf_counter()
+        recorded = clock()
         effect = self.cluster.carry_out(action)
-        done = time.perf_counter()
+        done = clock()
         reward = reward_of(effect, asked.view.reward)
         self.journal.record_outcome(outcome_record(made.id, effect, asked.view, reward.total))
         spent = {
             "attribution": attributed - began, "decision": asked.seconds,
-            "journal": recorded - before + time.perf_counter() - done, "effect": done - recorded,
+            "journal": recorded - before + clock() - done, "effect": done - recorded,
         }  # fmt: skip
         self._recorded[slot] = task.id
         self._note(made.id, asked)
@@ -281,7 +281,7 @@ class System:
         self._since += 1
 
     def _result(self, taken: Taken) -> SchedulingResult:
-        began, why, missing = time.perf_counter(), None, ""
+        began, why, missing = clock(), None, ""
         if self._explaining is not None:
             try:
                 why = self.explain(taken.record.id, **self._explaining)
@@ -289,7 +289,7 @@ class System:
                 # The task is placed: its result must not be lost with its explanation.
                 missing = str(error)
         between, self._since = self._since - 1, 0
-        result = result_of(taken, self.domains, between, why, time.perf_counter() - began)
+        result = result_of(taken, self.domains, between, why, clock() - began)
         if not missing:
             return result
         return replace(result, provenance={**result.provenance, "explanation": f"unavailable ({missing})"})
