@@ -6,10 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # One thread per process: the kernels are compiled, and workers and tests share the cores.
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-# Compiled kernels are kept per state of the sources: numba itself does not notice that a kernel is stale
-# when only another file, from which it was inlined, has changed.
-KERNELS := $(shell cat $$(find attribution_sched/cluster -name '*.py' | sort) $$(grep -rl --include='*.py' numba.njit attribution_sched/planning attribution_sched/scheduler | sort) | cksum | cut -d' ' -f1)
-ENVIRONMENT = $(THREADS) NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-$(KERNELS)
+# Compiled kernels stay in the environment; the package itself keeps them apart by the content of their sources.
+ENVIRONMENT = $(THREADS) NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/kernels
 PYTEST = $(ENVIRONMENT) $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help

@@ -15,7 +15,6 @@ import contextlib
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -37,6 +36,7 @@ from attribution_sched.journal import (
     TaskRecord,
     WaitRecord,
 )
+from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.session import options
 from attribution_sched.session.asking import Asked, Asking, as_policy, weighted, with_weights
@@ -420,7 +420,7 @@ class System:
         self._torn = False
 
     def _result(self, taken: Taken) -> SchedulingResult:
-        began, why, missing = time.perf_counter(), None, ""
+        began, why, missing = clock(), None, ""
         if self._explaining is not None:
             try:
                 why = self.explain(taken.record.id, **self._explaining)
@@ -428,7 +428,7 @@ class System:
                 # The task is placed: its result must not be lost with its explanation.
                 missing = str(error)
         between, self._since = self._since - 1, 0
-        result = result_of(taken, self.domains, between, why, time.perf_counter() - began)
+        result = result_of(taken, self.domains, between, why, clock() - began)
         if not missing:
             return result
         return replace(result, provenance={**result.provenance, "explanation": f"unavailable ({missing})"})

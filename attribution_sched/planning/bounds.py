@@ -7,7 +7,6 @@ first, until it is no better than what was found. What comes out is what pricing
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +39,7 @@ from attribution_sched.cluster.plan import (
 from attribution_sched.cluster.reward import GRAMS_PER_KG
 from attribution_sched.cluster.shares import share_batch
 from attribution_sched.cluster.stage_kernel import split_stages, tp_index
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import MAX_PP, PlannerTables
 from attribution_sched.planning.stage_table import (
     BACKWARD_S,
@@ -134,7 +134,7 @@ class Screen:
         _recut(self.stakes, self.scratch.layers[0], self.memory, rows, counts)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _best(
     k: Stakes,
     scratch: Scratch,
@@ -171,7 +171,7 @@ def _best(
     return priced
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _shared(k: Stakes, rows: IntArray, counts: IntArray) -> FloatArray:
     """Let replicas share the batch as the cluster does; samples of a step, 0 for a plan that is not well formed."""
     samples = np.zeros(counts.size)
@@ -197,7 +197,7 @@ def _shared(k: Stakes, rows: IntArray, counts: IntArray) -> FloatArray:
     return samples
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _devices(rows: IntArray, count: int) -> int:
     devices = 0
     for p in range(count):
@@ -205,7 +205,7 @@ def _devices(rows: IntArray, count: int) -> int:
     return devices
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _bounds(
     k: Stakes,
     cuts: IntArray,
@@ -283,7 +283,7 @@ def _bounds(
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _recut(k: Stakes, cuts: IntArray, memory: StageMemory, rows: IntArray, counts: IntArray) -> None:
     """Dynamic program over segments and layers: least time of the slowest stage, then least time of all."""
     model = k.workload.model
@@ -339,7 +339,7 @@ def _recut(k: Stakes, cuts: IntArray, memory: StageMemory, rows: IntArray, count
             begin = stop
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _reward(k: Stakes, scratch: Scratch, rows: IntArray, count: int, samples: float) -> float:
     """What a plan that fits is worth: ``objective.worth`` for one plan."""
     plan_out, segment_out = np.zeros(len(PLAN_COLUMNS)), np.zeros((count, len(SEGMENT_COLUMNS)))

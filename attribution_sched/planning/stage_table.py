@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +11,7 @@ from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PRECISION, TP
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, stage_cost
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -81,14 +81,14 @@ class Stakes(NamedTuple):
     usd_per_g: float
 
 
-@numba.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@kernel(inline="always")
 def place_of(domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int) -> tuple[int, int]:
     """Where a stage is remembered, and by which key; plans one change apart share most of their stages."""
     key = ((((domain << 10 | a) << 10 | z) << 12 | dp) << 4 | tp) << 18 | precision << 16 | micro
     return ((key * MIX) & MASK) >> (63 - MEMORY_BITS), key
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def remember(k: Stakes, memory: StageMemory, slot: int, key: int, row: IntArray, a: int, z: int) -> None:
     """Price a stage and write down its times and memory."""
     stage = stage_cost(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from attribution_sched.kernels import clock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,11 +28,11 @@ class Clock:
 
     def __init__(self) -> None:
         self.spent_s: dict[str, float] = {}
-        self._last = time.perf_counter()
+        self._last = clock()
 
     def phase(self, name: str, about: object) -> None:
         """A phase has ended."""
-        now = time.perf_counter()
+        now = clock()
         self.spent_s[name] = spent_s = now - self._last
         self._last = now
         if log.isEnabledFor(logging.DEBUG):

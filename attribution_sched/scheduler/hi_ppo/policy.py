@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import Attributor, Decisions, from_view
@@ -99,7 +99,7 @@ class HiPpo:
         wishes: WeightMode | str | None = None,
         deadline_s: float = COORDINATION_LIMIT_S,
         fallback: Policy | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = kernels.clock,
     ) -> None:
         self.weights = weights
         self.attributor = attributor
