@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.reward import SIGNS as SIGNS
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.findings import Confidence, Counterfactual, Interaction, Player, Rule
 
@@ -20,9 +21,6 @@ FloatArray = NDArray[np.float64]
 
 COMPONENTS: tuple[str, ...] = ("R_eff", "R_util", "R_cost")
 TOTAL = "R"
-SIGNS: tuple[float, float, float] = (1.0, 1.0, -1.0)
-"""R = w_eff·R_eff + w_util·R_util − w_cost·R_cost."""
-
 TARGETS: dict[str, str] = {
     "terms": "the plan's own reward terms, as the policy expects them",
     "returns": "what the cluster earns from here on, as the policy's critic expects it",
