@@ -223,7 +223,7 @@ class CostModel:
 
     def _batch(self, plans: PlanBatch | Plan | Sequence[Plan], model: int) -> PlanBatch:
         if isinstance(plans, PlanBatch):
-            plans.check(len(self.models[model]), len(self.cluster), TP_DEGREES)
+            plans.check(len(self.models[model]), len(self.cluster))
             return plans
         listed = [plans] if isinstance(plans, Plan) else list(plans)
         for plan in listed:

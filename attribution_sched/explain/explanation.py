@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.reward import SIGNS as SIGNS
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.findings import Confidence, Counterfactual, Interaction, Player, Rule
 from attribution_sched.explain.words import say
@@ -21,9 +22,6 @@ FloatArray = NDArray[np.float64]
 
 COMPONENTS: tuple[str, ...] = ("R_eff", "R_util", "R_cost")
 TOTAL = "R"
-SIGNS: tuple[float, float, float] = (1.0, 1.0, -1.0)
-"""R = w_eff·R_eff + w_util·R_util − w_cost·R_cost."""
-
 TARGETS: dict[str, str] = {
     name: say(f"target.{name}")
     for name in ("terms", "returns", "simulator", "log_probability", "log_odds", "choice", "model")

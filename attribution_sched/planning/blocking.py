@@ -128,7 +128,7 @@ def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages:
 
 
 @kernel
-def _stage_table(cost: Arrays, task: Even, order: IntArray, rooms: IntArray) -> FloatArray:
+def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArray) -> FloatArray:
     """What every stage takes in every region at every degree; infinite where it does not fit.
 
     Returns:
@@ -138,7 +138,7 @@ def _stage_table(cost: Arrays, task: Even, order: IntArray, rooms: IntArray) -> 
     for r in range(order.size):
         here = cost.domains.rows[order[r]]
         for t in range(_TP.size):
-            if _TP[t] > here.node_devices or task.dp * _TP[t] > rooms[order[r]]:
+            if _TP[t] > here.node_devices or task.dp * _TP[t] > free_devices[order[r]]:
                 break
             for s in range(task.stages):
                 first, stop = task.layers * s // task.stages, task.layers * (s + 1) // task.stages
@@ -183,7 +183,7 @@ def _extend(
 
 @kernel
 def best_stages(
-    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, order: IntArray, rooms: IntArray,
+    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, order: IntArray, free_devices: IntArray,
     chosen: IntArray,
 ) -> tuple[float, int]:  # fmt: skip
     """Assign an even pipeline's stages to regions, first to last, regions in the given order.
@@ -198,14 +198,14 @@ def best_stages(
         latency: WAN one-way seconds, shape ``(K, K)``.
         task: The pipeline.
         order: Regions in the order in which the pipeline may visit them.
-        rooms: Free devices per domain.
+        free_devices: Free devices per domain.
         chosen: Output rows of domain, first layer, one past the last, tp, pp; shape ``(most segments, 5)``.
 
     Returns:
         The estimate (infinite if nothing fits) and the number of rows written.
     """
     regions, most = order.size, chosen.shape[0]
-    table = _stage_table(cost, task, order, rooms)
+    table = _stage_table(cost, task, order, free_devices)
     # State: stages placed, region of the last one (0 stands for none), segments so far.
     best = np.full((task.stages + 1, regions + 1, most + 1, 4), np.inf)
     origin = np.zeros((task.stages + 1, regions + 1, most + 1, 3), dtype=np.int64)
@@ -222,7 +222,7 @@ def best_stages(
                         if placed + count > task.stages:
                             break
                         t = _run_degree(table[r], placed, count)
-                        if t < 0 or _TP[t] * task.dp * count > rooms[order[r]]:
+                        if t < 0 or _TP[t] * task.dp * count > free_devices[order[r]]:
                             break
                         _extend(
                             cost, bandwidth, latency, task, table[r, t], best[placed, last, used],

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.cost_arrays import DOMAIN_ROW, DomainArrays, PowerArrays, RuntimeArrays, Workload
-from attribution_sched.cluster.layouts import layout_table
+from attribution_sched.cluster.layouts import MAX_PP, layout_table
 from attribution_sched.cluster.memory import activation_share, in_flight, state_bytes_per_parameter
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
@@ -25,9 +25,6 @@ from attribution_sched.kernels import kernel
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-MAX_PP = 8
-"""Most pipeline stages inside a domain."""
 
 STAGE_CHOICES = 4
 """Pipeline stages inside a domain are 1, 2, 4 or 8."""

@@ -27,6 +27,7 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
+from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel
 from attribution_sched.cluster.shares import share_batch
 from attribution_sched.kernels import kernel
 
@@ -320,10 +321,9 @@ def conclude(world: WorldArrays, state: StateArrays, e: int, code: int) -> None:
         totals[st.MIGRATION_S] += state.outcome[e, st.D_MOVE_S]
         totals[st.BILL_TOTAL] += dollars
         kind = kind_of(world, state, e, slot)
-        if world.kinds[kind, st.K_BASE_COST] > 0.0:
-            # One step of the baseline costs one unit of R_cost and takes base_step_s.
-            steps = dollars / world.kinds[kind, st.K_BASE_COST]
-            state.outcome[e, st.INTEGRALS + 2] += steps * world.kinds[kind, st.K_BASE_STEP] / world.interval_s
+        # One step of the baseline costs one unit of R_cost and takes base_step_s.
+        steps = r_cost_kernel(dollars, world.kinds[kind, st.K_BASE_COST])
+        state.outcome[e, st.INTEGRALS + 2] += steps * world.kinds[kind, st.K_BASE_STEP] / world.interval_s
         offer_queue(state, e)
     elif code < 0:
         totals[st.REJECTED] += 1
@@ -413,17 +413,13 @@ def _record(
     decision[st.D_MOVE_USD] = dollars
     if state.slots[e, slot, st.STATUS] != st.RUNNING:
         decision[st.D_EFF] = world.waiting_r_eff
-        decision[st.D_HIGH] = -world.alpha * world.kinds[kind, st.K_BASE_STEP] * (1.0 - world.waiting_r_eff)
         return
     steps = max(1.0, min(world.kinds[kind, st.K_EPOCH], task[st.LEFT]))
     step = task[st.STEP] + seconds / steps
     bill = task[st.STEP_BILL] + dollars / steps
-    decision[st.D_EFF] = (world.kinds[kind, st.K_BASE_STEP] - step) / world.kinds[kind, st.K_BASE_STEP]
+    decision[st.D_EFF] = r_eff_kernel(step, world.kinds[kind, st.K_BASE_STEP])
     decision[st.D_UTIL] = task[st.T_UTIL]
-    decision[st.D_COST] = task[st.T_COST]
-    if world.kinds[kind, st.K_BASE_COST] > 0.0:
-        decision[st.D_COST] += dollars / steps / world.kinds[kind, st.K_BASE_COST]
-    decision[st.D_HIGH] = -world.alpha * step - world.beta * bill
+    decision[st.D_COST] = task[st.T_COST] + r_cost_kernel(dollars / steps, world.kinds[kind, st.K_BASE_COST])
     decision[st.D_STEP] = step
     decision[st.D_BILL] = bill
     for row in range(state.slots[e, slot, st.SEGMENTS]):

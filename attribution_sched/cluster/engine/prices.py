@@ -27,7 +27,8 @@ from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.state import FloatArray, StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
-from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, MICROBATCHES, PP, REPLICA, TP
+from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
+from attribution_sched.cluster.reward import cost_usd_kernel, r_cost_kernel, r_eff_kernel, samples_kernel
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.kernels import kernel
 
@@ -124,12 +125,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
         0, slowdown, False, scratch, plan_out, segment_out, traffic,
     )  # fmt: skip
     # A plan may process slightly more or fewer samples than the batch; compare per global batch.
-    samples = 0.0
-    last = -1
-    for row in range(count):
-        if segments[row, REPLICA] != last:
-            last = segments[row, REPLICA]
-            samples += segments[row, MICROBATCH] * segments[row, MICROBATCHES]
+    samples = samples_kernel(segments, count)
     norm = world.kinds[kind, st.K_BATCH] / samples
     traffic *= norm
     step = plan_out[STEP_S] * norm
@@ -151,14 +147,14 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
         )
         memory_ratio = max(memory_ratio, segment_out[row, MEMORY_BYTES] / world.domains.rows[domain].memory_bytes)
     bill = plan_out[BILL_USD] * norm
-    cost = (
-        bill + world.energy_usd_per_j * plan_out[ENERGY_J] * norm + world.carbon_usd_per_g * plan_out[CARBON_G] * norm
+    cost = cost_usd_kernel(
+        bill, plan_out[ENERGY_J] * norm, plan_out[CARBON_G] * norm, world.energy_usd_per_j, world.carbon_usd_per_g
     )
     task[st.STEP] = step
     task[st.STEP_BILL] = bill
-    task[st.T_EFF] = (world.kinds[kind, st.K_BASE_STEP] - step) / world.kinds[kind, st.K_BASE_STEP]
+    task[st.T_EFF] = r_eff_kernel(step, world.kinds[kind, st.K_BASE_STEP])
     task[st.T_UTIL] = plan_out[UTILISATION]
-    task[st.T_COST] = cost / world.kinds[kind, st.K_BASE_COST] if world.kinds[kind, st.K_BASE_COST] > 0.0 else 0.0
+    task[st.T_COST] = r_cost_kernel(cost, world.kinds[kind, st.K_BASE_COST])
     return memory_ratio
 
 
