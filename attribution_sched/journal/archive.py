@@ -150,6 +150,7 @@ def _write(store: Store, path: Path, first: int, stop: int, last_hash: bytes) ->
             # What is damaged must not be moved: the originals are about to go.
             if chain.verify(target).head != last_hash.hex():
                 raise JournalError(problem("archive", str(path), "does not end as the journal says", schema.DAMAGED))
+            target.execute(f"PRAGMA application_id = {schema.ARCHIVE_ID}")
             target.execute("PRAGMA journal_mode = WAL")
 
     try:
@@ -169,6 +170,9 @@ def _leave(connection: sqlite3.Connection, tail: Tail, made: ArchiveRecord, task
         asked = f"SELECT position FROM {table} WHERE position < ? AND position > 0 AND ({which}) ORDER BY position"
         positions = [row[0] for row in connection.execute(asked, (made.stop,)).fetchall()]
         for row in _taken(connection, table, positions):
+            if table == "snapshots":
+                moved = "UPDATE snapshot_data SET position = ? WHERE position = ?"
+                connection.execute(moved, (tail.position, row[0]))
             if table != "tasks" or tasks is None or row[2] in tasks:
                 tail.append(connection, table, row[1:-2])
     for table in TABLES:

@@ -286,6 +286,14 @@ class Reader:
             stray = "SELECT position FROM snapshot_data WHERE position NOT IN (SELECT position FROM snapshots) LIMIT 1"
             if connection.execute(stray).fetchone() is not None:
                 raise JournalError(problem("journal", self._store.name, "has a snapshot that is not its own", DAMAGED))
+            newest = connection.execute(
+                "SELECT s.number, k.position FROM snapshots s LEFT JOIN snapshot_data k ON k.position = s.position "
+                "ORDER BY s.number DESC LIMIT 1"
+            ).fetchone()
+            archived = connection.execute("PRAGMA application_id").fetchone()[0] == schema.ARCHIVE_ID
+            if newest is not None and newest[1] is None and not archived:
+                rule = "is the newest, and its bytes are gone"
+                raise JournalError(problem("snapshots", f"number {newest[0]}", rule, DAMAGED))
             return found
 
         found = self._store.consistent(check)

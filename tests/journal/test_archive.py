@@ -50,6 +50,8 @@ def test_what_is_left_goes_on_and_both_parts_are_whole(path, tmp_path):
         fill(journal, 3)
         assert journal.record_intent("submit", {}) == 2
         journal.record_decision(decision(43, task_id="task-2"))
+    with pytest.raises(JournalError, match="is an archive, which is not written any more"):
+        Journal.open(old)
     with Journal.read(old) as before:
         assert [each.sequence for each in before.decisions()] == list(range(30))
         assert before.pending() == []
@@ -119,6 +121,7 @@ def test_what_cannot_be_archived(path, tmp_path, before, words):
         assert not (tmp_path / "old.sqlite").exists()
         journal.archive(tmp_path / "old.sqlite", 35, without_snapshot=True)
         assert journal.first() == 35
+        assert journal.newest_snapshot().sequence == 30
         journal.verify()
 
 

@@ -96,6 +96,7 @@ def test_the_hash_is_what_the_documentation_says(path):
         ("UPDATE bounds SET hash = zeroblob(32)", r"header\[campaign\] = .*its hash does not fit"),
         ("DELETE FROM bounds", "bounds = None: does not say where"),
         ("UPDATE snapshot_data SET data = zeroblob(10)", r"snapshots\[\d\] = .*its SHA-256 does not fit"),
+        ("DELETE FROM snapshot_data", "snapshots = 'number 1': is the newest, and its bytes are gone"),
         ("INSERT INTO snapshot_data VALUES (5, x'00')", "has a snapshot that is not its own"),
     ],
 )
