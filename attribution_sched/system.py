@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from attribution_sched import __version__
-from attribution_sched.attributor import simulated_attributor
+from attribution_sched.attributor import as_attributor
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, SettingsError, problem
@@ -32,7 +32,7 @@ from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.session import options
 from attribution_sched.session.asking import Asked, Asking, as_policy, weighted, with_weights
 from attribution_sched.session.attributions import AttributionCache, CacheUse
-from attribution_sched.session.cluster import Effect, SimulatedCluster
+from attribution_sched.session.cluster import SimulatedCluster
 from attribution_sched.session.fitting import Fitting
 from attribution_sched.session.learning import Learnt, Versions, learn
 from attribution_sched.session.memory import QUICK, Memory
@@ -43,10 +43,12 @@ from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepa
 from attribution_sched.session.summary import Tally
 from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
 from attribution_sched.session.wording import plan_of, plan_record
+from attribution_sched.types import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.explain.watch import Decided
     from attribution_sched.feedback.change import FeedbackChange
@@ -73,7 +75,9 @@ class System:
         explain: Whether every placement is explained as it is made, or with which options.
         queue: Where tasks come from: ``preset`` (simulated arrivals), ``demo`` (three tasks), ``empty`` (what is
             submitted).
-        attributor: Turns counters into attributions; fitted on the preset's tasks by default.
+        attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
+            ``EnergyModel``, a ``LinearAttribution`` or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
+            :func:`~attribution_sched.attributor.as_attributor`. By default what the shipped networks were trained with.
         cluster: ``simulated``, or what makes the cluster from world, seed and ``arrivals=``: a subclass of
             :class:`~attribution_sched.session.cluster.SimulatedCluster` that also tells a real one, for example.
         targets: What :meth:`feedback` works toward and a report judges by: a mapping such as
@@ -169,9 +173,11 @@ class System:
                 kind_of(self.world, request)
         self.domains = tuple(domain.name for domain in self.world.cluster.domains)
         self.reward = self.world.reward
+        self.attribute = AttributionCache(as_attributor(attributor, self.world, policy))
         self.cluster = self._new_cluster()
-        self._attributions = AttributionCache(simulated_attributor(self.world) if attributor is None else attributor)
-        self._memory = Memory(self.world, policy, self._attributions.attributor, self.seed)
+        # An attributor that cannot answer is refused here, and what it fits or compiles counts in no decision's time.
+        self.attribute.attributor.vector(self.cluster.engine.pool.counters.values[0])
+        self._memory = Memory(self.world, policy, self.attribute, self.seed)
         self._earlier: tuple[str, Memory] | None = None
         self._fitting = Fitting(self.cluster.engine)
         self._asking = Asking()
@@ -184,7 +190,7 @@ class System:
     def _keep_in(self, journal: Journal) -> None:
         self.journal = journal
         self._versions = Versions(journal, self.policy)
-        self._reshaping = Reshaping(journal, self.world, self.seed)
+        self._reshaping = Reshaping(journal, self.world, self.seed, self.attribute)
 
     @property
     def reward(self) -> Reward:
@@ -201,7 +207,7 @@ class System:
     @property
     def attribution_cache(self) -> CacheUse:
         """How often an attribution was at hand."""
-        return self._attributions.use
+        return self.attribute.use
 
     @property
     def now_s(self) -> float:
@@ -226,6 +232,7 @@ class System:
         with self._turn:
             record, made = prepared(task, given, self.world, self.seed, self.journal, self.cluster)
             self._fitting.check(made.kind)
+            made = replace(made, task=self.cluster.attributed(made.task))
             self.journal.record_task(record)
             self.cluster.hand_in(made, record.id)
             return record.id
@@ -252,13 +259,11 @@ class System:
     def _decide(self) -> Taken:
         """Take the pending decision: attribute, ask, record, let it take effect, record what it came to."""
         asked = self._asking.ask(self.policy, self.cluster, self.reward)
-        began = time.perf_counter()
-        vector = self._attributions(asked.view.counters)
-        attributed = time.perf_counter()
+        vector, attribution_s = self._attribution(asked), self.attribute.spent_s()
         action = self.cluster.encode(asked.plan, asked.view.kind_index)
-        told = decision_record(self.cluster, self.policy, asked, action, vector, attributed - began)
+        told = decision_record(self.cluster, self.policy, asked, action, vector, attribution_s)
         slot, task = asked.view.slot, self.cluster.residents[asked.view.slot]
-        known = task.handed_in or self._recorded.get(slot) == task.id
+        known = task.submitted or self._recorded.get(slot) == task.id
         new = None if known else task_record(self.cluster, asked.view)
         before = time.perf_counter()
         made = self.journal.record_decision(told, task=new)
@@ -268,12 +273,17 @@ class System:
         reward = reward_of(effect, asked.view.reward)
         self.journal.record_outcome(outcome_record(made.id, effect, asked.view, reward.total))
         spent = {
-            "attribution": attributed - began, "decision": asked.seconds,
+            "attribution": attribution_s, "decision": asked.seconds,
             "journal": recorded - before + time.perf_counter() - done, "effect": done - recorded,
         }  # fmt: skip
         self._recorded[slot] = task.id
         self._note(made.id, asked)
         return Taken(made, asked, task, vector, effect, reward, spent)
+
+    def _attribution(self, asked: Asked) -> AttributionVector:
+        """The very vector that the policy was given; a cluster that gave none (not one of ours) is asked for it now."""
+        found = asked.view.attribution
+        return self.attribute(asked.view.counters) if found is None else found
 
     def _note(self, decision: str, asked: Asked) -> None:
         self._asking.note(asked)
@@ -363,7 +373,7 @@ class System:
             return self._memory
         if self._earlier is None or self._earlier[0] != name:
             policy = self._versions.policy(name)
-            self._earlier = name, Memory(self.world, policy, self._attributions.attributor, self.seed)
+            self._earlier = name, Memory(self.world, policy, self.attribute, self.seed)
         return self._earlier[1]
 
     def _recall(self, name: str) -> Decided:
@@ -372,7 +382,7 @@ class System:
         memory = self._memory_of(record)
         if name in memory:
             return memory[name]
-        again = SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset")
+        again = SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset", attribute=self.attribute)
         replay(again, self.journal, self.seed, stop=record.sequence)
         reward = self._reshaping.in_force(record.sequence or 0, self.world.reward)
         view = weighted(again.pending(), with_weights(reward, record.weights))
@@ -496,7 +506,9 @@ class System:
         self.close()
 
     def _new_cluster(self) -> SimulatedCluster:
-        return self._make_cluster(self.world, self.seed, arrivals=self._queue == "preset")
+        cluster = self._make_cluster(self.world, self.seed, arrivals=self._queue == "preset")
+        cluster.attribute = self.attribute
+        return cluster
 
     def _submit_demo(self) -> None:
         """Hand in the demonstration's tasks, those that a killed process did not."""
@@ -520,7 +532,7 @@ class System:
                 asked = self._asking.ask(self.policy, cluster, self.reward)
                 otherwise += plan_record(asked.plan, self.domains, replanning=asked.view.replanning) != decision.plan
 
-        def after(decision: DecisionRecord, asked: Asked, effect: Effect, known: OutcomeRecord | None) -> None:
+        def after(decision: DecisionRecord, asked: Asked, effect: Outcome, known: OutcomeRecord | None) -> None:
             nonlocal carried_out
             if known is None:
                 reward = reward_of(effect, asked.view.reward).total

@@ -95,7 +95,8 @@ def test_inputs_differ_in_what_they_tell(worlds):
             if world is worlds.train:
                 np.testing.assert_allclose(mean[rows][0], shown[ablation.EMSHAP][rows].mean(axis=0))
             assert (shown[ablation.EMSHAP][rows].std(axis=0) > 0).any()
-    assert worlds.input(ablation.RANKS, worlds.train) is None
+    ranks = worlds.input(ablation.RANKS, worlds.train)(build_pool(worlds.train).counters.values)
+    assert ranks.min() == 0.0 and ranks.max() == 1.0
     assert not np.array_equal(build_pool(worlds.test).steps, build_pool(worlds.train).steps)
 
 

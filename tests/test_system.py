@@ -141,7 +141,7 @@ def test_measured_counters_are_attributed_and_said_to_be_measured():
     system.submit({"kind": "bert-base", "counters": readings, "id": "mine"})
     result = system.schedule_next_task()
     assert result.provenance["counters"] == "measured"
-    joules = system._attributions.attributor.joules(np.array([list(readings.values())]))[0]
+    joules = system.attribute.attributor.energy.joules(np.array([list(readings.values())]))[0]
     assert result.attribution.values.tolist() == joules.tolist()
 
 

@@ -7,20 +7,19 @@ import math
 import operator
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.counters import COUNTER_NAMES, counters, throughput
 from attribution_sched.cluster.demands import draw_demands
+from attribution_sched.cluster.pool import SIMULATED
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.errors import CounterError, JournalError, TaskError, nearest, problem
 from attribution_sched.journal import Journal, TaskRecord
 from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray, Task
 
 
 @dataclass(frozen=True)
@@ -161,11 +160,17 @@ def instance(world: World, kind: int, steps: int, readings: Mapping[str, Any], s
         seed: Of its latent demands and the noise of its counters.
     """
     rng = np.random.default_rng(seed)
-    demands = draw_demands([world.kinds[kind].model], rng, 0.0 if readings else world.idiosyncrasy)
+    what = world.kinds[kind]
+    demands = draw_demands([what.model], rng, 0.0 if readings else world.idiosyncrasy)
     simulated = counters(demands, rng).values[0]
+    task = Task(
+        kind_index=kind, model=what.model.name, steps=float(steps), batch_size=what.batch_size, training=what.training,
+        tenant=what.tenant, priority=what.priority, counters=simulated, provenance=SIMULATED,
+    )  # fmt: skip
     if not readings:
-        return TaskInstance(kind, float(steps), demands, simulated, samples_per_s=float(throughput(demands, rng)[0]))
-    return TaskInstance(kind, float(steps), demands, readings_of(readings, simulated), "measured")
+        return TaskInstance(replace(task, samples_per_s=float(throughput(demands, rng)[0])), demands)
+    ways = {name: "measured" if name in readings else "simulated" for name in COUNTER_NAMES}
+    return TaskInstance(replace(task, counters=readings_of(readings, simulated), provenance=ways), demands)
 
 
 def prepared(
@@ -190,7 +195,7 @@ def prepared(
         "kind_index": kind,
         "number": number,
         "after_decisions": journal.count(),
-        "measured": made.provenance == "measured",
+        "measured": made.task.counters_provenance == "measured",
     }
     readings = dict(zip(COUNTER_NAMES, made.counters.tolist(), strict=True))
     return TaskRecord(name, world.kinds[kind].model.name, steps, cluster.now_s, readings, meta), made
