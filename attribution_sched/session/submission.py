@@ -169,8 +169,9 @@ def instance(world: World, kind: int, steps: int, readings: Mapping[str, Any], s
     )  # fmt: skip
     if not readings:
         return TaskInstance(replace(task, samples_per_s=float(throughput(demands, rng)[0])), demands)
+    read = readings_of(readings, simulated)
     ways = {name: "measured" if name in readings else "simulated" for name in COUNTER_NAMES}
-    return TaskInstance(replace(task, counters=readings_of(readings, simulated), provenance=ways), demands)
+    return TaskInstance(replace(task, counters=read, provenance=ways), demands)
 
 
 def prepared(
