@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from attribution_sched.cluster.plan import Plan, PlanBatch
 
 __all__ = [
-    "Attributor", "BoolArray", "Decision", "Float32Array", "FloatArray", "IntArray", "Outcome", "Plan", "PlanBatch",
+    "ATTRIBUTION_SCHEMA", "Attributor", "BoolArray", "Decision", "Float32Array", "FloatArray", "IntArray", "Outcome", "Plan", "PlanBatch",
     "Quantities", "RewardTerms", "Task",
 ]  # fmt: skip
 
@@ -47,6 +47,10 @@ BoolArray = NDArray[np.bool_]
 
 Attributor = Callable[[FloatArray], FloatArray]
 """Counters ``(n, 12)`` → the seven numbers in [−1, 1] that a policy's state holds of every task, ``(n, 7)``."""
+
+ATTRIBUTION_SCHEMA = "log-energy-1"
+"""Name of the normalisation behind those seven numbers, see ``attribution.schema``. Weights that learnt from another one
+have another name in their checkpoint, and are refused."""
 
 _ELSEWHERE = {"Decision": "cluster.decision", "Plan": "cluster.plan", "PlanBatch": "cluster.plan"}
 

@@ -24,10 +24,9 @@ from importlib.resources import files
 import numpy as np
 
 from attribution_sched.errors import ModelFitError, problem
-from attribution_sched.types import Float32Array, FloatArray
+from attribution_sched.types import ATTRIBUTION_SCHEMA, Float32Array, FloatArray
 
-ATTRIBUTION_SCHEMA = "log-energy-1"
-"""Name of the normalisation; another one gets another name, and networks of the first are then refused."""
+__all__ = ["ATTRIBUTION_SCHEMA", "ClosedForm", "closed_form", "decode", "encode"]
 
 SMALLEST_RATIO = 1e-9
 """Energies below this share of the typical one count as this share: a logarithm needs more than nothing."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions, from_view, own_first, states
+from attribution_sched.cluster.decision_batch import Decisions, own_first, states
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import GRAMS_PER_KG
 from attribution_sched.errors import PlanError, problem
@@ -81,7 +81,7 @@ def perceive(policy: HiPpo, view: DecisionView) -> Decisions:
         ahead = policy._ahead(view)
     finally:
         policy._forecast = kept
-    found = from_view(view, policy.attributions, ahead)
+    found = policy.read(view, ahead)
     found.check()
     return own_first(found, view.slot)
 

@@ -17,6 +17,7 @@ from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
+from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.local_search import Polisher
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
@@ -25,7 +26,7 @@ from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode
 from attribution_sched.scheduler.policy import Appraisal, Policy
 from attribution_sched.scheduler.rules import ShortestJobFirst
-from attribution_sched.types import Attributor, FloatArray, IntArray
+from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
@@ -182,7 +183,7 @@ class HiPpo:
 
     def warm_up(self, view: DecisionView) -> None:
         """Load the weights and go through one decision of a cluster, so that compiling counts in no decision's time."""
-        decisions = from_view(view, self.attributions)
+        decisions = self.read(view)
         decisions.check()
         planner = self.planner(view)
         self._walk(planner, decisions, {"upper": 0.0, "lower": 0.0})
@@ -208,7 +209,7 @@ class HiPpo:
             wanted = self.wishes.weights(now, view.cost.cluster.wan.bandwidth_gbps)
             view = replace(view, reward=wanted.put_into(view.reward))
         deadline = Deadline(self.deadline_s, self.clock)
-        decisions = from_view(view, self.attributions, self._ahead(view))
+        decisions = self.read(view, self._ahead(view))
         decisions.check()
         planner = self.planner(view)
         found = self._walk(planner, decisions, timings)
@@ -232,6 +233,18 @@ class HiPpo:
         if plan is None or (view.replanning and plan == view.current_plan):
             slot, plan, source = view.slot, None, "keeps" if view.replanning else "waits"
         return self._done(plan, slot, source, began, timings, self.clock() - agreed)
+
+    def read(self, view: DecisionView, forecast_gbps: FloatArray | None = None) -> Decisions:
+        """A decision as arrays, with the attributions that it carries.
+
+        Raises:
+            PlanError: If these are of another schema than the weights have learnt from.
+        """
+        schema = "" if view.attribution is None else view.attribution.schema
+        if schema not in ("", ATTRIBUTION_SCHEMA):
+            rule = f"the network has learnt from {ATTRIBUTION_SCHEMA!r}"
+            raise PlanError(problem("attribution.schema", schema, rule, "Use an attributor of that schema"))
+        return from_view(view, self.attributions, forecast_gbps)
 
     def attributions(self, counters: FloatArray) -> FloatArray:
         """States ``(n, 7)`` of counters ``(n, 12)`` that its weights have learnt from, for whoever makes decisions."""
