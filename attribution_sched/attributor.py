@@ -281,7 +281,8 @@ def _seven(names: tuple[str, ...]) -> None:
 def _metered(world: World) -> Any:
     """The world's simulated meter as a function of the seven counters: joules per sample, ``(n,)``."""
     model = simulated_attributor(world)
-    return lambda rows: np.exp(model.predict(rows))
+    # A distribution of counters may draw one below zero, where no counter ever is.
+    return lambda rows: np.exp(model.predict(np.maximum(rows, 0.0)))
 
 
 def simulated_attributor(world: World, *, log_energy: bool = True) -> LinearAttribution:

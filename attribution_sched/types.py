@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from attribution_sched.cluster.plan import Plan, PlanBatch
 
 __all__ = [
-    "ATTRIBUTION_SCHEMA", "Attributor", "BoolArray", "Decision", "Float32Array", "FloatArray", "IntArray", "Outcome", "Plan", "PlanBatch",
-    "Quantities", "RewardTerms", "Task",
+    "ATTRIBUTION_SCHEMA", "Attributor", "BoolArray", "Decision", "Float32Array", "FloatArray", "IntArray", "Outcome",
+    "Plan", "PlanBatch", "Quantities", "RewardTerms", "Task",
 ]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
@@ -49,8 +49,8 @@ Attributor = Callable[[FloatArray], FloatArray]
 """Counters ``(n, 12)`` → the seven numbers in [−1, 1] that a policy's state holds of every task, ``(n, 7)``."""
 
 ATTRIBUTION_SCHEMA = "log-energy-1"
-"""Name of the normalisation behind those seven numbers, see ``attribution.schema``. Weights that learnt from another one
-have another name in their checkpoint, and are refused."""
+"""Name of the normalisation behind those seven numbers, see ``attribution.schema``. Weights that learnt from another
+one have another name in their checkpoint, and are refused."""
 
 _ELSEWHERE = {"Decision": "cluster.decision", "Plan": "cluster.plan", "PlanBatch": "cluster.plan"}
 
@@ -124,12 +124,6 @@ class Task:
         moment.__dict__.update(self.__dict__)
         moment.__dict__.update(slot=slot, steps_left=steps_left, waited_s=waited_s)
         return moment
-
-    @property
-    def counters_provenance(self) -> str:
-        """How its counters were got, in one word: ``measured`` only if one of them was."""
-        ways = set(self.provenance.values())
-        return "measured" if "measured" in ways else next(iter(sorted(ways)), "simulated")
 
 
 @dataclass(frozen=True)

@@ -226,11 +226,11 @@ def test_a_decision_is_recorded_before_it_takes_effect(monkeypatch):
     system = System(small(), "greedy")
     carry_out, seen = system.cluster.carry_out, []
 
-    def watched(action):
+    def watched(action, key=""):
         last = system.journal.last()
         pending = [one.id for one in system.journal.pending()]
         seen.append((last.cluster_time_s, np.array_equal(last.action, action), pending))
-        return carry_out(action)
+        return carry_out(action, key)
 
     monkeypatch.setattr(system.cluster, "carry_out", watched)
     for _ in range(3):

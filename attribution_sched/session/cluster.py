@@ -177,13 +177,44 @@ class SimulatedCluster:
         """A plan as the cluster is told it."""
         return encode(self.engine, plan, kind_index)
 
-    def carry_out(self, action: IntArray) -> Outcome:
-        """Let the pending decision take effect; no time passes."""
-        state, engine = self.engine.state, self.engine
-        slot = int(state.event[0, st.SLOT])
-        paid = state.outcome[0, st.INTEGRALS :].tolist()
+    @property
+    def decided(self) -> int:
+        """Decisions that have taken effect."""
+        return int(self.engine.state.totals[0, st.DECISIONS])
+
+    @property
+    def paid(self) -> tuple[float, float, float]:
+        """R_eff, R_util and R_cost that the cluster earned since the last decision took effect."""
+        eff, util, cost = self.engine.state.outcome[0, st.INTEGRALS :].tolist()
+        return eff, util, cost
+
+    def carry_out(self, action: IntArray, key: str = "") -> Outcome:
+        """Let the pending decision take effect, once; no time passes.
+
+        What also tells a real cluster overrides this one: it is called for live decisions only. A journal that is gone
+        through again calls :meth:`apply`.
+
+        Args:
+            action: What was decided.
+            key: Names the decision for ever: whoever launches something asks by it whether that was done already.
+        """
+        slot, paid = int(self.engine.state.event[0, st.SLOT]), self.paid
+        self.apply(action)
+        return self.effect(slot, paid)
+
+    def apply(self, action: IntArray) -> None:
+        """Let the pending decision take effect in the simulation, and nowhere else."""
         self._until(self.now_s)
-        engine.step(action[None])
+        self.engine.step(action[None])
+
+    def effect(self, slot: int, paid: tuple[float, float, float]) -> Outcome:
+        """What the last decision came to.
+
+        Args:
+            slot: Of its task.
+            paid: What had been earned when it was taken.
+        """
+        state = self.engine.state
         own, task = state.outcome[0], state.tasks[0, slot]
         runs = state.slots[0, slot, st.STATUS] == st.RUNNING
         step_s = float(task[st.STEP]) if runs else 0.0
@@ -205,8 +236,13 @@ class SimulatedCluster:
             move_s=float(own[st.D_MOVE_S]),
             move_usd=float(own[st.D_MOVE_USD]),
             busy_share=held / self.world.cluster.devices,
-            paid=(paid[0], paid[1], paid[2]),
+            paid=paid,
         )
+
+    def holds(self, name: str) -> bool:
+        """Whether a task of this name waits or runs."""
+        statuses = self.engine.state.slots[0, :, st.STATUS]
+        return any(task.id == name and statuses[slot] != st.FREE for slot, task in self.residents.items())
 
     def hand_in(self, made: TaskInstance, name: str) -> bool:
         """Put a task into the queue now; False if the queue is full."""

@@ -96,7 +96,9 @@ class Memory:
         self._explainers.clear()
 
     def remember(self, decision: str, view: DecisionView, plan: Plan | None) -> None:
-        """Keep a decision; to be called before the next one is taken."""
+        """Keep a decision; to be called before the next one is taken. Told twice, it is kept once."""
+        if decision in self._kept:
+            return
         # What such a policy sees depends on what it saw before, its forecasts for example: it is asked now or never.
         seen = perceived(self._policy, view) if isinstance(self._policy, Appraiser) else None
         self._kept[decision] = Memorised(view, plan, seen)

@@ -71,7 +71,13 @@ def replay(
             return count
         idle = cluster.running == 0
         view = weighted(view, with_weights(view.reward, decision.weights))
-        effect = cluster.carry_out(np.array(decision.action, dtype=np.int64))
+        slot, paid, action = view.slot, cluster.paid, np.array(decision.action, dtype=np.int64)
+        if outcome is None:
+            # Nobody knows whether it was carried out before the end came; its key tells whoever launches things.
+            effect = cluster.carry_out(action, journal_key(journal, decision))
+        else:
+            cluster.apply(action)
+            effect = cluster.effect(slot, paid)
         if outcome is not None:
             _compare(decision, effect, view, outcome)
         if after is not None:
@@ -80,6 +86,11 @@ def replay(
         _hand_in(cluster, task, seed)
         count, task = count + 1, next(handed_in, None)
     return count
+
+
+def journal_key(journal: Journal, decision: DecisionRecord) -> str:
+    """What names a decision for ever, in whatever cluster it is carried out."""
+    return f"{journal.header.created_at}-{decision.id}"
 
 
 def outcome_record(decision: str, effect: Outcome, view: DecisionView, reward: float) -> OutcomeRecord:

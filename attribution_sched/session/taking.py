@@ -13,6 +13,7 @@ from attribution_sched.journal import DecisionRecord, TaskRecord
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.session.asking import Asked
 from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.session.readings import in_a_word
 from attribution_sched.session.results import Outcome as ResultOutcome
 from attribution_sched.session.results import SchedulingResult, TaskInfo
 from attribution_sched.session.wording import decision_of, digest, plan_record
@@ -100,7 +101,7 @@ def source_of(policy: Policy, asked: Asked) -> str:
 def provenance(task: Task, vector: AttributionVector) -> dict[str, str]:
     """How the numbers of a result were got."""
     return {
-        "counters": task.counters_provenance,
+        "counters": in_a_word(task.provenance),
         "attribution": f"estimated ({vector.units})",
         "outcome": "simulated",
         "reward": "simulated",

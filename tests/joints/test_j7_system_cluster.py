@@ -16,9 +16,9 @@ def launches(path, tasks, stops):
     class Told(SimulatedCluster):
         """Stands for a cluster with machines behind it: whatever is carried out here is launched there."""
 
-        def carry_out(self, action):
+        def carry_out(self, action, key=""):
             where = self.residents[self.pending().slot].id, self.now_s
-            outcome = super().carry_out(action)
+            outcome = super().carry_out(action, key)
             if outcome.code == 1:
                 launched[where] += 1
             return outcome
@@ -42,8 +42,9 @@ def counted(tell, path, tasks, stops):
         most=max(launched.values()),
         wanted=1,
     )
-    # Nothing is lost, whatever happens twice.
-    assert len(launched) >= tasks and min(launched.values()) >= 1
+    assert len(launched) >= tasks
+    # Nothing lost, nothing doubled: a journal that is gone through again moves the simulation only.
+    assert set(launched.values()) == {1}
 
 
 def test_launches_per_decision_when_a_journal_is_resumed(tmp_path, tell):

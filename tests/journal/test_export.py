@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attribution_sched.errors import JournalError
-from attribution_sched.journal import EventRecord, ExplanationRecord, FeedbackRecord, Journal, export, table
+from attribution_sched.journal import EventRecord, ExplanationRecord, FeedbackRecord, Journal, export
 from tests.journal.journal_records import HEADER, decision, fill, task
 
 UNITS = {"cluster_time_s", "latencies_s", "step_s", "bill_usd", "energy_j"}
@@ -26,14 +26,18 @@ def journal(tmp_path):
         yield made
 
 
+def seen(value):
+    return export.seen(value) if isinstance(value, str) else value
+
+
 def rows(journal):
-    return [dict(zip(table.COLUMNS, row, strict=True)) for page in table.pages(journal) for row in page]
+    return [dict(zip(export.COLUMNS, row, strict=True)) for page in export.pages(journal) for row in page]
 
 
 def test_parquet(journal, tmp_path, monkeypatch):
     monkeypatch.setattr(export, "ROW_GROUP", 300)
     found = pq.read_table(journal.export(tmp_path / "out.parquet"))
-    assert found.to_pylist() == rows(journal)
+    assert found.to_pylist() == [{name: seen(value) for name, value in row.items()} for row in rows(journal)]
     assert found.num_rows == 701
     assert set(found.column_names) >= UNITS
     assert json.loads(found.schema.metadata[b"journal"])["preset"] == "cross-domain"
@@ -45,16 +49,19 @@ def test_csv(journal, tmp_path):
         found = list(csv.DictReader(file))
     read = {int: int, float: float, str: str, dict: str}
     typed = [
-        {name: None if not row[name] else read[kind](row[name]) for name, kind in table.COLUMNS.items()}
+        {name: None if not row[name] else read[kind](row[name]) for name, kind in export.COLUMNS.items()}
         for row in found
     ]
-    assert typed == rows(journal)
+    assert typed == [{name: seen(value) for name, value in row.items()} for row in rows(journal)]
 
 
 def test_json_holds_everything(journal, tmp_path):
     found = json.loads(journal.export(tmp_path / "out.json").read_text("utf-8"))
-    assert found["header"] == asdict(HEADER) | {"schema_version": 2}
-    assert found["tasks"] == [asdict(task(n)) for n in range(700)]
+    assert found["header"] == asdict(HEADER) | {"schema_version": 3, "journal_id": journal.header.journal_id}
+    positions = [row.pop("position") for row in found["tasks"]]
+    assert positions == sorted(positions)
+    assert len({row.pop("hash") for row in found["tasks"]}) == 700
+    assert found["tasks"] == [asdict(task(n)) | {"number": n} for n in range(700)]
     assert found["events"][0]["details"] == {"host": "a"}
     assert found["feedback"][0]["reason"] == "the bill is above its target"
     assert found["decisions"][3]["explanations"][0]["explanation"] == {"values": [[1 / 3]]}
@@ -72,7 +79,10 @@ def check(found, journal):
     assert len(found) == len(entries)
     for got, (made, result) in zip(found, entries, strict=True):
         assert {name: got[name] for name in asdict(made)} == json.loads(json.dumps(asdict(made)))
-        assert got["outcome"] == (None if result is None else json.loads(json.dumps(asdict(result))))
+        told = got["outcome"]
+        assert result is None or len(told.pop("hash")) == 64
+        assert told == (None if result is None else json.loads(json.dumps(asdict(result))))
+        assert len(got["hash"]) == 64
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "json", "jsonl"])

@@ -7,12 +7,12 @@ import pytest
 
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.errors import CounterError, TaskError
+from attribution_sched.session.readings import in_a_word, readings_of
 from attribution_sched.session.submission import (
     TaskRequest,
     as_request,
     instance,
     kind_of,
-    readings_of,
     steps_of,
 )
 from tests.session.small import SMALL, small
@@ -91,7 +91,7 @@ def test_missing_and_unknown_counters_are_named():
 
 def test_measured_readings_are_kept_and_the_same_seed_gives_the_same_task(world):
     measured = instance(world, 0, 500, READINGS, (1, 2))
-    assert measured.task.counters_provenance == "measured"
+    assert in_a_word(measured.task.provenance) == "measured"
     assert measured.counters[:7].tolist() == list(READINGS.values())
     assert np.allclose(measured.demands.ratio, 1.0)
     one, other, third = (instance(world, 0, 500, {}, (1, n)) for n in (2, 2, 3))

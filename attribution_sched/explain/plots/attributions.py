@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -81,13 +82,15 @@ def attributions(
     limit = float(np.abs(table).max()) or 1.0
     # Logarithmic down to a thousandth of the largest value, linear around 0.
     norm: Any = Normalize(-limit, limit) if scale == "linear" else SymLogNorm(limit / 1000.0, 0.3, -limit, limit)
-    numbered = table.size <= NUMBERED_CELLS and style.characters(ax, 0.62) // d >= 4
+    cells = np.vectorize(lambda value: number(value, 2))(table) if table.size <= NUMBERED_CELLS else np.empty(0, "<U1")
+    longest = max((len(cell) for cell in cells.flat), default=0)
+    numbered = cells.size > 0 and style.characters(ax, 0.62, 7.0) // d >= max(4, longest - 1)
     words = [COUNTERS.get(name, name) if lang == "zh" else WORDS.get(name, name) for name in names]
     # Models differ in their last letters and tasks in their numbers: llama-2-70b #59 has to fit on a telephone too.
     wide = max(15, style.characters(ax, 0.24))
     sns.heatmap(
         table, ax=ax, cmap=style.diverging(), norm=norm, cbar=False,
-        annot=np.vectorize(lambda value: number(value, 2))(table) if numbered else False, fmt="",
+        annot=cells if numbered else False, fmt="",
         annot_kws={"fontsize": 7}, linewidths=0.5 if n <= 40 else 0.0, linecolor="white", rasterized=n > 40,
         xticklabels=False, yticklabels=False,
     )  # fmt: skip
@@ -101,6 +104,14 @@ def attributions(
     ax.tick_params(length=0)
     label = "share of the task's attributions [%]" if normalise else f"attribution [{unit}]"
     chinese = "占任务归因总量的份额（%）" if normalise else f"归因（{unit}）"
-    style.colour_bar(ax, ax.collections[0], label if lang == "en" else chinese, lang, shrink=0.85)
+    ticks: dict[str, Any] = {}
+    if scale == "log":
+        # Whole powers of ten, and 0; those next to 0 would be written over each other.
+        top = math.floor(math.log10(limit))
+        powers = [10.0**power for power in (top, top - 1)]
+        ticks = {"ticks": [*(-power for power in powers), 0.0, *powers[::-1]]}
+    bar = style.colour_bar(ax, ax.collections[0], label if lang == "en" else chinese, lang, shrink=0.85, **ticks)
+    if ticks:
+        bar.ax.set_yticklabels([number(tick) for tick in ticks["ticks"]])
     style.title(ax, "where the energy of each task goes" if lang == "en" else "各任务的能耗归因")
     return style.in_font(ax, lang)

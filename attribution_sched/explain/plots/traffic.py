@@ -60,6 +60,7 @@ def traffic(
 
     lang = style.drawn_language(lang)
     gb = np.asarray(traffic_bytes, dtype=np.float64) / 1e9
+    domain_names = [style.drawable(name) for name in domain_names]
     k = len(domain_names)
     if gb.shape != (k, k):
         raise ExplanationError(
@@ -77,7 +78,7 @@ def traffic(
     _numbers(ax, gb, norm(np.where(gb > 0, gb, np.nan)), {(i, j) for i, j, _ in found})
     labels = [f"{name}\n{used[i]}" if i in used else name for i, name in enumerate(domain_names)]
     chars = max(8, style.characters(ax, 0.7) // max(k, 1))
-    steep = k > 4 or max(len(name) for name in domain_names) > chars
+    steep = k > 4 or max(style.width(name) for name in domain_names) > chars
     ax.set_xticks(range(k), domain_names, rotation=40 if steep else 0, ha="right" if steep else "center")
     ax.set_yticks(range(k), labels)
     short = chars < 14

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.plots.style import drawn_language
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Block, Code, Section, Table, Text
 from attribution_sched.report.saying import say
@@ -44,10 +43,6 @@ ROWS: tuple[tuple[tuple[str, str], str, str, tuple[str, str]], ...] = (
     (("weights, prices, carbon intensity, hardware", "权重、价格、碳强度、硬件"), "–", "given", ("the preset", "预设")),
 )  # fmt: skip
 OWN = ("each its own", "各自单位")
-LATIN = (
-    "This machine has no font with Chinese glyphs: the labels inside the pictures are in English.",
-    "生成报告的机器没有中文字体：图中文字为英文。",
-)
 
 AGAIN = ("How to get this report again", "如何复现本报告")
 FACTS_HEAD = (("what", "value"), ("项目", "值"))
@@ -92,8 +87,6 @@ def section(report: Report, lang: str) -> Section:
         for name, unit, kind, how in ROWS
     )
     blocks: list[Block] = [Table(HEAD[lang == "zh"], rows, text_columns=4, wide=False)]
-    if lang != drawn_language(lang):
-        blocks.append(Text(say(LATIN, lang), "note"))
     return Section("provenance", say(TITLE, lang), tuple(blocks))
 
 

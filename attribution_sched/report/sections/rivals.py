@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from attribution_sched.explain import plots
+from attribution_sched.explain.plots.style import drawn_language
 from attribution_sched.report.data import Contender, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.gathering.rivals import NO_RIVAL, NOTHING_DECIDED
 from attribution_sched.report.saying import amount, clock, count, hours, say, seconds, share, signed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TITLE = ("Against rivals", "与其他策略的比较")
 NONE = ("There is no comparison: {why}.", "没有比较：{why}。")
@@ -110,12 +115,7 @@ def _earned_how(report: Report, lang: str) -> str:
 
 
 def _picture(ranked: list[Contender], lang: str, many: bool) -> Picture:
-    names = [name for name in CHART if many or name != "traffic_usd"]
-    values = {say(CHART[name], lang): [_value(one, name) for one in ranked] for name in names}
-    own = next(at for at, one in enumerate(ranked) if one.own)
-    draw = partial(
-        plots.contenders, values, [one.policy for one in ranked], own=own, title=say(HEADING, lang), lang=lang
-    )
+    draw = partial(_draw, ranked, lang, many)
     words = ("; " if lang == "en" else "；").join(
         say(ONE_ALT, lang, policy=one.policy, earned=signed(one.figures["earned"]),
             completed=count(one.figures["completed"]))
@@ -123,6 +123,16 @@ def _picture(ranked: list[Contender], lang: str, many: bool) -> Picture:
     )  # fmt: skip
     alt = say(ALT, lang, count=len(ranked), words=words)
     return Picture("rivals-figures", draw, alt, say(CAPTION if many else CAPTION_ALONE, lang))
+
+
+def _draw(ranked: list[Contender], lang: str, many: bool) -> Axes:
+    # What words the picture is drawn in is known only where it is drawn.
+    lang = drawn_language(lang)
+    names = [name for name in CHART if many or name != "traffic_usd"]
+    values = {say(CHART[name], lang): [_value(one, name) for one in ranked] for name in names}
+    own = next(at for at, one in enumerate(ranked) if one.own)
+    policies = [one.policy for one in ranked]
+    return plots.contenders(values, policies, own=own, title=say(HEADING, lang), lang=lang)
 
 
 def _value(one: Contender, name: str) -> float:

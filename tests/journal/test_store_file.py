@@ -7,7 +7,8 @@ import sqlite3
 import pytest
 
 from attribution_sched.errors import JournalError
-from attribution_sched.journal import Journal, JournalHeader, files
+from attribution_sched.journal import Journal, JournalHeader, store
+from benchmarks.campaign_journal import edit
 from tests.journal.journal_records import HEADER, fill, killed
 
 
@@ -86,39 +87,40 @@ def test_a_page_that_breaks_while_it_is_open(path):
 @pytest.mark.parametrize(
     ("statements", "words"),
     [
-        (("DROP TRIGGER header_no_delete", "DELETE FROM header"), "has no header"),
-        (("DROP TRIGGER header_no_update", "UPDATE header SET settings = '{'"), "header.settings .* is not JSON"),
+        (("DELETE FROM header",), "has no header"),
+        (("UPDATE header SET settings = '{'",), r"header\[cross-domain\].settings = '{': is not JSON"),
+        (("UPDATE header SET preset = 'other'",), r"header\[other\] = .*its digest does not fit"),
+        (("DROP INDEX waits_after_decisions",), "has no index waits_after_decisions as it was made"),
+        (("CREATE TRIGGER mine AFTER INSERT ON tasks BEGIN SELECT 1; END",), "has a trigger of others .mine."),
         (("DROP TABLE header",), "has no table header"),
         (("DROP TABLE events",), "has no table events"),
         (("ALTER TABLE decisions DROP COLUMN slot",), "has no column decisions.slot"),
-        (
-            (
-                "PRAGMA foreign_keys = OFF",
-                "DROP TRIGGER decisions_no_delete",
-                "DELETE FROM decisions WHERE sequence = 7",
-            ),
-            "has 59 decisions numbered 0 to 59: some are missing",
-        ),
+        (("DELETE FROM decisions WHERE sequence = 7",), "has 59 decisions numbered 0 to 59: some are missing"),
     ],
 )
 def test_parts_that_are_missing(path, statements, words):
-    connection = sqlite3.connect(path)
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
-    connection.close()
+    if statements[0].startswith(("DELETE", "UPDATE")):
+        edit(path, *statements)
+    else:
+        connection = sqlite3.connect(path)
+        for statement in statements:
+            connection.execute(statement)
+        connection.close()
     refused(path, words)
 
 
-def test_a_damaged_text_is_named(path):
+def test_a_journal_whose_guards_were_taken_out_is_refused(path):
     connection = sqlite3.connect(path)
     connection.execute("DROP TRIGGER decisions_no_update")
-    connection.execute("UPDATE decisions SET action = '[[1,' WHERE sequence = 3")
-    connection.commit()
     connection.close()
+    refused(path, "has no trigger decisions_no_update as it was made")
+
+
+def test_a_damaged_text_is_named(path):
+    edit(path, "UPDATE decisions SET action = '[[1,' WHERE sequence = 3")
     with Journal.read(path) as journal:
         assert len(list(journal.decisions(0, 3))) == 3
-        with pytest.raises(JournalError, match=r"decision.action = .* is not JSON"):
+        with pytest.raises(JournalError, match=r"decisions\[3\].action = '\[\[1,': is not JSON"):
             journal.decision("d000003")
 
 
@@ -168,7 +170,7 @@ def test_making_a_journal_is_all_or_nothing(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files, "sync", fail)
+    monkeypatch.setattr(store, "sync", fail)
     with pytest.raises(JournalError, match=r"cannot be made .*No space left"):
         Journal.create(path, HEADER)
     assert list(tmp_path.iterdir()) == []
