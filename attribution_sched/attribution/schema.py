@@ -80,7 +80,8 @@ def encode(values: FloatArray, base: float) -> Float32Array:
     # A prediction of nothing has no logarithm; the smallest energy stands for it.
     logarithm = np.log(np.maximum(1.0 + gap, SMALLEST_RATIO))
     weight = np.divide(logarithm, gap, out=np.ones_like(gap), where=np.abs(gap) > 1e-12)
-    return np.tanh(values / base * weight[..., None] / closed_form().spread).astype(np.float32)
+    state: Float32Array = np.tanh(values / base * weight[..., None] / closed_form().spread).astype(np.float32)
+    return state
 
 
 def decode(state: Float32Array, base: float) -> FloatArray:
