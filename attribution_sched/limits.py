@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,6 +22,7 @@ __all__ = [
     "MOST_DEVICES",
     "MOST_NODES",
     "Bound",
+    "Why",
     "character_rule",
     "check_counter",
     "check_document",
@@ -55,6 +57,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTROL_BUT_LINES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _CONTAINERS = (Mapping, list, tuple, set, frozenset)
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a number has the bound it has; stands beside the bound in the type, and in the message when it is broken.
+
+    Attributes:
+        reason: Words for the user.
+    """
+
+    reason: str
 
 
 class Bound(NamedTuple):

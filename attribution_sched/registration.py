@@ -1,8 +1,10 @@
 """Gymnasium names of the environments: ``attribution_sched/Testbed-v0``, ``attribution_sched/CrossDomain-v0``.
 
-Importing this module registers them; ``gym.make("attribution_sched.registration:attribution_sched/Testbed-v0")``
-does both at once. Each takes ``preset`` (a preset name, a YAML path or ``Settings``), and ``attributor``, anything that
-``System`` takes there: by default what the shipped networks were trained with, the same as in ``System``.
+Importing this module registers them, and so does importing the package after Gymnasium;
+``gym.make("attribution_sched.registration:attribution_sched/Testbed-v0")`` does both at once.
+
+Each takes ``preset`` (a preset name, a YAML path or ``Settings``), and ``attributor``, anything that ``System`` takes
+there: by default what the shipped networks were trained with, the same as in ``System``.
 """
 
 from __future__ import annotations

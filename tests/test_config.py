@@ -241,6 +241,8 @@ def test_hyper_parameters_are_those_of_the_specification():
             "num_steps": 2048,
             "update_epochs": 10,
             "minibatch_size": 256,
+            "value_clip": None,
+            "normalise_advantage": True,
         },
         "gnn": {
             "type": "GraphSAGE",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import gymnasium as gym
-import numba
 import numpy as np
 
 from attribution_sched.cluster.counters import COUNTER_NAMES
@@ -31,6 +30,7 @@ from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.kernels import kernel
 from attribution_sched.types import Attributor, BoolArray, Float32Array, FloatArray, IntArray
 
 __all__ = ["Attributor", "Codec", "CrossDomainCodec", "TestbedCodec", "attributions_of"]
@@ -182,7 +182,7 @@ class CrossDomainCodec:
         return np.zeros(active.size), np.zeros((active.size, 3))
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _testbed_masks(world: WorldArrays, state: StateArrays, memory: FloatArray, masks: BoolArray) -> None:
     """A device may take a task if it has a free place and room, and knows the precision."""
     for e in range(masks.shape[0]):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
@@ -21,6 +20,7 @@ from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.errors import PlanError, problem
+from attribution_sched.kernels import kernel
 from attribution_sched.types import Attributor, BoolArray, Float32Array, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Decisions:
             )
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _gather(
     world: WorldArrays,
     state: StateArrays,
@@ -193,7 +193,7 @@ def _gather(
             event[b, 5] = 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _candidate(
     world: WorldArrays,
     state: StateArrays,

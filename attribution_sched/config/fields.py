@@ -7,29 +7,33 @@ accepted where a real one is asked for, as YAML users write them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from attribution_sched.limits import name_rule, path_rule
+from attribution_sched.limits import Why, name_rule, path_rule
+
+__all__ = [
+    "DIGITS",
+    "RULE",
+    "Count",
+    "FilePath",
+    "Fraction",
+    "Name",
+    "NonNegative",
+    "Positive",
+    "Real",
+    "Record",
+    "Seed",
+    "Switch",
+    "Why",
+    "broken_rule",
+]
 
 RULE = "settings_rule"
 """Type of the errors that :func:`broken_rule` makes."""
-
-
-@dataclass(frozen=True)
-class Why:
-    """Why a number has the bound it has; stands beside the bound in the type, and in the message when it is broken.
-
-    Attributes:
-        reason: Words for the user.
-    """
-
-    reason: str
-
 
 _LARGEST = 1e15
 DIGITS = Why("beyond it sums lose their digits")

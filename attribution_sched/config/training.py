@@ -13,13 +13,13 @@ from attribution_sched.config.fields import (
     Fraction,
     Name,
     NonNegative,
-    Positive,
     Record,
     Seed,
     Switch,
     Why,
     broken_rule,
 )
+from attribution_sched.scheduler.ppo.settings import PpoSettings
 
 MOST_CLUSTERS = 5_000
 """Clusters of all worlds of a course together; each has a seed of its own."""
@@ -34,44 +34,6 @@ Layers = Annotated[int, Field(strict=True, ge=1, le=64), Why("messages of furthe
 LearningRate = Annotated[float, Field(strict=True, gt=0, le=10, allow_inf_nan=False), Why("weights would leap")]
 Minutes = Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False), Why("that is two years")]
 Episodes = Annotated[int, Field(strict=True, ge=1, le=10_000), Why("each is played to its end at every measurement")]
-Discount = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
-
-
-class PpoSettings(Record):
-    """Proximal policy optimisation.
-
-    Attributes:
-        lr: Learning rate of Adam.
-        gamma: Discount of later rewards.
-        gae_lambda: Bias against variance in the advantage estimate.
-        clip_range: How far the probability ratio may leave 1 before the gradient stops.
-        entropy_coef: Weight of the entropy bonus.
-        value_coef: Weight of the value loss.
-        max_grad_norm: Gradients are scaled down to this norm.
-        target_kl: An update stops once the policy has moved this far.
-        num_steps: Decisions collected between two updates.
-        update_epochs: Passes over the collected decisions.
-        minibatch_size: Decisions per gradient step; at most ``num_steps``.
-    """
-
-    lr: LearningRate = 3.0e-4
-    gamma: Discount = 0.99
-    gae_lambda: Fraction = 0.95
-    clip_range: Positive = 0.2
-    entropy_coef: NonNegative = 0.01
-    value_coef: NonNegative = 0.5
-    max_grad_norm: Positive = 0.5
-    target_kl: Positive = 0.02
-    num_steps: Kept = 2048
-    update_epochs: Passes = 10
-    minibatch_size: Kept = 256
-
-    @model_validator(mode="after")
-    def _minibatch_fits(self) -> Self:
-        if self.minibatch_size > self.num_steps:
-            rule = f"must be at most num_steps, {self.num_steps}"
-            raise broken_rule(rule, "Lower it", key=("minibatch_size",), value=self.minibatch_size)
-        return self
 
 
 class GnnSettings(Record):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -32,7 +33,10 @@ _TYPES = {
     "dict_type": "a mapping",
     "model_type": "a mapping of settings",
     "model_attributes_type": "a mapping of settings",
+    "dataclass_type": "a mapping of settings",
 }
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""An unknown key of a model and of a dataclass."""
 _MISSING = object()
 
 LONGEST_KEY = 200
@@ -50,7 +54,7 @@ def settings_error(error: ValidationError, root: type[BaseModel], source: str) -
         source: File or preset the settings came from; empty if they came as a mapping.
     """
     # Unknown keys first: a misspelt key is often also the reason why another one is missing.
-    details = sorted(_leaves(error), key=lambda e: e["type"] != "extra_forbidden")
+    details = sorted(_leaves(error), key=lambda e: e["type"] not in _UNKNOWN)
     message = _describe(details[0], root)
     if len(details) > 1:
         # Each is found by a walk through the types; of a long list only a few are shown.
@@ -91,7 +95,7 @@ def _describe(detail: ErrorDetails, root: type[BaseModel]) -> str:
     if kind == RULE:
         given = value if context["value"] is None else context["value"]
         return problem(key, given, context["rule"], context["fix"])
-    if kind == "extra_forbidden":
+    if kind in _UNKNOWN:
         name = str(detail["loc"][-1])
         return problem(key, value, "is not a setting", nearest(name, siblings))
     if kind == "missing":
@@ -173,6 +177,14 @@ def _place(detail: ErrorDetails, root: type[BaseModel]) -> _Place:
             field = current.model_fields.get(str(part))
             current = field.annotation if field else _MISSING
             why = _why(current, field.metadata) if field else ""
+        elif is_dataclass(current):
+            hints = get_type_hints(current, include_extras=True)
+            defaults = {member.name: member.default for member in fields(current)}
+            siblings = tuple(defaults)
+            known = str(part) in defaults
+            field = FieldInfo(annotation=hints[str(part)], default=defaults[str(part)]) if known else None
+            current = hints.get(str(part), _MISSING)
+            why = _why(current, ())
         elif get_origin(current) in (list, tuple):
             current = get_args(current)[0]
             why = _why(current, ())

@@ -107,7 +107,7 @@ def _range(store: Store, before: int, count: int, *, without_snapshot: bool) -> 
         bounds = "SELECT position FROM decisions WHERE sequence = ?"
         found = connection.execute(bounds, (before,)).fetchone() if before < count else (Tail(connection).position,)
         snapshot = connection.execute(
-            "SELECT min(s.position) FROM snapshots s JOIN snapshot_data k ON k.position = s.position "
+            "SELECT max(s.position) FROM snapshots s JOIN snapshot_data k ON k.position = s.position "
             "WHERE s.sequence >= ?", (before,),
         ).fetchone()[0]  # fmt: skip
         if snapshot is None and not without_snapshot:
@@ -176,6 +176,7 @@ def _leave(connection: sqlite3.Connection, tail: Tail, made: ArchiveRecord, task
     connection.execute("DELETE FROM snapshot_data WHERE position < ?", (made.stop,))
     connection.execute("UPDATE bounds SET position = ?, hash = ?", (made.stop, bytes.fromhex(made.last_hash)))
     tail.append(connection, "archives", schema.encode("archives", made))
+    chain.seal(connection)
     for table in TABLES:
         connection.execute(schema.guards(table)[1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import sqlite3
@@ -398,7 +399,7 @@ def read_task(row: Row) -> TaskRecord:
 def read_decision(row: Row) -> DecisionRecord:
     """The decision of a row."""
     known = decode("decisions", row)
-    weights = known.pop("w_eff"), known.pop("w_util"), known.pop("w_cost")
+    weights: Any = known.pop("w_eff"), known.pop("w_util"), known.pop("w_cost")
     if None in weights and weights != (None, None, None):
         raise damaged("decisions", row, "must be three numbers or none", "weights", weights)
     _numbers("decisions", row, "latencies_s", known["latencies_s"])
@@ -449,5 +450,5 @@ def unpacked(data: bytes) -> dict[str, Any]:
 
 def _numbers(table: str, row: Row, column: str, known: Mapping[str, Any]) -> None:
     for name, value in known.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise damaged(table, row, "is no number", f"{column}.{name}", value)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise damaged(table, row, "is no finite number", f"{column}.{name}", value)

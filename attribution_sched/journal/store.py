@@ -569,6 +569,8 @@ class Store:
             yield
         finally:
             with self._turn:
+                if self._progress.record and not self.closed:
+                    self._take_back()
                 self._depth -= 1
                 if self._depth == 0 and not self.closed:
                     held = self._held

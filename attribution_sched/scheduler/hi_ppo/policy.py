@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,18 +11,19 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.planning.local_search import Polisher
+from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
-from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
+from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
-from attribution_sched.scheduler.hi_ppo.weights import WeightMode
+from attribution_sched.scheduler.hi_ppo.weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.policy import Appraisal, Policy
 from attribution_sched.scheduler.rules import ShortestJobFirst
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
@@ -76,9 +76,10 @@ class HiPpo:
         search: Whether a search settles details of a proposal, and places tasks that waiting would not help.
         widen: Whether the search around a proposal may always change numbers of devices and domains; devices that
             others wait for are charged.
-        predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
+        predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are. True is
+            the Kalman filter it learnt with; ``gru`` and ``persistence`` are the others.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
-            view by default.
+            view by default. ``adaptive`` lets those of the view follow the state of the network, ``pareto`` draws them.
         deadline_s: When to stop coordinating and take the fallback.
         fallback: Who decides then; shortest job first by default.
         clock: Where the time comes from.
@@ -94,18 +95,18 @@ class HiPpo:
         *,
         search: bool = True,
         widen: bool = False,
-        predict: bool = True,
-        wishes: WeightMode | None = None,
+        predict: bool | str = True,
+        wishes: WeightMode | str | None = None,
         deadline_s: float = COORDINATION_LIMIT_S,
         fallback: Policy | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = kernels.clock,
     ) -> None:
         self.weights = weights
         self.attributor = attributor
         self.search = search
         self.widen = widen
-        self.predict = predict
-        self.wishes = wishes
+        self.predict = checked_method(predict) if isinstance(predict, str) else predict
+        self.wishes = checked_mode(wishes) if isinstance(wishes, str) else wishes
         self.deadline_s = deadline_s
         self.fallback: Policy = fallback or ShortestJobFirst()
         self.clock = clock
@@ -204,10 +205,7 @@ class HiPpo:
         timings = {"upper": 0.0, "lower": 0.0}
         if not (np.asarray(view.free_devices) > 0).any():
             return self._done(None, view.slot, "waits", began, timings, 0.0)
-        if self.wishes is not None:
-            now = view.bandwidth_gbps if view.link_gbps is None else view.link_gbps
-            wanted = self.wishes.weights(now, view.cost.cluster.wan.bandwidth_gbps)
-            view = replace(view, reward=wanted.put_into(view.reward))
+        view = weighed(view, self.wishes)
         deadline = Deadline(self.deadline_s, self.clock)
         decisions = self.read(view, self._ahead(view))
         decisions.check()
@@ -254,12 +252,13 @@ class HiPpo:
         if not self.predict:
             return None
         if self._forecast is None:
-            self._forecast = ViewForecast(view.cost.cluster.wan)
+            method = self.predict if isinstance(self.predict, str) else "kalman"
+            self._forecast = ViewForecast(view.cost.cluster.wan, method=method)
         return self._forecast.gbps(view)
 
     def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-        from attribution_sched.scheduler.ppo.threads import one_thread
+        from attribution_sched.threads import one_thread
 
         with one_thread():
             return walk(planner, decisions, NetworkChooser(self.network, None), timings, self.clock)
@@ -276,10 +275,10 @@ class HiPpo:
             plan = self._search_widely(view, planner, chosen, others, late, thorough=spans)
             if plan is not None:
                 return plan, "policy+search"
-        polisher = Polisher(view, planner.tables, kind, widen=self.widen, crowding=_crowding(view, others))
+        search = LocalSearch(view, planner.tables, kind, widen=self.widen, queue_pressure=_queue_pressure(view, others))
         start = rows[None].copy()
-        first = float(polisher.value(start, np.array([count]))[0])
-        best, count, reached = polisher.improve(start[0], count, first, expired=lambda: self.clock() > late)
+        first = float(search.worth(start, np.array([count]))[0])
+        best, count, reached = search.improve(start[0], count, first, expired=lambda: self.clock() > late)
         batch = PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64))
         return batch.plan(0), "policy+search" if reached > first else "policy"
 
@@ -296,9 +295,10 @@ class HiPpo:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
         from attribution_sched.scheduler.hi_ppo.multi_start import plan_alone
 
-        polisher = Polisher(view, planner.tables, int(chosen.kind[0, 0]), widen=True, crowding=_crowding(view, others))
+        kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
+        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure)
         return plan_alone(
-            self.network, planner, chosen, polisher, thorough=thorough, expired=lambda: self.clock() > late
+            self.network, planner, chosen, search, thorough=thorough, expired=lambda: self.clock() > late
         )  # fmt: skip
 
     def _done(
@@ -375,7 +375,7 @@ def _others(view: DecisionView) -> int:
     return max(0, len(view.queue) - (not view.replanning))
 
 
-def _crowding(view: DecisionView, others: int) -> float:
+def _queue_pressure(view: DecisionView, others: int) -> float:
     """What holding a device costs those that wait, as a share of the time it is held."""
     return others / sum(domain.devices for domain in view.cost.cluster.domains)
 

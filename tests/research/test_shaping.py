@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.errors import ExplanationError, ModelFitError, SettingsError
-from attribution_sched.feedback.shaping import component_potential, explained_potential, shaping
+from research.shaping import component_potential, explained_potential, shaping
 from tests.feedback.factory import told
 
 STATES, ACTIONS, GAMMA = 5, 3, 0.9

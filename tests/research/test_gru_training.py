@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from attribution_sched.scheduler.predictor.gru import answer, recur
-from attribution_sched.scheduler.predictor.gru_training import GruTraining, draw_batch, first_arrays, loss_of, train
 from attribution_sched.scheduler.predictor.gru_weights import GruSize, GruWeights
+from research.gru_training import GruTraining, draw_batch, first_arrays, loss_of, train
 from research.link_score import crps_gaussian
 
 SIZE = GruSize(hidden=8, window=8, longest_s=3600)

@@ -80,3 +80,18 @@ def one_thread() -> Iterator[None]:
         _BLAS.leave()
         if before != 1:
             torch.set_num_threads(before)
+
+
+@contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    """Run the body with so many torch threads, BLAS untouched; the old number comes back on exit."""
+    import torch
+
+    before = torch.get_num_threads()
+    if before != number:
+        torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        if before != number:
+            torch.set_num_threads(before)

@@ -7,12 +7,12 @@ import pytest
 from pipeline_agreement import random_pipeline, recurrence
 
 from attribution_sched.cluster.pipeline import Schedule
-from attribution_sched.cluster.simulator.pipeline_events import (
+from attribution_sched.errors import PlanError
+from research.pipeline_events import (
     all_forward_all_backward,
     one_forward_one_backward,
     simulate_pipeline,
 )
-from attribution_sched.errors import PlanError
 
 
 @pytest.mark.parametrize("block", range(8))
