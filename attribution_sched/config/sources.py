@@ -179,7 +179,8 @@ def _parse(text: str, name: str) -> dict[str, Any]:
         where = f"{name}, {_position(mark)}" if mark else name
         rule = error.problem or error.context or "is not YAML"
         raise SettingsError(clean_text(f"{where}: malformed YAML, {rule}. Mend the line")) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, AttributeError, TypeError, LookupError, OverflowError) as error:
+        # Values that contradict their tag (`!!timestamp x`, `!!int ""`) end in errors of PyYAML's own code.
         first = [*str(error).splitlines(), "is not YAML"][0]
         raise SettingsError(clean_text(f"{name}: malformed YAML, {first}. Mend the file")) from None
     check_document(document, name)
