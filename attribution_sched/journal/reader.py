@@ -225,6 +225,16 @@ class Reader:
         query = f"SELECT {select('intents')} FROM intents WHERE number NOT IN (SELECT number FROM effects)"
         return [IntentRecord(**decode("intents", row)) for row in self._store.rows(f"{query} ORDER BY number")]
 
+    def intents(self, since: int = 0) -> Iterator[IntentRecord]:
+        """Intents with their effects, oldest first.
+
+        Args:
+            since: Decisions in the journal before the first of them.
+        """
+        numbers = f"SELECT number FROM intents WHERE after_decisions >= {whole('since', since)} ORDER BY number"
+        for row in self._store.rows(numbers):
+            yield self.intent(row[0])
+
     def newest_snapshot(self, at: int | None = None) -> SnapshotRecord | None:
         """The state to go on from: the newest snapshot, damaged ones passed over by name; None if there is none.
 
