@@ -38,9 +38,9 @@ from attribution_sched.journal import (
     WaitRecord,
 )
 from attribution_sched.kernels import clock
-from attribution_sched.scheduler.policy import Episodic, Policy
+from attribution_sched.scheduler.policy import Episodic, Policy, Recallable
 from attribution_sched.session import options
-from attribution_sched.session.asking import Asked, Asking, as_policy, weighted, with_weights
+from attribution_sched.session.asking import Asked, Asking, Moment, as_policy, weighted, with_weights
 from attribution_sched.session.attributions import AttributionCache, CacheUse
 from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
 from attribution_sched.session.fitting import Fitting
@@ -52,7 +52,8 @@ from attribution_sched.session.results import RewardTerms, RunSummary, Schedulin
 from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
 from attribution_sched.session.summary import Tally
 from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
-from attribution_sched.session.turn import Clock, Turn
+from attribution_sched.session.state import EVERY, record_snapshot, restore_snapshot
+from attribution_sched.session.turn import Clock, Turn, log
 from attribution_sched.session.wording import plan_of, plan_record
 from attribution_sched.types import Outcome
 
@@ -70,6 +71,9 @@ Progress = Callable[[int, int | None], None]
 
 PATIENCE = 1000
 """Decisions without a placement after which ``schedule_next_task`` returns one that leaves its task waiting."""
+
+AGAIN = 256
+"""Decisions of a long journal that are lived through again on resuming, so that explanations have a background."""
 
 AS_ONE = 10_000
 """More records than a step of feedback ever has."""
@@ -167,7 +171,7 @@ class System:
             self._set_up(settings, decider, seed, explain, queue, attributor)
             self._keep_in(journal)
             self.targets = self._reshaping.targets or self.targets
-            self._go_through(rehearse=rehearse and isinstance(self.policy, Episodic))
+            self._go_on_with(rehearse=rehearse and isinstance(self.policy, Episodic))
             self._submit_demo()
         except BaseException:
             journal.close()
@@ -177,7 +181,7 @@ class System:
     def _set_up(self, settings: Settings, policy: Any, seed: Any, explain: Any, queue: Any, attributor: Any) -> None:
         self.seed, self._queue = options.seed_of(seed), options.queue_of(queue)
         self._explaining = options.explaining(explain)
-        self.settings, self.policy = settings, policy
+        self.settings, self.policy, self._attributor = settings, policy, attributor
         self.world = settings.build_world()
         if self._queue == "demo":
             for request in DEMO:
@@ -194,12 +198,13 @@ class System:
         self._asking = Asking()
         self._recorded: dict[int, str] = {}
         self._since = 0
-        self._turn = threading.RLock()
+        self._turn, self._explaining_turn = threading.RLock(), threading.RLock()
+        self._again: SimulatedCluster | None = None
         self._turning: Turn | None = None
         self._entering: tuple[TaskRecord, TaskInstance] | None = None
         self._finished: Taken | None = None
         self._moving = self._torn = False
-        self._waits_s = -1.0
+        self._waits_s, self._snapshot_at = -1.0, 0
         if isinstance(policy, Episodic):
             policy.reset(self.seed)
 
@@ -344,6 +349,8 @@ class System:
         reward = self._book(turn, made, effect, again=again)
         clock.phase("learn", made.id)
         self._turning = None
+        if effect.code == 1:
+            self._snapshot(EVERY)
         return Taken(made, asked, turn.task, turn.vector, effect, reward, clock.latencies_s(asked.seconds))
 
     def _book(self, turn: Turn, made: DecisionRecord, effect: Outcome, *, again: bool = True) -> RewardTerms:
@@ -397,7 +404,7 @@ class System:
             if known is None and turn is not None:
                 self._book(turn, decision, effect)
 
-        replay(cluster, self.journal, self.seed, after=after)
+        replay(cluster, self.journal, self.seed, start=restore_snapshot(self.journal, cluster), after=after)
         self.cluster, self._fitting = cluster, Fitting(cluster.engine)
         # What was recorded has happened by now; what was not is asked again.
         self._turning = self._entering = None
@@ -498,7 +505,8 @@ class System:
             ExplanationError: If an option is wrong.
         """
         chosen = options.explain_options(given)
-        with self._turn:
+        # Not the lock of decisions: whoever decides never waits for an explanation.
+        with self._explaining_turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
             decided, record = self._recall(name), self.journal.decision(name)
             task = handed_in(self.world, self.journal.task(str(record.task_id)), self.seed)
@@ -523,8 +531,12 @@ class System:
         memory = self._memory_of(record)
         if name in memory:
             return memory[name]
-        again = SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset", attribute=self.attribute)
-        replay(again, self.journal, self.seed, stop=record.sequence)
+        if self._again is None or self.journal.newest_snapshot(record.sequence) is None:
+            arrivals = self._queue == "preset"
+            self._again = SimulatedCluster(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
+        again = self._again
+        start = restore_snapshot(self.journal, again, record.sequence)
+        replay(again, self.journal, self.seed, start=start, stop=record.sequence, otherwise=[])
         reward = self._reshaping.in_force(record.sequence or 0, self.world.reward)
         view = weighted(again.pending(), with_weights(reward, record.weights))
         return memory.recall(name, view, plan_of(record.plan, self.domains))
@@ -638,8 +650,15 @@ class System:
             return write_report(self, path, lang=lang, **given)
 
     def close(self) -> None:
-        """Close the journal and let the next writer in; harmless when done twice."""
+        """Close the journal and let the next writer in; harmless when done twice.
+
+        The state is kept with it, so that whoever resumes it, also with a release that prices otherwise, need not live
+        through it again.
+        """
         with self._turn:
+            whole = not (self._moving or self._torn or self._entering or self._turning)
+            if whole and self.journal.path is not None and not self.journal.closed:
+                self._snapshot(1)
             self.journal.close()
 
     def __enter__(self) -> System:
@@ -663,10 +682,47 @@ class System:
                 if request.id not in known:
                     self.submit(request)
 
-    def _go_through(self, *, rehearse: bool) -> None:
-        """Live through the journal again, and let take effect what was still pending."""
+    def _go_on_with(self, *, rehearse: bool) -> None:
+        """Go on with the journal where it ends.
+
+        Of a short journal everything is lived through, of a long one the newest decisions, so that explanations have a
+        background. Where that does not come out as recorded, because this release prices otherwise, the newest snapshot
+        is taken as it is. A policy that remembers, and cannot say what, lives through all of it.
+        """
+        count = self.journal.count()
+        recallable = not rehearse or isinstance(self.policy, Recallable)
+        near = count - AGAIN if count > self._memory.most and recallable else 0
+        try:
+            self._go_through(near, rehearse=rehearse)
+        except JournalError as error:
+            newest = self.journal.newest_snapshot()
+            if newest is None or newest.sequence <= near or not recallable:
+                raise
+            log.warning("going on from the snapshot after %d decisions: %s", newest.sequence, error)
+            self._set_up(self.settings, self._versions.policy(ORIGINAL), self.seed, False, self._queue, self._attributor)
+            self._keep_in(self.journal)
+            self._go_through(newest.sequence, rehearse=rehearse)
+
+    def _go_through(self, near: int, *, rehearse: bool) -> None:
+        """Go on from a snapshot: live through the decisions after it, and let take effect what was still pending.
+
+        Args:
+            near: Decisions that the snapshot may include at most; 0 lives through all of them.
+            rehearse: Ask the policy again, so that it remembers.
+        """
         versions, reshaping = self._versions, self._reshaping
         count, carried_out, otherwise = self.journal.count(), 0, 0
+        priced_otherwise: list[str] = []
+        start: dict[str, Any] = {"sequence": 0, "tasks": 0}
+        if near > 0:
+            self._adopt(versions.due(near))
+            start = restore_snapshot(self.journal, self.cluster, near, self.policy if rehearse else None)
+        if start["sequence"]:
+            self._recorded = {int(slot): name for slot, name in start["recorded"].items()}
+            deferred, *rest = start["asking"]
+            self._asking.state = Moment(frozenset(deferred), *rest)
+            self._since, self._waits_s = start["since"], start["waits_s"]
+            self._snapshot_at = start["sequence"]
 
         def before(cluster: SimulatedCluster, decision: DecisionRecord) -> None:
             nonlocal otherwise
@@ -690,13 +746,35 @@ class System:
                 self._memory.remember(decision.id, weighted(asked.view, self.reward), asked.plan)
             self._since = 0 if effect.code == 1 else self._since + 1
 
-        replay(self.cluster, self.journal, self.seed, before=before, after=after)
+        replay(
+            self.cluster, self.journal, self.seed, start=start, otherwise=priced_otherwise, before=before, after=after
+        )
         self._adopt(versions.due(count))
         if reshaping.set_at(count):
             self.reward = reshaping.in_force(count, self.reward)
         versions.anchored = versions.current if reshaping.anchored_weights is None else reshaping.anchored_weights
-        facts = {"decisions": count, "carried_out": carried_out, "rehearsed": rehearse, "decided_otherwise": otherwise}
+        facts = {
+            "decisions": count, "carried_out": carried_out, "rehearsed": rehearse, "decided_otherwise": otherwise,
+            "priced_otherwise": priced_otherwise[:100], "lived_through": count - start["sequence"],
+        }  # fmt: skip
+        if priced_otherwise:
+            log.warning("%d decisions come out at other prices in this release", len(priced_otherwise))
         self.journal.record_event(EventRecord("resumed", facts, self.now_s))
+
+    def _snapshot(self, every: int) -> None:
+        """Keep the state if so many decisions were taken since it was last kept."""
+        count = self.journal.count()
+        if count - self._snapshot_at < max(every, len(self.cluster.backlog) // 4):
+            return
+        deferred, *rest = self._asking.state
+        facts = {
+            "recorded": {str(slot): name for slot, name in self._recorded.items()},
+            "asking": [sorted(deferred), *rest],
+            "since": self._since,
+            "waits_s": self._waits_s,
+        }
+        record_snapshot(self.journal, self.cluster, self.policy, facts)
+        self._snapshot_at = count
 
     def _adopt(self, policy: Policy | None) -> None:
         if policy is not None:

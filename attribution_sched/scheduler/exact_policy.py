@@ -11,9 +11,12 @@ see (later arrivals, how the network will move, what moving costs) is left to th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
@@ -61,6 +64,14 @@ class Exact:
     def reset(self, seed: int) -> None:
         """Forget which tasks did not fit."""
         self._refused.clear()
+
+    def memory(self) -> dict[str, NDArray[np.float64]]:
+        """Which tasks were just found not to fit: time and slot, shape ``(n, 2)``."""
+        return {"refused": np.array(sorted(self._refused), dtype=np.float64).reshape(-1, 2)}
+
+    def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
+        """Remember which tasks did not fit."""
+        self._refused = {(float(time_s), int(slot)) for time_s, slot in memory["refused"]}
 
     def select(self, view: DecisionView) -> int:
         """Choose the waiting task with the least work that has not just been found not to fit."""

@@ -6,10 +6,11 @@ domains that hold the model when none holds it alone, let a task wait when nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import DecisionView
@@ -138,6 +139,14 @@ class RoundRobin(_PlacedOnce):
     def reset(self, seed: int) -> None:
         """Begin with the first domain again."""
         self._next = 0
+
+    def memory(self) -> dict[str, NDArray[np.float64]]:
+        """Whose turn it is."""
+        return {"next": np.array([float(self._next)])}
+
+    def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
+        """Go on with the domain whose turn it was."""
+        self._next = int(memory["next"][0])
 
     def decide(self, view: DecisionView) -> Plan | None:
         """Place the task and pass the turn on."""
