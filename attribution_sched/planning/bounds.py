@@ -122,7 +122,11 @@ class Screen:
         edges = np.searchsorted(owner, np.arange(len(reached) + 1))
         at = np.full(len(reached), -1, dtype=np.int64)
         best = np.array(reached, dtype=np.float64)
-        self.priced += _best(self.stakes, self.scratch, self.memory, rows, counts, edges, at, best)
+        # One layout: a kernel for rows with gaps between them would be compiled beside the one for rows without.
+        packed = np.ascontiguousarray(rows)
+        self.priced += _best(self.stakes, self.scratch, self.memory, packed, counts, edges, at, best)
+        if packed is not rows:
+            rows[...] = packed
         return at, best
 
     def recut(self, rows: IntArray, counts: IntArray) -> None:
@@ -131,10 +135,13 @@ class Screen:
         A plan whose segments cannot hold the model stays as it is.
         """
         self.seen += len(rows)
-        _recut(self.stakes, self.scratch.layers[0], self.memory, rows, counts)
+        packed = np.ascontiguousarray(rows)
+        _recut(self.stakes, self.scratch.layers[0], self.memory, packed, counts)
+        if packed is not rows:
+            rows[...] = packed
 
 
-@kernel
+@kernel(allocates=True)
 def _best(
     k: Stakes,
     scratch: Scratch,
@@ -171,7 +178,7 @@ def _best(
     return priced
 
 
-@kernel
+@kernel(allocates=True)
 def _shared(k: Stakes, rows: IntArray, counts: IntArray) -> FloatArray:
     """Let replicas share the batch as the cluster does; samples of a step, 0 for a plan that is not well formed."""
     samples = np.zeros(counts.size)
@@ -205,7 +212,7 @@ def _devices(rows: IntArray, count: int) -> int:
     return devices
 
 
-@kernel
+@kernel(allocates=True)
 def _bounds(
     k: Stakes,
     cuts: IntArray,
@@ -283,7 +290,7 @@ def _bounds(
     return found
 
 
-@kernel
+@kernel(allocates=True)
 def _recut(k: Stakes, cuts: IntArray, memory: StageMemory, rows: IntArray, counts: IntArray) -> None:
     """Dynamic program over segments and layers: least time of the slowest stage, then least time of all."""
     model = k.workload.model
@@ -339,7 +346,7 @@ def _recut(k: Stakes, cuts: IntArray, memory: StageMemory, rows: IntArray, count
             begin = stop
 
 
-@kernel
+@kernel(allocates=True)
 def _reward(k: Stakes, scratch: Scratch, rows: IntArray, count: int, samples: float) -> float:
     """What a plan that fits is worth: ``objective.worth`` for one plan."""
     plan_out, segment_out = np.zeros(len(PLAN_COLUMNS)), np.zeros((count, len(SEGMENT_COLUMNS)))
