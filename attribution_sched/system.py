@@ -49,10 +49,10 @@ from attribution_sched.session.memory import QUICK, Memory
 from attribution_sched.session.replay import outcome_record, replay
 from attribution_sched.session.reshaping import Reshaping, targets_of
 from attribution_sched.session.results import RewardTerms, RunSummary, SchedulingResult
+from attribution_sched.session.state import EVERY, record_snapshot, restore_snapshot
 from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
 from attribution_sched.session.summary import Tally
 from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
-from attribution_sched.session.state import EVERY, record_snapshot, restore_snapshot
 from attribution_sched.session.turn import Clock, Turn, log
 from attribution_sched.session.wording import plan_of, plan_record
 from attribution_sched.types import Outcome
@@ -699,7 +699,9 @@ class System:
             if newest is None or newest.sequence <= near or not recallable:
                 raise
             log.warning("going on from the snapshot after %d decisions: %s", newest.sequence, error)
-            self._set_up(self.settings, self._versions.policy(ORIGINAL), self.seed, False, self._queue, self._attributor)
+            self._set_up(
+                self.settings, self._versions.policy(ORIGINAL), self.seed, False, self._queue, self._attributor
+            )
             self._keep_in(self.journal)
             self._go_through(newest.sequence, rehearse=rehearse)
 

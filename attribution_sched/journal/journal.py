@@ -351,8 +351,8 @@ class Journal(Reader):
     ) -> int:
         """Record the state after so many decisions, to go on from; return its number.
 
-        The arrays are kept as compressed safetensors, with their SHA-256 in the chain. Older ones are dropped but for the newest
-        and every so many-th; that they were there stays in the chain.
+        The arrays are kept as compressed safetensors, with their SHA-256 in the chain. Older ones are dropped but for
+        the newest and every so many-th; that they were there stays in the chain.
 
         Args:
             sequence: Decisions it includes; at most those there are.

@@ -60,7 +60,7 @@ class Arrays(NamedTuple):
     workload: Workload
 
 
-@kernel
+@kernel(allocates=True)
 def stage_row(
     cost: Arrays, domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int, m: int, out: FloatArray
 ) -> None:
@@ -82,7 +82,7 @@ def stage_row(
     out[HELD_BYTES] = found.held_bytes
 
 
-@kernel
+@kernel(allocates=True)
 def hop_s(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, i: int, j: int, layer: int, dp: int, precision: int,
     micro: int,
@@ -99,7 +99,7 @@ def hop_s(
     return float(total)
 
 
-@kernel
+@kernel(allocates=True)
 def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages: IntArray, micro: int, m: int) -> float:
     """Estimate the step of a pipeline.
 
@@ -127,7 +127,7 @@ def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages:
     return (m - 1) * slowest + total + tail
 
 
-@kernel
+@kernel(allocates=True)
 def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArray) -> FloatArray:
     """What every stage takes in every region at every degree; infinite where it does not fit.
 
@@ -150,7 +150,7 @@ def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArr
     return found
 
 
-@kernel
+@kernel(allocates=True)
 def _run_degree(table: FloatArray, start: int, count: int) -> int:
     """Row of the smallest degree that fits all stages of a run in a region; −1 if none does."""
     for t in range(_TP.size):
@@ -162,7 +162,7 @@ def _run_degree(table: FloatArray, start: int, count: int) -> int:
     return -1
 
 
-@kernel
+@kernel(allocates=True)
 def _extend(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, table: FloatArray, so_far: FloatArray,
     before: int, domain: int, start: int, count: int, out: FloatArray,
@@ -181,7 +181,7 @@ def _extend(
     out[ESTIMATE_S] = (task.m - 1) * out[SLOWEST_S] + out[SUM_S] + out[LAST_S]
 
 
-@kernel
+@kernel(allocates=True)
 def best_stages(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, order: IntArray, free_devices: IntArray,
     chosen: IntArray,

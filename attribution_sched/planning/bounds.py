@@ -131,7 +131,11 @@ class Screen:
         edges = np.searchsorted(owner, np.arange(len(reached) + 1))
         at = np.full(len(reached), -1, dtype=np.int64)
         best = np.array(reached, dtype=np.float64)
-        self.priced += _best(self.judge, self.scratch, self.memory, rows, counts, edges, at, best)
+        # One layout: a kernel for rows with gaps between them would be compiled beside the one for rows without.
+        packed = np.ascontiguousarray(rows)
+        self.priced += _best(self.judge, self.scratch, self.memory, packed, counts, edges, at, best)
+        if packed is not rows:
+            rows[...] = packed
         return at, best
 
     def recut(self, rows: IntArray, counts: IntArray) -> None:
@@ -140,10 +144,13 @@ class Screen:
         A plan whose segments cannot hold the model stays as it is.
         """
         self.seen += len(rows)
-        _recut(self.judge, self.scratch.layers[0], self.memory, rows, counts)
+        packed = np.ascontiguousarray(rows)
+        _recut(self.judge, self.scratch.layers[0], self.memory, packed, counts)
+        if packed is not rows:
+            rows[...] = packed
 
 
-@kernel
+@kernel(allocates=True)
 def _best(
     k: PlanJudge,
     scratch: Scratch,
@@ -181,7 +188,7 @@ def _best(
     return priced
 
 
-@kernel
+@kernel(allocates=True)
 def _shared(k: PlanJudge, rows: IntArray, counts: IntArray) -> FloatArray:
     """Let replicas share the batch as the cluster does; samples of a step, 0 for a plan that is not well formed."""
     samples = np.zeros(counts.size)
@@ -217,7 +224,7 @@ def _devices(rows: IntArray, count: int) -> int:
     return devices
 
 
-@kernel
+@kernel(allocates=True)
 def _bounds(
     k: PlanJudge,
     cuts: IntArray,
@@ -295,7 +302,7 @@ def _bounds(
     return found
 
 
-@kernel
+@kernel(allocates=True)
 def _recut(k: PlanJudge, cuts: IntArray, memory: StageMemory, rows: IntArray, counts: IntArray) -> None:
     """Dynamic program over segments and layers: least time of the slowest stage, then least time of all."""
     model = k.workload.model
@@ -351,7 +358,7 @@ def _recut(k: PlanJudge, cuts: IntArray, memory: StageMemory, rows: IntArray, co
             begin = stop
 
 
-@kernel
+@kernel(allocates=True)
 def _reward(k: PlanJudge, scratch: Scratch, rows: IntArray, count: int, samples: float) -> float:
     """What a plan that fits is worth: ``reward.worth`` for one plan."""
     plan_out, segment_out = np.zeros(len(PLAN_COLUMNS)), np.zeros((count, len(SEGMENT_COLUMNS)))

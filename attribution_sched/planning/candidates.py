@@ -119,7 +119,7 @@ def best_of(view: DecisionView, batch: PlanBatch, kind_index: int | None = None)
     return batch.plan(best) if np.isfinite(reward[best]) else None
 
 
-@kernel
+@kernel(allocates=True)
 def _share_all(
     tables: CostTables, domains: DomainArrays, model: int, batch_size: float, rows: IntArray, counts: IntArray
 ) -> None:

@@ -12,7 +12,6 @@ see (later arrivals, how the network will move, what moving costs) is left to th
 from __future__ import annotations
 
 from collections.abc import Mapping
-
 from dataclasses import replace
 
 import numpy as np

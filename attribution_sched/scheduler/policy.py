@@ -56,11 +56,11 @@ class AttributionReader(Protocol):
 class Recallable(Protocol):
     """A policy that can say what it remembers, so that it need not live through all of it again."""
 
-    def memory(self) -> dict[str, NDArray[np.float64]]:
+    def memory(self) -> dict[str, FloatArray]:
         """What it remembers between two decisions, as arrays by name."""
         ...
 
-    def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
+    def recall(self, memory: Mapping[str, FloatArray]) -> None:
         """Remember what :meth:`memory` told, and nothing else."""
         ...
 

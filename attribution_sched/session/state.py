@@ -1,7 +1,6 @@
-"""A running system as arrays and plain facts, to the bit: what a journal keeps now and then, so that going on takes a
-bounded time however long the history is.
+"""A running system as arrays and plain facts, to the bit.
 
-Nothing here is pickled: arrays are saved as they are, the rest is JSON.
+A journal keeps it now and then, so that going on takes a bounded time however long the history is. Nothing here is pickled: arrays are saved as they are, the rest is JSON.
 """
 
 from __future__ import annotations
@@ -73,7 +72,9 @@ def restore_snapshot(
     told: dict[str, Any] = json.loads(found.arrays["facts"].tobytes())
     restore_cluster(cluster, found.arrays, told)
     if policy is not None and isinstance(policy, Recallable):
-        own = {name.removeprefix("policy."): array for name, array in found.arrays.items() if name.startswith("policy.")}
+        own = {
+            name.removeprefix("policy."): array for name, array in found.arrays.items() if name.startswith("policy.")
+        }
         policy.recall(own)
     return told | {"sequence": found.sequence}
 

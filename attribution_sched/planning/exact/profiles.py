@@ -31,7 +31,7 @@ FIELDS = 10
 ANY_TAIL = 1e9
 
 
-@kernel
+@kernel(allocates=True)
 def fill(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -97,7 +97,7 @@ def fill(
             row[MAX_TAIL] = tail
 
 
-@kernel
+@kernel(allocates=True)
 def _stages(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -141,7 +141,7 @@ def _stages(
             out[s, 4] = np.inf
 
 
-@kernel
+@kernel(allocates=True)
 def keep_undominated(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -218,7 +218,7 @@ def keep_undominated(
             kept[i, j, 0] = found
 
 
-@kernel
+@kernel(allocates=True)
 def keep_feasible(profile: FloatArray, usable: IntArray, kept: IntArray) -> None:
     """List for every segment the layouts that fit memory at all; arguments as above."""
     n = profile.shape[1] - 1

@@ -82,7 +82,7 @@ def _segments(t: PlannerTables, d: Drafts, r: int, rows: IntArray) -> None:
     share_batch(t.cost, t.domains, d.kind[r], t.batch[d.kind[r]], rows, d.written[r], d.replica[r])
 
 
-@kernel
+@kernel(allocates=True)
 def _price(
     t: PlannerTables, d: Drafts, rows: IntArray, step_s: FloatArray, scratch: Scratch, segments: IntArray,
     out: Float32Array, traffic: FloatArray, busy_s: FloatArray,

@@ -33,7 +33,7 @@ P_STEP_S, P_UTILISATION, P_BILL_USD, P_ENERGY_J, P_CARBON_G = range(len(PRICES))
 """Columns of a price, per global batch except the utilisation."""
 
 
-@kernel
+@kernel(allocates=True)
 def _reprice(
     t: PlannerTables, kinds: IntArray, segments: IntArray, counts: IntArray, schedules: IntArray, norms: FloatArray,
     owner: IntArray, links: FloatArray, factors: FloatArray, scratch: Scratch, out: FloatArray,
