@@ -77,4 +77,4 @@ def improve(task: Problem, options: IntArray, plan: IntArray, count: int, value:
         Candidate(plan, count, -value), functools.partial(near.one_change, moves=ONE_PIPELINE),
         limits_of(task.cost, task.model, task.free_devices), worth, ROUNDS,
     )  # fmt: skip
-    return found.rows, found.count, -found.reward
+    return found.rows, found.used, -found.reward
