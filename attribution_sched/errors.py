@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from attribution_sched.text import clean_text, shown
+
 
 class AttributionSchedError(Exception):
     """Base of every error this package raises on purpose."""
@@ -50,8 +52,12 @@ class JournalError(AttributionSchedError):
     """A journal cannot be opened, read or written: damaged, foreign, of another version, or in use."""
 
 
+class MissingFontWarning(UserWarning):
+    """A plot is drawn in English because no font of this machine has the glyphs of the language asked for."""
+
+
 def problem(field: str, value: object, rule: str, fix: str) -> str:
-    """Write a message in the one shape every error of this package has.
+    """Write a message in the one shape every error of this package has: one line, its value cut to 200 characters.
 
     Args:
         field: Name of the offending input.
@@ -59,13 +65,22 @@ def problem(field: str, value: object, rule: str, fix: str) -> str:
         rule: What must hold.
         fix: What the caller can do.
     """
-    return f"{field} = {value!r}: {rule}. {fix}"
+    return clean_text(f"{field} = {shown(value)}: {rule}. {fix}")
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return a hint that names the closest valid word, or lists all of them."""
+LONGEST_NAME = 200
+"""Characters of a name that are compared with others."""
+
+MOST_LISTED = 100
+"""Valid words that a hint lists at most."""
+
+
+def nearest(name: object, valid: Iterable[str]) -> str:
+    """Return a hint that names the closest valid word, or lists them."""
     options = sorted(valid)
-    close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
+    text = name[:LONGEST_NAME] if isinstance(name, str) else shown(name)
+    close = difflib.get_close_matches(text, options, n=1, cutoff=0.5)
     if close:
         return f"Did you mean {close[0]!r}?"
-    return "Valid: " + ", ".join(options)
+    more = f", … ({len(options) - MOST_LISTED} more)" if len(options) > MOST_LISTED else ""
+    return "Valid: " + ", ".join(options[:MOST_LISTED]) + more

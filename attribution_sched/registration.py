@@ -1,7 +1,9 @@
 """Gymnasium names of the environments: ``attribution_sched/Testbed-v0``, ``attribution_sched/CrossDomain-v0``.
 
-Importing this module registers them; ``gym.make("attribution_sched.registration:attribution_sched/Testbed-v0")``
-does both at once. Each takes ``preset`` (a preset name, a YAML path or ``Settings``).
+Importing this module registers them, and so does importing the package after Gymnasium;
+``gym.make("attribution_sched.registration:attribution_sched/Testbed-v0")`` does both at once.
+
+Each takes ``preset`` (a preset name, a YAML path or ``Settings``).
 """
 
 from __future__ import annotations

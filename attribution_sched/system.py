@@ -11,11 +11,11 @@ decision is taken once. It is not carried over to forked processes.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,22 +26,32 @@ from attribution_sched import __version__
 from attribution_sched.attributor import simulated_attributor
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
-from attribution_sched.errors import ExplanationError, SettingsError, problem
-from attribution_sched.journal import DecisionRecord, EventRecord, ExplanationRecord, Journal, OutcomeRecord
+from attribution_sched.errors import ExplanationError, JournalError, SettingsError, problem
+from attribution_sched.journal import (
+    DecisionRecord,
+    EventRecord,
+    ExplanationRecord,
+    Journal,
+    OutcomeRecord,
+    TaskRecord,
+    WaitRecord,
+)
+from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.session import options
 from attribution_sched.session.asking import Asked, Asking, as_policy, weighted, with_weights
 from attribution_sched.session.attributions import AttributionCache, CacheUse
-from attribution_sched.session.cluster import Effect, SimulatedCluster
+from attribution_sched.session.cluster import Effect, SimulatedCluster, TaskInstance
 from attribution_sched.session.fitting import Fitting
-from attribution_sched.session.learning import Learnt, Versions, learn
+from attribution_sched.session.learning import ORIGINAL, Learnt, Versions, learn
 from attribution_sched.session.memory import QUICK, Memory
 from attribution_sched.session.replay import outcome_record, replay
 from attribution_sched.session.reshaping import Reshaping, targets_of
-from attribution_sched.session.results import RunSummary, SchedulingResult
+from attribution_sched.session.results import RewardTerms, RunSummary, SchedulingResult
 from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
 from attribution_sched.session.summary import Tally
 from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
+from attribution_sched.session.turn import Clock, Turn
 from attribution_sched.session.wording import plan_of, plan_record
 
 if TYPE_CHECKING:
@@ -141,7 +151,7 @@ class System:
                 recorded.
         """
         asked = None if preset is None else load_settings(preset)
-        journal = Journal.open(path)
+        journal = Journal.open(path, claim=False)
         try:
             header = journal.header
             settings, decider = options.settings_of(header, asked), options.policy_of(header, policy)
@@ -178,6 +188,11 @@ class System:
         self._recorded: dict[int, str] = {}
         self._since = 0
         self._turn = threading.RLock()
+        self._turning: Turn | None = None
+        self._entering: tuple[TaskRecord, TaskInstance] | None = None
+        self._finished: Taken | None = None
+        self._moving = self._torn = False
+        self._waits_s = -1.0
         if isinstance(policy, Episodic):
             policy.reset(self.seed)
 
@@ -214,7 +229,7 @@ class System:
         Args:
             task: A kind of task of the preset by name, a mapping, or a
                 :class:`~attribution_sched.session.submission.TaskRequest`.
-            **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``id``.
+            **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``provenance``, ``id``.
 
         Returns:
             Its id.
@@ -223,11 +238,10 @@ class System:
             TaskError: If it is not a task of the preset, fits nowhere, or the queue is full.
             CounterError: If a counter is wrong.
         """
-        with self._turn:
+        with self._call():
             record, made = prepared(task, given, self.world, self.seed, self.journal, self.cluster)
             self._fitting.check(made.kind)
-            self.journal.record_task(record)
-            self.cluster.hand_in(made, record.id)
+            self._enter(record, made)
             return record.id
 
     def schedule_next_task(self) -> SchedulingResult | None:
@@ -240,48 +254,173 @@ class System:
             The placement. None if no task waits and none will arrive. A decision that leaves its task waiting, after
             :data:`PATIENCE` decisions without any placement.
         """
-        with self._turn:
+        with self._call():
+            taken = None
             for _ in range(PATIENCE):
-                if not self.cluster.expecting or not self.cluster.advance():
-                    return None
-                taken = self._decide()
-                if taken.effect.code == 1:
+                nothing = self._finished is None and not self.cluster.expecting
+                taken = None if nothing else self._next()
+                if taken is None or taken.effect.code == 1:
                     break
-            return self._result(taken)
+            return None if taken is None else self._result(taken)
 
     def _decide(self) -> Taken:
-        """Take the pending decision: attribute, ask, record, let it take effect, record what it came to."""
-        asked = self._asking.ask(self.policy, self.cluster, self.reward)
-        began = time.perf_counter()
+        """Take the pending decision: one turn of the ring."""
+        self._turning = self._propose()
+        return self._complete(self._turning)
+
+    def _propose(self) -> Turn:
+        """Phases 1 to 3 of the ring; nothing has happened yet when they end."""
+        clock = Clock()
+        # 1 observe: the cluster as it is, the queue, the links, the weights in force
+        seen = weighted(self.cluster.pending(), self.reward)
+        clock.phase("observe", f"{len(seen.queue)} waiting")
+        # 2 attribute: where the joules of every waiting task go, before anybody is asked; nearly always known by now
+        for queued in seen.queue:
+            self._attributions(queued.counters)
+        clock.phase("attribute", f"{len(seen.queue)} tasks")
+        # 3 decide
+        asked = self._asking.ask(self.policy, self.cluster, self.reward, seen)
         vector = self._attributions(asked.view.counters)
-        attributed = time.perf_counter()
+        clock.phase("decide", asked.view.slot)
         action = self.cluster.encode(asked.plan, asked.view.kind_index)
-        told = decision_record(self.cluster, self.policy, asked, action, vector, attributed - began)
+        told = decision_record(self.cluster, self.policy, asked, action, vector, clock.spent_s["attribute"])
         slot, task = asked.view.slot, self.cluster.residents[asked.view.slot]
         known = task.handed_in or self._recorded.get(slot) == task.id
         new = None if known else task_record(self.cluster, asked.view)
-        before = time.perf_counter()
-        made = self.journal.record_decision(told, task=new)
-        recorded = time.perf_counter()
-        effect = self.cluster.carry_out(action)
-        done = time.perf_counter()
-        reward = reward_of(effect, asked.view.reward)
-        self.journal.record_outcome(outcome_record(made.id, effect, asked.view, reward.total))
-        spent = {
-            "attribution": attributed - began, "decision": asked.seconds,
-            "journal": recorded - before + time.perf_counter() - done, "effect": done - recorded,
-        }  # fmt: skip
-        self._recorded[slot] = task.id
-        self._note(made.id, asked)
-        return Taken(made, asked, task, vector, effect, reward, spent)
+        number = self.journal.count()
+        told = replace(told, sequence=number)
+        paid, decided = self.cluster.paid, self.cluster.decided
+        return Turn(
+            number, asked, action, told, new, task, vector, paid, decided, self._since, clock, self._left_waiting()
+        )
 
-    def _note(self, decision: str, asked: Asked) -> None:
-        self._asking.note(asked)
-        self._memory.remember(decision, asked.view, asked.plan)
-        self._since += 1
+    def _left_waiting(self) -> tuple[WaitRecord, ...]:
+        """What this event leaves waiting without a question, as one record; nothing while the queue is short."""
+        left, now_s = self.cluster.left_waiting, self.now_s
+        if not left or not self.cluster.backlog or now_s == self._waits_s:
+            return ()
+        self._waits_s = now_s
+        return (WaitRecord(now_s, sum(left.values()), left),)
+
+    def _complete(self, turn: Turn, *, again: bool = False) -> Taken:
+        """Phases 4 to 6: recorded, then carried out, then booked; each of them once, however often this is called.
+
+        Args:
+            turn: What was decided.
+            again: Whether an earlier try was cut short, so that parts of it may be done already. What is done is asked
+                of the journal and of the cluster: a note in memory could itself have been cut short.
+        """
+        asked, clock = turn.asked, turn.clock
+        # 4 record: on disk before it takes effect
+        if again and self.journal.count() > turn.number:
+            made = self.journal.last()
+            if made is None or made.sequence != turn.number or made.action != turn.action.tolist():
+                rule = f"decision number {turn.number} is not the one that was being taken"
+                raise JournalError(problem("journal", str(self.journal.path), rule, "Resume it with System.resume"))
+        else:
+            made = self.journal.record_decision(turn.told, task=turn.new, waits=turn.waits)
+        clock.phase("record", made.id)
+        # 5 carry out
+        if again and self.cluster.decided > turn.decided:
+            effect = self.cluster.effect(asked.view.slot, turn.paid)
+        else:
+            self._moving = True
+            effect = self.cluster.carry_out(turn.action, self.journal.key(made.id))
+            self._moving = False
+        clock.phase("carry out", made.id)
+        # 6 learn: what it came to, for the journal, for explanations and for feedback
+        reward = self._book(turn, made, effect, again=again)
+        clock.phase("learn", made.id)
+        self._turning = None
+        return Taken(made, asked, turn.task, turn.vector, effect, reward, clock.latencies_s(asked.seconds))
+
+    def _book(self, turn: Turn, made: DecisionRecord, effect: Effect, *, again: bool = True) -> RewardTerms:
+        """Record what a decision came to, and remember it; each once."""
+        asked = turn.asked
+        reward = reward_of(effect, asked.view.reward)
+        if not (again and self.journal.outcome(made.id) is not None):
+            self.journal.record_outcome(outcome_record(made.id, effect, asked.view, reward.total))
+        self._recorded[asked.view.slot] = turn.task.id
+        self._asking.note(asked, turn.number)
+        self._memory.remember(made.id, asked.view, asked.plan)
+        self._since = turn.since + 1
+        return reward
+
+    @contextlib.contextmanager
+    def _call(self) -> Iterator[None]:
+        """A call that changes something: it waits its turn, and first finishes what an earlier one could not.
+
+        An exception, or Ctrl-C, may end a call between what is recorded and what is done. Nothing is decided anew then:
+        the journal says what was decided, and it is done now.
+        """
+        with self._turn:
+            if self._torn:
+                self._reload()
+            if self._moving:
+                self._rebuild()
+            if self._entering is not None:
+                self._enter(*self._entering, again=True)
+            self._finished = None if self._turning is None else self._complete(self._turning, again=True)
+            yield
+
+    def _advance(self, limit_s: float = math.inf) -> bool:
+        """Let time pass in the cluster; see :meth:`SimulatedCluster.advance`."""
+        self._moving = True
+        pending = self.cluster.advance(limit_s)
+        self._moving = False
+        return pending
+
+    def _next(self, limit_s: float = math.inf) -> Taken | None:
+        """The next decision: one that an earlier call could not finish, else the cluster's; None if there is none."""
+        finished, self._finished = self._finished, None
+        if finished is not None:
+            return finished
+        return self._decide() if self._advance(limit_s) and self.now_s <= limit_s else None
+
+    def _rebuild(self) -> None:
+        """Make the cluster anew from the journal: it was left while it moved, and nobody knows how far it had come."""
+        cluster, turn = self._new_cluster(), self._turning
+
+        def after(decision: DecisionRecord, asked: Asked, effect: Effect, known: OutcomeRecord | None) -> None:
+            if known is None and turn is not None:
+                self._book(turn, decision, effect)
+
+        replay(cluster, self.journal, self.seed, after=after)
+        self.cluster, self._fitting = cluster, Fitting(cluster.engine)
+        # What was recorded has happened by now; what was not is asked again.
+        self._turning = self._entering = None
+        self._moving = False
+
+    def _enter(self, record: TaskRecord, made: TaskInstance, *, again: bool = False) -> None:
+        """Record a task, then let it wait in the cluster; each once."""
+        self._entering = record, made
+        if not again:
+            self.journal.record_task(record)
+        elif not self.journal.knows_task(record.id):
+            # It never reached the journal: whoever handed it in was told so by the exception.
+            self._entering = None
+            return
+        if not (again and self.cluster.holds(record.id)):
+            self._moving = True
+            self.cluster.hand_in(made, record.id)
+            self._moving = False
+        self._entering = None
+
+    def _reload(self) -> None:
+        """Take over from the journal what feedback or learning had recorded when they were cut short."""
+        original = self._versions.policy(ORIGINAL)
+        self._versions = Versions(self.journal, original)
+        self._reshaping = Reshaping(self.journal, self.world, self.seed)
+        number = self.journal.count()
+        self._adopt(self._versions.due(number))
+        self.reward = self._reshaping.in_force(number, self.reward)
+        self.targets = self._reshaping.targets or self.targets
+        anchored = self._reshaping.anchored_weights
+        self._versions.anchored = self._versions.current if anchored is None else anchored
+        self._torn = False
 
     def _result(self, taken: Taken) -> SchedulingResult:
-        began, why, missing = time.perf_counter(), None, ""
+        began, why, missing = clock(), None, ""
         if self._explaining is not None:
             try:
                 why = self.explain(taken.record.id, **self._explaining)
@@ -289,7 +428,7 @@ class System:
                 # The task is placed: its result must not be lost with its explanation.
                 missing = str(error)
         between, self._since = self._since - 1, 0
-        result = result_of(taken, self.domains, between, why, time.perf_counter() - began)
+        result = result_of(taken, self.domains, between, why, clock() - began)
         if not missing:
             return result
         return replace(result, provenance={**result.provenance, "explanation": f"unavailable ({missing})"})
@@ -314,7 +453,7 @@ class System:
             SettingsError: If not exactly one of the three is given, or it is out of range.
         """
         stopped = options.run_of(tasks, until, hours)
-        with self._turn:
+        with self._call():
             tally = Tally(self.cluster)
             limit_s = math.inf if hours is None else self.now_s + 3600.0 * hours
             while tasks is None or tally.placed < tasks:
@@ -326,9 +465,9 @@ class System:
                 if tasks is not None and not self.cluster.expecting:
                     stopped = "nothing to decide"
                     break
-                if not self.cluster.advance(limit_s) or self.now_s > limit_s:
+                taken = self._next(limit_s)
+                if taken is None:
                     break
-                taken = self._decide()
                 tally.add(taken)
                 if progress is not None and taken.effect.code == 1:
                     progress(tally.placed, tasks)
@@ -394,10 +533,12 @@ class System:
         Raises:
             SettingsError: If the policy does not learn.
         """
-        with self._turn:
+        with self._call():
             world = replace(self.world, reward=self.reward)
+            self._torn = True
             found = learn(self.policy, world, decisions, self.journal, self._versions, given)
             self._adopt(found.policy if found.improved else None)
+            self._torn = False
             return found
 
     def feedback(
@@ -428,7 +569,7 @@ class System:
         asked = {"explain": explain, "episodes": episodes, "decisions": decisions}
         for name, value in asked.items():
             options.counted(name, value, least=int(name == "decisions"))
-        with self._turn:
+        with self._call():
             wanted = targets_of(targets) or self.targets
             if wanted is None or not wanted.named():
                 fix = "For example feedback({'utilisation_at_least': 0.85})"
@@ -453,6 +594,7 @@ class System:
             play = partial(self._reshaping.play, self.policy, self.reward, progress=tell)
             worth = partial(play, episodes=episodes, decisions=decisions)
             held_out = (episodes, decisions, worth) if episodes else None
+            self._torn = True
             # As one: a process that is killed in between must not leave a reward taken back, and its weights not.
             with self.journal.batch(AS_ONE):
                 change = self._reshaping.step(window, wanted, self.reward, self._versions.current, held_out)
@@ -462,6 +604,7 @@ class System:
                     # Taking back a reward does not take back what was learnt from it.
                     self._adopt(self._versions.restore())
             self.reward, self.targets = change.reward, wanted
+            self._torn = False
             return change
 
     def report(self, path: str | os.PathLike[str], *, lang: str = "en", **given: Any) -> Path:
@@ -527,7 +670,7 @@ class System:
                 self.journal.record_outcome(outcome_record(decision.id, effect, asked.view, reward))
                 carried_out += 1
             self._recorded[asked.view.slot] = self.cluster.residents[asked.view.slot].id
-            self._asking.note(asked)
+            self._asking.note(asked, decision.sequence)
             if (decision.sequence or 0) >= count - self._memory.most:
                 # The journal keeps weights; what feedback did to the energy price is known here.
                 self._memory.remember(decision.id, weighted(asked.view, self.reward), asked.plan)

@@ -1,6 +1,6 @@
 """Training of Hi-PPO: a teacher is imitated, choices are compared, both levels learn by trial; the best are kept.
 
-from attribution_sched.training import train
+from attribution_sched import train
 
 summary = train("hi_ppo_tuned", "runs/first")
 print(summary.best, summary.best_return)
@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribution_sched.config import TrainingSettings, load_training_settings
-from attribution_sched.errors import CheckpointError, SettingsError, problem
+from attribution_sched.config import PpoSettings, TrainingSettings, load_training_settings
+from attribution_sched.errors import CheckpointError, SettingsError, nearest, problem
 from attribution_sched.training_phases import (
     attribute,
     build_worlds,
@@ -40,9 +40,15 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.learning import Report
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
     from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings
+    from attribution_sched.scheduler.ppo.flat import FlatAgent, Progress
 
 DEFAULT_PRESET = "hi_ppo_tuned"
 BEST, LAST, STATE, SETTINGS = "best.safetensors", "last.safetensors", "state.safetensors", "settings.yaml"
+
+TESTBED_PPO = PpoSettings(
+    lr=5e-3, gamma=0.2, num_steps=2048, update_epochs=2, minibatch_size=512, target_kl=None, entropy_coef=0.01
+)
+"""How the testbed is learnt: what a placement earns is known within a few decisions."""
 
 Source = str | Path | Mapping[str, Any] | TrainingSettings
 
@@ -240,6 +246,58 @@ def continue_learning(
     )  # fmt: skip
 
 
+TESTBED_AGENTS: tuple[str, ...] = ("ppo", "lower-agent")
+"""Who can learn the four-device environment: a flat network over its 64 actions, or the lower agent of Hi-PPO alone."""
+
+
+def train_testbed(
+    agent: str = "ppo",
+    decisions: int = 65_536,
+    *,
+    preset: Any = "testbed",
+    clusters: int = 256,
+    seed: int = 0,
+    settings: PpoSettings | None = None,
+    output: str | Path | None = None,
+    progress: Callable[[Progress], bool | None] | None = None,
+) -> FlatAgent:
+    """Train an agent by masked PPO on ``attribution_sched/Testbed-v0``.
+
+    Args:
+        agent: ``ppo``, one network over all 64 actions, or ``lower-agent``, Hi-PPO's lower agent by itself: device,
+            numeric format and microbatch level in turn.
+        decisions: Decisions to learn from, over all clusters.
+        preset: A four-device preset, a YAML path or ``Settings``.
+        clusters: How many run side by side.
+        seed: Of weights, draws, minibatches and clusters.
+        settings: Hyper-parameters; those tuned for this environment by default.
+        output: Checkpoint to write at the end, ``*.safetensors``.
+        progress: Called after every rollout; returning True ends the training.
+
+    Raises:
+        SettingsError: If the agent is not known or a number is out of range.
+        CheckpointError: If the checkpoint cannot be written.
+    """
+    if agent not in TESTBED_AGENTS:
+        rule = f"must be one of {', '.join(TESTBED_AGENTS)}"
+        raise SettingsError(problem("agent", agent, rule, nearest(str(agent), TESTBED_AGENTS)))
+    for name, value in (("decisions", decisions), ("clusters", clusters)):
+        if type(value) is not int or value < 1:
+            raise SettingsError(problem(name, value, "must be a whole number >= 1", "Use for example 256"))
+    import torch
+
+    from attribution_sched.registration import make_testbed_vector
+    from attribution_sched.scheduler.hi_ppo.testbed import TestbedPolicy
+    from attribution_sched.scheduler.ppo.flat import FlatAgent
+
+    lower = TestbedPolicy(torch.Generator().manual_seed(seed)) if agent == "lower-agent" else None
+    found = FlatAgent(make_testbed_vector(clusters, preset), settings or TESTBED_PPO, seed, policy=lower)
+    found.train(decisions, progress)
+    if output is not None:
+        found.save(output)
+    return found
+
+
 def network_size(settings: TrainingSettings) -> NetworkSize:
     """How large the networks of some settings are."""
     from attribution_sched.scheduler.hi_ppo.network import NetworkSize
@@ -251,11 +309,10 @@ def network_size(settings: TrainingSettings) -> NetworkSize:
 def trainer_settings(settings: TrainingSettings) -> HiPpoSettings:
     """The part of some settings that the trainer takes."""
     from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings
-    from attribution_sched.scheduler.ppo.settings import PpoSettings
 
     course = settings.course
     return HiPpoSettings(
-        ppo=PpoSettings(**settings.ppo.model_dump()),
+        ppo=settings.ppo,
         upper_every=course.upper_every,
         low_coef=course.low_coef,
         action_value_coef=course.action_value_coef,
@@ -328,7 +385,10 @@ def _known_state(folder: Path, trainer: Any, settings: TrainingSettings) -> dict
     if not (folder / STATE).is_file():
         return None
     extra = resume_training(folder / STATE, trainer)
-    fixed = _fixed(settings)
+    fixed, stored_settings = _fixed(settings), extra.get("settings")
+    if isinstance(stored_settings, dict) and isinstance(stored_settings.get("ppo"), dict):
+        # Runs of 0.1 did not write what a settings file could not say yet; it was as it is by default.
+        stored_settings["ppo"] = asdict(PpoSettings()) | stored_settings["ppo"]
     if extra.get("settings") != fixed:
         key, stored, given = first_difference("settings", extra.get("settings"), fixed)
         rule = f"the run that was stopped had {stored!r}"

@@ -19,7 +19,7 @@ from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.rollout import SIGNS
 from attribution_sched.scheduler.hi_ppo.walk import Chooser
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]

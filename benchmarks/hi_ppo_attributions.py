@@ -68,7 +68,7 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.walk import IntArray, Offer, Planner, Trace
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 SCENARIOS = ("ou30", "load+20")
 EMSHAP, ZEROS, KIND, TRUE = ARMS = ("EmSHAP", "zeros", "kind mean", "true demands")

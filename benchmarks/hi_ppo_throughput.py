@@ -25,7 +25,7 @@ from attribution_sched.scheduler.hi_ppo.rollout import collect
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.trainer import LIMITS, HiPpoSettings, learn
 from attribution_sched.scheduler.ppo.settings import PpoSettings
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 
 def main() -> None:

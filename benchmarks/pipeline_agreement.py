@@ -23,8 +23,8 @@ from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.pipeline import Schedule, pipeline_times
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.simulator.pipeline_events import simulate_pipeline
 from attribution_sched.cluster.wan import Wan
+from research.pipeline_events import simulate_pipeline
 
 FloatArray = NDArray[np.float64]
 CASES = Path(__file__).parents[1] / "tests" / "cases" / "astra_sim_pipelines.json"

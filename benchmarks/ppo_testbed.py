@@ -46,12 +46,10 @@ from attribution_sched.cluster.vector_env import TestbedVectorEnv
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.hi_ppo.testbed import TestbedPolicy
 from attribution_sched.scheduler.ppo.flat import FlatAgent
-from attribution_sched.scheduler.ppo.settings import PpoSettings
 from attribution_sched.scheduler.ppo.stagger import Stagger
+from attribution_sched.training import TESTBED_PPO
 
-SETTINGS = PpoSettings(
-    lr=5e-3, gamma=0.2, num_steps=2048, update_epochs=2, minibatch_size=512, target_kl=None, entropy_coef=0.01
-)
+SETTINGS = TESTBED_PPO
 CLUSTERS, SINGLES = 256, 8
 HELD_OUT_SEED = 640_000
 LEARNERS = ("ours", "lower agent", "same settings", "same, staggered", "defaults")

@@ -33,13 +33,13 @@ from scheduler_instances import SAILOR_INSTANCES, Decision, two_regions
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.plan import Plan, Replica
 from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.simulator.pipeline_events import simulate_pipeline
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.exact.solver import ExactSolver
 from attribution_sched.scheduler.mast import Mast
 from attribution_sched.scheduler.sailor import plan_like_sailor
 from attribution_sched.scheduler.splits import best_splits
+from research.pipeline_events import simulate_pipeline
 
 Planner = Callable[[Decision], Plan | None]
 

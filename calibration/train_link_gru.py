@@ -1,6 +1,6 @@
 """Train the recurrent link predictor on simulated links and write its weights.
 
-Writes ``attribution_sched/scheduler/predictor/link_gru.safetensors`` and ``link_gru.json``. Run from the repository
+Writes ``attribution_sched/scheduler/predictor/link_gru.safetensors``. Run from the repository
 root::
 
     python calibration/train_link_gru.py
@@ -21,8 +21,8 @@ from pathlib import Path
 
 import torch
 
-from attribution_sched.scheduler.predictor.gru_training import GruTraining, train
 from attribution_sched.scheduler.predictor.gru_weights import SHIPPED, save
+from research.gru_training import GruTraining, train
 
 
 def main() -> None:

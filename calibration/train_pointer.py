@@ -1,6 +1,6 @@
 """Train the sequence-to-sequence scheduler on plans of optimisers: a local search, and the exact search.
 
-Writes ``attribution_sched/scheduler/pointer/weights.safetensors`` and ``weights.json``. Run from the repository root;
+Writes ``attribution_sched/scheduler/pointer/weights.safetensors``. Run from the repository root;
 traces of the teacher are kept in the folder that is given, so that a second run only trains::
 
     python calibration/train_pointer.py --traces DIR

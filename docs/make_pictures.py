@@ -19,15 +19,12 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from attribution_sched import System
-from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.explain import plots
+from attribution_sched import System, cluster, plots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attribution_sched.explain.explanation import Explanation
-    from attribution_sched.session.results import SchedulingResult
+    from attribution_sched import Explanation, SchedulingResult
 
 FOLDER = Path(__file__).parent / "images"
 PLACED, EXPLAINED, SHOWN = 24, 16, 9
@@ -45,9 +42,11 @@ def readme(why: Explanation, placed: list[SchedulingResult]) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(13.0, 4.6), width_ratios=(1.0, 1.05), layout="constrained")
     plots.waterfall(why, ax=left, output="R", most=7)
     vectors = [result.attribution for result in placed[:SHOWN]]
-    values = np.array([[vector.values[vector.names.index(name)] for name in DEMAND_NAMES] for vector in vectors])
+    values = np.array(
+        [[vector.values[vector.names.index(name)] for name in cluster.DEMAND_NAMES] for vector in vectors]
+    )
     labels = [result.task.kind for result in placed[:SHOWN]]
-    plots.attributions(values, labels, ax=right, names=DEMAND_NAMES, unit="J/sample")
+    plots.attributions(values, labels, ax=right, names=cluster.DEMAND_NAMES, unit="J/sample")
     return figure
 
 

@@ -116,8 +116,8 @@ replaces single figures.
 MODEL_OPENING = """
 ## Models
 
-Layers are computed from the published sizes (`attribution_sched/cluster/zoo/catalogue.py`). Parameters are counted from
-these layers; beside them stands what the authors publish.
+Layers are computed from the published sizes (`attribution_sched/cluster/models/catalogue.py`). Parameters are counted
+from these layers; beside them stands what the authors publish.
 """
 
 CODE_OPENING = """
@@ -268,7 +268,7 @@ def _gpus() -> str:
 def _models() -> str:
     from attribution_sched.cluster.models import MODELS
 
-    opening = ast.get_docstring(ast.parse((PACKAGE / "cluster/zoo/catalogue.py").read_text("utf-8"))) or ""
+    opening = ast.get_docstring(ast.parse((PACKAGE / "cluster/models/catalogue.py").read_text("utf-8"))) or ""
     rows = []
     for name in MODELS:
         model = MODELS[name]
@@ -312,10 +312,14 @@ def _weights() -> str:
 
 
 def _made(path: Path) -> str:
-    beside = path.with_suffix(".json")
-    if beside.exists():
-        made = json.loads(beside.read_text("utf-8"))["made"]
-        return f"`{made['command']}`"
+    if path.parent.name == "pointer":
+        from attribution_sched.scheduler.pointer.checkpoint import describe as describe_pointer
+
+        return f"`{describe_pointer(path)['made']['command']}`"
+    if path.parent.name == "predictor":
+        from attribution_sched.scheduler.predictor.gru_weights import load
+
+        return f"`{load(path).made['command']}`"
     from attribution_sched.scheduler.hi_ppo.checkpoint import describe
 
     about = describe(path)

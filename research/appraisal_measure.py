@@ -30,7 +30,7 @@ from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
 from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.walk import Offer, Planner, walk
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -20,7 +20,7 @@ from attribution_sched.errors import PlanError, problem
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.policy import HiPpo

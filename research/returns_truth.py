@@ -22,7 +22,7 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.repricing import plan_features, reprice
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 from research.composing import GROUPS, Kept, compose, endless, keep_states, own_forecasts
 
 FloatArray = NDArray[np.float64]

@@ -1,5 +1,7 @@
 """The Gymnasium names, and that what they make passes Gymnasium's own checks without a word."""
 
+import subprocess
+import sys
 import warnings
 
 import gymnasium as gym
@@ -48,3 +50,12 @@ def test_make_vec_gives_the_batched_twin(name, kind):
 def test_an_unknown_preset_names_the_nearest():
     with pytest.raises(SettingsError, match="testbed"):
         gym.make(TESTBED, preset="testbad")
+
+
+@pytest.mark.parametrize(
+    "first", ["import gymnasium as gym, attribution_sched", "from attribution_sched import registration"]
+)
+def test_importing_the_package_after_gymnasium_is_enough(first):
+    probe = f"{first}; import gymnasium as gym; print(gym.spec('{TESTBED}').id, gym.spec('{CROSS_DOMAIN}').id)"
+    run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == [TESTBED, CROSS_DOMAIN]

@@ -15,15 +15,17 @@ class Telling(SimulatedCluster):
     """Notes what it was told."""
 
     told: ClassVar[list] = []
+    keys: ClassVar[list] = []
 
-    def carry_out(self, action):
+    def carry_out(self, action, key=""):
         self.told.append(action.tolist())
-        return super().carry_out(action)
+        self.keys.append(key)
+        return super().carry_out(action, key)
 
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    Telling.told = []
+    Telling.told, Telling.keys = [], []
 
 
 def test_it_is_told_every_decision_once_and_decides_nothing():
@@ -47,13 +49,14 @@ def test_explanations_feedback_and_what_was_forgotten_do_not_touch_it():
     assert len(Telling.told) == count == system.journal.count()
 
 
-def test_resuming_brings_it_back_to_where_it_was(tmp_path):
+def test_resuming_tells_it_nothing_twice(tmp_path):
     path = tmp_path / "run.journal"
     with System(small(), "greedy", seed=1, cluster=Telling, journal=path) as system:
         system.run(5)
-    before, Telling.told = Telling.told, []
+    assert len(set(Telling.keys)) == len(Telling.keys) == len(Telling.told)
+    Telling.told = []
     with System.resume(path, cluster=Telling) as system:
-        assert Telling.told == before
+        assert Telling.told == []
         assert isinstance(system.cluster, Telling)
 
 

@@ -9,8 +9,9 @@ import threading
 import pytest
 import torch
 
-from attribution_sched.config import load_training_settings
+from attribution_sched.config import PpoSettings, load_training_settings
 from attribution_sched.errors import CheckpointError, SettingsError
+from attribution_sched.registration import make_testbed_vector
 from attribution_sched.scheduler.hi_ppo import cloning, improving
 from attribution_sched.scheduler.hi_ppo.checkpoint import describe, load, save
 from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut
@@ -24,6 +25,7 @@ from attribution_sched.training import (
     continue_learning,
     network_size,
     train,
+    train_testbed,
     trainer_settings,
 )
 from attribution_sched.training_log import METRICS, read_metrics
@@ -316,3 +318,26 @@ def test_choices_are_compared_between_the_teacher_and_learning_by_trial(course, 
     assert "comparing" in {report.phase for report in reports}
     assert any("round 1" in line for line in words)
     assert load(tmp_path / "run" / BEST).demands.fitted
+
+
+@pytest.mark.parametrize("agent", ["ppo", "lower-agent"])
+def test_the_testbed_is_learnt_by_a_flat_network_or_by_the_lower_agent_alone(tmp_path, agent):
+    settings = PpoSettings(num_steps=64, minibatch_size=32, update_epochs=1)
+    seen = []
+    path = tmp_path / "agent.safetensors"
+    found = train_testbed(agent, 128, clusters=8, settings=settings, output=path, progress=seen.append)
+    assert [each.steps for each in seen] == [64, 128]
+    assert type(found.policy).__name__ == {"ppo": "FlatPolicy", "lower-agent": "TestbedPolicy"}[agent]
+    env = make_testbed_vector(8)
+    obs, info = env.reset(seed=5)
+    actions = found.act(obs, info["action_mask"])
+    assert info["action_mask"][range(8), actions].all()
+    again = type(found).load(path, env, type(found.policy)(torch.Generator()) if agent == "lower-agent" else None)
+    assert (again.act(obs, info["action_mask"]) == actions).all()
+
+
+def test_a_learner_of_the_testbed_that_does_not_exist_is_refused():
+    with pytest.raises(SettingsError, match=r"agent = 'lower'.*Did you mean 'lower-agent'"):
+        train_testbed("lower")
+    with pytest.raises(SettingsError, match="clusters = 0: must be a whole number >= 1"):
+        train_testbed(clusters=0)

@@ -5,33 +5,14 @@ Names load on first use, so importing this package costs nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
-_HOMES = {
-    "AmortisedAttribution": "amortised",
-    "AttributionVector": "vector",
-    "Column": "recordings",
-    "ColumnMap": "recordings",
-    "EmSHAP": "emshap",
-    "EnergyModel": "energy_model",
-    "EnergyReport": "energy_model",
-    "LinearAttribution": "linear",
-    "OperatorProfile": "sources",
-    "Provenance": "sources",
-    "Reading": "sources",
-    "Recorder": "recorder",
-    "Recording": "recordings",
-    "ReplaySource": "recorder",
-    "Source": "sources",
-    "detect": "sources",
-    "load_recording": "recordings",
-    "profile": "sources",
-}
+from attribution_sched.lazy import loader
 
 __all__ = [
+    "DATA_VARIABLE",
+    "KEPLER_COUNTERS",
     "AmortisedAttribution",
     "AttributionVector",
+    "Capability",
     "Column",
     "ColumnMap",
     "EmSHAP",
@@ -39,25 +20,51 @@ __all__ = [
     "EnergyReport",
     "LinearAttribution",
     "OperatorProfile",
+    "ProcessSource",
     "Provenance",
     "Reading",
     "Recorder",
     "Recording",
     "ReplaySource",
     "Source",
+    "accelwattch_components",
+    "accelwattch_counters",
     "detect",
+    "difference",
+    "kepler",
     "load_recording",
     "profile",
+    "zeus_power",
 ]
 
+_HOMES = {
+    "AmortisedAttribution": "attribution_sched.attribution.amortised",
+    "AttributionVector": "attribution_sched.attribution.vector",
+    "Capability": "attribution_sched.attribution.sources",
+    "Column": "attribution_sched.attribution.recordings",
+    "ColumnMap": "attribution_sched.attribution.recordings",
+    "DATA_VARIABLE": "attribution_sched.attribution.recording_presets",
+    "EmSHAP": "attribution_sched.attribution.emshap",
+    "EnergyModel": "attribution_sched.attribution.energy_model",
+    "EnergyReport": "attribution_sched.attribution.energy_model",
+    "KEPLER_COUNTERS": "attribution_sched.attribution.recording_presets",
+    "LinearAttribution": "attribution_sched.attribution.linear",
+    "OperatorProfile": "attribution_sched.attribution.sources",
+    "ProcessSource": "attribution_sched.attribution.sources",
+    "Provenance": "attribution_sched.attribution.sources",
+    "Reading": "attribution_sched.attribution.sources",
+    "Recorder": "attribution_sched.attribution.recorder",
+    "Recording": "attribution_sched.attribution.recordings",
+    "ReplaySource": "attribution_sched.attribution.recorder",
+    "Source": "attribution_sched.attribution.sources",
+    "accelwattch_components": "attribution_sched.attribution.recording_presets",
+    "accelwattch_counters": "attribution_sched.attribution.recording_presets",
+    "detect": "attribution_sched.attribution.sources",
+    "difference": "attribution_sched.attribution.sources",
+    "kepler": "attribution_sched.attribution.recording_presets",
+    "load_recording": "attribution_sched.attribution.recordings",
+    "profile": "attribution_sched.attribution.sources",
+    "zeus_power": "attribution_sched.attribution.recording_presets",
+}
 
-def __getattr__(name: str) -> Any:
-    """Load a public name from its module."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """Public names, loaded or not."""
-    return sorted(__all__)
+__getattr__, __dir__ = loader(__name__, _HOMES)

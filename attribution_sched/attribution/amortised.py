@@ -13,12 +13,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from attribution_sched.attribution import store
+from attribution_sched import storage
 from attribution_sched.attribution.checks import match_rows, predictor
 from attribution_sched.attribution.conditionals.base import FloatArray
 from attribution_sched.attribution.emshap import EmSHAP
 from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.errors import ModelFitError, problem
+from attribution_sched.threads import one_thread
 
 
 class AmortisedAttribution:
@@ -122,18 +123,19 @@ class AmortisedAttribution:
         arrays = {"mean": self._mean, "spread": self._spread, "rmse": self.rmse_}
         for i, (weight, bias) in enumerate(self._weights):
             arrays[f"weight{i}"], arrays[f"bias{i}"] = weight, bias
-        store.write(path, "amortised", header, arrays)
+        storage.write(path, "amortised", header, arrays)
 
     @classmethod
     def load(cls, path: str | Path, f: Any) -> Self:
         """Read a network back, for the energy model ``f`` it was distilled for."""
-        header, arrays = store.read(path, "amortised")
-        self = cls(**header["parameters"])
-        self.names_, self.units_ = tuple(header["names"]), header["units"]
-        self.nonnegative, self.method_ = bool(header["nonnegative"]), header["method"]
-        self.base_, self._size = float(header["base"]), float(header["size"])
-        self._mean, self._spread, self.rmse_ = arrays["mean"], arrays["spread"], arrays["rmse"]
-        self._weights = [(arrays[f"weight{i}"], arrays[f"bias{i}"]) for i in range(header["layers"])]
+        header, arrays = storage.read(path, "amortised")
+        with storage.rebuilding(path, "amortised attribution"):
+            self = cls(**header["parameters"])
+            self.names_, self.units_ = tuple(header["names"]), header["units"]
+            self.nonnegative, self.method_ = bool(header["nonnegative"]), header["method"]
+            self.base_, self._size = float(header["base"]), float(header["size"])
+            self._mean, self._spread, self.rmse_ = arrays["mean"], arrays["spread"], arrays["rmse"]
+            self._weights = [(arrays[f"weight{i}"], arrays[f"bias{i}"]) for i in range(header["layers"])]
         self._f = f
         return self
 
@@ -160,7 +162,7 @@ class AmortisedAttribution:
 
         from attribution_sched.attribution.conditionals import networks
 
-        with networks.one_thread():
+        with one_thread():
             g = networks.generator(rng)
             x, y = networks.tensor(inputs[chosen]), networks.tensor(phi[chosen] / self._size)
             total = networks.tensor((prediction[chosen] - self.base_) / self._size)

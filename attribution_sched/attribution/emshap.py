@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from attribution_sched.attribution import store
+from attribution_sched import storage
 from attribution_sched.attribution.checks import as_rows, check_training, match_rows, predictor
 from attribution_sched.attribution.conditionals.base import BoolArray, FloatArray
 from attribution_sched.attribution.conditionals.catalogue import KINDS, restore
@@ -178,19 +178,23 @@ class EmSHAP:
             "settings": settings,
         }
         own = {"background": self.background_, "mean": self.scale_.mean, "spread": self.scale_.spread}
-        store.write(path, "emshap", header, {**{f"model.{k}": v for k, v in arrays.items()}, **own})
+        storage.write(path, "emshap", header, {**{f"model.{k}": v for k, v in arrays.items()}, **own})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read an estimator back; a truncated, tampered or foreign file raises ``CheckpointError``."""
-        header, arrays = store.read(path, "emshap")
-        self = cls(**header["parameters"])
-        self.names_, self.units_ = tuple(header["names"]), str(header["units"])
-        self.scores_ = dict(header["scores"])
-        self.background_ = arrays["background"]
-        self.scale_ = Scale(arrays["mean"], arrays["spread"])
-        inner = {k[len("model.") :]: v for k, v in arrays.items() if k.startswith("model.")}
-        self.model_ = restore(header["kind"], header["settings"], inner)
+        header, arrays = storage.read(path, "emshap")
+        with storage.rebuilding(path, "EmSHAP estimator"):
+            self = cls(**header["parameters"])
+            self.names_, self.units_ = tuple(header["names"]), str(header["units"])
+            self.scores_ = dict(header["scores"])
+            self.background_ = arrays["background"]
+            self.scale_ = Scale(arrays["mean"], arrays["spread"])
+            shapes = [self.background_.shape[1:], self.scale_.mean.shape, self.scale_.spread.shape]
+            if shapes != [(len(self.names_),)] * 3:
+                raise ValueError(f"arrays of {shapes} for {len(self.names_)} counters")
+            inner = {k[len("model.") :]: v for k, v in arrays.items() if k.startswith("model.")}
+            self.model_ = restore(header["kind"], header["settings"], inner)
         return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

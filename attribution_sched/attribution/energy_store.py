@@ -1,4 +1,4 @@
-"""Energy models on disk, in the one file format of :mod:`attribution_sched.attribution.store`.
+"""Energy models on disk, in the one file format of :mod:`attribution_sched.storage`.
 
 Loading checks the checksum first, then every shape, then rebuilds the predictor; the same rows give the same bits
 as before saving.
@@ -17,8 +17,8 @@ from attribution_sched.attribution.energy_features import CounterFeatures
 from attribution_sched.attribution.energy_interval import ConformalBands
 from attribution_sched.attribution.energy_network import NetworkPredictor
 from attribution_sched.attribution.energy_validation import Score
-from attribution_sched.attribution.store import Arrays, read, write
 from attribution_sched.errors import CheckpointError, ModelFitError, problem
+from attribution_sched.storage import Arrays, read, rebuilding, write
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.energy_model import EnergyModel, EnergyReport
@@ -75,7 +75,7 @@ def load_energy_model(path: Path) -> EnergyModel:
     from attribution_sched.attribution.energy_model import EnergyModel
 
     meta, arrays = read(path, _KIND)
-    try:
+    with rebuilding(path, "energy model"):
         report = _report(meta["report"])
         names = tuple(str(n) for n in meta["names"])
         parts = {k: _rebuild(k, arrays, len(names)) for k in ("boosting", "network") if f"{k}.features.mean" in arrays}
@@ -93,10 +93,6 @@ def load_energy_model(path: Path) -> EnergyModel:
             model._predictor = parts[report.chosen]
         model._bands = ConformalBands(arrays["bands.edges"], arrays["bands.half_widths"])
         model._report = report
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise CheckpointError(
-            problem(path.name, str(error), "lacks a part of the model", "Save the model again")
-        ) from error
     return model
 
 

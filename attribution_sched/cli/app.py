@@ -22,6 +22,7 @@ from attribution_sched.cli.profile import EXAMPLES as PROFILE
 from attribution_sched.cli.profile import profile
 from attribution_sched.cli.report import EXAMPLES as REPORT
 from attribution_sched.cli.report import report
+from attribution_sched.cli.retention import ARCHIVE, COMPACT, archive, compact
 from attribution_sched.cli.run import EXAMPLES as RUN
 from attribution_sched.cli.run import run
 from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
@@ -74,6 +75,8 @@ _add(LOOP, run, RUN)
 _add(LOOP, explain, EXPLAIN)
 _add(LOOP, report, REPORT)
 _add(LOOP, export, EXPORT)
+_add(LOOP, archive, ARCHIVE)
+_add(LOOP, compact, COMPACT)
 _add(POLICIES, train, TRAIN)
 app.add_typer(bench, rich_help_panel=POLICIES)
 _add(POLICIES, simulate, SIMULATE)

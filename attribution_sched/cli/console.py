@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from attribution_sched.text import UNSEEN, clean_text
+
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.text import Text
 
 Update = Callable[..., None]
 """Called with how much is done and, if that is known, of how much."""
@@ -28,13 +32,21 @@ FILE_WIDTH = 200
 """Columns of a table that goes into a file or a pipe, where nothing needs to be folded."""
 
 
+class _CleanConsole(Console):
+    """A console that passes no control character on: names come from other people's files and journals."""
+
+    def render_str(self, text: str, **given: Any) -> Text:
+        """Words with styles, from markup."""
+        return super().render_str("\n".join(clean_text(line) for line in text.split("\n")), **given)
+
+
 def out(*, wide: bool = False) -> Console:
     """The console of results.
 
     Args:
         wide: Do not fold tables that go into a file or a pipe.
     """
-    console = Console(highlight=False)
+    console = _CleanConsole(highlight=False)
     if wide and not console.is_terminal:
         console.width = max(console.width, FILE_WIDTH)
     return console
@@ -42,12 +54,20 @@ def out(*, wide: bool = False) -> Console:
 
 def notes(*, quiet: bool = False) -> Console:
     """The console of everything that is no result."""
-    return Console(stderr=True, highlight=False, quiet=quiet)
+    return _CleanConsole(stderr=True, highlight=False, quiet=quiet)
 
 
 def say_json(value: Any) -> None:
-    """Print a result as JSON, the only thing on stdout then; what is not finite becomes null."""
-    sys.stdout.write(json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Print a result as JSON, the only thing on stdout then; what is not finite becomes null.
+
+    Characters that nobody sees are written as their numbers, so that they reach a program but no terminal.
+    """
+    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write(_UNSEEN_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
+
+
+# Line ends are JSON's own here: those of words are escaped already.
+_UNSEEN_IN_JSON = re.compile(UNSEEN.replace("\x00-\x1f", ""))
 
 
 def _finite(value: Any) -> Any:

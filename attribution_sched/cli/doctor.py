@@ -16,14 +16,18 @@ import typer
 from rich.markup import escape
 
 from attribution_sched import __version__
-from attribution_sched.cli import kernels
 from attribution_sched.cli.console import Stages, examples, out, say_json
 from attribution_sched.cli.exits import FAILED
+from attribution_sched.cli.retention import verify
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.sources import Capability
 
-EXAMPLES = examples("attribution-sched doctor", "attribution-sched doctor --json | python -m json.tool")
+EXAMPLES = examples(
+    "attribution-sched doctor",
+    "attribution-sched doctor --verify day.sqlite",
+    "attribution-sched doctor --json | python -m json.tool",
+)
 
 PACKAGES: tuple[str, ...] = (
     "numpy", "scipy", "pandas", "numba", "torch", "torch-geometric", "safetensors", "pyarrow", "pydantic", "matplotlib",
@@ -55,12 +59,21 @@ class Check:
 
 def doctor(
     dcgm_url: Annotated[str | None, typer.Option(help="Address of a dcgm-exporter to try.", show_default=False)] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            "--verify", help="Check every row of this journal instead.", metavar="JOURNAL", show_default=False
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Check that the product works here, and list what this machine can measure.
+    """Check that the product works here, and list what this machine can measure; or check a journal.
 
-    Ends with exit code 1 if something essential is broken.
+    Ends with exit code 1 if something essential is broken, 2 if the journal is not what was written.
     """
+    if journal is not None:
+        verify(journal, as_json=as_json)
+        return
     from attribution_sched.attribution.sources import detect
 
     checks: list[Check] = []
@@ -127,9 +140,13 @@ def _threads() -> Check:
 
 
 def _kernels() -> Check:
+    from attribution_sched import kernels
+
     count, where = kernels.compiled(), kernels.folder()
     if not count:
-        return Check("kernels", None, f"not compiled yet ({where})", kernels.FIRST)
+        return Check(
+            "kernels", None, f"not compiled yet ({where})", "The first run compiles them: about a minute, once"
+        )
     return Check("kernels", True, f"{count} compiled ({where})")
 
 

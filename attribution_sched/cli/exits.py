@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,8 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from attribution_sched.cli.console import notes
-from attribution_sched.errors import AttributionSchedError
+from attribution_sched.errors import AttributionSchedError, SettingsError, problem
+from attribution_sched.limits import LONGEST_PATH, character_rule, path_rule
 
 OK, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 """All went well; something failed on the way; the input is wrong; stopped by Ctrl-C."""
@@ -35,7 +37,13 @@ class Commands(TyperGroup):
         """Run a command; the exit code is returned if it does not stand alone."""
         given["standalone_mode"] = False
         typed = given.get("args") or (args[0] if args else None) or sys.argv[1:]
-        code = ending(lambda: super(Commands, self).main(*args, **given), [str(word) for word in typed])
+        words = [str(word) for word in typed]
+
+        def work() -> Any:
+            _check_words(words)
+            return super(Commands, self).main(*args, **given)
+
+        code = ending(work, words)
         if standalone_mode:
             sys.exit(code)
         return code
@@ -69,16 +77,40 @@ def ending(work: Callable[[], Any], typed: Sequence[str] = ()) -> int:
         return _told("error", _usage(error, typed), BAD_INPUT) if error.format_message().strip() else BAD_INPUT
     except KeyboardInterrupt:
         return _told("stopped", "by Ctrl-C", STOPPED)
-    except BrokenPipeError:
-        # Whoever read our output has enough of it. Nothing may be flushed into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            return _nobody_reads()
+        if error.errno == errno.ENAMETOOLONG:
+            rule = path_rule(str(error.filename)) or "is longer than this file system takes"
+            return _told("error", problem("path", error.filename, rule, "Use a shorter name"), BAD_INPUT)
+        return _unexpected(error)
     except Exception as error:
-        if os.environ.get(TRACEBACK):
-            raise
-        told = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        return _told("failed", f"{told}  (set {TRACEBACK}=1 to see where)", FAILED)
+        return _unexpected(error)
     return code if isinstance(code, int) else OK
+
+
+def _nobody_reads() -> int:
+    """Whoever read our output has enough of it. Nothing may be flushed into the closed pipe at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
+
+
+def _unexpected(error: Exception) -> int:
+    if os.environ.get(TRACEBACK):
+        raise error
+    told = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return _told("failed", f"{told}  (set {TRACEBACK}=1 to see where)", FAILED)
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Refuse words that no command can mean; a name that is too long for a file is noticed where it is used."""
+    for number, word in enumerate(words, start=1):
+        if len(word) > LONGEST_PATH:
+            rule = f"must have at most {LONGEST_PATH} characters, not {len(word)}"
+            raise SettingsError(problem(f"argument {number}", word, rule, "Use shorter names"))
+        odd = character_rule(word)
+        if odd is not None:
+            raise SettingsError(problem(f"argument {number}", word, odd, "Type it again"))
 
 
 def _told(head: str, words: str, code: int) -> int:

@@ -1,16 +1,30 @@
-"""``attribution-sched simulate``: a day of a preset under one policy, without journal or explanations."""
+"""``attribution-sched simulate``: a day of a preset under one policy, without journal or explanations.
+
+Two simulations of the same world can play it: the compiled engine that everything else runs on, and one written again
+as SimPy processes, which also knows devices that fail. ``--engine simpy`` plays both and prints them side by side.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attribution_sched.cli.console import Stages, examples, notes, out, say_json
-from attribution_sched.errors import SettingsError, problem
+from attribution_sched.errors import SettingsError, nearest, problem
 
-EXAMPLES = examples("attribution-sched simulate --policy sjf --seed 3", "attribution-sched simulate --preset mine.yaml")
+if TYPE_CHECKING:
+    from attribution_sched.cluster.simulator.record import SimulationResult
+    from attribution_sched.cluster.world import World
+
+EXAMPLES = examples(
+    "attribution-sched simulate --policy sjf --seed 3",
+    "attribution-sched simulate --preset mine.yaml",
+    "attribution-sched simulate --engine simpy --mtbf-h 200",
+)
+
+ENGINES = ("compiled", "simpy")
 
 ROWS: tuple[tuple[str, str, str], ...] = (
     ("arrived", "Tasks arrived", "{:d}"),
@@ -39,9 +53,27 @@ def simulate(
     preset: Annotated[str, typer.Option(help="Preset name or path of a YAML file.")] = "cross-domain",
     policy: Annotated[str, typer.Option(help="Who decides; see `bench policies`.")] = "greedy",
     seed: Annotated[int, typer.Option(help="Seed of arrivals and network.")] = 0,
+    engine: Annotated[
+        str, typer.Option(help="compiled, or simpy: the event simulator, its figures beside the compiled engine's.")
+    ] = "compiled",
+    mtbf_h: Annotated[
+        float | None, typer.Option(help="Mean hours between two failures of a device; only with --engine simpy.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Simulate one day of a preset under one policy and print what happened."""
+    if engine not in ENGINES:
+        raise SettingsError(
+            problem("--engine", engine, f"must be one of {', '.join(ENGINES)}", nearest(engine, ENGINES))
+        )
+    if mtbf_h is not None and engine != "simpy":
+        rule = "only the event simulator knows devices that fail"
+        raise SettingsError(problem("--mtbf-h", mtbf_h, rule, "Add --engine simpy"))
+    failures = None
+    if mtbf_h is not None:
+        from attribution_sched.cluster.simulator.failures import Failures
+
+        failures = Failures(mtbf_h=mtbf_h)
     from attribution_sched.config import load_settings
     from attribution_sched.scheduler.registry import policy_spec
 
@@ -57,14 +89,65 @@ def simulate(
     )
     with Stages() as stages, stages.stage("simulating", 1.0) as tell:
         summary = play(world, spec.make(), seed, tell)
+    beside: dict[str, Any] | None = None
+    if engine == "simpy":
+        from attribution_sched.cluster.simulator.simulator import simulate as play_events
+
+        with Stages() as stages, stages.stage("simulating event by event", 1.0):
+            beside = event_summary(world, play_events(world, spec.make(), seed, failures=failures))
     if as_json:
-        say_json(dataclasses.asdict(summary))
+        told = dataclasses.asdict(summary)
+        say_json(told if beside is None else {"compiled": told, "simpy": beside})
         return
     from rich.table import Table
 
     table = Table(title=f"{settings.name}, policy {summary.policy}, seed {seed} (all figures simulated)")
     table.add_column("What")
-    table.add_column("How much", justify="right")
-    for field, label, form in ROWS:
-        table.add_row(label, form.format(getattr(summary, field)))
+    table.add_column("How much" if beside is None else "Compiled engine", justify="right")
+    if beside is not None:
+        table.add_column("SimPy", justify="right")
+    for field, label, form in ROWS if beside is None else (*ROWS, *EVENT_ROWS):
+        row = [form.format(getattr(summary, field)) if hasattr(summary, field) else "–"]
+        if beside is not None:
+            row.append(form.format(beside[field]) if field in beside else "–")
+        table.add_row(label, *row)
     out().print(table)
+
+
+EVENT_ROWS: tuple[tuple[str, str, str], ...] = (
+    ("failures", "Device failures", "{:d}"),
+    ("down_device_h", "Device time out of service", "{:.1f} h"),
+    ("lost_steps", "Steps lost to failures and lost domains", "{:,.0f}"),
+)
+"""What only the event simulator counts."""
+
+
+def event_summary(world: World, result: SimulationResult) -> dict[str, Any]:
+    """Figures of a run of the event simulator by the names of an episode's; it pays no rewards."""
+    totals = result.totals
+    return {
+        "policy": result.policy,
+        "seed": result.seed,
+        "arrived": totals.arrived,
+        "placed": totals.placed,
+        "completed": totals.completed,
+        "turned_away": totals.dropped,
+        "deadline_misses": result.deadline_misses,
+        "moves": totals.migrations,
+        "refused_plans": totals.rejected,
+        "mean_completion_h": totals.completion_s / max(1, totals.completed) / HOUR_S,
+        "waiting_h": totals.wait_s / HOUR_S,
+        "utilisation": totals.busy_device_s / (world.cluster.devices * world.horizon_s),
+        "energy_kwh": totals.meter_j / KWH_J,
+        "task_energy_kwh": totals.task_j / KWH_J,
+        "idle_energy_kwh": totals.idle_j / KWH_J,
+        "carbon_kg": totals.carbon_g / 1e3,
+        "traffic_usd": totals.bill_usd,
+        "decisions": totals.decisions,
+        "failures": totals.failures,
+        "down_device_h": totals.down_device_s / HOUR_S,
+        "lost_steps": totals.lost_steps,
+    }
+
+
+HOUR_S, KWH_J = 3600.0, 3.6e6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from attribution_sched.cli.console import examples, notes, out, say_json, shown
 from attribution_sched.cli.exits import STOPPED
+from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,7 @@ EXAMPLES = examples(
     "attribution-sched train -o runs/mine --minutes 30",
     "attribution-sched train -o runs/mine --resume",
 )
+DEVICES = re.compile(r"cpu|mps|cuda(:\d{1,3})?")
 COURSE, RUN = "What is learnt", "The run"
 
 
@@ -66,6 +69,8 @@ def train(
     """Train the hierarchical scheduler; Ctrl-C leaves a state that --resume goes on from."""
     from attribution_sched.training import train as learn
 
+    if not DEVICES.fullmatch(device):
+        raise SettingsError(problem("--device", device, "must be cpu, cuda, cuda:N or mps", "Use cpu"))
     console = notes()
     settings = _settings(preset, output, minutes, seed, resume)
     again = f"attribution-sched train --output {output} --resume"

@@ -1,5 +1,50 @@
 """The world: tasks and layers, GPUs, networks, and what a plan costs on them; simulator and environments.
 
 Start at ``world.World`` (the scheduling problem), ``cost.CostModel`` (what a plan takes), ``engine.Engine`` (many
-clusters at once), ``env`` and ``vector_env`` (Gymnasium), ``simulator`` (events, failures, preemption).
+clusters at once), ``env`` and ``vector_env`` (Gymnasium), ``simulator`` (events, failures, preemption). Public names
+load on first use, so importing this package costs nothing.
 """
+
+from __future__ import annotations
+
+from attribution_sched.lazy import loader
+
+__all__ = [
+    "DEMAND_NAMES",
+    "DOMAIN_FEATURES",
+    "PRECISIONS",
+    "TASK_FEATURES",
+    "CostModel",
+    "Failures",
+    "Plan",
+    "Precision",
+    "Preemption",
+    "Replica",
+    "Segment",
+    "Shared",
+    "TaskKind",
+    "World",
+    "move_cost",
+    "simulate",
+]
+
+_HOMES = {
+    "CostModel": "attribution_sched.cluster.cost",
+    "DEMAND_NAMES": "attribution_sched.cluster.demands",
+    "DOMAIN_FEATURES": "attribution_sched.cluster.engine.observe",
+    "Failures": "attribution_sched.cluster.simulator.failures",
+    "PRECISIONS": "attribution_sched.cluster.precision",
+    "Plan": "attribution_sched.cluster.plan",
+    "Precision": "attribution_sched.cluster.precision",
+    "Preemption": "attribution_sched.cluster.simulator.failures",
+    "Replica": "attribution_sched.cluster.plan",
+    "Segment": "attribution_sched.cluster.plan",
+    "Shared": "attribution_sched.cluster.simulator.dispatch",
+    "TASK_FEATURES": "attribution_sched.cluster.engine.observe",
+    "TaskKind": "attribution_sched.cluster.world",
+    "World": "attribution_sched.cluster.world",
+    "move_cost": "attribution_sched.cluster.moves",
+    "simulate": "attribution_sched.cluster.simulator.simulator",
+}
+
+__getattr__, __dir__ = loader(__name__, _HOMES)

@@ -13,7 +13,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
@@ -21,6 +20,8 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.bandwidth_trace import number, read_trace_rows, row_error
 from attribution_sched.cluster.streams import StreamState, exponential, seed_stream, uniform
 from attribution_sched.errors import SettingsError, TraceError, nearest, problem
+from attribution_sched.kernels import kernel
+from attribution_sched.limits import name_rule
 
 FloatArray = NDArray[np.float64]
 
@@ -219,7 +220,7 @@ class TraceArrivals:
         return self.spec().times(horizon_s, seed)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def next_arrival(
     kind: int, params: FloatArray, times_s: FloatArray, taken: int, now_s: float, state: StreamState
 ) -> float:
@@ -255,7 +256,7 @@ def next_arrival(
             return time_s
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def _walk(
     kind: int, params: FloatArray, times_s: FloatArray, horizon_s: float, state: StreamState, out: FloatArray
 ) -> int:
@@ -296,8 +297,9 @@ def _row(path: str | Path, line: int, cells: dict[str, str]) -> ArrivalRow:
     if arrival_s < 0:
         raise row_error(path, line, "arrival_s", cells["arrival_s"], "must be >= 0", "Count from the start of the run")
     for column in ("model", "tenant"):
-        if not cells[column]:
-            raise row_error(path, line, column, "", "must not be empty", f"Name the {column}")
+        rule = name_rule(cells[column])
+        if rule is not None:
+            raise row_error(path, line, column, cells[column], rule, f"Name the {column}")
     mode = cells.get("mode") or MODES[0]
     if mode not in MODES:
         raise row_error(path, line, "mode", mode, f"must be one of {', '.join(MODES)}", nearest(mode, MODES))

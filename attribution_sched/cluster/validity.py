@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +32,7 @@ from attribution_sched.cluster.plan import (
     PlanBatch,
 )
 from attribution_sched.cluster.precision import PRECISIONS, Precision
+from attribution_sched.kernels import kernel
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.cost import CostModel
@@ -146,7 +146,7 @@ def hardware_formats(cost: CostModel) -> BoolArray:
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def column_fault(row: IntArray, n_layers: int, n_domains: int) -> int:
     """Column of a segment row that points outside its table, −1 if none does."""
     if row[DOMAIN] < 0 or row[DOMAIN] >= n_domains:
@@ -168,7 +168,7 @@ def column_fault(row: IntArray, n_layers: int, n_domains: int) -> int:
     return -1
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def segment_fault(
     layers: int, dp: int, tp: int, pp: int, micro: int, devices: int, node: int, known: bool, from_table: bool
 ) -> int:
@@ -204,7 +204,7 @@ def segment_fault(
     return VALID
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _plan_fault(limits: Limits, rows: IntArray, count: int) -> tuple[int, int]:
     """Code of the first thing wrong with a plan, and the segment it is wrong with."""
     if count > limits.max_segments:
@@ -247,7 +247,7 @@ def _plan_fault(limits: Limits, rows: IntArray, count: int) -> tuple[int, int]:
     return (UNCOVERED, count - 1) if at > 0 or count == 0 else (VALID, 0)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _validity(limits: Limits, rows: IntArray, counts: IntArray) -> IntArray:
     codes = np.zeros(counts.size, dtype=np.int64)
     for n in range(counts.size):
@@ -255,7 +255,7 @@ def _validity(limits: Limits, rows: IntArray, counts: IntArray) -> IntArray:
     return codes
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _outside(rows: IntArray, counts: IntArray, n_layers: int, n_domains: int) -> tuple[int, int, int]:
     for n in range(counts.size):
         replica = 0

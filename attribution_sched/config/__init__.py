@@ -10,13 +10,24 @@ from __future__ import annotations
 from attribution_sched.config.schema import Settings
 from attribution_sched.config.sources import load_settings, load_training_settings, preset_names
 from attribution_sched.config.training import GnnSettings, PpoSettings, TrainingSettings
+from attribution_sched.lazy import loader
 
 __all__ = [
     "GnnSettings",
     "PpoSettings",
     "Settings",
     "TrainingSettings",
+    "build_scenario",
     "load_settings",
     "load_training_settings",
     "preset_names",
+    "scenario_names",
 ]
+
+_HOMES = {
+    "build_scenario": "attribution_sched.config.scenarios",
+    "scenario_names": "attribution_sched.config.scenarios",
+}
+"""Scenarios build worlds, which takes the cluster's libraries: they load on first use."""
+
+__getattr__, _ = loader(__name__, _HOMES)

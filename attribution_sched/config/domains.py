@@ -6,8 +6,25 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from attribution_sched.config.fields import Count, Name, NonNegative, Positive, Record, Switch, broken_rule
+from attribution_sched.config.fields import Name, NonNegative, Record, Switch, Why, broken_rule
 from attribution_sched.errors import nearest
+from attribution_sched.limits import MOST_DEVICES
+
+Devices = Annotated[int, Field(strict=True, ge=1, le=MOST_DEVICES), Why("every device has a place in arrays")]
+Gbps = Annotated[
+    float,
+    Field(strict=True, ge=1e-6, le=1e9, allow_inf_nan=False),
+    Why("slower ones never end a transfer, and none is faster"),
+]
+"""Bandwidth."""
+Bytes = Annotated[
+    float, Field(strict=True, ge=1.0, le=1e18, allow_inf_nan=False), Why("memories and links hold or move bytes")
+]
+Seconds = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), Why("a task would wait for weeks")]
+"""Latency or pause."""
+Watts = Annotated[
+    float, Field(strict=True, ge=1e-3, le=1e9, allow_inf_nan=False), Why("a device draws milliwatts to megawatts")
+]
 
 
 def check_gpu(name: str) -> str:
@@ -31,12 +48,12 @@ class GpuOverride(Record):
         nvlink_bytes_per_s: One direction between two devices of a node.
     """
 
-    memory_bytes: Positive | None = None
-    bandwidth_bytes_per_s: Positive | None = None
-    tdp_w: Positive | None = None
-    min_cap_w: Positive | None = None
-    idle_w: Positive | None = None
-    nvlink_bytes_per_s: Positive | None = None
+    memory_bytes: Bytes | None = None
+    bandwidth_bytes_per_s: Bytes | None = None
+    tdp_w: Watts | None = None
+    min_cap_w: Watts | None = None
+    idle_w: Watts | None = None
+    nvlink_bytes_per_s: Bytes | None = None
 
 
 class DomainDefaults(Record):
@@ -54,12 +71,12 @@ class DomainDefaults(Record):
     """
 
     gpu: Name = "A100-80"
-    devices: Count = 8
-    node_devices: Count = 8
-    fabric_gbps: Positive = 200.0
-    fabric_latency_s: NonNegative = 5e-6
-    power_cap_w: Positive | None = None
-    power_budget_w: Positive | None = None
+    devices: Devices = 8
+    node_devices: Devices = 8
+    fabric_gbps: Gbps = 200.0
+    fabric_latency_s: Seconds = 5e-6
+    power_cap_w: Watts | None = None
+    power_budget_w: Watts | None = None
     carbon_g_per_kwh: NonNegative | None = None
 
     _known_gpu = field_validator("gpu")(check_gpu)
@@ -82,12 +99,12 @@ class DomainSettings(Record):
 
     name: Name
     gpu: Name | None = None
-    devices: Count | None = None
-    node_devices: Count | None = None
-    fabric_gbps: Positive | None = None
-    fabric_latency_s: NonNegative | None = None
-    power_cap_w: Positive | None = None
-    power_budget_w: Positive | None = None
+    devices: Devices | None = None
+    node_devices: Devices | None = None
+    fabric_gbps: Gbps | None = None
+    fabric_latency_s: Seconds | None = None
+    power_cap_w: Watts | None = None
+    power_budget_w: Watts | None = None
     carbon_g_per_kwh: NonNegative | None = None
 
     @field_validator("gpu")

@@ -10,20 +10,62 @@ from collections.abc import Iterable
 from typing import Annotated
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
-Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Count = Annotated[int, Field(strict=True, ge=1)]
-Whole = Annotated[int, Field(strict=True)]
-Switch = Annotated[bool, Field(strict=True)]
-Name = Annotated[str, Field(strict=True, min_length=1)]
+from attribution_sched.limits import Why, name_rule, path_rule
+
+__all__ = [
+    "DIGITS",
+    "RULE",
+    "Count",
+    "FilePath",
+    "Fraction",
+    "Name",
+    "NonNegative",
+    "Positive",
+    "Real",
+    "Record",
+    "Seed",
+    "Switch",
+    "Why",
+    "broken_rule",
+]
 
 RULE = "settings_rule"
 """Type of the errors that :func:`broken_rule` makes."""
+
+_LARGEST = 1e15
+DIGITS = Why("beyond it sums lose their digits")
+
+Positive = Annotated[float, Field(strict=True, gt=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+Real = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False), DIGITS]
+Switch = Annotated[bool, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=1, le=10**12), Why("nobody counts further, and arrays cannot")]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**62), Why("generators take whole numbers of 64 bits")]
+
+
+def _name(name: str) -> str:
+    rule = name_rule(name)
+    if rule is not None:
+        raise broken_rule(rule, "Use letters, digits and signs", value=name)
+    return name
+
+
+def _path(path: str) -> str:
+    rule = path_rule(path)
+    if rule is not None:
+        raise broken_rule(rule, "Give the path of a file", value=path)
+    return path
+
+
+Name = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_name)]
+"""Printable, at most 200 characters."""
+
+FilePath = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_path)]
+"""A path that a file system can take; whether the file is there is seen when it is read."""
 
 
 class Record(BaseModel):

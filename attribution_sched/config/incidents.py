@@ -6,12 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from attribution_sched.config.fields import Name, NonNegative, Positive, Record, Switch, broken_rule
+from attribution_sched.config.fields import Name, Record, Switch, Why, broken_rule
+
+_CENTURY = Why("a century has 876,600 hours")
 
 
 class _Window(Record):
-    start_h: NonNegative
-    end_h: Positive
+    start_h: Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), _CENTURY]
+    end_h: Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False), _CENTURY]
 
     @model_validator(mode="after")
     def _forward(self) -> Self:
@@ -30,7 +32,11 @@ class BurstSettings(_Window):
         factor: What the rate is multiplied by.
     """
 
-    factor: Positive
+    factor: Annotated[
+        float,
+        Field(strict=True, ge=1e-3, le=1e3, allow_inf_nan=False),
+        Why("arrivals are drawn at the larger rate and thinned to the smaller, one by one"),
+    ]
 
 
 class LinkCutSettings(_Window):

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from attribution_sched.config.fields import Name, NonNegative, Positive, Record
+from attribution_sched.config.domains import Gbps, Seconds
+from attribution_sched.config.fields import FilePath, NonNegative, Record, Why
 
 Matrix = tuple[tuple[NonNegative, ...], ...]
 """Source domain, then destination domain; the diagonal is the link inside a domain."""
@@ -22,8 +23,8 @@ class RegionLinks(Record):
     """
 
     kind: Literal["regions"] = "regions"
-    intra_gbps: Positive = 100.0
-    intra_latency_s: NonNegative = 1e-4
+    intra_gbps: Gbps = 100.0
+    intra_latency_s: Seconds = 1e-4
 
 
 class UniformLinks(Record):
@@ -39,11 +40,11 @@ class UniformLinks(Record):
     """
 
     kind: Literal["uniform"]
-    gbps: Positive
-    latency_s: NonNegative
+    gbps: Gbps
+    latency_s: Seconds
     usd_per_gb: NonNegative = 0.0
-    intra_gbps: Positive = 100.0
-    intra_latency_s: NonNegative = 1e-4
+    intra_gbps: Gbps = 100.0
+    intra_latency_s: Seconds = 1e-4
 
 
 class MatrixLinks(Record):
@@ -73,8 +74,12 @@ class MotionSettings(Record):
         congestion: How strongly load raises latency.
     """
 
-    reversion_per_s: Positive = 1.0 / 1800.0
-    spread: NonNegative = 0.12
+    reversion_per_s: Annotated[
+        float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False), Why("no link forgets within a microsecond")
+    ] = 1.0 / 1800.0
+    spread: Annotated[
+        float, Field(strict=True, ge=0, le=100, allow_inf_nan=False), Why("bound cuts it off far below")
+    ] = 0.12
     bound: Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)] = 0.3
     correlation: Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)] = 0.0
     congestion: NonNegative = 0.1
@@ -93,5 +98,5 @@ class NetworkSettings(Record):
 
     links: Annotated[RegionLinks | UniformLinks | MatrixLinks, Field(discriminator="kind")] = RegionLinks()
     motion: MotionSettings = MotionSettings()
-    trace: Name | None = None
+    trace: FilePath | None = None
     trace_at_end: Literal["hold", "wrap"] = "hold"

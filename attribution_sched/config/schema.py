@@ -13,13 +13,19 @@ from attribution_sched.config.domains import (
     RuntimeSettings,
     check_gpu,
 )
-from attribution_sched.config.fields import Name, Record, broken_rule
+from attribution_sched.config.fields import Name, Record, Why, broken_rule
 from attribution_sched.config.incidents import IncidentSettings
 from attribution_sched.config.network import MatrixLinks, NetworkSettings, RegionLinks
 from attribution_sched.config.work import ArrivalSettings, EpisodeSettings, KindSettings, RewardSettings
+from attribution_sched.limits import MOST_CELLS, MOST_DEVICES
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import World
+
+MOST_DOMAINS = 1_000
+MOST_KINDS = 1_000
+MOST_INCIDENTS = 10_000
+_DOMAINS = Why("every pair of domains is a link")
 
 
 class Settings(Record):
@@ -46,17 +52,23 @@ class Settings(Record):
 
     name: Name = "unnamed"
     description: str = ""
-    regions: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
-    domains: Annotated[tuple[DomainSettings, ...], Field(min_length=1)] | None = None
+    regions: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_DOMAINS), _DOMAINS] | None = None
+    domains: Annotated[tuple[DomainSettings, ...], Field(min_length=1, max_length=MOST_DOMAINS), _DOMAINS] | None = None
     domain_defaults: DomainDefaults = DomainDefaults()
     gpus: GpuOverrides = Field(default_factory=dict)
     network: NetworkSettings = NetworkSettings()
     runtime: RuntimeSettings = RuntimeSettings()
-    kinds: Annotated[tuple[KindSettings, ...], Field(min_length=1)]
+    kinds: Annotated[
+        tuple[KindSettings, ...],
+        Field(min_length=1, max_length=MOST_KINDS),
+        Why("every kind is priced on every device"),
+    ]
     arrivals: ArrivalSettings
     reward: RewardSettings = RewardSettings()
     episode: EpisodeSettings = EpisodeSettings()
-    incidents: tuple[IncidentSettings, ...] = ()
+    incidents: Annotated[
+        tuple[IncidentSettings, ...], Field(max_length=MOST_INCIDENTS), Why("every event looks through them")
+    ] = ()
 
     @field_validator("gpus")
     @classmethod
@@ -81,6 +93,7 @@ class Settings(Record):
             self._check_regions(listed)
         if isinstance(self.network.links, MatrixLinks):
             self._check_matrices(self.network.links)
+        self._check_size()
         self._check_power()
         self._check_carbon(listed)
         self._check_incidents()
@@ -120,6 +133,21 @@ class Settings(Record):
 
         return build_world(self)
 
+    def _check_size(self) -> None:
+        own = self.domains or ()
+        devices = sum(domain.devices or self.domain_defaults.devices for domain in own)
+        devices = devices or len(self.domain_names) * self.domain_defaults.devices
+        if devices > MOST_DEVICES:
+            rule = f"all domains together must have at most {MOST_DEVICES}: every device has a place in arrays"
+            raise broken_rule(rule, "Use fewer devices", key=("devices",), value=devices)
+        slots = self.episode.max_running + self.episode.queue_capacity
+        cells = slots * len(self.domain_names) ** 2
+        if cells > MOST_CELLS:
+            given = f"{slots} slots, {len(self.domain_names)} domains"
+            rule = f"slots × domains² must be at most {MOST_CELLS}: every slot keeps its traffic over every link"
+            fix = "Lower max_running and queue_capacity, or use fewer domains"
+            raise broken_rule(rule, fix, key=("episode", "max_running + queue_capacity"), value=given)
+
     def _check_regions(self, listed: str) -> None:
         from attribution_sched.cluster.regions import carbon_g_per_kwh, region_names
         from attribution_sched.errors import NetworkError, nearest
@@ -130,7 +158,9 @@ class Settings(Record):
             except NetworkError:
                 key = (listed, i) if listed == "regions" else (listed, i, "name")
                 rule = "is not in the table of cloud regions, which network.links asks for"
-                raise broken_rule(rule, nearest(name, region_names()), key=key, value=name) from None
+                hint = nearest(name, region_names())
+                own = "For a place of your own give its links: set network.links.kind to uniform or matrix"
+                raise broken_rule(rule, f"{own}. {hint}", key=key, value=name) from None
 
     def _check_matrices(self, links: MatrixLinks) -> None:
         k = len(self.domain_names)

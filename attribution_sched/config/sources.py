@@ -21,12 +21,20 @@ from attribution_sched.config.schema import Settings
 from attribution_sched.config.training import TrainingSettings
 from attribution_sched.config.translate import settings_error
 from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.limits import DEEPEST, MOST_NODES, check_document, check_path
+from attribution_sched.text import clean_text
 
 TRAINING_PRESET = "hi_ppo"
 TRAINING_PRESETS = (TRAINING_PRESET, "hi_ppo_tuned")
 _PRESETS = resources.files("attribution_sched") / "presets"
 _PATH_KEYS = (("network", "trace"), ("arrivals", "path"))
 _RecordT = TypeVar("_RecordT", bound=Record)
+
+MOST_BYTES = 4_000_000
+"""Size of a settings file; three matrices of 250 domains take 1.5 MB."""
+
+MOST_EXTENDED = 32
+"""Documents that build on one another."""
 
 
 def preset_names() -> tuple[str, ...]:
@@ -85,26 +93,36 @@ def _resolve(
 ) -> dict[str, Any]:
     """Read a document and everything it extends, merged into one."""
     if isinstance(source, Mapping):
+        check_document(source, "settings")
         document = dict(source)
     elif str(source) in presets:
         key = str(source)
         document = _parse((_PRESETS / f"{key}.yaml").read_text(encoding="utf-8"), key)
     else:
+        check_path("extends" if seen else "settings file", source)
         path = folder / source
-        key = str(path.resolve())
+        try:
+            key = str(path.resolve())
+        except (OSError, RuntimeError) as error:  # a circle of symbolic links is a RuntimeError
+            raise SettingsError(
+                problem("settings file", str(source), f"cannot be found ({error})", "Give the path of a YAML file")
+            ) from None
         document = _anchored(_parse(_read(path, source, presets), str(path)), path.parent)
         folder = path.parent
     if not isinstance(source, Mapping):
         if key in seen:
             rule = "must not lead back to itself"
             raise SettingsError(problem("extends", str(source), rule, "Remove one of the extends keys"))
+        if len(seen) >= MOST_EXTENDED:
+            rule = f"at most {MOST_EXTENDED} documents may build on one another"
+            raise SettingsError(problem("extends", str(source), rule, "Write some of them as one"))
         seen = (*seen, key)
     parent = document.pop("extends", None)
     if parent is None:
         return document
     if not isinstance(parent, str):
         rule = "must be the name of a preset or a path"
-        raise SettingsError(problem("extends", parent, rule, nearest(str(parent), presets)))
+        raise SettingsError(problem("extends", parent, rule, nearest(parent, presets)))
     return merge(_resolve(parent, presets, folder, seen), document)
 
 
@@ -132,7 +150,12 @@ def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def _read(path: Path, source: str | Path, presets: tuple[str, ...]) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            rule = f"must have at most {MOST_BYTES} bytes"
+            raise SettingsError(problem("settings file", str(source), rule, "Give the path of a YAML file"))
+        return content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "cannot be read"
         text = str(source)
@@ -147,21 +170,66 @@ def _read(path: Path, source: str | Path, presets: tuple[str, ...]) -> str:
 def _parse(text: str, name: str) -> dict[str, Any]:
     """Parse YAML safely; a mistake is located by line and column."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = _Loader(text)
+        node = loader.get_single_node()
         _refuse_repeats(node, name, set())
-        document = yaml.safe_load(text)
+        document = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}, {_position(mark)}" if mark else name
         rule = error.problem or error.context or "is not YAML"
-        raise SettingsError(f"{where}: malformed YAML, {rule}. Mend the line") from None
+        raise SettingsError(clean_text(f"{where}: malformed YAML, {rule}. Mend the line")) from None
     except (yaml.YAMLError, ValueError) as error:
-        first = str(error).splitlines()[0]
-        raise SettingsError(f"{name}: malformed YAML, {first}. Mend the file") from None
+        first = [*str(error).splitlines(), "is not YAML"][0]
+        raise SettingsError(clean_text(f"{name}: malformed YAML, {first}. Mend the file")) from None
+    check_document(document, name)
     if not isinstance(document, dict):
         fix = "Write `key: value` lines; see the presets for an example"
         raise SettingsError(problem(name, document, "must hold a mapping of settings", fix))
     return document
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader, which gives up on a document that is too deep or, with its aliases written out, too large.
+
+    A kilobyte of aliases of aliases stands for more values than a machine can hold, so they are counted as they are
+    read: an alias counts as often as what it stands for.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+        self._nodes = 0
+        self._sizes: dict[str, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Read a value and everything in it."""
+        event = self.peek_event()
+        anchor = getattr(event, "anchor", None)
+        if isinstance(event, yaml.AliasEvent):
+            if anchor in self.anchors and anchor not in self._sizes:
+                raise _refused("a value must not contain itself", event)
+            self._count(self._sizes.get(str(anchor), 1), event)
+            return super().compose_node(parent, index)
+        if self._depth > DEEPEST:
+            raise _refused(f"values may be nested {DEEPEST} deep", event)
+        before = self._nodes
+        self._count(1, event)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if anchor is not None:
+            self._sizes[anchor] = self._nodes - before
+        return node
+
+    def _count(self, more: int, event: yaml.Event) -> None:
+        self._nodes += more
+        if self._nodes > MOST_NODES:
+            raise _refused(f"a document may hold {MOST_NODES} values, each alias counted as what it stands for", event)
+
+
+def _refused(rule: str, event: yaml.Event) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=rule, problem_mark=event.start_mark)
 
 
 def _refuse_repeats(node: yaml.Node | None, name: str, visited: set[int]) -> None:

@@ -7,51 +7,33 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from attribution_sched.config.fields import Count, Fraction, Name, NonNegative, Positive, Record, Switch, broken_rule
+from attribution_sched.config.fields import (
+    Count,
+    FilePath,
+    Fraction,
+    Name,
+    NonNegative,
+    Record,
+    Seed,
+    Switch,
+    Why,
+    broken_rule,
+)
+from attribution_sched.scheduler.ppo.settings import PpoSettings
 
 MOST_CLUSTERS = 5_000
 """Clusters of all worlds of a course together; each has a seed of its own."""
 
-FromZero = Annotated[int, Field(strict=True, ge=0)]
-Episodes = Annotated[int, Field(strict=True, ge=1, le=10_000)]
-Discount = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
-
-
-class PpoSettings(Record):
-    """Proximal policy optimisation.
-
-    Attributes:
-        lr: Learning rate of Adam.
-        gamma: Discount of later rewards.
-        gae_lambda: Bias against variance in the advantage estimate.
-        clip_range: How far the probability ratio may leave 1 before the gradient stops.
-        entropy_coef: Weight of the entropy bonus.
-        value_coef: Weight of the value loss.
-        max_grad_norm: Gradients are scaled down to this norm.
-        target_kl: An update stops once the policy has moved this far.
-        num_steps: Decisions collected between two updates.
-        update_epochs: Passes over the collected decisions.
-        minibatch_size: Decisions per gradient step; at most ``num_steps``.
-    """
-
-    lr: Positive = 3.0e-4
-    gamma: Discount = 0.99
-    gae_lambda: Fraction = 0.95
-    clip_range: Positive = 0.2
-    entropy_coef: NonNegative = 0.01
-    value_coef: NonNegative = 0.5
-    max_grad_norm: Positive = 0.5
-    target_kl: Positive = 0.02
-    num_steps: Count = 2048
-    update_epochs: Count = 10
-    minibatch_size: Count = 256
-
-    @model_validator(mode="after")
-    def _minibatch_fits(self) -> Self:
-        if self.minibatch_size > self.num_steps:
-            rule = f"must be at most num_steps, {self.num_steps}"
-            raise broken_rule(rule, "Lower it", key=("minibatch_size",), value=self.minibatch_size)
-        return self
+_KEPT = Why("all of them are kept in memory at once")
+MOST_WORLDS = 1_000
+FromZero = Annotated[int, Field(strict=True, ge=0, le=10_000_000), _KEPT]
+Kept = Annotated[int, Field(strict=True, ge=1, le=10_000_000), _KEPT]
+Passes = Annotated[int, Field(strict=True, ge=1, le=10_000), Why("each goes through everything that was collected")]
+Width = Annotated[int, Field(strict=True, ge=1, le=8_192), Why("a layer has its square in weights")]
+Layers = Annotated[int, Field(strict=True, ge=1, le=64), Why("messages of further rounds come from everywhere")]
+LearningRate = Annotated[float, Field(strict=True, gt=0, le=10, allow_inf_nan=False), Why("weights would leap")]
+Minutes = Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False), Why("that is two years")]
+Episodes = Annotated[int, Field(strict=True, ge=1, le=10_000), Why("each is played to its end at every measurement")]
 
 
 class GnnSettings(Record):
@@ -66,9 +48,9 @@ class GnnSettings(Record):
     """
 
     type: Literal["GraphSAGE", "GAT", "GINE"] = "GraphSAGE"
-    num_layers: Count = 2
-    hidden_dim: Count = 128
-    out_dim: Count = 128
+    num_layers: Layers = 2
+    hidden_dim: Width = 128
+    out_dim: Width = 128
     aggregation: Literal["mean", "max", "mean+max"] = "mean"
 
     @model_validator(mode="after")
@@ -97,7 +79,7 @@ class CourseWorld(Record):
         pareto: Whether every episode draws its own reward weights.
     """
 
-    preset: Name = "cross-domain"
+    preset: FilePath = "cross-domain"
     scenario: Name = "ou30"
     clusters: Count = 64
     pareto: Switch = False
@@ -124,9 +106,9 @@ class CloningSettings(Record):
     decisions: FromZero = 19_200
     searched: FromZero = 0
     solved: FromZero = 0
-    epochs: Count = 3
-    lr: Positive = 1.0e-3
-    minibatch_size: Count = 256
+    epochs: Passes = 3
+    lr: LearningRate = 1.0e-3
+    minibatch_size: Kept = 256
 
 
 class ComparingSettings(Record):
@@ -141,9 +123,9 @@ class ComparingSettings(Record):
     """
 
     rounds: FromZero = 0
-    decisions: Count = 480
-    epochs: Count = 4
-    lr: Positive = 3.0e-4
+    decisions: Kept = 480
+    epochs: Passes = 4
+    lr: LearningRate = 3.0e-4
     hold: NonNegative = 0.3
 
 
@@ -157,7 +139,7 @@ class EvaluationSettings(Record):
         every: Iterations between two measurements.
     """
 
-    preset: Name | None = None
+    preset: FilePath | None = None
     scenario: Name | None = None
     episodes: Episodes = 32
     every: Count = 25
@@ -188,12 +170,14 @@ class CourseSettings(Record):
         evaluation: How progress is measured.
     """
 
-    worlds: Annotated[tuple[CourseWorld, ...], Field(min_length=1)] = (CourseWorld(),)
-    minutes: Positive = 20.0
+    worlds: Annotated[
+        tuple[CourseWorld, ...], Field(min_length=1, max_length=MOST_WORLDS), Why("all of them are built at once")
+    ] = (CourseWorld(),)
+    minutes: Minutes = 20.0
     decisions: Count | None = None
     clock: Literal["cpu", "wall"] = "cpu"
-    seed: FromZero = 0
-    head_dim: Count = 64
+    seed: Seed = 0
+    head_dim: Width = 64
     stagger: Switch = True
     upper_every: Count = 1
     low_coef: NonNegative = 0.02

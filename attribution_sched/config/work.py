@@ -6,20 +6,46 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from attribution_sched.config.domains import Seconds
 from attribution_sched.config.fields import (
-    Count,
+    FilePath,
     Fraction,
     Name,
-    NonNegative,
     Positive,
     Real,
     Record,
+    Seed,
     Switch,
-    Whole,
+    Why,
     broken_rule,
 )
 from attribution_sched.config.incidents import BurstSettings
 from attribution_sched.errors import nearest
+
+Samples = Annotated[
+    int,
+    Field(strict=True, ge=1, le=10**8),
+    Why("bytes of a batch are whole numbers of 64 bits, and no step is so large"),
+]
+Steps = Annotated[int, Field(strict=True, ge=1, le=10**12), Why("at a millisecond each, that is 30 years")]
+Rate = Annotated[
+    float,
+    Field(strict=True, ge=1e-6, le=1e6, allow_inf_nan=False),
+    Why("arrivals are drawn one by one, between one a century and 277 a second"),
+]
+"""Tasks per hour."""
+Price = Annotated[
+    float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False), Why("the reward is a sum of such terms")
+]
+"""Weight or price of a term of the reward."""
+Slots = Annotated[int, Field(strict=True, ge=1, le=1_000_000), Why("every slot is a row of the engine's arrays")]
+Interval = Annotated[
+    float,
+    Field(strict=True, ge=1e-3, le=3.2e9, allow_inf_nan=False),
+    Why("the clock moves in seconds: a thousandth of one to a century"),
+]
+MOST_TICKS = 10_000_000
+"""Changes of the network, or offers of a waiting task, in an episode: each is an event the engine goes through."""
 
 PROFILED_PREFIX = "profiled:"
 """Before the name of a network whose layers were measured one by one, as in ``profiled:LLAMA-3-8``."""
@@ -42,13 +68,13 @@ class KindSettings(Record):
     """
 
     model: Name
-    batch_size: Count
-    microbatches: tuple[Count, Count, Count, Count]
-    steps: tuple[Count, Count]
-    epoch_steps: Count
+    batch_size: Samples
+    microbatches: tuple[Samples, Samples, Samples, Samples]
+    steps: tuple[Steps, Steps]
+    epoch_steps: Steps
     training: Switch = True
     share: Positive = 1.0
-    priority: Whole = 0
+    priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000), Why("policies weigh it as a number")] = 0
     tenant: Name = "default"
     deadline_slack: Positive = 2.0
 
@@ -88,7 +114,7 @@ class PoissonSettings(Record):
     """
 
     kind: Literal["poisson"]
-    rate_per_hour: Positive
+    rate_per_hour: Rate
     burst: BurstSettings | None = None
 
 
@@ -104,7 +130,7 @@ class DiurnalSettings(Record):
     """
 
     kind: Literal["diurnal"]
-    rate_per_hour: Positive
+    rate_per_hour: Rate
     amplitude: Fraction = 0.5
     peak_hour: Annotated[float, Field(strict=True, ge=0, lt=24, allow_inf_nan=False)] = 14.0
     burst: BurstSettings | None = None
@@ -120,7 +146,7 @@ class TraceSettings(Record):
     """
 
     kind: Literal["trace"]
-    path: Name
+    path: FilePath
 
 
 ArrivalSettings = Annotated[PoissonSettings | DiurnalSettings | TraceSettings, Field(discriminator="kind")]
@@ -141,15 +167,15 @@ class RewardSettings(Record):
         interval_s: Time that counts as one unit of reward when paid step by step.
     """
 
-    w_eff: NonNegative = 1.0
-    w_util: NonNegative = 0.5
-    w_cost: NonNegative = 0.5
-    lambda_fragmentation: NonNegative = 1.0
-    lambda_intra_comm: NonNegative = 1.0
-    energy_usd_per_kwh: NonNegative = 0.0
-    carbon_usd_per_kg: NonNegative = 0.0
+    w_eff: Price = 1.0
+    w_util: Price = 0.5
+    w_cost: Price = 0.5
+    lambda_fragmentation: Price = 1.0
+    lambda_intra_comm: Price = 1.0
+    energy_usd_per_kwh: Price = 0.0
+    carbon_usd_per_kg: Price = 0.0
     per_decision: Switch = False
-    interval_s: Positive = 3600.0
+    interval_s: Interval = 3600.0
 
 
 class EpisodeSettings(Record):
@@ -171,16 +197,31 @@ class EpisodeSettings(Record):
         pool_seed: Seed of those instances.
     """
 
-    horizon_s: Positive = 86_400.0
-    tick_s: Positive = 300.0
-    max_segments: Count = 4
-    max_running: Count = 8
-    queue_capacity: Count = 16
+    horizon_s: Interval = 86_400.0
+    tick_s: Interval = 300.0
+    max_segments: Annotated[
+        int, Field(strict=True, ge=1, le=64), Why("a plan is a row of so many segments, and choices grow with each")
+    ] = 4
+    max_running: Slots = 8
+    queue_capacity: Slots = 16
     replan_threshold: Positive = 0.15
-    restart_s: NonNegative = 60.0
-    retry_s: Positive = 1800.0
+    restart_s: Seconds = 60.0
+    retry_s: Interval = 1800.0
     share_limit: Annotated[int, Field(strict=True, ge=1, le=2)] = 2
     waiting_r_eff: Real = -1.0
-    idiosyncrasy: NonNegative = 1.0
-    pool_size: Count = 1024
-    pool_seed: Annotated[int, Field(strict=True, ge=0)] = 20261116
+    idiosyncrasy: Annotated[
+        float, Field(strict=True, ge=0, le=10, allow_inf_nan=False), Why("demands spread by its exponential")
+    ] = 1.0
+    pool_size: Annotated[
+        int, Field(strict=True, ge=1, le=100_000), Why("every instance is drawn when the world is made")
+    ] = 1024
+    pool_seed: Seed = 20261116
+
+    @model_validator(mode="after")
+    def _few_events(self) -> Self:
+        for field in ("tick_s", "retry_s"):
+            step_s = getattr(self, field)
+            if self.horizon_s / step_s > MOST_TICKS:
+                rule = f"must be at least horizon_s / {MOST_TICKS} = {self.horizon_s / MOST_TICKS:g}: each is an event"
+                raise broken_rule(rule, "Raise it, or shorten horizon_s", key=(field,), value=step_s)
+        return self

@@ -1,1 +1,52 @@
-"""Explanations of decisions: Shapley estimators, reward drivers, plots and reports."""
+"""Explanations of decisions: Shapley estimators, reward drivers, plots and reports.
+
+Names load on first use, so importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+from attribution_sched.lazy import loader
+
+__all__ = [
+    "Background",
+    "Comparison",
+    "Decided",
+    "Explainer",
+    "Explanation",
+    "FlatExplainer",
+    "Overview",
+    "PartsExplainer",
+    "Watch",
+    "agreement",
+    "compare",
+    "deletion",
+    "describe_plan",
+    "insertion",
+    "randomised",
+    "rank_correlation",
+    "stability",
+    "stack_shap",
+]
+
+_HOMES = {
+    "Background": "attribution_sched.explain.background",
+    "Comparison": "attribution_sched.explain.comparison",
+    "Decided": "attribution_sched.explain.watch",
+    "Explainer": "attribution_sched.explain.explainer",
+    "Explanation": "attribution_sched.explain.explanation",
+    "FlatExplainer": "attribution_sched.explain.flat",
+    "Overview": "attribution_sched.explain.overview",
+    "PartsExplainer": "attribution_sched.explain.plan_parts",
+    "Watch": "attribution_sched.explain.watch",
+    "agreement": "attribution_sched.explain.quality",
+    "compare": "attribution_sched.explain.comparison",
+    "deletion": "attribution_sched.explain.quality",
+    "describe_plan": "attribution_sched.explain.wording",
+    "insertion": "attribution_sched.explain.quality",
+    "randomised": "attribution_sched.explain.quality",
+    "rank_correlation": "attribution_sched.explain.quality",
+    "stability": "attribution_sched.explain.quality",
+    "stack_shap": "attribution_sched.explain.stacking",
+}
+
+__getattr__, __dir__ = loader(__name__, _HOMES)

@@ -1,1 +1,28 @@
-"""From explanations back to reward weights."""
+"""From explanations back to reward weights.
+
+Names load on first use, so importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+from attribution_sched.lazy import loader
+
+__all__ = [
+    "Feedback",
+    "FeedbackChange",
+    "FeedbackSettings",
+    "Objective",
+    "Targets",
+    "Window",
+]
+
+_HOMES = {
+    "Feedback": "attribution_sched.feedback.loop",
+    "FeedbackChange": "attribution_sched.feedback.change",
+    "FeedbackSettings": "attribution_sched.feedback.settings",
+    "Objective": "attribution_sched.feedback.objective",
+    "Targets": "attribution_sched.feedback.targets",
+    "Window": "attribution_sched.feedback.window",
+}
+
+__getattr__, __dir__ = loader(__name__, _HOMES)

@@ -2,7 +2,8 @@
 
 The order that loses and doubles nothing: ``record_decision``, let it take effect, ``record_outcome``. A process that is
 killed in between leaves a decision without outcome; :meth:`Journal.pending` names it, and whoever resumes lets it take
-effect once and records the outcome.
+effect once and records the outcome. What is no decision (a task handed in, a step of feedback, a training) goes the
+same way with ``record_intent`` and ``record_effect``; what a real cluster launched is known again by its handle.
 
 A journal may be shared by threads: calls take turns, and each record is whole. It is not carried over to forked
 processes. One process writes; any number may read meanwhile. The file must lie on a local disk.
@@ -11,31 +12,44 @@ processes. One process writes; any number may read meanwhile. The file must lie 
 from __future__ import annotations
 
 import contextlib
-import datetime
+import hashlib
 import os
+import secrets
 import sqlite3
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from attribution_sched.errors import JournalError, problem
-from attribution_sched.journal import files, rows
-from attribution_sched.journal.lock import WriterLock
-from attribution_sched.journal.reader import Reader
+from attribution_sched.errors import JournalError, nearest, problem
+from attribution_sched.journal import archive, store
+from attribution_sched.journal.chain import Tail
+from attribution_sched.journal.reader import Reader, read_task
 from attribution_sched.journal.records import (
+    PROVENANCES,
+    ArchiveRecord,
     DecisionRecord,
     EventRecord,
     ExplanationRecord,
     FeedbackRecord,
+    HandleRecord,
+    IntentRecord,
     JournalHeader,
     OutcomeRecord,
     TaskRecord,
+    WaitRecord,
 )
-from attribution_sched.journal.store import Store
-from attribution_sched.journal.values import whole
+from attribution_sched.journal.schema import Row, encode, integer, load, number, select, whole
+from attribution_sched.journal.store import Store, WriterLock, now
 
 GROUP = 1024
 """Records per commit inside :meth:`Journal.batch`."""
+
+KEEP_NEWEST = 4
+KEEP_EVERY = 32
+"""Snapshots that are kept: so many of the newest, and every so many-th of the older ones."""
 
 ANYTHING = JournalHeader("none", "none", {}, {}, "unknown")
 
@@ -54,20 +68,25 @@ class Journal(Reader):
         Raises:
             JournalError: If something is there already, or cannot be made.
         """
-        header = header if header.created_at else replace(header, created_at=_now())
-        rows.header_row(header)
-        return cls._locked(_resolved(path), header)
+        return cls._locked(_resolved(path), _header(header), claim=True)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Journal:
+    def open(cls, path: str | os.PathLike[str], *, claim: bool = True) -> Journal:
         """Open a journal to go on with it; one of an older version is brought up to date.
+
+        The chain of its rows is checked from the newest snapshot on.
+
+        Args:
+            path: The journal.
+            claim: Take over as its writer at once, so that any other, wherever it came from, can write no more. Else
+                it is taken over by the first record, and until then the file is left as it was.
 
         Raises:
             JournalError: If it is missing, damaged, foreign, newer than this package, or being written by another.
         """
         found = _resolved(path)
-        files.inspect(found)
-        return cls._locked(found, None)
+        store.inspect(found)
+        return cls._locked(found, None, claim=claim)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Journal:
@@ -77,31 +96,33 @@ class Journal(Reader):
             JournalError: If it is missing, damaged, foreign or of another version.
         """
         found = _resolved(path)
-        return cls(Store(files.reading(found), str(found), None, writable=False), found)
+        return cls(Store(store.reading(found), found, None, writable=False), found)
 
     @classmethod
     def memory(cls, header: JournalHeader = ANYTHING) -> Journal:
         """A journal that is gone when it is closed."""
-        header = header if header.created_at else replace(header, created_at=_now())
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA foreign_keys = ON")
-        files.fill(connection, header)
-        return cls(Store(connection, "in memory", None, writable=True), None)
+        store.fill(connection, _header(header))
+        made = Store(connection, None, None, writable=True)
+        made.claim()
+        return cls(made, None)
 
     @classmethod
-    def _locked(cls, path: Path, header: JournalHeader | None) -> Journal:
+    def _locked(cls, path: Path, header: Row | None, *, claim: bool) -> Journal:
         lock = WriterLock(path)
         try:
             if header is not None:
-                files.create(path, header)
-            store = Store(files.writing(path), str(path), lock, writable=True)
+                store.create(path, header)
+            made = Store(store.writing(path), path, lock, writable=True)
         except BaseException:
             lock.release()
             raise
         try:
-            return cls(store, path)
+            if claim:
+                made.claim(unseen=True)
+            return cls(made, path)
         except BaseException:
-            store.close()
+            made.close()
             raise
 
     def close(self) -> None:
@@ -134,15 +155,21 @@ class Journal(Reader):
         Raises:
             JournalError: If another task has this id.
         """
-        with self._store.writing() as connection:
-            self._add_task(connection, task)
+        self._store.write(lambda connection, tail: self._add_task(connection, tail, task))
 
-    def record_decision(self, decision: DecisionRecord, *, task: TaskRecord | None = None) -> DecisionRecord:
+    def record_decision(
+        self,
+        decision: DecisionRecord,
+        *,
+        task: TaskRecord | None = None,
+        waits: WaitRecord | Iterable[WaitRecord] = (),
+    ) -> DecisionRecord:
         """Record a decision; outside :meth:`batch` it is on disk when this returns.
 
         Args:
             decision: The decision.
             task: Its task, to be recorded with it if it is new.
+            waits: What the events before it left waiting, to be recorded with it.
 
         Returns:
             The decision with its id and number.
@@ -150,23 +177,32 @@ class Journal(Reader):
         Raises:
             JournalError: If its id is taken, its task is unknown, or its number is not the next.
         """
-        with self._store.writing() as connection:
+        left = (waits,) if isinstance(waits, WaitRecord) else tuple(waits)
+
+        def write(connection: sqlite3.Connection, tail: Tail) -> DecisionRecord:
             if task is not None:
-                self._add_task(connection, task)
-            sequence = self._next("decisions", "sequence")
+                self._add_task(connection, tail, task)
+            for wait in left:
+                _add_wait(connection, tail, wait)
+            sequence = tail.next["decisions"]
             if decision.sequence is not None and decision.sequence != sequence:
                 rule = f"the next decision of this journal is number {sequence}"
-                raise JournalError(problem("decision.sequence", decision.sequence, rule, "Leave it to the journal"))
-            name, now = decision.id or f"d{sequence:06d}", _now()
-            row = rows.decision_row(decision, sequence, name, now)
-            if self._store.row("SELECT 1 FROM decisions WHERE id = ?", (name,)):
+                fix = "Another may have written it meanwhile: close it and resume"
+                raise JournalError(problem("decision.sequence", decision.sequence, rule, fix))
+            name, recorded_at = decision.id or f"d{sequence:06d}", now()
+            row = _decision_row(decision, sequence, name, recorded_at)
+            if decision.task_id is not None and (task is None or task.id != decision.task_id):
+                known = connection.execute("SELECT 1 FROM tasks WHERE id = ?", (decision.task_id,)).fetchone()
+                if known is None:
+                    raise self._unknown("task", decision.task_id)
+            try:
+                tail.append(connection, "decisions", row)
+            except sqlite3.IntegrityError as error:
                 rule = "is in the journal already"
-                raise JournalError(problem("decision.id", name, rule, "Record every decision once"))
-            known = decision.task_id is None or self._store.row("SELECT 1 FROM tasks WHERE id = ?", (decision.task_id,))
-            if not known:
-                raise self._unknown("task", decision.task_id)
-            connection.execute(rows.insert("decisions"), row)
-        return replace(decision, id=name, sequence=sequence, recorded_at=now)
+                raise JournalError(problem("decision.id", name, rule, "Record every decision once")) from error
+            return replace(decision, id=name, sequence=sequence, recorded_at=recorded_at)
+
+        return self._store.write(write)
 
     def record_outcome(self, outcome: OutcomeRecord) -> None:
         """Record what a decision came to, once.
@@ -174,46 +210,45 @@ class Journal(Reader):
         Raises:
             JournalError: If the decision is unknown or has an outcome already.
         """
-        row = rows.outcome_row(outcome)
-        with self._store.writing() as connection:
-            sequence = self._sequence(outcome.decision_id)
-            if self._store.row("SELECT 1 FROM outcomes WHERE sequence = ?", (sequence,)):
+        if outcome.provenance not in PROVENANCES:
+            hint = nearest(str(outcome.provenance), PROVENANCES)
+            raise JournalError(problem("outcome.provenance", outcome.provenance, "is not known", hint))
+        row = encode("outcomes", outcome, sequence=0)
+
+        def write(connection: sqlite3.Connection, tail: Tail) -> None:
+            sequence = self._sequence(connection, outcome.decision_id)
+            try:
+                tail.append(connection, "outcomes", (sequence, *row[1:]))
+            except sqlite3.IntegrityError as error:
                 rule = "has an outcome already"
-                raise JournalError(problem("outcome.decision_id", outcome.decision_id, rule, "Record it once"))
-            connection.execute(rows.insert("outcomes"), (sequence, *row))
+                raise JournalError(
+                    problem("outcome.decision_id", outcome.decision_id, rule, "Record it once")
+                ) from error
+
+        self._store.write(write)
 
     def record_explanation(self, explanation: ExplanationRecord, *, replace: bool = False) -> None:
         """Record why a decision was made, once per target.
 
         Args:
             explanation: The explanation.
-            replace: Put it in the place of an earlier one.
+            replace: Let it count instead of an earlier one, which stays in the journal.
 
         Raises:
             JournalError: If the decision is unknown, or has such an explanation that is not to be replaced.
         """
-        row = rows.explanation_row(explanation)
-        with self._store.writing() as connection:
-            sequence = self._sequence(explanation.decision_id)
-            there = "SELECT 1 FROM explanations WHERE sequence = ? AND target = ?"
-            if (
-                self._store.row(
-                    there,
-                    (
-                        sequence,
-                        row[0],
-                    ),
-                )
-                and not replace
-            ):
-                rule = f"has an explanation of {row[0]!r} already"
-                fix = "Pass replace=True to put this one in its place"
+        row = encode("explanations", explanation, sequence=0)
+
+        def write(connection: sqlite3.Connection, tail: Tail) -> None:
+            sequence = self._sequence(connection, explanation.decision_id)
+            there = "SELECT 1 FROM explanations WHERE sequence = ? AND target = ? LIMIT 1"
+            if not replace and connection.execute(there, (sequence, row[1])).fetchone():
+                rule = f"has an explanation of {row[1]!r} already"
+                fix = "Pass replace=True to let this one count instead"
                 raise JournalError(problem("explanation.decision_id", explanation.decision_id, rule, fix))
-            connection.execute(
-                rows.insert("explanations")
-                + " ON CONFLICT (sequence, target) DO UPDATE SET explanation = excluded.explanation",
-                (sequence, *row),
-            )
+            tail.append(connection, "explanations", (sequence, *row[1:]))
+
+        self._store.write(write)
 
     def record_feedback(self, change: FeedbackRecord) -> FeedbackRecord:
         """Record a change that feedback made, or took back; return it with its number.
@@ -221,47 +256,237 @@ class Journal(Reader):
         Raises:
             JournalError: If it takes back a change that is unknown or was taken back before.
         """
-        with self._store.writing() as connection:
-            number, decisions = self._next("feedback", "number"), self._next("decisions", "sequence")
-            now = _now()
-            row = rows.feedback_row(change, number, decisions, now)
+
+        def write(connection: sqlite3.Connection, tail: Tail) -> FeedbackRecord:
+            count, decisions, recorded_at = tail.next["feedback"], tail.next["decisions"], now()
+            row = encode("feedback", change, number=count, after_decisions=decisions, recorded_at=recorded_at)
             if change.undoes is not None:
-                undone = self._store.row("SELECT 1 FROM feedback WHERE undoes = ?", (change.undoes,))
-                if change.undoes >= number or undone:
-                    rule = "was taken back already" if undone else f"the journal has {number} changes, from number 0 on"
+                query = "SELECT 1 FROM feedback WHERE undoes = ?"
+                undone = connection.execute(query, (change.undoes,)).fetchone()
+                if change.undoes >= count or undone:
+                    rule = "was taken back already" if undone else f"the journal has {count} changes, from number 0 on"
                     fix = "Give the number of a change in force"
                     raise JournalError(problem("feedback.undoes", change.undoes, rule, fix))
-            connection.execute(rows.insert("feedback"), row)
-        return replace(change, number=number, after_decisions=decisions, rolled_back=False, recorded_at=now)
+            tail.append(connection, "feedback", row)
+            return replace(change, number=count, after_decisions=decisions, rolled_back=False, recorded_at=recorded_at)
+
+        return self._store.write(write)
 
     def record_event(self, event: EventRecord) -> EventRecord:
         """Record anything else; return it with its number."""
-        with self._store.writing() as connection:
-            number, now = self._next("events", "number"), _now()
-            connection.execute(rows.insert("events"), rows.event_row(event, number, now))
-        return replace(event, number=number, recorded_at=now)
 
-    def _add_task(self, connection: sqlite3.Connection, task: TaskRecord) -> None:
-        row = rows.task_row(task)
-        there = self._store.row(f"SELECT {rows.select('tasks')} FROM tasks WHERE id = ?", (row[0],))
+        def write(connection: sqlite3.Connection, tail: Tail) -> EventRecord:
+            made = replace(event, number=tail.next["events"], recorded_at=now())
+            tail.append(connection, "events", encode("events", made))
+            return made
+
+        return self._store.write(write)
+
+    def record_wait(self, wait: WaitRecord) -> WaitRecord:
+        """Record what an event left waiting; return it with the number of decisions before it."""
+        return self._store.write(lambda connection, tail: _add_wait(connection, tail, wait))
+
+    def record_handle(self, handle: HandleRecord) -> HandleRecord:
+        """Record what an executor knows a launched decision by. The same again is left as it is."""
+        row = encode("handles", handle, recorded_at=now())
+
+        def write(connection: sqlite3.Connection, tail: Tail) -> HandleRecord:
+            query = "SELECT executor, handle FROM handles WHERE key = ? ORDER BY position DESC LIMIT 1"
+            if connection.execute(query, row[:1]).fetchone() != row[1:3]:
+                tail.append(connection, "handles", row)
+            return replace(handle, recorded_at=row[3])
+
+        return self._store.write(write)
+
+    def record_intent(self, kind: str, details: Mapping[str, Any]) -> int:
+        """Record that something is to be done, before it is done; return its number.
+
+        Args:
+            kind: What, in one word: ``submit``, ``feedback``, ``train``.
+            details: All that is needed to do it, also after a restart.
+        """
+
+        def write(connection: sqlite3.Connection, tail: Tail) -> int:
+            count = tail.next["intents"]
+            made = IntentRecord(kind, details, count, tail.next["decisions"], recorded_at=now())
+            tail.append(connection, "intents", encode("intents", made))
+            return count
+
+        return self._store.write(write)
+
+    def record_effect(self, number: int, details: Mapping[str, Any] | None = None) -> None:
+        """Record that an intent took effect, once.
+
+        Raises:
+            JournalError: If there is no such intent, or it has an effect already.
+        """
+        row = encode("effects", None, number=number, details=details or {}, recorded_at=now())
+
+        def write(connection: sqlite3.Connection, tail: Tail) -> None:
+            if connection.execute("SELECT 1 FROM intents WHERE number = ?", row[:1]).fetchone() is None:
+                rule = f"the journal has {tail.next['intents']} intents, from number 0 on"
+                raise JournalError(problem("effect.number", number, rule, "Give what record_intent returned"))
+            try:
+                tail.append(connection, "effects", row)
+            except sqlite3.IntegrityError as error:
+                rule = "has an effect already"
+                raise JournalError(problem("effect.number", number, rule, "Record it once")) from error
+
+        self._store.write(write)
+
+    def record_snapshot(
+        self,
+        sequence: int,
+        arrays: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        *,
+        keep_newest: int = KEEP_NEWEST,
+        keep_every: int = KEEP_EVERY,
+    ) -> int:
+        """Record the state after so many decisions, to go on from; return its number.
+
+        The arrays are kept as safetensors, with their SHA-256 in the chain. Older ones are dropped but for the newest
+        and every so many-th; that they were there stays in the chain.
+
+        Args:
+            sequence: Decisions it includes; at most those there are.
+            arrays: Name → array.
+            facts: What is not an array, as JSON.
+            keep_newest: How many of the newest to keep.
+            keep_every: Which of the older ones to keep: every so many-th.
+
+        Raises:
+            JournalError: If it includes decisions that are not there, or cannot be written.
+        """
+        data, least, step = packed(arrays), whole("keep_newest", keep_newest, least=1), whole("keep_every", keep_every)
+        known = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "recorded_at": now()}
+
+        def write(connection: sqlite3.Connection, tail: Tail) -> int:
+            count = tail.next["snapshots"]
+            row = encode("snapshots", None, number=count, sequence=sequence, facts=facts, **known)
+            if row[1] > tail.next["decisions"]:
+                rule = f"the journal has {tail.next['decisions']} decisions"
+                raise JournalError(problem("snapshot.sequence", sequence, rule, "Record them first"))
+            position = tail.position
+            tail.append(connection, "snapshots", row)
+            connection.execute("INSERT INTO snapshot_data VALUES (?, ?)", (position, data))
+            archive.drop_snapshots(connection, count, least, step)
+            return count
+
+        return self._store.write(write)
+
+    def archive(
+        self,
+        path: str | os.PathLike[str],
+        before: int | None = None,
+        *,
+        keep_tasks: Iterable[str] | None = None,
+        without_snapshot: bool = False,
+    ) -> ArchiveRecord:
+        """Move old decisions, and what belongs to them, to a file of their own: all of them or none.
+
+        The file is a journal that can be read and verified by itself. What is left begins with the hash of the last
+        row that was moved, so that the chain can still be followed. What a run goes on from (tasks, events, feedback,
+        handles, open intents) is moved too, and written again at the end of the chain.
+
+        Args:
+            path: A new file.
+            before: Decisions numbered below this are moved; by default those that the newest snapshot includes.
+            keep_tasks: Ids of the tasks that may still be decided on; all by default.
+            without_snapshot: Also where no snapshot includes them all, so that the run can be read but not resumed.
+
+        Raises:
+            JournalError: If one of them is pending, no snapshot includes them, or the file cannot be written.
+        """
+        kept = None if keep_tasks is None else frozenset(keep_tasks)
+        return archive.archive(self, self._store, _resolved(path), before, kept, without_snapshot=without_snapshot)
+
+    def compact(self, *, keep_newest: int = KEEP_NEWEST, keep_every: int = KEEP_EVERY) -> tuple[int, int]:
+        """Give room back that dropped snapshots and archived rows left; return the bytes before and after.
+
+        Needs as much room again while it works. No record is touched.
+        """
+        return archive.compact(self._store, self.path, whole("keep_newest", keep_newest, least=1), keep_every)
+
+    def _add_task(self, connection: sqlite3.Connection, tail: Tail, task: TaskRecord) -> None:
+        row = encode("tasks", task, number=tail.next["tasks"])
+        there = connection.execute(f"SELECT {select('tasks')} FROM tasks WHERE id = ?", (row[1],)).fetchone()
         if there is None:
-            connection.execute(rows.insert("tasks"), (self._next("tasks", "number"), *row))
-        elif rows.read_task(there) != rows.read_task((0, *row)):
+            tail.append(connection, "tasks", row)
+        elif tuple(there[2:-2]) != row[1:] and not _same(read_task(there), task):
             raise JournalError(problem("task.id", task.id, "is another task's", "Give every task its own id"))
 
-    def _next(self, table: str, column: str) -> int:
-        found = self._store.row(f"SELECT max({column}) FROM {table}")
-        return 0 if found is None or found[0] is None else int(found[0]) + 1
-
-    def _sequence(self, decision_id: str) -> int:
-        row = self._store.row("SELECT sequence FROM decisions WHERE id = ?", (str(decision_id),))
+    def _sequence(self, connection: sqlite3.Connection, decision_id: str) -> int:
+        row = connection.execute("SELECT sequence FROM decisions WHERE id = ?", (str(decision_id),)).fetchone()
         if row is None:
             raise self._unknown("decision", decision_id)
         return int(row[0])
 
 
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+def packed(arrays: Mapping[str, Any]) -> bytes:
+    """Arrays as safetensors.
+
+    Raises:
+        JournalError: If one of them has no such form.
+    """
+    import numpy as np
+    from safetensors.numpy import save
+
+    made = {}
+    for name, array in arrays.items():
+        given = np.asarray(array, order="C")
+        if given.dtype.kind not in "biuf" or given.dtype.itemsize > 8:
+            rule = f"is an array of {given.dtype}"
+            fix = "Give booleans, whole or floating-point numbers; the rest belongs into the facts"
+            raise JournalError(problem(f"snapshot.arrays.{name}", f"shape {given.shape}", rule, fix))
+        made[str(name)] = given.astype(given.dtype.newbyteorder("<"), copy=False)
+    return bytes(save(made))
+
+
+def _header(header: JournalHeader) -> Row:
+    for name, seed in header.seeds.items():
+        # Entropy of a seed sequence has 128 bits; JSON holds them.
+        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+            raise JournalError(problem(f"header.seeds.{name}", seed, "must be a whole number", "Give an integer"))
+    created_at, journal_id = header.created_at or now(), header.journal_id or secrets.token_hex(6)
+    return encode("header", header, created_at=created_at, journal_id=journal_id)
+
+
+def _decision_row(decision: DecisionRecord, sequence: int, name: str, recorded_at: str) -> Row:
+    weights: Sequence[Any] = (None, None, None) if decision.weights is None else decision.weights
+    if len(weights) != 3:
+        rule = "must be w_eff, w_util and w_cost"
+        raise JournalError(problem("decision.weights", decision.weights, rule, "Give three numbers, or None"))
+    if decision.weights is not None:
+        for each in weights:
+            number("decision.weights", each)
+    for part, seconds in decision.latencies_s.items():
+        number(f"decision.latencies_s.{part}", seconds)
+    return encode(
+        "decisions", decision, sequence=sequence, id=name, recorded_at=recorded_at,
+        w_eff=weights[0], w_util=weights[1], w_cost=weights[2],
+    )  # fmt: skip
+
+
+def _add_wait(connection: sqlite3.Connection, tail: Tail, wait: WaitRecord) -> WaitRecord:
+    for reason, count in wait.reasons.items():
+        whole(f"wait.reasons.{reason}", count)
+    slots = None
+    if wait.slots is not None:
+        places = [integer("wait.slots", slot) for slot in wait.slots]
+        if any(not 0 <= place < 2**31 for place in places):
+            raise JournalError(problem("wait.slots", max(places, key=abs), "is no place in a queue", "Give 0 and more"))
+        slots = struct.pack(f"<{len(places)}i", *places)
+    made = replace(wait, after_decisions=tail.next["decisions"])
+    tail.append(connection, "waits", encode("waits", made, slots=slots))
+    return made
+
+
+def _same(one: TaskRecord, other: TaskRecord) -> bool:
+    """Whether two tasks differ only in the order of their mappings, or in arrays that are lists elsewhere."""
+    again = encode("tasks", other, number=0)
+    plain = replace(other, counters=load("task.counters", again[5]), meta=load("task.meta", again[6]))
+    return one == plain
 
 
 def _resolved(path: str | os.PathLike[str]) -> Path:

@@ -26,6 +26,8 @@ class JournalHeader:
         seeds: Name of a random stream → its seed.
         package_version: Of the package that wrote the journal.
         created_at: UTC, ISO 8601; empty lets the journal set it.
+        journal_id: Twelve characters that tell this journal from all others, also in a real cluster's list of jobs;
+            empty lets the journal draw them. Like a clock's, they differ from run to run and are not compared.
     """
 
     preset: str
@@ -34,6 +36,7 @@ class JournalHeader:
     seeds: Mapping[str, int]
     package_version: str
     created_at: str = ""
+    journal_id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class OutcomeRecord:
 
 @dataclass(frozen=True)
 class ExplanationRecord:
-    """An explanation of a decision; one for each target.
+    """An explanation of a decision. A later one of the same target is added; the newest counts, the others stay.
 
     Attributes:
         decision_id: The decision.
@@ -188,3 +191,119 @@ class EventRecord:
     cluster_time_s: float | None = None
     number: int | None = None
     recorded_at: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class WaitRecord:
+    """What one event left waiting: a single record, however long the queue is.
+
+    Attributes:
+        cluster_time_s: When, on the cluster's clock.
+        count: Tasks left waiting.
+        reasons: Reason → tasks it holds back.
+        slots: Places of the tasks in the queue, where they are worth keeping.
+        after_decisions: Decisions in the journal before it, set by the journal.
+    """
+
+    cluster_time_s: float
+    count: int
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    slots: tuple[int, ...] | None = None
+    after_decisions: int | None = None
+
+
+@dataclass(frozen=True)
+class HandleRecord:
+    """What an executor knows a launched decision by.
+
+    Attributes:
+        key: ``<journal id>-<decision id>[-attempt]``, see :meth:`~attribution_sched.journal.reader.Reader.key`.
+        executor: Name of the executor.
+        handle: What it gave back, for example a job id. Of several under one key the newest counts.
+        recorded_at: UTC, ISO 8601, set by the journal; not compared.
+    """
+
+    key: str
+    executor: str
+    handle: Any
+    recorded_at: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class IntentRecord:
+    """Something that is to take effect besides a decision: a task handed in, a step of feedback, a training.
+
+    Attributes:
+        kind: What, in one word.
+        details: All that is needed to do it, also by another process.
+        number: Number of intents before it, set by the journal.
+        after_decisions: Decisions in the journal when it was recorded, set by the journal.
+        effect: What it came to; None while it is open.
+        recorded_at: UTC, ISO 8601, set by the journal; not compared.
+    """
+
+    kind: str
+    details: Mapping[str, Any]
+    number: int
+    after_decisions: int
+    effect: Mapping[str, Any] | None = None
+    recorded_at: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class SnapshotRecord:
+    """The state after so many decisions, to go on from without living through them again.
+
+    Attributes:
+        sequence: Decisions it includes.
+        arrays: Name → array, to the bit.
+        facts: What is not an array.
+        number: Number of snapshots before it.
+        position: Its place in the chain of rows.
+        skipped: Newer snapshots that were passed over because they are damaged, by name.
+    """
+
+    sequence: int
+    arrays: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    number: int
+    position: int
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ArchiveRecord:
+    """An old part of the journal that was moved to a file of its own.
+
+    Attributes:
+        path: Where it went.
+        first: Position of its first row.
+        stop: Position one past its last row.
+        before: Decisions numbered below this are archived, here or in an earlier archive.
+        last_hash: Hash of its last row, hexadecimal; what is left goes on from it.
+        recorded_at: UTC, ISO 8601; not compared.
+    """
+
+    path: str
+    first: int
+    stop: int
+    before: int
+    last_hash: str
+    recorded_at: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a check of the chain came to.
+
+    Attributes:
+        first: Position of the first row that was checked.
+        rows: Rows that were checked, one after the other.
+        head: Hash of the last row, hexadecimal. Kept elsewhere, it shows later that nothing before it was changed.
+        archived: Rows before the first that are in archives.
+    """
+
+    first: int
+    rows: int
+    head: str
+    archived: int = 0

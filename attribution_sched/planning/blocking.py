@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES, CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.memory import in_flight
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import FloatArray, IntArray
 from attribution_sched.planning.segment_table import (
     BACKWARD_S,
@@ -64,7 +64,7 @@ class Arrays(NamedTuple):
     workload: Workload
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _write_stage(
     cost: Arrays, domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int, m: int, out: FloatArray
 ) -> None:
@@ -74,7 +74,7 @@ def _write_stage(
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def hop_s(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, i: int, j: int, layer: int, dp: int, precision: int,
     micro: int,
@@ -91,7 +91,7 @@ def hop_s(
     return float(total)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages: IntArray, micro: int, m: int) -> float:
     """Estimate the step of a pipeline.
 
@@ -119,7 +119,7 @@ def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages:
     return (m - 1) * slowest + total + tail
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArray) -> FloatArray:
     """What every stage takes in every region at every degree; infinite where it does not fit.
 
@@ -142,7 +142,7 @@ def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArr
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _run_degree(table: FloatArray, start: int, count: int) -> int:
     """Row of the smallest degree that fits all stages of a run in a region; −1 if none does."""
     for t in range(_TP.size):
@@ -154,7 +154,7 @@ def _run_degree(table: FloatArray, start: int, count: int) -> int:
     return -1
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _extend(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, table: FloatArray, so_far: FloatArray,
     before: int, domain: int, start: int, count: int, out: FloatArray,
@@ -173,7 +173,7 @@ def _extend(
     out[ESTIMATE_S] = (task.m - 1) * out[SLOWEST_S] + out[SUM_S] + out[LAST_S]
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def best_stages(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, order: IntArray, free_devices: IntArray,
     chosen: IntArray,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,6 +56,7 @@ from attribution_sched.cluster.reward import (
 from attribution_sched.cluster.shares import share_batch
 from attribution_sched.cluster.stage_kernel import split_stages, tp_index
 from attribution_sched.cluster.validity import VALID, segment_fault
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.local_search import LEAST_GAIN
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.planning.segment_table import (
@@ -140,14 +140,14 @@ class PlanJudge(NamedTuple):
     usd_per_g: float
 
 
-@numba.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@kernel(inline="always")
 def place_of(domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int) -> tuple[int, int]:
     """Where a stage is remembered, and by which key; plans one change apart share most of their stages."""
     key = ((((domain << 10 | a) << 10 | z) << 12 | dp) << 4 | tp) << 18 | precision << 16 | micro
     return ((key * MIX) & MASK) >> (63 - MEMORY_BITS), key
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def remember(k: PlanJudge, memory: StageMemory, slot: int, key: int, row: IntArray, a: int, z: int) -> None:
     """Price a stage and write down its times and memory."""
     memory.keys[slot] = key
@@ -228,7 +228,7 @@ class Screen:
         _recut(self.judge, self.scratch.layers[0], self.memory, rows, counts)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _best(
     k: PlanJudge,
     scratch: Scratch,
@@ -266,7 +266,7 @@ def _best(
     return priced
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _shared(k: PlanJudge, rows: IntArray, counts: IntArray) -> FloatArray:
     """Let replicas share the batch as the cluster does; samples of a step, 0 for a plan that is not well formed."""
     samples = np.zeros(counts.size)
@@ -294,7 +294,7 @@ def _shared(k: PlanJudge, rows: IntArray, counts: IntArray) -> FloatArray:
     return samples
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _devices(rows: IntArray, count: int) -> int:
     devices = 0
     for p in range(count):
@@ -302,7 +302,7 @@ def _devices(rows: IntArray, count: int) -> int:
     return devices
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _bounds(
     k: PlanJudge,
     cuts: IntArray,
@@ -380,7 +380,7 @@ def _bounds(
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _recut(k: PlanJudge, cuts: IntArray, memory: StageMemory, rows: IntArray, counts: IntArray) -> None:
     """Dynamic program over segments and layers: least time of the slowest stage, then least time of all."""
     model = k.workload.model
@@ -436,7 +436,7 @@ def _recut(k: PlanJudge, cuts: IntArray, memory: StageMemory, rows: IntArray, co
             begin = stop
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _reward(k: PlanJudge, scratch: Scratch, rows: IntArray, count: int, samples: float) -> float:
     """What a plan that fits is worth: ``reward.worth`` for one plan."""
     plan_out, segment_out = np.zeros(len(PLAN_COLUMNS)), np.zeros((count, len(SEGMENT_COLUMNS)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 
 from attribution_sched.cluster.compute import CostTables
@@ -19,6 +18,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.shares import share_batch
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import IntArray
 
 
@@ -48,7 +48,7 @@ def best_of(view: DecisionView, batch: PlanBatch, kind_index: int | None = None)
     return batch.plan(best) if np.isfinite(reward[best]) else None
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _share_all(
     tables: CostTables, domains: DomainArrays, model: int, batch_size: float, rows: IntArray, counts: IntArray
 ) -> None:

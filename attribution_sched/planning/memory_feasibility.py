@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from attribution_sched.cluster.memory import activation_share, in_flight, state_
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.segment_table import hardware_classes
 
 FloatArray = NDArray[np.float64]
@@ -134,7 +134,7 @@ def _formats(cost: CostModel, kinds: tuple[TaskKind, ...], representatives: IntA
     return allowed
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _fill_whole(t: PlannerTables) -> None:
     """Estimate whole models inside one domain: passes of the microbatches, bubble, update and gradient exchange."""
     for kind in range(t.batch.size):
@@ -195,7 +195,7 @@ class MemoryNeeds(NamedTuple):
     most: float
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _needs(t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int) -> MemoryNeeds:
     dp, tp, pp = t.layouts[lay]
     element = 4.0 if q == 0 else (1.0 if q == 3 else 2.0)
@@ -213,7 +213,7 @@ def _needs(t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int) -> Mem
     )
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _has_memory(
     sizes: FloatArray, runtime: RuntimeArrays, training: bool, peak: float, needs: MemoryNeeds, after: int,
     cuts: IntArray, at: int,
@@ -247,7 +247,7 @@ def _has_memory(
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def holds(
     t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int, first: int, stop: int, after: int, cuts: IntArray
 ) -> bool:
@@ -261,7 +261,7 @@ def holds(
     return bool(_has_memory(t.cost.sizes[kind], t.runtime, t.training[kind], peak, needs, after, rows, 0))
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def fill(t: PlannerTables, kind: int, c: int, after: int, stop: int) -> None:
     """Write how far back a segment that ends at ``stop`` can begin, for every layout, format and microbatch."""
     if t.filled[kind, c, after, stop]:

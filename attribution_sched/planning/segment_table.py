@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +21,7 @@ from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, stage_cost
 from attribution_sched.cluster.validity import hardware_formats
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import Instance, inside_precisions
 
 FloatArray = NDArray[np.float64]
@@ -161,7 +161,7 @@ def single_domain_plans(
     return plans_inside(instance, range(len(instance.free_devices)) if domains is None else domains)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def write_stage(
     domains: DomainArrays, runtime: RuntimeArrays, power_law: PowerArrays, tables: CostTables, workload: Workload,
     domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int, microbatches: int, out: FloatArray,

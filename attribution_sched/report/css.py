@@ -43,7 +43,9 @@ margin:.1rem 0}
 .tiles li.bad b{color:var(--bad)}
 figure{margin:1.3rem 0 1.6rem;break-inside:avoid}
 figure .paper{background:#fff;border:1px solid var(--line);border-radius:10px;padding:.7rem .6rem}
-figure img{display:block;width:100%;height:auto;max-width:100%;margin:0 auto}
+figure svg{display:block;width:100%;height:auto;margin:0 auto;font-family:inherit}
+figure svg *{stroke-linejoin:round;stroke-linecap:butt}
+figure svg.narrow{display:none}
 figcaption{color:var(--soft);font-size:.88rem;line-height:1.5;margin:.55rem .2rem 0}
 .scroll{overflow-x:auto;margin:.8rem 0 1.1rem;-webkit-overflow-scrolling:touch}
 table{border-collapse:collapse;width:100%;font-size:.88rem;line-height:1.4}
@@ -66,12 +68,13 @@ footer{padding-bottom:3rem}
 @media (max-width:560px){body{font-size:15.5px}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.3rem}
 main,header,footer,nav{padding-left:.95rem;padding-right:.95rem}header{padding-top:1.6rem}nav ol{columns:1}
 .tiles{grid-template-columns:1fr 1fr;gap:.5rem}.tiles li{padding:.6rem .7rem}.tiles b{font-size:1.16rem}
-p.lead{font-size:1.03rem}table{font-size:.82rem}th,td{padding:.36rem .4rem}figure .paper{padding:.35rem .2rem}}
+p.lead{font-size:1.03rem}table{font-size:.82rem}th,td{padding:.36rem .4rem}figure .paper{padding:.35rem .2rem}
+figure svg.wide{display:none}figure svg.narrow{display:block}}
 @media print{@page{size:A4;margin:16mm 15mm}:root{color-scheme:light;--ink:#000;--soft:#444;--line:#bbb;--page:#fff;
 --card:#f4f4f4;--accent:#0b4f79;--good:#07543e;--good-bg:#fff;--bad:#8a3300;--bad-bg:#fff;--code:#f4f4f4}
 body{font-size:10.2pt;line-height:1.42}main,header,footer,nav{max-width:none;padding:0}header{padding-top:0}
 h2{margin-top:1.6rem}h2,h3{break-after:avoid}p{orphans:3;widows:3}
-figure,.tiles li,tr,pre{break-inside:avoid}figure img{max-height:220mm;width:auto}
+figure,.tiles li,tr,pre{break-inside:avoid}figure svg{max-height:220mm}
 .scroll{overflow:visible}table{font-size:7.9pt}th,td{padding:.25rem .35rem}.wide td:not(.t){white-space:normal}
 td.t,th{min-width:0}
 details:not([open]){display:none}a{color:inherit;text-decoration:none}}

@@ -7,13 +7,10 @@ from html import escape
 
 from attribution_sched.report.css import CSS
 from attribution_sched.report.document import Block, Code, Document, Fold, Picture, Section, Table, Text, Tiles
-from attribution_sched.report.pictures import NARROW, WIDE, image
-
-SWITCH_PX = 560
-"""Up to this width of the page, pictures are those drawn for a telephone."""
+from attribution_sched.report.pictures import figure
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""What the page may load: its own style and pictures."""
+"""What the page may load: its own style, and the few pixels inside its pictures."""
 
 
 def to_html(document: Document) -> str:
@@ -101,12 +98,5 @@ def _table(table: Table) -> str:
 
 
 def _picture(picture: Picture, document: Document) -> str:
-    wide, narrow = image(picture.draw, WIDE), image(picture.draw, NARROW)
     numbers = _fold(Fold(document.open_numbers, (picture.numbers,)), document) if picture.numbers else ""
-    return (
-        f'<figure id="{escape(picture.name)}"><div class="paper"><picture>'
-        f'<source media="(max-width: {SWITCH_PX}px)" srcset="{narrow.address}" width="{narrow.width}" '
-        f'height="{narrow.height}">'
-        f'<img src="{wide.address}" width="{wide.width}" height="{wide.height}" alt="{escape(picture.alt)}">'
-        f"</picture></div><figcaption>{escape(picture.caption)}</figcaption></figure>\n{numbers}"
-    )
+    return f"{figure(picture)}{numbers}"

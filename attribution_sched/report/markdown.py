@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attribution_sched.limits import clean_text
 from attribution_sched.report.document import Block, Code, Document, Fold, Picture, Section, Table, Text, Tiles
 
 
@@ -60,8 +61,11 @@ def _table(table: Table) -> list[str]:
 
 
 def _safe(words: str) -> str:
-    """Words that mean nothing to Markdown: one line, without tags; names with underscores are not emphasis."""
-    flat = " ".join(words.split())
-    for mark in ("\\", "`", "<"):
+    """Words that mean nothing to Markdown: one line, without tags, links and pictures, or marks that nobody sees.
+
+    Names with underscores are not emphasis, and a task called ``![x](http://...)`` fetches nothing.
+    """
+    flat = " ".join(clean_text(words).split())
+    for mark in ("\\", "`", "<", "_", "[", "]", "!"):
         flat = flat.replace(mark, f"\\{mark}")
-    return flat.replace("_", "\\_")
+    return flat

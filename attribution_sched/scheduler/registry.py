@@ -33,8 +33,12 @@ class PolicySpec:
     def make(self) -> Policy:
         """Import the module and make a fresh policy."""
         module = importlib.import_module(self.module)
-        made: Policy = getattr(module, self.factory)(**self.settings)
-        return made
+        made: Any = getattr(module, self.factory)(**self.settings)
+        if self.name.endswith("]"):
+            # Tables and journals must tell it from the policy it is a variant of.
+            made.name = self.name
+        found: Policy = made
+        return found
 
 
 _SPECS = (
@@ -140,7 +144,22 @@ _SPECS = (
     ),
 )
 
-POLICIES: Mapping[str, PolicySpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
+
+def _hi_ppo(option: str, description: str, **settings: Any) -> PolicySpec:
+    """Hi-PPO with an option, by the name ``hi-ppo[option]``."""
+    home = "attribution_sched.scheduler.hi_ppo.policy"
+    return PolicySpec(f"hi-ppo[{option}]", f"hi-ppo, {description}", home, "HiPpo", MappingProxyType(settings))
+
+
+_VARIANTS = (
+    _hi_ppo("gru", "told what a recurrent network forecasts of the links", predict="gru"),
+    _hi_ppo("persistence", "told that links stay as they were read", predict="persistence"),
+    _hi_ppo("adaptive", "its weight of cost follows the state of the network", wishes="adaptive"),
+    _hi_ppo("pareto", "its reward weights are drawn anew at every decision", wishes="pareto"),
+    _hi_ppo("propose", "as the network proposes, without search", search=False),
+)
+
+POLICIES: Mapping[str, PolicySpec] = MappingProxyType({spec.name: spec for spec in (*_SPECS, *_VARIANTS)})
 """Name → how to make it."""
 
 UNIFORM = "static-uniform"

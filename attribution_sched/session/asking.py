@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 from attribution_sched.session.cluster import SimulatedCluster
@@ -85,6 +85,22 @@ class Asked:
     instead: str = ""
 
 
+class Moment(NamedTuple):
+    """What is remembered from one question to the next.
+
+    Attributes:
+        deferred: Slots of the tasks that were left waiting at this moment.
+        time_s: The moment.
+        idle_waits: Tasks left waiting in a row while nothing ran.
+        noted: Number of the last decision that is counted here.
+    """
+
+    deferred: frozenset[int] = frozenset()
+    time_s: float = -1.0
+    idle_waits: int = 0
+    noted: int = -1
+
+
 class Asking:
     """Asks for one decision after the other, and not twice at one moment for a task that was left waiting.
 
@@ -93,55 +109,73 @@ class Asking:
     """
 
     def __init__(self) -> None:
-        self._deferred: set[int] = set()
-        self._moment_s = -1.0
-        self._idle_waits = 0
+        self.state = Moment()
 
-    def ask(self, policy: Policy, cluster: SimulatedCluster, reward: Reward | None = None) -> Asked:
+    def ask(
+        self, policy: Policy, cluster: SimulatedCluster, reward: Reward | None = None, seen: DecisionView | None = None
+    ) -> Asked:
         """Let a policy choose task and plan of the pending decision.
 
         Args:
             policy: Who decides.
             cluster: Where.
             reward: Weights in force, if they are not the world's.
+            seen: The pending decision, if it was looked at already.
         """
-        seen = weighted(cluster.pending(), reward)
+        seen = weighted(cluster.pending(), reward) if seen is None else seen
         self._at(seen.time_s)
-        began = time.perf_counter()
+        began = clock()
         spent = 0.0
         if not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
             chosen = policy.select(seen)
-            spent = time.perf_counter() - began
-            if chosen not in self._deferred:
+            spent = clock() - began
+            if chosen not in self.state.deferred:
                 cluster.choose(chosen)
                 seen = weighted(cluster.pending(), reward)
-            began = time.perf_counter()
+            began = clock()
         plan: Any = policy.decide(seen)
-        spent += time.perf_counter() - began
+        spent += clock() - began
         if plan is not None and not isinstance(plan, Plan):
             rule = f"{policy.name} must decide on a Plan or None"
             raise SettingsError(problem("plan", plan, rule, "Return a Plan, or None to wait"))
         idle = cluster.running == 0
         other: Any = getattr(policy, "fallback", None)
-        if plan is None and idle and self._idle_waits >= len(seen.queue) and callable(getattr(other, "decide", None)):
+        if (
+            plan is None
+            and idle
+            and self.state.idle_waits >= len(seen.queue)
+            and callable(getattr(other, "decide", None))
+        ):
             fallback: Policy = other
             plan = fallback.decide(seen)
-            spent = time.perf_counter() - began
+            spent = clock() - began
             return Asked(seen, plan, spent, idle, f"fallback:{fallback.name} (all tasks were left waiting, none runs)")
         return Asked(seen, plan, spent, idle)
 
-    def note(self, asked: Asked) -> None:
-        """Remember that a decision was taken."""
+    def note(self, asked: Asked, number: int | None = None) -> None:
+        """Remember that a decision was taken.
+
+        Args:
+            asked: The decision.
+            number: Its number: told twice of one, as after an interrupt, it is remembered once.
+        """
+        state = self.state
+        if number is not None and number <= state.noted:
+            return
         self._at(asked.view.time_s)
+        deferred = self.state.deferred
         waits = asked.plan is None and not asked.view.replanning
-        self._idle_waits = self._idle_waits + 1 if waits and asked.idle else 0
-        if waits:
-            self._deferred.add(asked.view.slot)
+        # In one assignment: an interrupt finds it noted or not noted, never half.
+        self.state = Moment(
+            deferred | {asked.view.slot} if waits else deferred,
+            asked.view.time_s,
+            state.idle_waits + 1 if waits and asked.idle else 0,
+            state.noted if number is None else number,
+        )
 
     def _at(self, time_s: float) -> None:
-        if time_s != self._moment_s:
-            self._moment_s = time_s
-            self._deferred.clear()
+        if time_s != self.state.time_s:
+            self.state = self.state._replace(deferred=frozenset(), time_s=time_s)
 
 
 def with_weights(reward: Reward, weights: tuple[float, float, float] | None) -> Reward:

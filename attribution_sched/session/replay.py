@@ -70,7 +70,13 @@ def replay(
             return count
         idle = cluster.running == 0
         view = weighted(view, with_weights(view.reward, decision.weights))
-        effect = cluster.carry_out(np.array(decision.action, dtype=np.int64))
+        slot, paid, action = view.slot, cluster.paid, np.array(decision.action, dtype=np.int64)
+        if outcome is None:
+            # Nobody knows whether it was carried out before the end came; its key tells whoever launches things.
+            effect = cluster.carry_out(action, journal.key(decision.id))
+        else:
+            cluster.apply(action)
+            effect = cluster.effect(slot, paid)
         if outcome is not None:
             _compare(decision, effect, view, outcome)
         if after is not None:

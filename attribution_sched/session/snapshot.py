@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from attribution_sched.journal import Journal, files
+from attribution_sched.journal import Journal
 
 
 @contextlib.contextmanager
@@ -25,13 +24,8 @@ def snapshot(path: str | os.PathLike[str]) -> Iterator[Path]:
         source = Path(path) if found.path is None else found.path
     with tempfile.TemporaryDirectory(prefix="attribution-sched-") as folder:
         copy = Path(folder) / source.name
-        with (
-            contextlib.closing(files.reading(source)) as reading,
-            contextlib.closing(sqlite3.connect(copy)) as writing,
-            files.readable(source),
-        ):
-            # One step: pages that a writer changes meanwhile would make SQLite begin anew.
-            reading.backup(writing)
+        with Journal.read(source) as found:
+            found.copy_to(copy)
         for weights in source.parent.glob(f"{source.name}.*.safetensors"):
             (Path(folder) / weights.name).symlink_to(weights)
         yield copy

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.counters import COUNTER_NAMES, counters, throughput
 from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.cluster.world import TaskKind, World
-from attribution_sched.errors import CounterError, JournalError, TaskError, nearest, problem
+from attribution_sched.errors import JournalError, TaskError, nearest, problem
 from attribution_sched.journal import Journal, TaskRecord
+from attribution_sched.limits import name_rule
+from attribution_sched.session.backlog import MOST
 from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.session.readings import MEASURED, SIMULATED, UNAVAILABLE, checked, in_a_word, readings_of
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class TaskRequest:
         training: False for inference; whichever the preset has by default, training first.
         counters: Name of a counter → its reading, if somebody measured the task: all seven that are attributed to, and
             any of the others. Simulated by default.
+        provenance: Name of a counter → measured, estimated, simulated or unavailable; measured by default. One that is
+            unavailable has no reading, and the simulation stands in for it.
         id: A name of its own; given by default.
     """
 
@@ -42,6 +44,7 @@ class TaskRequest:
     batch: int | None = None
     training: bool | None = None
     counters: Mapping[str, float] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
 
 
@@ -70,7 +73,7 @@ def as_request(task: Any, given: Mapping[str, Any]) -> TaskRequest:
     merged = {**task, **given}
     for name in merged:
         if name not in names:
-            raise TaskError(problem("task field", name, "does not exist", nearest(str(name), names)))
+            raise TaskError(problem("task field", name, "does not exist", nearest(name, names)))
     if "kind" not in merged:
         raise TaskError(problem("task.kind", None, "is missing", "Name a kind of task of the preset"))
     return TaskRequest(**merged)
@@ -85,19 +88,23 @@ def kind_of(world: World, request: TaskRequest) -> int:
     listed = list(enumerate(world.kinds))
     models = sorted({kind.model.name for kind in world.kinds})
     by_name = {name.lower(): name for name in models}
-    wanted = by_name.get(str(request.kind).lower())
+    wanted = by_name.get(request.kind.lower()) if isinstance(request.kind, str) else None
     if wanted is None:
         raise TaskError(
-            problem("task.kind", request.kind, "is not a kind of this preset", nearest(str(request.kind), models))
+            problem("task.kind", request.kind, "is not a kind of this preset", nearest(request.kind, models))
         )
     listed = [(row, kind) for row, kind in listed if kind.model.name == wanted]
     if request.training is not None:
+        if not isinstance(request.training, int | np.bool_):
+            raise TaskError(problem("task.training", request.training, "must be True or False", "Leave it out"))
         modes = sorted({kind.training for _, kind in listed})
         listed = [(row, kind) for row, kind in listed if kind.training == request.training]
         if not listed:
             rule = f"the preset has {wanted} only with training in {modes}"
             raise TaskError(problem("task.training", request.training, rule, f"Use training={modes[0]}"))
     if request.batch is not None:
+        if not isinstance(request.batch, int | float | np.number):
+            raise TaskError(problem("task.batch", request.batch, "must be a whole number", "Leave it out"))
         sizes = sorted({kind.batch_size for _, kind in listed})
         listed = [(row, kind) for row, kind in listed if kind.batch_size == request.batch]
         if not listed:
@@ -124,33 +131,14 @@ def steps_of(kind: TaskKind, steps: Any) -> int:
     return found
 
 
-def readings_of(given: Any, usual: FloatArray) -> FloatArray:
-    """Counters as an array, shape ``(12,)``; those nobody measured beyond the seven are taken as usual.
-
-    Raises:
-        CounterError: If one is unknown, missing, not finite or negative.
-    """
-    if not isinstance(given, Mapping):
-        fix = "Leave counters out to have them simulated"
-        raise CounterError(problem("counters", given, "must be a mapping from counter to reading", fix))
-    seven = COUNTER_NAMES[:7]
-    found = usual.copy()
-    for name, value in given.items():
-        if name not in COUNTER_NAMES:
-            raise CounterError(problem("counter", name, "does not exist", nearest(str(name), COUNTER_NAMES)))
-        real = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not real or not math.isfinite(value) or value < 0:
-            fix = "Repair the reading, or leave all counters out to have them simulated"
-            raise CounterError(problem(f"counters[{name!r}]", value, "must be a finite number >= 0", fix))
-        found[COUNTER_NAMES.index(name)] = float(value)
-    missing = [name for name in seven if name not in given]
-    if missing:
-        rule = f"all seven attributed counters are needed, {', '.join(missing)} is missing"
-        raise CounterError(problem("counters", sorted(given), rule, "Measure it, or leave all counters out"))
-    return found
-
-
-def instance(world: World, kind: int, steps: int, readings: Mapping[str, Any], seed: tuple[int, ...]) -> TaskInstance:
+def instance(
+    world: World,
+    kind: int,
+    steps: int,
+    readings: Mapping[str, Any],
+    seed: tuple[int, ...],
+    how: Mapping[str, str] | None = None,
+) -> TaskInstance:
     """A task as the cluster takes it; a measured one is simulated with the demands its architecture has by itself.
 
     Args:
@@ -159,13 +147,16 @@ def instance(world: World, kind: int, steps: int, readings: Mapping[str, Any], s
         steps: Work in steps.
         readings: Measured counters; none to have them simulated.
         seed: Of its latent demands and the noise of its counters.
+        how: Provenance of every counter; those given are measured by default.
     """
     rng = np.random.default_rng(seed)
     demands = draw_demands([world.kinds[kind].model], rng, 0.0 if readings else world.idiosyncrasy)
     simulated = counters(demands, rng).values[0]
     if not readings:
         return TaskInstance(kind, float(steps), demands, simulated, samples_per_s=float(throughput(demands, rng)[0]))
-    return TaskInstance(kind, float(steps), demands, readings_of(readings, simulated), "measured")
+    unavailable = () if how is None else [name for name, word in how.items() if word == UNAVAILABLE]
+    values = readings_of(readings, simulated, unavailable)
+    return TaskInstance(kind, float(steps), demands, values, MEASURED if how is None else in_a_word(how))
 
 
 def prepared(
@@ -175,30 +166,34 @@ def prepared(
 
     Raises:
         TaskError: If it is not a task of the preset, its id is taken, or the queue is full.
-        CounterError: If a counter is wrong.
+        CounterError: If a counter or its provenance is wrong.
     """
     request = as_request(task, given)
     kind = kind_of(world, request)
     steps = steps_of(world.kinds[kind], request.steps)
     number = cluster.came
     name = _named(request.id, number, journal)
-    made = instance(world, kind, steps, request.counters, (seed, number))
-    if not cluster.has_room:
-        rule = f"the queue holds its {world.queue_capacity} tasks already"
+    given_readings, how = checked(request.counters, request.provenance)
+    made = instance(world, kind, steps, given_readings, (seed, number), how)
+    if not cluster.accepts:
+        rule = f"{cluster.waiting} tasks wait already, and no more than {MOST} may"
         raise TaskError(problem("task", name, rule, "Let some be placed with schedule_next_task() first"))
     meta = {
         "kind_index": kind,
         "number": number,
         "after_decisions": journal.count(),
-        "measured": made.provenance == "measured",
+        "measured": bool(given_readings),
+        "provenance": how if given_readings else dict.fromkeys(COUNTER_NAMES, SIMULATED),
     }
     readings = dict(zip(COUNTER_NAMES, made.counters.tolist(), strict=True))
     return TaskRecord(name, world.kinds[kind].model.name, steps, cluster.now_s, readings, meta), made
 
 
 def _named(wanted: Any, number: int, journal: Journal) -> str:
-    if wanted in ("", None):
+    if wanted is None or (isinstance(wanted, str) and not wanted):
         return f"t{number:06d}"
+    if isinstance(wanted, str) and (rule := name_rule(wanted)) is not None:
+        raise TaskError(problem("task.id", wanted, rule, "Choose another name, or none"))
     if not isinstance(wanted, str) or re.fullmatch(r"t\d+", wanted):
         rule = "must be a word, and not of the form t000000, which tasks without a name get"
         raise TaskError(problem("task.id", wanted, rule, "Choose another name, or none"))
@@ -212,7 +207,9 @@ def from_record(world: World, record: TaskRecord, seed: int) -> TaskInstance:
     """The very task that was handed in, from the journal."""
     meta = record.meta
     readings = dict(record.counters) if meta["measured"] else {}
-    return instance(world, int(meta["kind_index"]), record.steps, readings, (seed, int(meta["number"])))
+    return instance(
+        world, int(meta["kind_index"]), record.steps, readings, (seed, int(meta["number"])), meta.get("provenance")
+    )
 
 
 def handed_in(world: World, record: TaskRecord, seed: int) -> TaskInstance | None:

@@ -26,11 +26,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from telling import COLOURS, say, show, table
 
-from attribution_sched import System
-from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.precision import PRECISIONS, Precision
-from attribution_sched.explain.plots import attributions, waterfall
-from attribution_sched.explain.reasoning import reasoning
+from attribution_sched import Plan, System, cluster, plots, reasoning
 from attribution_sched.session.submission import handed_in
 
 system = System.demo()
@@ -61,7 +57,7 @@ show(results["BERT"])
 # %%
 names = list(results)
 vectors = [results[name].attribution for name in names]
-ax = attributions(np.array([v.values for v in vectors]), names, names=vectors[0].names, unit="J/sample")
+ax = plots.attributions(np.array([v.values for v in vectors]), names, names=vectors[0].names, unit="J/sample")
 
 # %%
 for name, vector in zip(names, vectors, strict=True):
@@ -99,7 +95,7 @@ table(rows)
 
 
 # %%
-def in_format(plan: Plan, precision: Precision) -> Plan:
+def in_format(plan: Plan, precision: cluster.Precision) -> Plan:
     """The plan with another numeric format everywhere."""
     changed = [
         replace(one, segments=tuple(replace(part, precision=precision) for part in one.segments))
@@ -114,18 +110,18 @@ priced = {}
 for name, result in results.items():
     task = handed_in(system.world, system.journal.task(name), system.seed)
     kind = kinds[result.task.kind, result.task.training]
-    variants = [in_format(result.decision.plan, precision) for precision in PRECISIONS]
+    variants = [in_format(result.decision.plan, precision) for precision in cluster.PRECISIONS]
     costs = cost.score(variants, kind, factors=task.demands.factors)
     priced[name] = {
         precision: (step_s * 1e3, energy_j / result.task.batch_size)
-        for precision, step_s, energy_j in zip(PRECISIONS, costs.step_s, costs.energy_j, strict=True)
+        for precision, step_s, energy_j in zip(cluster.PRECISIONS, costs.step_s, costs.energy_j, strict=True)
     }
 chosen = {name: result.decision.plan.segments[0].precision for name, result in results.items()}
 
 fig, axes = plt.subplots(2, len(results), figsize=(9.2, 4.2), layout="constrained")
 for column, (name, variants) in enumerate(priced.items()):
     labels = [precision.value.upper() for precision in variants]
-    banned = [results[name].task.training and precision is Precision.INT8 for precision in variants]
+    banned = [results[name].task.training and precision is cluster.Precision.INT8 for precision in variants]
     for ax, quantity, which in ((axes[0, column], "energy [J per sample]", 1), (axes[1, column], "step [ms]", 0)):
         for place, (precision, numbers) in enumerate(variants.items()):
             ours = precision is chosen[name]
@@ -155,7 +151,8 @@ for name, variants in priced.items():
             lines.append(f"{precision.value.upper()}: the same time and energy")
             continue
         time, energy = 100 * (other_ms / ms - 1), 100 * (other_joules / joules - 1)
-        allowed = " — not offered for training" if results[name].task.training and precision is Precision.INT8 else ""
+        banned = results[name].task.training and precision is cluster.Precision.INT8
+        allowed = " — not offered for training" if banned else ""
         lines.append(f"{precision.value.upper()}: {time:+.0f} % time, {energy:+.0f} % energy{allowed}")
     say(f"**{name}** runs in {chosen[name].value.upper()}. Instead of it:\n\n- " + "\n- ".join(lines))
 
@@ -189,10 +186,10 @@ plt.show()
 
 # %%
 against = {
-    name: system.explain(result, against=in_format(result.decision.plan, Precision.FP32))
+    name: system.explain(result, against=in_format(result.decision.plan, cluster.Precision.FP32))
     for name, result in results.items()
 }
-waterfall(against["EfficientNet"])
+plots.waterfall(against["EfficientNet"])
 show(against["EfficientNet"])
 
 # %%
@@ -216,7 +213,7 @@ for name, result in results.items():
     # The priced plan is the plan that ran, to the last digit.
     assert np.isclose(ms, 1e3 * result.outcome.step_s, rtol=1e-9)
     assert np.isclose(joules, result.outcome.energy_j_per_step / result.task.batch_size, rtol=1e-9)
-    offered = [p for p in PRECISIONS if not (result.task.training and p is Precision.INT8)]
+    offered = [p for p in cluster.PRECISIONS if not (result.task.training and p is cluster.Precision.INT8)]
     assert joules == min(priced[name][p][1] for p in offered), "no precision on offer takes fewer joules"
     # Shares add up, and what is explained is what the cluster paid.
     for told in (parts[name], against[name]):
@@ -226,16 +223,16 @@ for name, result in results.items():
     vector = result.attribution
     assert np.isclose(vector.values.sum() + vector.base, vector.prediction), "joules add up"
 for name in ("ResNet50", "BERT"):
-    assert chosen[name] in (Precision.FP16, Precision.BF16)
-    assert priced[name][Precision.FP16] == priced[name][Precision.BF16]
-    fp32_ms, fp32_joules = priced[name][Precision.FP32]
+    assert chosen[name] in (cluster.Precision.FP16, cluster.Precision.BF16)
+    assert priced[name][cluster.Precision.FP16] == priced[name][cluster.Precision.BF16]
+    fp32_ms, fp32_joules = priced[name][cluster.Precision.FP32]
     assert fp32_ms > 1.2 * priced[name][chosen[name]][0]
     assert fp32_joules > 1.5 * priced[name][chosen[name]][1]
-assert chosen["EfficientNet"] is Precision.INT8
-ms, joules = priced["EfficientNet"][Precision.INT8]
-half_ms, half_joules = priced["EfficientNet"][Precision.FP16]
+assert chosen["EfficientNet"] is cluster.Precision.INT8
+ms, joules = priced["EfficientNet"][cluster.Precision.INT8]
+half_ms, half_joules = priced["EfficientNet"][cluster.Precision.FP16]
 assert 0.8 * half_ms < ms < half_ms and joules < 0.7 * half_joules, "a little time, a third of the joules"
-fp32_ms, fp32_joules = priced["EfficientNet"][Precision.FP32]
+fp32_ms, fp32_joules = priced["EfficientNet"][cluster.Precision.FP32]
 assert fp32_ms > 1.8 * ms and fp32_joules > 2.0 * joules, "half of both"
 assert results["EfficientNet"].decision.devices == 1
 four = replace(

@@ -27,20 +27,20 @@ import numpy as np
 from matplotlib import pyplot as plt
 from telling import COLOURS, say, show, table
 
-from attribution_sched import System
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.moves import move_cost
-from attribution_sched.cluster.plan import Plan
-from attribution_sched.config import load_settings
-from attribution_sched.config.sources import merge
-from attribution_sched.explain.background import Background
-from attribution_sched.explain.explainer import Explainer
-from attribution_sched.explain.plots import counterfactual, traffic, waterfall
-from attribution_sched.explain.watch import Decided, Watch
-from attribution_sched.explain.wording import describe_plan
-from attribution_sched.scheduler.exact_policy import Exact, ExactResolve, ExactSwitch
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-from attribution_sched.scheduler.policy import Policy
+from attribution_sched import (
+    Background,
+    DecisionView,
+    Explainer,
+    HiPpo,
+    Plan,
+    Policy,
+    System,
+    cluster,
+    explain,
+    load_settings,
+    make_policy,
+    plots,
+)
 
 MODEL, STEPS, QUOTA = "llama-2-70b", 240, 8
 ENDS = ("aws:us-west-2", "azure:westus")
@@ -53,7 +53,7 @@ def with_collapse(left: float = LEFT):  # noqa: ANN201
     """The preset, with what is left of one link from an hour on."""
     cut = {"kind": "link_cut", "source": ENDS[0], "target": ENDS[1], "factor": left}
     when = {"start_h": COLLAPSE_H, "end_h": 48.0}
-    return load_settings(merge(ordinary.model_dump(exclude_none=True), {"incidents": [cut | when]}))
+    return load_settings(ordinary.model_dump(exclude_none=True) | {"incidents": [cut | when]})
 
 
 names = [domain.name for domain in ordinary.build_world().cluster.domains]
@@ -96,7 +96,7 @@ class Supervised:
             return self.then.decide(view) if view.time_s >= 3600 * self.since_h else None
         if Supervised.launch is None:
             free = np.minimum(view.free_devices, QUOTA)
-            Supervised.launch = Exact().decide(replace(view, free_devices=free))
+            Supervised.launch = make_policy("exact").decide(replace(view, free_devices=free))
         return Supervised.launch
 
 
@@ -106,7 +106,7 @@ class Run:
 
     name: str
     system: System
-    events: tuple[Decided, ...]
+    events: tuple[explain.Decided, ...]
     finish_h: float
     bill_usd: float
     energy_kwh: float
@@ -120,7 +120,7 @@ class Run:
 
 def supervise(settings, then: Policy, seed: int = 0, since_h: float = 0.0) -> Run:  # noqa: ANN001
     """Run the task to its end."""
-    watch = Watch(then)
+    watch = explain.Watch(then)
     system = System(settings, Supervised(watch, since_h), queue="empty", seed=seed)
     system.submit(MODEL, steps=STEPS, id="the run")
     summary = system.run(until="empty")
@@ -137,11 +137,12 @@ def supervise(settings, then: Policy, seed: int = 0, since_h: float = 0.0) -> Ru
 hi_ppo = HiPpo()
 calm = supervise(ordinary, hi_ppo)
 runs = [supervise(with_collapse(), hi_ppo)]
-runs += [supervise(with_collapse(), other, since_h=COLLAPSE_H) for other in (StayPut(), ExactSwitch(), ExactResolve())]
+rivals = (StayPut(), make_policy("exact-switch"), make_policy("exact-resolve"))
+runs += [supervise(with_collapse(), other, since_h=COLLAPSE_H) for other in rivals]
 ours, stay, switch, resolve = runs
 say(
-    f"Launched as {describe_plan(Supervised.launch, names)}. On an ordinary day Hi-PPO was asked {len(calm.events)} "
-    f"times, moved the run {len(calm.moves)} times, and it ended after {calm.finish_h:.1f} h."
+    f"Launched as {explain.describe_plan(Supervised.launch, names)}. On an ordinary day Hi-PPO was asked "
+    f"{len(calm.events)} times, moved the run {len(calm.moves)} times, and it ended after {calm.finish_h:.1f} h."
 )
 
 # %% [markdown]
@@ -149,7 +150,7 @@ say(
 
 # %%
 launched = calm.system.cluster.engine.cost.score(Supervised.launch, calm.events[0].view.kind_index)
-ax = traffic(launched.traffic_bytes[0], names, Supervised.launch)
+ax = plots.traffic(launched.traffic_bytes[0], names, Supervised.launch)
 
 # %% [markdown]
 # ## What happens
@@ -161,14 +162,14 @@ history = ours.system.history()
 after = history[history["code"] == 2].iloc[0]
 pause_s, moved_usd = after["outcome_details"]["move_s"], after["outcome_details"]["move_usd"]
 ones = np.ones((len(names), len(names)))
-_, moved_bytes = move_cost(decided.view.kind, decided.view.current_plan, decided.plan, ones, ones)
+_, moved_bytes = cluster.move_cost(decided.view.kind, decided.view.current_plan, decided.plan, ones, ones)
 gbps = decided.view.link_gbps[near, far]
 say(
     f"At {decided.view.time_s / 3600:.2f} h the link {' → '.join(ENDS)} carries {gbps:.2f} Gb/s, and a step takes "
     f"{decided.view.running_step_s:.0f} s instead of {before_s:.0f} s. Until then Hi-PPO had been asked "
     f"{sum(one.view.time_s < decided.view.time_s for one in ours.events)} times and kept the plan. Now it decides: "
-    f"**{describe_plan(decided.plan, names)}**. That moves {moved_bytes / 1e9:,.0f} GB of state, stops the run for "
-    f"{pause_s / 60:.1f} min and costs {moved_usd:.0f} USD of traffic. From then on a step takes "
+    f"**{explain.describe_plan(decided.plan, names)}**. That moves {moved_bytes / 1e9:,.0f} GB of state, stops the "
+    f"run for {pause_s / 60:.1f} min and costs {moved_usd:.0f} USD of traffic. From then on a step takes "
     f"{after['step_s']:.0f} s and sends nothing over the wide area."
 )
 
@@ -251,13 +252,13 @@ say(
 # its reading is their mean.
 
 # %%
-days = Watch(hi_ppo)
+days = explain.Watch(hi_ppo)
 for seed in range(1, 7):
     supervise(ordinary, days, seed)
 background = Background.of([*calm.events, *days], "the same run on seven ordinary days")
 explainer = Explainer(hi_ppo, background, world=ours.system.world)
 why = explainer.explain(decided, target="log_probability", against="nothing", tipping=True)
-waterfall(why)
+plots.waterfall(why)
 show(why)
 
 # %% [markdown]
@@ -268,7 +269,7 @@ show(why)
 
 # %%
 truth = explainer.explain(decided, target="simulator", against=decided.view.current_plan)
-waterfall(truth)
+plots.waterfall(truth)
 show(truth)
 
 # %%
@@ -294,7 +295,7 @@ say(
 # One quantity at a time, everything else as it was: thresholds beyond which Hi-PPO would have chosen differently.
 
 # %%
-counterfactual(why)
+plots.counterfactual(why)
 found = why.counterfactual
 say(
     "The smallest change that flips the choice: "

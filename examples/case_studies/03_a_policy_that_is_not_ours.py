@@ -33,19 +33,18 @@ from numpy.typing import NDArray
 from stable_baselines3 import PPO
 from telling import COLOURS, say, show, table
 
-import attribution_sched.registration  # noqa: F401 (registers the environments)
-from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, TASK_FEATURES
-from attribution_sched.config.scenarios import build_scenario
-from attribution_sched.explain.background import Background
-from attribution_sched.explain.explainer import Explainer
-from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.flat import FlatExplainer
-from attribution_sched.explain.plots import counterfactual, waterfall
-from attribution_sched.explain.watch import Watch
-from attribution_sched.explain.wording import describe_plan
-from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.rules import ShortestJobFirst
+from attribution_sched import (
+    Background,
+    Explainer,
+    Explanation,
+    cluster,
+    config,
+    explain,
+    make_policy,
+    play,
+    plots,
+    registration,
+)
 
 torch.set_num_threads(1)
 
@@ -56,17 +55,17 @@ torch.set_num_threads(1)
 # other's background.
 
 # %%
-world = build_scenario("cross-domain", "ou30")
-rule = ShortestJobFirst()
-watch = Watch(rule, placed_only=True)
+world = config.build_scenario("cross-domain", "ou30")
+rule = make_policy("sjf")
+watch = explain.Watch(rule, placed_only=True)
 for seed in (900_001, 900_002):
     play(world, watch, seed)
 decided = list(watch)[20]
 domains = [domain.name for domain in world.cluster.domains]
 say(
     f"{len(watch)} placements were watched. The one explained: {decided.view.kind.model.name} on "
-    f"**{describe_plan(decided.plan, domains)}**, with {', '.join(map(str, decided.view.free_devices))} devices free "
-    "in the four regions."
+    f"**{explain.describe_plan(decided.plan, domains)}**, with {', '.join(map(str, decided.view.free_devices))} "
+    "devices free in the four regions."
 )
 
 # %% [markdown]
@@ -76,11 +75,11 @@ say(
 # %%
 explainer = Explainer(rule, Background.of(watch, "two days of shortest job first"), world=world)
 chose = explainer.explain(decided, target="choice", rows=1500, precision=None, tipping=True)
-waterfall(chose)
+plots.waterfall(chose)
 show(chose)
 
 # %%
-counterfactual(chose)
+plots.counterfactual(chose)
 say("\n".join(
     f"- It chooses this while {one.quantity} ({one.player}) stays {one.side} {one.threshold:g} {one.unit}; it was "
     f"{one.value:g}." for one in chose.rules
@@ -104,7 +103,11 @@ table({"inputs": name, "sum of sizes of their shares": f"{size:.3f}"} for name, 
 # two favourite actions are compared where it is surest of the first: what is special about that state?
 
 # %%
-NAMES = [*DOMAIN_FEATURES, *TASK_FEATURES, *(f"attribution {name}" for name in DEMAND_NAMES)]
+NAMES = [
+    *cluster.DOMAIN_FEATURES,
+    *cluster.TASK_FEATURES,
+    *(f"attribution {name}" for name in cluster.DEMAND_NAMES),
+]
 TRAIN_STEPS, STATES, SEED = 6144, 400, 0
 
 
@@ -135,6 +138,7 @@ def in_words(action: int) -> str:
     return f"GPU {device}, {('FP32', 'FP16', 'BF16', 'INT8')[precision]}, batch level {level + 1}"
 
 
+gym.register_envs(registration)  # importing it has registered them; this says so
 env = gym.make("attribution_sched/Testbed-v0")
 model = PPO("MlpPolicy", env, n_steps=1024, learning_rate=2e-3, seed=SEED, device="cpu")
 model.learn(TRAIN_STEPS)
@@ -153,13 +157,13 @@ def log_odds(obs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def explain() -> Explanation:
     """Why the first rather than the second."""
-    made = FlatExplainer(log_odds, others, NAMES, outputs=("log_odds",), policy="Stable-Baselines3 PPO")
+    made = explain.FlatExplainer(log_odds, others, NAMES, outputs=("log_odds",), policy="Stable-Baselines3 PPO")
     subject = f"{in_words(first)} rather than {in_words(second)}"
     return made.explain(state, decision="testbed", subject=subject, rows="standard")
 
 
 preferred = explain()
-waterfall(preferred)
+plots.waterfall(preferred)
 show(preferred)
 
 # %% [markdown]

@@ -32,13 +32,7 @@ from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 from telling import COLOURS, say, table
 
-from attribution_sched.attribution.emshap import EmSHAP
-from attribution_sched.attribution.energy_model import EnergyModel
-from attribution_sched.attribution.recording_presets import DATA_VARIABLE, KEPLER_COUNTERS, kepler
-from attribution_sched.attribution.sources.detect import detect
-from attribution_sched.attribution.sources.process import ProcessSource
-from attribution_sched.attribution.sources.reading import difference
-from attribution_sched.explain.plots import attributions
+from attribution_sched import EmSHAP, EnergyModel, attribution, plots
 
 torch.set_num_threads(1)
 FloatArray = NDArray[np.float64]
@@ -51,7 +45,7 @@ REPEATS = 24
 # to do about it.
 
 # %%
-able = detect()
+able = attribution.detect()
 table(
     {"source": one.source, "counter": one.counter, "numbers": str(one.provenance), "why": one.detail.split(":")[0]}
     for one in able
@@ -78,9 +72,10 @@ class Readings:
 
 def recorded() -> Readings:
     """The server's recording: package watts from three counters."""
-    found = kepler()
-    x, y = found.select(KEPLER_COUNTERS), found.column("package_power_w")
-    return Readings("server under a stress sweep", KEPLER_COUNTERS, x, y, "package power", "W", found.timestamps_s)
+    found = attribution.kepler()
+    names = attribution.KEPLER_COUNTERS
+    x, y = found.select(names), found.column("package_power_w")
+    return Readings("server under a stress sweep", names, x, y, "package power", "W", found.timestamps_s)
 
 
 def measured_here(rows: int = 150) -> Readings:
@@ -91,7 +86,7 @@ def measured_here(rows: int = 150) -> Readings:
     """
     rng = np.random.default_rng(0)
     conv, fc = torch.nn.Conv2d(8, 8, 3), torch.nn.Linear(256, 256)
-    source, parts, spent, times = ProcessSource(), [], [], []
+    source, parts, spent, times = attribution.ProcessSource(), [], [], []
     with torch.no_grad():
         for _ in range(rows):
             scale = rng.integers(2, 12)
@@ -103,14 +98,14 @@ def measured_here(rows: int = 150) -> Readings:
                 for _ in range(REPEATS):
                     work()
                 marks.append(time.process_time())
-            spent.append(1e3 * difference(before, source.read()).values["cpu_time_s"])
+            spent.append(1e3 * attribution.difference(before, source.read()).values["cpu_time_s"])
             parts.append(1e3 * np.diff(marks))
             times.append(time.time())
     x, names = np.array(parts), ("convolution_ms", "fully_connected_ms", "copying_ms")
     return Readings("this process at work", names, x, np.array(spent), "CPU time", "ms", np.array(times))
 
 
-has_data = bool(os.environ.get(DATA_VARIABLE))
+has_data = bool(os.environ.get(attribution.DATA_VARIABLE))
 readings = recorded() if has_data else measured_here()
 x, y = readings.counters, readings.target
 correlation = np.corrcoef(x.T)
@@ -188,7 +183,7 @@ say(
 blocks = np.array_split(np.arange(len(some)), 12)
 means = np.array([found["conditional"].values[rows].mean(axis=0) for rows in blocks])
 labels = [f"block {number + 1}" for number in range(len(blocks))]
-ax = attributions(means, labels, names=readings.names, unit=readings.unit)
+ax = plots.attributions(means, labels, names=readings.names, unit=readings.unit)
 ax.set_title(f"mean share of {readings.target_name}, by block of time", loc="left", fontsize=10)
 
 # %%
@@ -270,7 +265,7 @@ assert evenness(exact["conditional"]) > evenness(exact["marginal"]), "conditioni
 assert evenness(size["conditional"]) > evenness(size["marginal"]), "and as EmSHAP finds it"
 if has_data:
     assert best.blocked.r2 > 0.9, "three counters tell the server's power"
-    cycles, instructions = (KEPLER_COUNTERS.index(name) for name in ("cpu_cycles", "cpu_instructions"))
+    cycles, instructions = (attribution.KEPLER_COUNTERS.index(name) for name in ("cpu_cycles", "cpu_instructions"))
     assert share["marginal"][cycles] > 60, "the model itself goes by cycles"
     assert share["conditional"][instructions] > 3 * share["marginal"][instructions], "instructions bear witness"
 else:

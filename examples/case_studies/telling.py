@@ -8,8 +8,7 @@ from typing import Any
 import matplotlib as mpl
 import pandas as pd
 
-from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.reasoning import reasoning
+from attribution_sched import Explanation, reasoning
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B3548A", "#56B4E9", "#E69F00")
 """Okabe and Ito's palette, as the package's own plots use it."""

@@ -3,7 +3,8 @@ import threading
 
 import pytest
 
-from attribution_sched.attribution.sources.dcgm import DcgmSource, fetch_http
+from attribution_sched.attribution.sources.dcgm import DcgmSource
+from attribution_sched.attribution.sources.http_scrape import fetch_http
 from attribution_sched.attribution.sources.reading import Provenance
 from attribution_sched.errors import CounterError
 
@@ -63,6 +64,8 @@ def test_nan_and_a_reset_are_unavailable():
         ("go_goroutines 12", "serves no DCGM field"),
         ("", "serves no DCGM field"),
         ('DCGM_FI_DEV_POWER_USAGE{gpu="0" 300', "line 1"),
+        ('DCGM_FI_DEV_POWER_USAGE{gpu="\x1b[2J"} 300', r"label gpu = .*not U\+001B"),
+        ('DCGM_FI_DEV_POWER_USAGE{gpu="0",GPU_I_ID="\u202e"} 300', r"label GPU_I_ID = .*not U\+202E"),
     ],
 )
 def test_bad_scrapes(text, words):

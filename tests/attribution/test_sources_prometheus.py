@@ -1,4 +1,5 @@
 import math
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,28 @@ def test_the_format():
 def test_malformed_lines_name_the_line(line):
     with pytest.raises(CounterError, match="metrics line 2"):
         parse_prometheus(f"ok 1\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a" + " " * 200_000,
+        "a" + " " * 200_000 + "x y",
+        "a 1 " + " " * 200_000 + "z",
+        'a{k="' + "\\\\" * 100_000,
+        "a{" + "k " * 100_000,
+        "a{" + " " * 200_000,
+        'a{k="v"' + " " * 200_000 + "x",
+        "a" * 200_000 + "{",
+    ],
+)
+def test_a_line_is_read_once_however_long_it_is(line):
+    """The pattern of before took 0.45 s for 8,000 spaces and four times that for twice as many."""
+    began = time.process_time()
+    with pytest.raises(CounterError, match="metrics line 1") as caught:
+        parse_prometheus(line)
+    assert time.process_time() - began < 0.5
+    assert len(str(caught.value)) < 600
 
 
 @settings(deadline=None, max_examples=50, derandomize=True)

@@ -14,6 +14,7 @@ from attribution_sched.cli.profile_measure import measure, samples_of
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.config import load_settings
 from attribution_sched.errors import TaskError
+from attribution_sched.session.readings import in_a_word
 from attribution_sched.system import System
 
 from .helpers import errors, invoke, refused
@@ -96,10 +97,13 @@ def test_counters_can_be_handed_to_a_system(code):
     filled = [name for name, how in told["provenance"].items() if how == "simulated"]
     assert all(name in done.stderr for name in filled)
     with System("testbed", "greedy", queue="empty") as system:
-        system.submit(told["kind"], counters=told["counters"], id="mine")
+        system.submit(told, id="mine")
         result = system.schedule_next_task()
         assert result.task.id == "mine"
-        assert result.provenance["counters"] == "measured"
+        assert system.journal.task("mine").meta["provenance"] == told["provenance"]
+        # No machine without a GPU measures its memory's bandwidth: the simulated reading must not be called measured.
+        assert result.provenance["counters"] == in_a_word(told["provenance"])
+        assert "simulated" in result.provenance["counters"]
 
 
 def test_a_function_that_steps_by_itself_and_a_module_with_a_shape(code):

@@ -31,6 +31,20 @@ def test_people_get_a_table(short):
         assert words in done.stdout
 
 
+def test_the_event_simulator_plays_the_same_day_beside_the_engine(short):
+    done = invoke("simulate", "--preset", "short.yaml", "--engine", "simpy", "--json", "--policy", "greedy")
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    engine, events = told["compiled"], told["simpy"]
+    assert events["completed"] > 0
+    for name in set(engine) & set(events) - {"policy"}:
+        assert events[name] == pytest.approx(engine[name], rel=1e-6), name
+    table = invoke("simulate", "--preset", "short.yaml", "--engine", "simpy", "--mtbf-h", "0.1").stdout
+    assert "SimPy" in table and "Compiled engine" in table
+    failures = next(line for line in table.splitlines() if "Device failures" in line)
+    assert int(failures.split("│")[3].strip()) > 0
+
+
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
@@ -49,3 +63,6 @@ def test_a_preset_that_is_wrong_is_one_line_and_code_2(here, text, hint):
 def test_other_mistakes_too(here):
     refused(invoke("simulate", "--policy", "gredy"), "Did you mean 'greedy'?")
     refused(invoke("simulate", "--seed", "-1"), "--seed = -1", ">= 0")
+    refused(invoke("simulate", "--engine", "simpi"), "Did you mean 'simpy'?")
+    refused(invoke("simulate", "--mtbf-h", "5"), "Add --engine simpy")
+    refused(invoke("simulate", "--engine", "simpy", "--mtbf-h", "-5"), "mtbf_h")

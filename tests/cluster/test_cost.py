@@ -20,10 +20,10 @@ from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.power import natural_power_w, precision_factor
 from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.simulator.pipeline_events import simulate_pipeline
 from attribution_sched.cluster.stage_kernel import split_stages
 from attribution_sched.cluster.throughput import ANCHOR, efficiency, precision_table
 from attribution_sched.errors import NetworkError, PlanError
+from research.pipeline_events import simulate_pipeline
 from tests.cluster.plan_cases import CARDS, cluster, cost_model, network, plans
 
 LAW = settings(deadline=None, max_examples=50)

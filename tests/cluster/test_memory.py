@@ -16,7 +16,7 @@ from attribution_sched.cluster.models import model
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.runtime import Runtime
-from attribution_sched.cluster.simulator.pipeline_events import all_forward_all_backward, one_forward_one_backward
+from research.pipeline_events import all_forward_all_backward, one_forward_one_backward
 from tests.cluster.plan_cases import cluster
 
 GPT = model("gpt2-medium")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from attribution_sched.errors import JournalError
-from attribution_sched.journal import EventRecord, ExplanationRecord, FeedbackRecord, Journal, schema
+from attribution_sched.journal import EventRecord, ExplanationRecord, FeedbackRecord, Journal, migration, schema
 from tests.journal.journal_records import HEADER, decision, fill, outcome, task
 
 VERSION_0 = """
@@ -62,7 +62,7 @@ def dump(path):
 
 
 def test_an_old_journal_is_brought_up_to_date_and_nothing_is_lost(old):
-    with pytest.raises(JournalError, match=r"has schema version 0, reading needs 2. Open it once with Journal.open"):
+    with pytest.raises(JournalError, match=r"has schema version 0, reading needs 3. Open it once with Journal.open"):
         Journal.read(old)
     with Journal.open(old) as journal:
         assert journal.header.preset == "testbed"
@@ -105,16 +105,16 @@ def test_an_old_journal_ends_up_with_todays_schema(old, tmp_path):
 @pytest.mark.parametrize(
     "steps",
     [
-        {**schema.MIGRATIONS, 1: ("ALTER TABLE nowhere ADD COLUMN x",)},
-        {**schema.MIGRATIONS, 0: schema.MIGRATIONS[0][:1]},
-        {0: schema.MIGRATIONS[0]},
+        {**migration.MIGRATIONS, 1: ("ALTER TABLE nowhere ADD COLUMN x",)},
+        {**migration.MIGRATIONS, 0: migration.MIGRATIONS[0][:1]},
+        {0: migration.MIGRATIONS[0], 1: migration.MIGRATIONS[1]},
         {},
     ],
 )
 def test_a_step_that_fails_leaves_the_file_as_it_was(old, steps, monkeypatch):
     before = dump(old)
-    monkeypatch.setattr(schema, "MIGRATIONS", steps)
-    with pytest.raises(JournalError, match=r"could not be brought from version 0 to 2.*It is unchanged"):
+    monkeypatch.setattr(migration, "MIGRATIONS", steps)
+    with pytest.raises(JournalError, match=r"could not be brought from version 0 to 3.*It is unchanged"):
         Journal.open(old)
     assert dump(old) == before
     monkeypatch.undo()
@@ -123,12 +123,13 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(old, steps, monkeypatch):
 
 
 def test_steps_are_taken_one_after_the_other(old, monkeypatch):
-    monkeypatch.setattr(schema, "VERSION", 4)
     more = {
-        2: ("UPDATE decisions SET source = 'policy (old)'",),
-        3: ("UPDATE decisions SET source = source || '!'", "CREATE TABLE notes (text TEXT)"),
+        0: (*migration.MIGRATIONS[0], "UPDATE decisions SET source = 'policy (old)'"),
+        1: (*migration.MIGRATIONS[1], "UPDATE decisions SET source = source || '!'"),
+        3: ("CREATE TABLE notes (text TEXT)",),
     }
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS | more)
+    monkeypatch.setattr(schema, "VERSION", 4)
+    monkeypatch.setattr(migration, "MIGRATIONS", migration.MIGRATIONS | more)
     with Journal.open(old) as journal:
         assert {each.source for each in journal.decisions()} == {"policy (old)!"}
     assert dump(old)[1] == (4,)
@@ -139,7 +140,7 @@ def test_steps_are_taken_one_after_the_other(old, monkeypatch):
     connection.close()
 
 
-@pytest.mark.parametrize("version", [3, 99, -1])
+@pytest.mark.parametrize("version", [4, 99, -1])
 def test_a_newer_journal_is_refused_and_left_alone(tmp_path, version):
     path = tmp_path / "run.journal"
     with Journal.create(path, HEADER) as journal:
@@ -150,7 +151,7 @@ def test_a_newer_journal_is_refused_and_left_alone(tmp_path, version):
     before = path.read_bytes()
     for attempt in (Journal.open, Journal.read):
         with pytest.raises(
-            JournalError, match=f"has schema version {version}; this package knows versions up to 2. Upgrade"
+            JournalError, match=f"has schema version {version}; this package knows versions up to 3. Upgrade"
         ):
             attempt(path)
     assert path.read_bytes() == before

@@ -48,6 +48,28 @@ def test_there_are_no_pictures_and_no_tags():
     assert "data:" not in text
 
 
+def test_nothing_somebody_named_becomes_a_link_a_picture_or_an_escape():
+    evil = "![b](http://evil/x.png) [c](javascript:x)\x1b[2J\u202e\x00 d\u2028e"
+    made = Document(
+        evil,
+        evil,
+        "en",
+        (
+            Section(
+                "s",
+                evil,
+                (Text(evil), Table((evil,), ((evil,),))),
+            ),
+        ),
+        "",
+        "",
+    )
+    text = to_markdown(made)
+    assert "\\!\\[b\\](http" in text
+    assert not re.search(r"(?<!\\)[\[\]!]", text)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text)
+
+
 def test_marks_in_words_are_only_words():
     odd = "a|b _c_ `d` <e>\nf"
     made = Document(odd, "", "en", (Section("s", "t", (Table((odd,), ((odd,),)),)),), "", "")

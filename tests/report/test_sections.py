@@ -1,8 +1,11 @@
 """Sections say what there is to say, and say so where there is nothing."""
 
+import io
+import re
 from dataclasses import replace
 
 import pytest
+from matplotlib.text import Text as Drawn
 
 from attribution_sched.explain.plots import style
 from attribution_sched.report.data import Changes, FeedbackStep, Number, Why
@@ -10,6 +13,7 @@ from attribution_sched.report.document import Code, Picture, Table, Text, Tiles
 from attribution_sched.report.saying import clock, hours, moment, share
 from attribution_sched.report.sections import changes, decisions, provenance, rivals, summary, targets, traffic
 from attribution_sched.report.telling import document
+from tests.explain.plots.fonts import bare_machine
 from tests.report.runs import report
 
 CHANGE = FeedbackStep(
@@ -70,12 +74,6 @@ def test_rivals_say_by_which_weights_they_are_judged():
     assert "weights at the end of the run" not in words(rivals.section(alone, "en"))
 
 
-def test_reasons_in_chinese_name_inputs_in_chinese():
-    one = replace(CHANGE, chinese="95 % 区间，93.9 % 来自 attribution fc。")
-    told = words(changes.section(replace(report("alone"), changes=Changes(1, (one,), ())), "zh"))
-    assert "95% 区间，93.9% 来自归因·全连接" in told
-
-
 @pytest.mark.parametrize(
     ("value_h", "english", "chinese"),
     [(3.448, "3.45 h", "3.45 小时"), (0.0268, "1.61 min", "1.61 分钟"), (0.005, "18 s", "18 秒"),
@@ -125,13 +123,16 @@ def test_rivals_say_what_was_compared():
     assert "尚无任何决策" in words(rivals.section(report("empty"), "zh"))
 
 
-def test_without_a_chinese_font_pictures_are_english_and_it_is_told(monkeypatch):
-    monkeypatch.setattr(style, "chinese_font", lambda: None)
-    told = words(provenance.section(report("alone"), "zh"))
-    assert "没有中文字体" in told
-    monkeypatch.undo()
-    if style.chinese_font():
-        assert "没有中文字体" not in words(provenance.section(report("alone"), "zh"))
+@pytest.mark.filterwarnings("ignore::attribution_sched.errors.MissingFontWarning")
+def test_pictures_drawn_as_pixels_without_a_chinese_font_are_english(monkeypatch):
+    section = rivals.section(report("ruled"), "zh")
+    picture = next(block for block in section.blocks if isinstance(block, Picture))
+    with bare_machine(monkeypatch), style.canvas(6.6):
+        figure = picture.draw().get_figure()
+        figure.savefig(io.BytesIO(), format="png")
+    told = " ".join(text.get_text() for text in figure.findobj(Drawn))
+    assert "the same span" in told
+    assert not re.search(r"[\u4e00-\u9fff□]", told)
 
 
 @pytest.mark.parametrize("name", ["ruled", "alone"])

@@ -7,12 +7,12 @@ import pytest
 
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.errors import CounterError, TaskError
+from attribution_sched.session.readings import readings_of
 from attribution_sched.session.submission import (
     TaskRequest,
     as_request,
     instance,
     kind_of,
-    readings_of,
     steps_of,
 )
 from tests.session.small import SMALL, small

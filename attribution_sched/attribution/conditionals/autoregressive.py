@@ -25,7 +25,6 @@ from attribution_sched.attribution.conditionals.networks import (
     Tick,
     generator,
     load_weights,
-    one_thread,
     silent,
     tensor,
     weights_of,
@@ -33,6 +32,7 @@ from attribution_sched.attribution.conditionals.networks import (
 from attribution_sched.attribution.conditionals.points import Points
 from attribution_sched.attribution.conditionals.proposals import GruProposal, MlpProposal, log_density, transform
 from attribution_sched.attribution.conditionals.training import train_energy, train_proposal
+from attribution_sched.threads import one_thread
 
 
 class AutoregressiveConditional:

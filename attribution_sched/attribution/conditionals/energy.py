@@ -25,13 +25,13 @@ from attribution_sched.attribution.conditionals.networks import (
     generator,
     load_weights,
     mlp,
-    one_thread,
     set_rate,
     silent,
     tensor,
     weights_of,
 )
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
+from attribution_sched.threads import one_thread
 
 Proposal = GaussianisedConditional | MixtureConditional
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -12,17 +11,6 @@ from torch import Tensor, nn
 
 from attribution_sched.attribution.conditionals.base import FloatArray, State
 from attribution_sched.attribution.progress import Tick, silent
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread: these networks are too small to gain from more, and the sums stay reproducible."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def generator(rng: np.random.Generator) -> torch.Generator:
@@ -92,7 +80,6 @@ __all__ = [
     "linear",
     "load_weights",
     "mlp",
-    "one_thread",
     "set_rate",
     "silent",
     "tensor",

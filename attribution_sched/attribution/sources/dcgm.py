@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from urllib.parse import urlsplit
 
+from attribution_sched.attribution.sources.http_scrape import fetch_http
 from attribution_sched.attribution.sources.prometheus import Sample, parse_prometheus
 from attribution_sched.attribution.sources.reading import Reading, ReadingBuilder
 from attribution_sched.errors import CounterError, problem
-
-MAX_SCRAPE_BYTES = 32 * 1024 * 1024
+from attribution_sched.limits import check_name
 
 # Field: (our name, unit, scale, running total)
 DCGM_FIELDS: Mapping[str, tuple[str, str, float, bool]] = MappingProxyType(
@@ -38,32 +35,6 @@ DCGM_FIELDS: Mapping[str, tuple[str, str, float, bool]] = MappingProxyType(
 )
 
 
-def fetch_http(url: str, timeout_s: float = 5.0) -> str:
-    """Download a scrape.
-
-    Args:
-        url: An ``http`` or ``https`` address.
-        timeout_s: Give up after this long.
-    """
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise CounterError(
-            problem("url", url, "only http and https are read", "Use http://<host>:9400/metrics, or pass fetch=")
-        )
-    try:
-        with urllib.request.urlopen(url, timeout=timeout_s) as answer:
-            body: bytes = answer.read(MAX_SCRAPE_BYTES + 1)
-    except (OSError, ValueError) as error:  # URLError and timeouts are OSError
-        reason = getattr(error, "reason", error)
-        raise CounterError(
-            problem("url", url, f"could not be read: {reason}", "Start dcgm-exporter or correct the address")
-        ) from error
-    if len(body) > MAX_SCRAPE_BYTES:
-        raise CounterError(
-            problem("url", url, f"answered more than {MAX_SCRAPE_BYTES} bytes", "Point it at dcgm-exporter alone")
-        )
-    return body.decode("utf-8", errors="replace")
-
-
 class DcgmSource:
     """Per GPU (``gpu0/``) or MIG instance (``gpu0/mig7/``): power, energy, utilisation, pipes, traffic.
 
@@ -83,7 +54,7 @@ class DcgmSource:
         Args:
             url: Address of the exporter.
             fetch: Returns the text; instead of ``url``.
-            timeout_s: Give up on the address after this long.
+            timeout_s: Give up on the address after this long, whatever has arrived by then.
             clock: Gives the Unix time of a reading.
         """
         if (url is None) == (fetch is None):
@@ -120,6 +91,9 @@ class DcgmSource:
                 )
             )
         instance = sample.labels.get("GPU_I_ID", "")
+        for label, value in (("gpu", gpu), ("GPU_I_ID", instance)):
+            if value:
+                check_name(f"{self._name} line {sample.line}: label {label}", value, CounterError)
         return f"gpu{gpu}/mig{instance}/" if instance else f"gpu{gpu}/"
 
     def _add(self, out: ReadingBuilder, device: str, field: str, samples: list[Sample]) -> None:

@@ -7,7 +7,6 @@ pipeline, replicas and mixtures of both are one encoding, and an empty list defe
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from attribution_sched.cluster.cost_arrays import Scratch
@@ -30,6 +29,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel
 from attribution_sched.cluster.shares import share_batch
+from attribution_sched.kernels import kernel
 
 A_DOMAIN, A_STOP, A_LAYOUT, A_PRECISION, A_BATCH = range(5)
 """Columns of an action row."""
@@ -40,7 +40,7 @@ L_DP, L_TP, L_PP, L_SHARE = range(4)
 INT8 = 3
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> tuple[int, int]:
     """Turn an action into segment rows.
 
@@ -102,7 +102,7 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
     return count, 0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def free_devices(world: WorldArrays, state: StateArrays, e: int, domain: int, share: bool, own: int) -> int:
     """Count the devices of a domain that a task may use; places held by slot ``own`` (−1: none) count as free."""
     if is_lost(world.incidents, state.clock[e, st.LAST_TICK], domain):
@@ -120,7 +120,7 @@ def free_devices(world: WorldArrays, state: StateArrays, e: int, domain: int, sh
     return free
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _occupy(
     world: WorldArrays, state: StateArrays, e: int, slot: int, domain: int, wanted: int, share: bool, device: int
 ) -> bool:
@@ -140,7 +140,7 @@ def _occupy(
     return left == 0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _memory_fits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
     """Whether every device that holds the task has room for all it holds."""
     for row in range(state.slots[e, slot, st.SEGMENTS]):
@@ -161,7 +161,7 @@ def _memory_fits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> b
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def migration(
     world: WorldArrays, bandwidth: FloatArray, kind: int, old: IntArray, old_count: int, new: IntArray, new_count: int
 ) -> tuple[float, float]:
@@ -202,7 +202,7 @@ def migration(
     return seconds, dollars
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _same_plan(state: StateArrays, e: int, slot: int, rows: IntArray, count: int) -> bool:
     if state.slots[e, slot, st.SEGMENTS] != count:
         return False
@@ -213,7 +213,7 @@ def _same_plan(state: StateArrays, e: int, slot: int, rows: IntArray, count: int
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _occupy_all(
     world: WorldArrays, state: StateArrays, e: int, slot: int, action: IntArray, rows: IntArray, count: int, device: int
 ) -> bool:
@@ -232,7 +232,7 @@ def _occupy_all(
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _within_limits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> int:
     """Return 0, or the code of the limit that the placed and priced plan breaks."""
     if not _memory_fits(world, state, e, slot):
@@ -244,7 +244,7 @@ def _within_limits(world: WorldArrays, state: StateArrays, e: int, slot: int) ->
     return 0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, device: int, scratch: Scratch) -> int:
     """Carry out an action on the task of the pending event, and on no other; returns its code.
 
@@ -303,7 +303,7 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
     return int(code)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def conclude(world: WorldArrays, state: StateArrays, e: int, code: int) -> None:
     """Book an action that was carried out: totals, the price of moving, when to ask again."""
     placing = state.event[e, st.EVENT] == st.PLACE
@@ -333,7 +333,7 @@ def conclude(world: WorldArrays, state: StateArrays, e: int, code: int) -> None:
         task[st.OFFERED] = state.clock[e, st.NOW] + world.retry_s
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def probe(
     world: WorldArrays,
     state: StateArrays,
@@ -378,7 +378,7 @@ def probe(
     state.r_low[e] = r_low
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def fragmentation(world: WorldArrays, state: StateArrays, e: int, domain: int) -> float:
     """Share of a domain's free devices that sit in partly used nodes."""
     node = world.domains.rows[domain].node_devices
@@ -399,7 +399,7 @@ def fragmentation(world: WorldArrays, state: StateArrays, e: int, domain: int) -
     return broken / free if free > 0 else 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _record(
     world: WorldArrays, state: StateArrays, e: int, slot: int, kind: int, code: int, seconds: float, dollars: float
 ) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
@@ -47,6 +46,7 @@ from attribution_sched.cluster.streams import seed_stream
 from attribution_sched.cluster.wan import ou_coefficients
 from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -78,7 +78,7 @@ class Observations:
     counters: Float32Array
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _observe_all(
     world: WorldArrays,
     state: StateArrays,
@@ -92,7 +92,7 @@ def _observe_all(
         observe(world, state, e, domains[e], links[e], task[e], event[e], plan[e])
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _run_all(
     world: WorldArrays,
     state: StateArrays,
@@ -126,7 +126,7 @@ def _run_all(
             reprice(world, state, e, wanted == PRICE_NETWORK, scratch)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _free_all(world: WorldArrays, state: StateArrays, share: bool, own: bool, out: IntArray) -> None:
     for e in range(out.shape[0]):
         slot = state.event[e, st.SLOT] if own and state.event[e, st.EVENT] == st.REPLAN else -1

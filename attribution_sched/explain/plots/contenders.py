@@ -47,6 +47,7 @@ def contenders(
     if not n or not k or any(len(values) != n for values in figures.values()):
         fix = "Give every figure one value per policy"
         raise ExplanationError(problem("figures", {name: len(v) for name, v in figures.items()}, f"need {n} each", fix))
+    names = [style.drawable(name) for name in names]
     # On a narrow page the small charts go below one another.
     ax = style.axes(ax, 1.0 + 0.27 * n)
     narrow = style.characters(ax, 1.0) <= 75
@@ -65,7 +66,7 @@ def contenders(
 def _columns(ax: Axes, figures: Mapping[str, Sequence[float]], names: Sequence[str], own: int) -> None:
     for column, (name, values) in enumerate(figures.items()):
         _bars(ax, column, np.arange(len(names), dtype=np.float64), values, own)
-        ax.text(column + 0.02, -0.85, name, fontsize=8, color=style.FAINT, va="center")
+        ax.text(column + 0.02, -0.85, style.drawable(name), fontsize=8, color=style.FAINT, va="center")
     ax.set_yticks(range(len(names)), names)
     _bold(ax, {own})
     ax.set_ylim(len(names) - 0.4, -1.2)

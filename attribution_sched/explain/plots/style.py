@@ -5,18 +5,21 @@ from __future__ import annotations
 import functools
 import math
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
+from attribution_sched.errors import MissingFontWarning, problem
 from attribution_sched.explain import facts
-from attribution_sched.explain.chinese import name_in_chinese, reading_in_chinese
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.wording import check_language, output_name, output_unit
+from attribution_sched.explain.wording import output_name, output_unit
+from attribution_sched.explain.words import check_language, in_language, input_name, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +31,7 @@ GOOD, BAD, UNSURE, INK, FAINT, GRID = "#0072B2", "#D55E00", "#B8B8B8", "#222222"
 """Okabe and Ito's blue and vermilion speak for and against a choice; grey is what cannot be told from 0."""
 
 COMPONENT_COLOURS: dict[str, str] = {"R_eff": "#56B4E9", "R_util": "#009E73", "R_cost": "#E69F00"}
-COMPONENT_HATCHES: dict[str, str] = {"R_eff": "", "R_util": "////", "R_cost": "...."}
+COMPONENT_HATCHES: dict[str, str] = {"R_eff": "", "R_util": "////", "R_cost": r"\\\\"}
 """A second mark beside the colour, for prints without any."""
 
 LINES: tuple[str, ...] = ("#0072B2", "#D55E00", "#009E73", "#B3548A", "#3795CC", "#B87C00", "#000000", "#7A6A00")
@@ -55,38 +58,80 @@ def chinese_font() -> str | None:
     return next((name for name in CHINESE_FONTS if name in present), None)
 
 
-def drawn_language(lang: str) -> str:
-    """The language a plot can be drawn in: English where no installed font has Chinese glyphs."""
-    check_language(lang)
-    return lang if lang == "en" or chinese_font() else "en"
+@dataclass(frozen=True)
+class Canvas:
+    """Where new figures are drawn.
+
+    Attributes:
+        inches: Their width at most.
+        text: Whether their text stays text, so that the reader's fonts are used and none is needed here.
+    """
+
+    inches: float
+    text: bool
 
 
-_CANVAS: ContextVar[float | None] = ContextVar("canvas", default=None)
+_CANVAS: ContextVar[Canvas | None] = ContextVar("canvas", default=None)
 
 NARROWEST = 0.75
 """Below this part of a report's width, rows get more height: their labels take more lines."""
 
 
 @contextmanager
-def canvas(inches: float) -> Iterator[None]:
-    """Inside, new figures are at most so wide, and are not kept among pyplot's open ones."""
-    before = _CANVAS.set(inches)
+def canvas(inches: float, *, text: bool = False) -> Iterator[None]:
+    """Inside, new figures are at most so wide, and are not kept among pyplot's open ones.
+
+    Args:
+        inches: Width.
+        text: Whether what is drawn will be written with its text as text; see :mod:`.svg`.
+    """
+    before = _CANVAS.set(Canvas(inches, text))
     try:
         yield
     finally:
         _CANVAS.reset(before)
 
 
+def paints_glyphs() -> bool:
+    """Whether text becomes pixels here, for which this machine must have the glyphs."""
+    place = _CANVAS.get()
+    return place is None or not place.text
+
+
+def drawn_language(lang: str) -> str:
+    """The language a plot can be drawn in: English, said once, where Chinese would be pixels and no font has glyphs."""
+    check_language(lang)
+    if lang == "en" or not paints_glyphs() or chinese_font():
+        return lang
+    _say_that_no_font_is_there()
+    return "en"
+
+
+@functools.cache
+def _say_that_no_font_is_there() -> None:
+    fix = "Install one (Debian, Ubuntu: apt-get install fonts-noto-cjk), or write a report, whose pictures need none"
+    words = problem("lang", "zh", "no installed font has Chinese glyphs, so plots are drawn in English", fix)
+    # The caller of the plot is two levels above: this function, drawn_language, the plot.
+    warnings.warn(words, MissingFontWarning, stacklevel=4)
+
+
+def drawable(text: str) -> str:
+    """A name that can be drawn: where it would be pixels and no font has its Chinese characters, boxes for them."""
+    if text.isascii() or not paints_glyphs() or chinese_font():
+        return text
+    return "".join("□" if east_asian_width(letter) in "WF" else letter for letter in text)
+
+
 def axes(ax: Axes | None, height: float, width: float = REPORT_INCHES) -> Axes:
     """The axes to draw on: those given, or new ones of report size."""
     if ax is not None:
         return ax
-    inches = _CANVAS.get()
-    if inches is not None:
+    place = _CANVAS.get()
+    if place is not None:
         from matplotlib.figure import Figure
 
-        narrow = inches < NARROWEST * REPORT_INCHES
-        size = (min(width, inches), height * (1.25 if narrow else 1.0))
+        narrow = place.inches < NARROWEST * REPORT_INCHES
+        size = (min(width, place.inches), height * (1.25 if narrow else 1.0))
         return Figure(figsize=size, layout="constrained").subplots()
     from matplotlib import pyplot as plt
 
@@ -110,7 +155,7 @@ def finish(ax: Axes, lang: str, *, grid: str = "x") -> Axes:
 
 def in_font(ax: Axes, lang: str) -> Axes:
     """Set the font that the language needs on every text of the axes."""
-    font = chinese_font() if lang == "zh" else None
+    font = chinese_font() if lang == "zh" and paints_glyphs() else None
     if font:
         from matplotlib.text import Text
 
@@ -168,7 +213,7 @@ def fitted(text: str, wide: int, lines: int = 2) -> str:
     Latin text is broken between words, Chinese text anywhere but before a closing mark.
     """
     wide, rows = max(4, wide), [""]
-    for unit in _UNITS.findall(text):
+    for unit in _UNITS.findall(drawable(text)):
         while width(unit) > wide:
             # A word longer than a row is cut.
             head = _head(unit, wide)
@@ -195,6 +240,7 @@ def _head(text: str, wide: int) -> str:
 
 def shortened(text: str, wide: int) -> str:
     """One line; what is too long loses its middle, as names often differ at the end."""
+    text = drawable(text)
     if width(text) <= wide:
         return text
     tail = _head(text[::-1], max(1, wide // 3))[::-1]
@@ -210,7 +256,7 @@ def key(ax: Axes, text: str, *, first: str = "") -> None:
             rows[-1] = joined
         else:
             rows.append(part)
-    ax.set_xlabel("\n".join(row for row in (first, *rows) if row), fontsize=8)
+    ax.set_xlabel(drawable("\n".join(row for row in (first, *rows) if row)), fontsize=8)
 
 
 def rows_that_fit(ax: Axes, size: float = 8.0) -> int:
@@ -218,13 +264,16 @@ def rows_that_fit(ax: Axes, size: float = 8.0) -> int:
     return max(2, int(0.72 * _cell(ax)[1] * 72.0 / (1.3 * size)))
 
 
+def input_label(name: str, lang: str) -> str:
+    """An input's name on an axis."""
+    return input_name(name, lang) if lang != "en" else name.replace("_", " ")
+
+
 def player_label(player: Player, lang: str, wide: int, lines: int = 2, *, reading: bool = False) -> str:
     """A player's name, and on the next line what it is in the decision if there is room for it."""
-    name = name_in_chinese(player.name) if lang == "zh" else player.name.replace("_", " ")
-    label = fitted(name, wide, min(lines, 2))
+    label = fitted(input_label(player.name, lang), wide, min(lines, 2))
     if reading and player.value and label.count("\n") + 2 <= lines:
-        words = reading_in_chinese(player.value) if lang == "zh" else player.value
-        label += f"\n{fitted(words, wide, 1)}"
+        label += f"\n{fitted(in_language(player.value, lang), wide, 1)}"
     return label
 
 
@@ -256,10 +305,13 @@ def legend_above(ax: Axes, entries: int, text: str) -> None:
 
 def share_label(explanation: Explanation, output: str, lang: str) -> str:
     """Name of the axis of an output's shares, with its unit."""
-    name, unit = output_name(output, lang), output_unit(output, explanation.target, lang)
-    if lang == "zh":
-        return f"{name}的份额" + (f"（{unit}）" if unit else "")
-    return f"share of {name}" + (f" [{unit}]" if unit else "")
+    name = say("plot.share_of", lang, name=output_name(output, lang))
+    return with_unit(name, output_unit(output, explanation.target, lang), lang)
+
+
+def with_unit(name: str, unit: str, lang: str) -> str:
+    """Name of an axis with its unit, if it has one."""
+    return say("plot.with_unit", lang, name=name, unit=unit) if unit else name
 
 
 def colour_bar(ax: Axes, shown: ScalarMappable, label: str, lang: str, **how: Any) -> Colorbar:

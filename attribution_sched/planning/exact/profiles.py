@@ -6,7 +6,6 @@ size. It depends neither on links nor on free devices, so a re-planning search f
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +13,7 @@ from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.stage_kernel import split_stages, tp_index
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.problem import Problem
 from attribution_sched.planning.segment_table import (
     BACKWARD_S,
@@ -43,7 +43,7 @@ FIELDS = 10
 ANY_TAIL = 1e9
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def fill(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -103,7 +103,7 @@ def fill(
             row[MAX_TAIL] = tail
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _stages(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -143,7 +143,7 @@ def _stages(
             out[s, 4] = -np.floor(left / held)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def keep_undominated(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -220,7 +220,7 @@ def keep_undominated(
             kept[i, j, 0] = found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def keep_feasible(profile: FloatArray, usable: IntArray, kept: IntArray) -> None:
     """List for every segment the layouts that fit memory at all; arguments as above."""
     n = profile.shape[1] - 1

@@ -17,6 +17,7 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import AttributionSchedError, SettingsError, nearest, problem
+from attribution_sched.limits import check_name
 from attribution_sched.scheduler.arena.records import EpisodeRecord, EpisodeStore, Key, fingerprint
 from attribution_sched.scheduler.arena.result import ArenaResult, summarise
 from attribution_sched.scheduler.arena.stats import RESAMPLES
@@ -29,6 +30,8 @@ HELD_OUT_SEED = 1_000_000
 
 MOST_EPISODES = 10_000
 """Episodes of one evaluation; seeds of different evaluations do not meet."""
+
+MOST_WORKERS = 256
 
 Tick = Callable[[float, int, str], None]
 """Called with episodes played so far (the present one in part), episodes in all, and what is being played."""
@@ -174,7 +177,12 @@ def _players(policies: Sequence[str | Policy]) -> dict[str, Callable[[], Policy]
         raise SettingsError(problem("policies", policies, rule, "For example ['greedy', 'static-uniform']"))
     players: dict[str, Callable[[], Policy]] = {}
     for policy in policies:
-        name = policy if isinstance(policy, str) else policy.name
+        name = policy if isinstance(policy, str) else getattr(policy, "name", None)
+        if not isinstance(name, str) or not (isinstance(policy, str) or callable(getattr(policy, "decide", None))):
+            rule = "must be the name of a policy, or an object with a name and decide(view)"
+            fix = "Wrap it in a class that has both, see docs/how_to/add_a_policy.md"
+            raise SettingsError(problem("policies", policy, rule, fix))
+        check_name("policies", name)
         if name in players:
             raise SettingsError(problem("policies", name, "is given twice", "Give every policy its own name"))
         players[name] = _maker(policy)
@@ -198,8 +206,9 @@ def _check(
 ) -> None:
     if not worlds:
         raise SettingsError(problem("worlds", {}, "must hold at least one scenario", "Add one"))
-    if workers < 1:
-        raise SettingsError(problem("workers", workers, "must be >= 1", "Use 1"))
+    if not 1 <= workers <= MOST_WORKERS:
+        rule = f"must lie in 1..{MOST_WORKERS}: each is a process with libraries of its own"
+        raise SettingsError(problem("workers", workers, rule, "Use 1"))
     for field, names in (("reference", references or ()), ("limit", [limit] if limit else [])):
         for name in names:
             if name not in players:

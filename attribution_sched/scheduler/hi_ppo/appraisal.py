@@ -45,8 +45,9 @@ from attribution_sched.scheduler.hi_ppo.repricing import (
     reprice_each,
 )
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
+from attribution_sched.scheduler.hi_ppo.weights import weighed
 from attribution_sched.scheduler.policy import Appraisal
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.policy import HiPpo
@@ -70,10 +71,7 @@ def perceive(policy: HiPpo, view: DecisionView) -> Decisions:
     Links are forecast from what the policy has seen of them so far, so a decision is perceived as it was taken if it is
     perceived before the next one; nothing that is asked here changes what is decided later.
     """
-    if policy.wishes is not None:
-        now = view.bandwidth_gbps if view.link_gbps is None else view.link_gbps
-        wanted = policy.wishes.weights(now, view.cost.cluster.wan.bandwidth_gbps)
-        view = replace(view, reward=wanted.put_into(view.reward))
+    view = weighed(view, policy.wishes)
     kept = policy._forecast
     policy._forecast = copy.deepcopy(kept)
     try:

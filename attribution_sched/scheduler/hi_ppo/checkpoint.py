@@ -1,15 +1,14 @@
 """Hi-PPO on disk: the weights that decide, and the whole of a training run that was stopped.
 
 Both are safetensors files with a JSON header under one checksum
-(:mod:`~attribution_sched.scheduler.ppo.checkpoint`): reading one executes nothing. The header names every feature the
+(:mod:`attribution_sched.storage`): reading one executes nothing. The header names every feature the
 networks were made for, so weights for other features are refused by the name of the feature, not by a shape.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from attribution_sched.errors import CheckpointError, SettingsError, nearest, problem
-from attribution_sched.scheduler.ppo.checkpoint import Arrays, read, take, write
+from attribution_sched.storage import Arrays, read, take, write
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
@@ -27,6 +26,12 @@ KIND = "hi-ppo"
 TRAINING_KIND = "hi-ppo-training"
 SHIPPED = Path(__file__).with_name("weights.safetensors")
 """The weights that come with the package."""
+
+ATTRIBUTION_SCHEMA = "log-energy-1"
+"""The attribution vector that networks of this release are trained on: seven numbers, contributions to log energy."""
+
+RUN = ("field", "adam.")
+"""Parts of a training run beside its weights: clocks of clusters that may be infinite."""
 
 DEMAND_HEAD = "demands."
 """How the names of the weights of the head of demands begin."""
@@ -48,10 +53,8 @@ def save(path: str | Path, network: HiPpoNetwork, about: Mapping[str, Any]) -> N
     """
     from attribution_sched.scheduler.ppo.learner_state import module_arrays
 
-    arrays = module_arrays(network, "")
-    _refuse_odd_numbers(arrays, str(path))
-    with _writing(path):
-        write(path, KIND, {**_made_for(network), "about": dict(about)}, arrays)
+    header = {**_made_for(network), "about": dict(about)}
+    write(path, KIND, header, module_arrays(network, ""), attribution_schema=ATTRIBUTION_SCHEMA)
 
 
 def load(path: str | Path = SHIPPED, device: str = "cpu") -> HiPpoNetwork:
@@ -69,9 +72,8 @@ def load(path: str | Path = SHIPPED, device: str = "cpu") -> HiPpoNetwork:
     import torch
 
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-    from attribution_sched.scheduler.ppo.threads import one_thread
+    from attribution_sched.threads import one_thread
 
-    _refuse_odd_numbers(arrays, str(path))
     # Weights that will be replaced at once are not worth drawing: on this device they have only a shape.
     with one_thread(), torch.device("meta"):
         network = HiPpoNetwork(_checked_size(header))
@@ -119,7 +121,6 @@ def save_training(path: str | Path, trainer: Trainer, extra: Mapping[str, Any]) 
         **optimiser_arrays(trainer.optimiser, "adam."),
         "generator": generator_array(trainer.generator),
     }
-    _refuse_odd_numbers(take(arrays, "network."), str(path))
     for i, field in enumerate(trainer.fields):
         arrays |= {f"field{i}.{name}": array for name, array in field_arrays(field).items()}
     header = {
@@ -131,8 +132,7 @@ def save_training(path: str | Path, trainer: Trainer, extra: Mapping[str, Any]) 
         "counters": {name: getattr(trainer, name) for name in _COUNTERS},
         "extra": dict(extra),
     }
-    with _writing(path):
-        write(path, TRAINING_KIND, header, arrays)
+    write(path, TRAINING_KIND, header, arrays, attribution_schema=ATTRIBUTION_SCHEMA, any_number=RUN)
 
 
 def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
@@ -160,7 +160,6 @@ def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
             key, stored, given = first_difference(name, header.get(name), ours)
             rule = f"the run that was stopped had {stored!r}"
             raise CheckpointError(problem(key, given, rule, "Resume with the settings it was started with"))
-    _refuse_odd_numbers(take(arrays, "network."), str(path))
     try:
         counters = {name: int(header["counters"][name]) for name in _COUNTERS}
         returns = [[float(value) for value in part] for part in header["returns"]]
@@ -240,11 +239,8 @@ def _read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
     if not Path(path).is_file():
         what = "weights" if kind == KIND else "training state"
         raise CheckpointError(problem(what, str(path), "does not exist", f"Check the path, or train: {COMMAND}"))
-    try:
-        header, arrays = read(path, kind)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(problem("checkpoint", str(path), "has a broken header", f"Train: {COMMAND}")) from error
-    given = header.get("features") if isinstance(header, dict) else None
+    header, arrays = read(path, kind, attribution_schema=ATTRIBUTION_SCHEMA, any_number=RUN if kind != KIND else ())
+    given = header.get("features")
     if not isinstance(given, dict):
         raise CheckpointError(problem("checkpoint", str(path), "names no features", f"Train: {COMMAND}"))
     for group, names in feature_names().items():
@@ -279,15 +275,6 @@ def _checked_size(header: dict[str, Any]) -> NetworkSize:
     return NetworkSize(**given)
 
 
-def _refuse_odd_numbers(arrays: Arrays, path: str) -> None:
-    """A weight that is not finite makes every later decision undefined, so it is neither written nor read."""
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            rule = f"{path} must hold finite weights only"
-            fix = "Use an earlier checkpoint, or train again with a lower learning rate"
-            raise CheckpointError(problem(f"checkpoint weight {name}", "NaN or infinity", rule, fix))
-
-
 def first_difference(name: str, stored: Any, given: Any) -> tuple[str, Any, Any]:
     """The first place where two JSON values differ, as a dotted name with both values."""
     if isinstance(stored, dict) and isinstance(given, dict):
@@ -299,13 +286,3 @@ def first_difference(name: str, stored: Any, given: Any) -> tuple[str, Any, Any]
             if theirs != ours:
                 return first_difference(f"{name}[{i}]", theirs, ours)
     return name, stored, given
-
-
-@contextmanager
-def _writing(path: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        rule = f"cannot be written ({reason})"
-        raise CheckpointError(problem("checkpoint", str(path), rule, "Give another path or make room")) from error

@@ -34,7 +34,7 @@ from attribution_sched.scheduler.hi_ppo.field_state import ENGINE, field_arrays,
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import join_traces
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Offer, Trace, Walk, walk
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Forecast bandwidth as an input of the upper agent: the Kalman filter in every cluster at once, or behind a view."""
+"""Forecast bandwidth as an input of the upper agent: a Kalman filter in every cluster at once, or any behind a view."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.scheduler.predictor.base import LinkPredictor
 from attribution_sched.scheduler.predictor.kalman import KalmanPredictor
 from attribution_sched.scheduler.predictor.kalman_state import (
     kalman_forecast,
@@ -61,16 +63,50 @@ class BatchForecast:
         return np.where(self._outside, np.maximum(mean, 0.0) / gbps, 1.0)
 
 
+METHODS: tuple[str, ...] = ("kalman", "gru", "persistence")
+"""Who may forecast links: the filter that fits their motion, the recurrent network, or their last reading."""
+
+
+def link_predictor(method: str, wan: Wan) -> LinkPredictor:
+    """Make a predictor of the links of a network.
+
+    Raises:
+        SettingsError: If there is no such method.
+    """
+    checked_method(method)
+    if method == "kalman":
+        return KalmanPredictor.of_network(wan)
+    if method == "gru":
+        from attribution_sched.scheduler.predictor.gru import GruPredictor
+
+        return GruPredictor(base_gbps=wan.bandwidth_gbps)
+    from attribution_sched.scheduler.predictor.persistence import PersistencePredictor
+
+    return PersistencePredictor()
+
+
+def checked_method(method: str) -> str:
+    """The name of a method.
+
+    Raises:
+        SettingsError: If there is no such method.
+    """
+    if method not in METHODS:
+        raise SettingsError(problem("predict", method, f"must be one of {METHODS}", nearest(method, METHODS)))
+    return method
+
+
 class ViewForecast:
     """Follows the links that views tell of.
 
     Args:
         wan: The network.
         horizon_s: How far ahead.
+        method: Who forecasts, one of :data:`METHODS`.
     """
 
-    def __init__(self, wan: Wan, horizon_s: float = HORIZON_S) -> None:
-        self._predictor = KalmanPredictor.of_network(wan)
+    def __init__(self, wan: Wan, horizon_s: float = HORIZON_S, method: str = "kalman") -> None:
+        self._predictor = link_predictor(method, wan)
         self._horizon_s = horizon_s
         self._last_s = -np.inf
 

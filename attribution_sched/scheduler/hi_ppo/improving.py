@@ -17,7 +17,7 @@ from attribution_sched.scheduler.hi_ppo.held_out import HeldOut
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.stagger import stagger
 from attribution_sched.scheduler.hi_ppo.walk import Chooser
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 COPIES = 192
 """Copies of clusters that are played side by side."""

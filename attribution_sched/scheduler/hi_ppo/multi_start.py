@@ -19,7 +19,7 @@ from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
-from attribution_sched.scheduler.ppo.threads import one_thread
+from attribution_sched.threads import one_thread
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel, samples_kernel
 from attribution_sched.cluster.shares import share_batch
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.drafts import (
     D_DOMAIN,
@@ -58,7 +58,7 @@ BUSY_S = 0
 """Column of the cost kernel's result for segments."""
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _segments(t: PlannerTables, d: Drafts, r: int, rows: IntArray) -> None:
     """Write the segments of a finished draft in the order of its layers, replica by replica."""
     at = 0
@@ -85,7 +85,7 @@ def _segments(t: PlannerTables, d: Drafts, r: int, rows: IntArray) -> None:
     share_batch(t.cost, t.domains, d.kind[r], t.batch[d.kind[r]], rows, d.written[r], d.replica[r])
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _price(
     t: PlannerTables, d: Drafts, rows: IntArray, step_s: FloatArray, scratch: Scratch, segments: IntArray,
     out: Float32Array, traffic: FloatArray, busy_s: FloatArray,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import Attributor, Decisions, from_view
@@ -21,9 +21,9 @@ from attribution_sched.cluster.world import TaskKind
 from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
-from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
+from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
-from attribution_sched.scheduler.hi_ppo.weights import WeightMode
+from attribution_sched.scheduler.hi_ppo.weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.policy import Appraisal, Policy
 from attribution_sched.scheduler.rules import ShortestJobFirst
 
@@ -76,9 +76,10 @@ class HiPpo:
         search: Whether a search settles details of a proposal, and places tasks that waiting would not help.
         widen: Whether the search around a proposal may always change numbers of devices and domains; devices that
             others wait for are charged.
-        predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
+        predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are. True is
+            the Kalman filter it learnt with; ``gru`` and ``persistence`` are the others.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
-            view by default.
+            view by default. ``adaptive`` lets those of the view follow the state of the network, ``pareto`` draws them.
         deadline_s: When to stop coordinating and take the fallback.
         fallback: Who decides then; shortest job first by default.
         clock: Where the time comes from.
@@ -94,18 +95,18 @@ class HiPpo:
         *,
         search: bool = True,
         widen: bool = False,
-        predict: bool = True,
-        wishes: WeightMode | None = None,
+        predict: bool | str = True,
+        wishes: WeightMode | str | None = None,
         deadline_s: float = COORDINATION_LIMIT_S,
         fallback: Policy | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = kernels.clock,
     ) -> None:
         self.weights = weights
         self.attributor = attributor
         self.search = search
         self.widen = widen
-        self.predict = predict
-        self.wishes = wishes
+        self.predict = checked_method(predict) if isinstance(predict, str) else predict
+        self.wishes = checked_mode(wishes) if isinstance(wishes, str) else wishes
         self.deadline_s = deadline_s
         self.fallback: Policy = fallback or ShortestJobFirst()
         self.clock = clock
@@ -204,10 +205,7 @@ class HiPpo:
         timings = {"upper": 0.0, "lower": 0.0}
         if not (np.asarray(view.free_devices) > 0).any():
             return self._done(None, view.slot, "waits", began, timings, 0.0)
-        if self.wishes is not None:
-            now = view.bandwidth_gbps if view.link_gbps is None else view.link_gbps
-            wanted = self.wishes.weights(now, view.cost.cluster.wan.bandwidth_gbps)
-            view = replace(view, reward=wanted.put_into(view.reward))
+        view = weighed(view, self.wishes)
         deadline = Deadline(self.deadline_s, self.clock)
         decisions = from_view(view, self._attributor(), self._ahead(view))
         decisions.check()
@@ -241,12 +239,13 @@ class HiPpo:
         if not self.predict:
             return None
         if self._forecast is None:
-            self._forecast = ViewForecast(view.cost.cluster.wan)
+            method = self.predict if isinstance(self.predict, str) else "kalman"
+            self._forecast = ViewForecast(view.cost.cluster.wan, method=method)
         return self._forecast.gbps(view)
 
     def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-        from attribution_sched.scheduler.ppo.threads import one_thread
+        from attribution_sched.threads import one_thread
 
         with one_thread():
             return walk(planner, decisions, NetworkChooser(self.network, None), timings, self.clock)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import DP, MICROBATCHES, PP, REPLICA, TP, PlanBatch
 from attribution_sched.cluster.reward import r_cost, r_eff, samples
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.outcomes import (
     F_COST,
@@ -44,7 +44,7 @@ P_STEP_S, P_UTILISATION, P_BILL_USD, P_ENERGY_J, P_CARBON_G = range(len(PRICES))
 """Columns of a price, per global batch except the utilisation."""
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _reprice(
     t: PlannerTables, kinds: IntArray, segments: IntArray, counts: IntArray, schedules: IntArray, norms: FloatArray,
     owner: IntArray, links: FloatArray, factors: FloatArray, scratch: Scratch, out: FloatArray,

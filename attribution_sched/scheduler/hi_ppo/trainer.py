@@ -25,8 +25,8 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import Experience, collect
 from attribution_sched.scheduler.ppo.settings import PpoSettings
-from attribution_sched.scheduler.ppo.threads import one_thread
 from attribution_sched.scheduler.ppo.update import Evaluation, Rollout, UpdateStats, update
+from attribution_sched.threads import one_thread
 
 IntArray = NDArray[np.int64]
 

@@ -13,8 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.world import Reward
-from attribution_sched.errors import NetworkError, SettingsError, problem
+from attribution_sched.errors import NetworkError, SettingsError, nearest, problem
 
 FloatArray = NDArray[np.float64]
 
@@ -161,6 +162,47 @@ class ParetoWeights:
         """Draw weights; they do not depend on the network."""
         eff, util, cost = self.sample(1)[0].tolist()
         return RewardWeights(eff, util, cost)
+
+
+MODES: tuple[str, ...] = ("fixed", "adaptive", "pareto")
+"""Ways to choose weights that have a name."""
+
+
+def weight_mode(name: str, base: RewardWeights, seed: int = 0) -> WeightMode:
+    """The way of choosing weights that a name means, around the weights of a reward.
+
+    Raises:
+        SettingsError: If no way has this name.
+    """
+    checked_mode(name)
+    if name == "fixed":
+        return FixedWeights(base)
+    if name == "adaptive":
+        return AdaptiveWeights(base)
+    return ParetoWeights(np.random.default_rng(seed), total=base.total)
+
+
+def checked_mode(name: str) -> str:
+    """The name of a way of choosing weights.
+
+    Raises:
+        SettingsError: If no way has this name.
+    """
+    if name not in MODES:
+        raise SettingsError(problem("wishes", name, f"must be one of {MODES}", nearest(name, MODES)))
+    return name
+
+
+def weighed(view: DecisionView, mode: WeightMode | str | None) -> DecisionView:
+    """The same decision with the weights that a way chooses for its network; None leaves them as they are."""
+    if mode is None:
+        return view
+    if isinstance(mode, str):
+        # A draw of the moment, so that the same decision is weighed alike when it is asked about again.
+        mode = weight_mode(mode, RewardWeights.of(view.reward), seed=int(view.time_s))
+    now = view.bandwidth_gbps if view.link_gbps is None else view.link_gbps
+    wanted = mode.weights(now, view.cost.cluster.wan.bandwidth_gbps)
+    return replace(view, reward=wanted.put_into(view.reward))
 
 
 def grid(n: int, total: float = 1.0) -> tuple[RewardWeights, ...]:

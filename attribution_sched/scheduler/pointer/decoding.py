@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +25,7 @@ from attribution_sched.scheduler.pointer.prefix import (
     micro_choices,
     option_choices,
 )
+from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -82,17 +81,6 @@ def decode(network: PointerNetwork, view: DecisionView, width: int = 32) -> Deco
     shared = whole if single.all() else microbatch_counts(view.cost, view.kind_index, task.batch_size, batch)
     rows[:, :, MICROBATCHES] = np.where(single, whole, shared)
     return Decoded(batch, score)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch work in one thread: matrices this small take longer when several share them."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def with_cuts_moved(batch: PlanBatch) -> PlanBatch:

@@ -19,8 +19,8 @@ from attribution_sched.scheduler.ppo.gae import gae
 from attribution_sched.scheduler.ppo.policy import FlatPolicy
 from attribution_sched.scheduler.ppo.scale import ReturnScale
 from attribution_sched.scheduler.ppo.settings import PpoSettings
-from attribution_sched.scheduler.ppo.threads import one_thread
 from attribution_sched.scheduler.ppo.update import Rollout, UpdateStats, update
+from attribution_sched.threads import one_thread
 
 
 @dataclass(frozen=True)

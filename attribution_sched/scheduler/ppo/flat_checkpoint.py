@@ -6,7 +6,7 @@ is not known: such a run goes on in episodes begun anew from a seed made of the 
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from attribution_sched.errors import AttributionSchedError, CheckpointError, problem
-from attribution_sched.scheduler.ppo.checkpoint import Arrays, read, take, write
+from attribution_sched.errors import CheckpointError, problem
 from attribution_sched.scheduler.ppo.learner_state import (
     generator_array,
     module_arrays,
@@ -27,11 +26,15 @@ from attribution_sched.scheduler.ppo.learner_state import (
 from attribution_sched.scheduler.ppo.policy import FlatPolicy
 from attribution_sched.scheduler.ppo.settings import PpoSettings
 from attribution_sched.scheduler.ppo.snapshot import env_arrays, restore_env
+from attribution_sched.storage import Arrays, read, rebuilding, take, write
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.ppo.flat import FlatAgent
 
 KIND = "flat-ppo"
+
+PLACE = ("env.", "place.")
+"""Where the clusters stand: their clocks may well be infinite or not yet set, weights may not."""
 
 Agent = TypeVar("Agent", bound="FlatAgent")
 
@@ -66,37 +69,34 @@ def save_agent(agent: FlatAgent, path: str | Path) -> None:
         "place.waiting": collector.stagger.waiting,
         **{f"env.{name}": array for name, array in (clusters or {}).items()},
     }
-    write(path, KIND, header, arrays)
+    write(path, KIND, header, arrays, any_number=PLACE)
 
 
 def load_agent(kind: type[Agent], path: str | Path, env: Any, policy: nn.Module | None, device: str) -> Agent:
     """Read an agent back; see ``FlatAgent.load``."""
-    header, arrays = read(path, KIND)
-    _fits(header, env, policy)
-    try:
+    header, arrays = read(path, KIND, any_number=PLACE)
+    with rebuilding(path, "flat agent"):
+        _fits(header, env, policy)
         settings = PpoSettings(**header["settings"])
-    except (TypeError, AttributionSchedError) as error:
-        known = ", ".join(field.name for field in fields(PpoSettings))
-        raise CheckpointError(problem("settings", header["settings"], f"must be {known}", "Save it again")) from error
-    if policy is None:
-        inputs, components = int(np.prod(header["observation_shape"])), max(1, len(header["components"]))
-        start = torch.Generator().manual_seed(0)
-        policy = FlatPolicy(inputs, header["actions"], components, start, tuple(header["hidden"]))
-    agent = kind(env, settings, header["seed"], dict(header["components"]), policy, device, header["bootstrap"])
-    restore_module(agent.policy, take(arrays, "policy."))
-    restore_optimiser(agent.optimiser, take(arrays, "adam."))
-    restore_generator(agent.generator, arrays["generator"])
-    agent.scale.mean, agent.scale.deviation = arrays["scale.mean"].copy(), arrays["scale.deviation"].copy()
-    agent.scale.rollouts = header["scale_rollouts"]
-    agent.steps, agent.rollouts = header["steps"], header["rollouts"]
-    if header["clusters"]:
-        restore_env(env, take(arrays, "env."))
-        place = take(arrays, "place.")
-        agent.collector.obs, agent.collector.mask = place["obs"].copy(), place["mask"].copy()
-        agent.collector.over, agent.collector.stagger.waiting = place["over"].copy(), place["waiting"].copy()
-    else:
-        words = np.random.SeedSequence([agent.seed, agent.rollouts]).generate_state(1)
-        agent.collector.begin(int(words[0]))
+        if policy is None:
+            inputs, components = int(np.prod(header["observation_shape"])), max(1, len(header["components"]))
+            start = torch.Generator().manual_seed(0)
+            policy = FlatPolicy(inputs, header["actions"], components, start, tuple(header["hidden"]))
+        agent = kind(env, settings, header["seed"], dict(header["components"]), policy, device, header["bootstrap"])
+        restore_module(agent.policy, take(arrays, "policy."))
+        restore_optimiser(agent.optimiser, take(arrays, "adam."))
+        restore_generator(agent.generator, arrays["generator"])
+        agent.scale.mean, agent.scale.deviation = arrays["scale.mean"].copy(), arrays["scale.deviation"].copy()
+        agent.scale.rollouts = header["scale_rollouts"]
+        agent.steps, agent.rollouts = header["steps"], header["rollouts"]
+        if header["clusters"]:
+            restore_env(env, take(arrays, "env."))
+            place = take(arrays, "place.")
+            agent.collector.obs, agent.collector.mask = place["obs"].copy(), place["mask"].copy()
+            agent.collector.over, agent.collector.stagger.waiting = place["over"].copy(), place["waiting"].copy()
+        else:
+            words = np.random.SeedSequence([agent.seed, agent.rollouts]).generate_state(1)
+            agent.collector.begin(int(words[0]))
     return agent
 
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from attribution_sched.errors import CheckpointError, problem
-
-Arrays = dict[str, NDArray[Any]]
+from attribution_sched.storage import Arrays
 
 
 def module_arrays(module: nn.Module, prefix: str) -> Arrays:

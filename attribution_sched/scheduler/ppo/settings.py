@@ -1,11 +1,32 @@
-"""Hyper-parameters of proximal policy optimisation."""
+"""Hyper-parameters of proximal policy optimisation: what a settings file may say and what learners take, in one record.
+
+Limits stand in the annotations. A settings file is checked against them by pydantic, which names the file; a record
+that is made in Python is checked against the same ones here.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from attribution_sched.errors import SettingsError, problem
+from attribution_sched.limits import Why
+
+_DIGITS = Why("beyond it sums lose their digits")
+_KEPT = Why("all of them are kept in memory at once")
+Positive = Annotated[float, Field(strict=True, gt=0, le=1e15, allow_inf_nan=False), _DIGITS]
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False), _DIGITS]
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+Discount = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
+LearningRate = Annotated[float, Field(strict=True, gt=0, le=10, allow_inf_nan=False), Why("weights would leap")]
+Kept = Annotated[int, Field(strict=True, ge=1, le=10_000_000), _KEPT]
+Passes = Annotated[int, Field(strict=True, ge=1, le=10_000), Why("each goes through everything that was collected")]
+Switch = Annotated[bool, Field(strict=True)]
 
 
 @dataclass(frozen=True)
@@ -28,38 +49,60 @@ class PpoSettings:
         normalise_advantage: Advantages of a rollout are brought to mean 0 and deviation 1.
     """
 
-    lr: float = 3.0e-4
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip_range: float = 0.2
-    entropy_coef: float = 0.01
-    value_coef: float = 0.5
-    max_grad_norm: float = 0.5
-    target_kl: float | None = 0.02
-    num_steps: int = 2048
-    update_epochs: int = 10
-    minibatch_size: int = 256
-    value_clip: float | None = None
-    normalise_advantage: bool = True
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    lr: LearningRate = 3.0e-4
+    gamma: Discount = 0.99
+    gae_lambda: Fraction = 0.95
+    clip_range: Positive = 0.2
+    entropy_coef: NonNegative = 0.01
+    value_coef: NonNegative = 0.5
+    max_grad_norm: Positive = 0.5
+    target_kl: Positive | None = 0.02
+    num_steps: Kept = 2048
+    update_epochs: Passes = 10
+    minibatch_size: Kept = 256
+    value_clip: Positive | None = None
+    normalise_advantage: Switch = True
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.name in ("target_kl", "value_clip"):
-                continue
-            if field.name in ("num_steps", "update_epochs", "minibatch_size"):
-                if not isinstance(value, int) or value < 1:
-                    raise SettingsError(problem(f"ppo.{field.name}", value, "must be a whole number >= 1", "Raise it"))
-            elif field.name == "normalise_advantage":
-                continue
-            elif field.name in ("entropy_coef", "value_coef", "gae_lambda"):
-                if not (math.isfinite(value) and value >= 0):
-                    raise SettingsError(problem(f"ppo.{field.name}", value, "must be finite and >= 0", "Raise it"))
-            elif not (math.isfinite(value) and value > 0):
-                raise SettingsError(problem(f"ppo.{field.name}", value, "must be finite and > 0", "Raise it"))
-        for name in ("gamma", "gae_lambda"):
-            if getattr(self, name) > 1:
-                raise SettingsError(problem(f"ppo.{name}", getattr(self, name), "must be at most 1", "Lower it"))
+        for name, kind in _kinds(type(self)).items():
+            _check(f"ppo.{name}", getattr(self, name), kind)
         if self.minibatch_size > self.num_steps:
             rule = f"must be at most num_steps, {self.num_steps}"
             raise SettingsError(problem("ppo.minibatch_size", self.minibatch_size, rule, "Lower it"))
+
+
+@cache
+def _kinds(record: type) -> dict[str, Any]:
+    hints = get_type_hints(record, include_extras=True)
+    return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
+
+
+def _check(key: str, value: Any, kind: Any) -> None:
+    """Hold a value to the type and the limits of an annotation.
+
+    Raises:
+        SettingsError: If it is not of the type, or outside the limits.
+    """
+    if get_origin(kind) is not Annotated:  # what is left is an annotated type or None
+        if value is None:
+            return
+        kind = next(member for member in get_args(kind) if member is not type(None))
+    base, limits = get_args(kind)[0], next(part for part in get_args(kind) if isinstance(part, FieldInfo)).metadata
+    bounds = [(sign, getattr(limit, name)) for limit in limits for name, sign in _SIGNS if hasattr(limit, name)]
+    rule = " and ".join((_WORDS[base], *(f"{sign} {bound:g}" for sign, bound in bounds)))
+    number = type(value) is int or (base is float and isinstance(value, float) and math.isfinite(value))
+    sound = isinstance(value, bool) if base is bool else number and all(_HOLDS[s](value, b) for s, b in bounds)
+    if not sound:
+        raise SettingsError(problem(key, value, f"must be {rule}", "Change it, or leave it out for the default"))
+
+
+_SIGNS = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
+_HOLDS = {
+    ">": lambda value, bound: value > bound,
+    ">=": lambda value, bound: value >= bound,
+    "<": lambda value, bound: value < bound,
+    "<=": lambda value, bound: value <= bound,
+}
+_WORDS = {float: "finite", int: "a whole number", bool: "true or false"}

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.vector_env import ClusterVectorEnv
 from attribution_sched.errors import CheckpointError, problem
-
-Arrays = dict[str, NDArray[Any]]
+from attribution_sched.storage import Arrays
 
 
 def state_to_tensors(engine: Engine) -> Arrays:

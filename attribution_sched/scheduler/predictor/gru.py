@@ -3,7 +3,7 @@
 Every reading gives four numbers, see :func:`features`. The state after the last of them, together with the horizon,
 goes through one hidden layer to the mean and the standard deviation, both relative to the last reading, so that
 untrained it is persistence. It is written in numpy: asking it loads no deep-learning library. Training is in
-:mod:`.gru_training`.
+``research.gru_training``.
 """
 
 from __future__ import annotations

@@ -1,24 +1,19 @@
-"""Weights of the recurrent predictor on disk: ``link_gru.safetensors`` beside ``link_gru.json``.
-
-Both are plain data, nothing is unpickled. The JSON file holds the format, the checksum of the weights, the size of the
-network and how it was made.
-"""
+"""Weights of the recurrent predictor on disk, in the one file format of :mod:`attribution_sched.storage`."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched import storage
 from attribution_sched.errors import CheckpointError, problem
 
-FORMAT = 1
+KIND = "link-gru"
 SHIPPED = Path(__file__).with_name("link_gru.safetensors")
 """The weights that come with the package."""
 
@@ -28,7 +23,8 @@ INPUTS = 4
 HORIZON_INPUTS = 3
 """Numbers that tell the head how far ahead to look."""
 
-_FIELDS = {"format", "sha256", "size", "made"}
+LIMITS = {"hidden": 1024, "window": 1024, "longest_s": 7 * 86_400}
+"""Larger networks are not read: a file of a few bytes must not be able to ask for all memory."""
 
 
 @dataclass(frozen=True)
@@ -77,22 +73,8 @@ def shapes(size: GruSize) -> dict[str, tuple[int, ...]]:
 
 
 def save(weights: GruWeights, path: str | Path) -> None:
-    """Write weights, complete or not at all; the JSON file goes beside ``*.safetensors``."""
-    from safetensors.numpy import save as pack
-
-    target = Path(path)
-    packed = pack({name: np.ascontiguousarray(array) for name, array in weights.arrays.items()})
-    about = {
-        "format": FORMAT,
-        "sha256": hashlib.sha256(packed).hexdigest(),
-        "size": asdict(weights.size),
-        "made": dict(weights.made),
-    }
-    text = json.dumps(about, indent=2, sort_keys=True) + "\n"
-    for file, content in ((target, packed), (target.with_suffix(".json"), text.encode())):
-        partial = file.with_name(file.name + ".partial")
-        partial.write_bytes(content)
-        partial.replace(file)
+    """Write weights, complete or not at all."""
+    storage.write(path, KIND, {"size": asdict(weights.size), "made": dict(weights.made)}, dict(weights.arrays))
 
 
 def load(path: str | Path = SHIPPED) -> GruWeights:
@@ -101,49 +83,13 @@ def load(path: str | Path = SHIPPED) -> GruWeights:
     Raises:
         CheckpointError: If a file is missing, was changed, or is of another version or shape.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as unpack
-
-    target = Path(path)
-    about = _describe(target.with_suffix(".json"))
-    if not target.is_file():
-        raise CheckpointError(problem("checkpoint", str(target), "does not exist", "Check the path, or train"))
-    packed = target.read_bytes()
-    if hashlib.sha256(packed).hexdigest() != about["sha256"]:
-        rule = "was changed after it was written: its checksum does not match"
-        raise CheckpointError(problem("checkpoint", str(target), rule, "Use an untouched copy"))
-    given = about["size"]
-    known = {field.name for field in fields(GruSize)}
-    if not isinstance(given, dict) or set(given) != known or not all(type(v) is int and v > 0 for v in given.values()):
-        rule = f"must give {', '.join(sorted(known))} as positive integers"
-        raise CheckpointError(problem("checkpoint size", given, rule, "Save the network again"))
-    size = GruSize(**given)
-    try:
-        arrays = unpack(packed)
-    except SafetensorError as error:
-        rule = "is not a safetensors file"
-        raise CheckpointError(problem("checkpoint", str(target), rule, "Train and save again")) from error
+    header, arrays = storage.read(path, KIND)
+    size = GruSize(**storage.expected_sizes(path, header.get("size"), LIMITS))
     found = {name: tuple(array.shape) for name, array in arrays.items()}
-    sound = all(array.dtype == np.float32 and np.isfinite(array).all() for array in arrays.values())
-    if found != shapes(size) or not sound:
-        rule = f"must hold finite float32 arrays of the shapes {shapes(size)}"
+    if found != shapes(size) or any(array.dtype != np.float32 for array in arrays.values()):
+        rule = f"must hold float32 arrays of the shapes {shapes(size)}"
         raise CheckpointError(problem("checkpoint arrays", found, rule, "Train and save with this release"))
-    return GruWeights(size, arrays, about["made"])
-
-
-def _describe(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise CheckpointError(problem("checkpoint", str(file), "does not exist", "Check the path, or train"))
-    try:
-        about = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(problem("checkpoint", str(file), "is not JSON", "Save the network again")) from error
-    given = set(about) if isinstance(about, dict) else set()
-    if given != _FIELDS:
-        rule = f"must have the fields {', '.join(sorted(_FIELDS))} and no other"
-        raise CheckpointError(problem(f"{file.name} fields", sorted(given), rule, "Save the network again"))
-    if about["format"] != FORMAT:
-        rule = f"this release reads format {FORMAT}"
-        raise CheckpointError(problem(f"{file.name} format", about["format"], rule, "Train and save with this release"))
-    found: dict[str, Any] = about
-    return found
+    made = header.get("made")
+    if not isinstance(made, dict):
+        raise CheckpointError(problem("checkpoint made", made, "must say how it was made", "Train and save again"))
+    return GruWeights(size, arrays, made)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import matplotlib
 import pytest
 
+from tests.explain.plots.fonts import bare_machine
+
 
 @pytest.fixture(autouse=True)
 def off_screen() -> Iterator[None]:
@@ -16,3 +18,10 @@ def off_screen() -> Iterator[None]:
     matplotlib.use("Agg")
     yield
     plt.close("all")
+
+
+@pytest.fixture
+def no_chinese_font(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that has no fonts but matplotlib's own, whatever this one has."""
+    with bare_machine(monkeypatch):
+        yield

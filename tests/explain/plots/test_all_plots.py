@@ -11,7 +11,8 @@ from matplotlib import font_manager
 from matplotlib import pyplot as plt
 from matplotlib.text import Text
 
-from attribution_sched.errors import ExplanationError
+from attribution_sched.errors import ExplanationError, MissingFontWarning
+from attribution_sched.explain import plots
 from attribution_sched.explain.plots import style
 from tests.explain.plots.gallery import GALLERY
 
@@ -81,12 +82,38 @@ def test_no_text_is_cut_off_and_no_labels_overlap(name, size, lang, monkeypatch)
 
 
 @pytest.mark.parametrize("name", GALLERY)
-def test_without_a_chinese_font_plots_are_english_and_silent(name, monkeypatch):
-    monkeypatch.setattr(style, "chinese_font", lambda: None)
+@pytest.mark.filterwarnings("ignore::attribution_sched.errors.MissingFontWarning")
+@pytest.mark.usefixtures("no_chinese_font")
+def test_without_a_chinese_font_pixels_are_english(name):
     ax = GALLERY[name](lang="zh")
+    # A glyph that no font has would be a warning, and so an error.
     ax.get_figure().canvas.draw()
     words = " ".join(text.get_text() for text in ax.get_figure().findobj(Text))
     assert not re.search(r"[\u4e00-\u9fff]", words)
+
+
+@pytest.mark.usefixtures("no_chinese_font")
+def test_that_pixels_are_english_is_said_once():
+    with pytest.warns(MissingFontWarning, match=r"lang = 'zh'.*no installed font.*fonts-noto-cjk") as said:
+        for name in ("waterfall", "components", "waterfall"):
+            GALLERY[name](lang="zh")
+    assert len(said) == 1
+    assert said[0].filename.endswith("gallery.py")
+    GALLERY["waterfall"](lang="en")
+
+
+@pytest.mark.usefixtures("no_chinese_font")
+def test_chinese_names_without_a_font_are_boxes_in_pixels():
+    for draw in (
+        lambda: plots.contenders({"费用": [1.0], "能耗": [2.0]}, ["北京"], title="同一时段"),
+        lambda: plots.traffic([[0.0, 1e9], [0.0, 0.0]], ["北京", "上海"]),
+        lambda: plots.attributions([[1.0] * 7], ["任务 1"]),
+    ):
+        ax = draw()
+        ax.get_figure().canvas.draw()
+        words = " ".join(text.get_text() for text in ax.get_figure().findobj(Text))
+        assert "□" in words
+        assert not re.search(r"[\u4e00-\u9fff]", words)
 
 
 @pytest.mark.parametrize("name", [name for name in GALLERY if "long" not in name])

@@ -8,9 +8,9 @@ from attribution_sched.cluster.counters import counters, sample_time_s, throughp
 from attribution_sched.cluster.demands import Demands, draw_demands, nominal_demands
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.hi_ppo.appraisal_fit import fit_reward_terms
-from attribution_sched.scheduler.hi_ppo.checkpoint import load, save
+from attribution_sched.scheduler.hi_ppo.checkpoint import ATTRIBUTION_SCHEMA, load, save
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandHead, DemandReader, NominalTask
-from attribution_sched.scheduler.ppo.checkpoint import read, write
+from attribution_sched.storage import read, write
 from research.appraisal_measure import measure_reward_terms
 
 from . import worlds
@@ -92,9 +92,9 @@ def test_the_head_is_saved_and_files_without_it_are_read(fitted, tmp_path):
     network = fitted[0]
     save(tmp_path / "w.safetensors", network, {})
     assert load(tmp_path / "w.safetensors").demands.fitted
-    header, arrays = read(tmp_path / "w.safetensors", "hi-ppo")
+    header, arrays = read(tmp_path / "w.safetensors", "hi-ppo", attribution_schema=ATTRIBUTION_SCHEMA)
     old = {name: array for name, array in arrays.items() if not name.startswith("demands.")}
-    write(tmp_path / "old.safetensors", "hi-ppo", header, old)
+    write(tmp_path / "old.safetensors", "hi-ppo", header, old, attribution_schema=ATTRIBUTION_SCHEMA)
     found = load(tmp_path / "old.safetensors")
     assert not found.demands.fitted
     assert all(torch.equal(a, b) for a, b in zip(found.parameters(), network.parameters(), strict=True))
@@ -151,9 +151,9 @@ def test_replaced_attributions_do_not_feel_the_throughput(fitted):
 def test_a_head_from_before_throughput_is_read_and_says_the_same(fitted, tmp_path):
     network = fitted[0]
     save(tmp_path / "w.safetensors", network, {})
-    header, arrays = read(tmp_path / "w.safetensors", "hi-ppo")
+    header, arrays = read(tmp_path / "w.safetensors", "hi-ppo", attribution_schema=ATTRIBUTION_SCHEMA)
     old = {**arrays, "demands.weight0": np.ascontiguousarray(arrays["demands.weight0"][:, :-2])}
-    write(tmp_path / "old.safetensors", "hi-ppo", header, old)
+    write(tmp_path / "old.safetensors", "hi-ppo", header, old, attribution_schema=ATTRIBUTION_SCHEMA)
     found = load(tmp_path / "old.safetensors").demands
     inputs = torch.randn(5, 23, generator=torch.Generator().manual_seed(0))
     inputs[:, -2:] = 0.0

@@ -11,9 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attribution_sched import storage
 from attribution_sched.errors import CheckpointError
 from attribution_sched.scheduler.hi_ppo import checkpoint
 from attribution_sched.scheduler.hi_ppo.checkpoint import (
+    ATTRIBUTION_SCHEMA,
     KIND,
     TRAINING_KIND,
     describe,
@@ -25,8 +27,6 @@ from attribution_sched.scheduler.hi_ppo.checkpoint import (
 )
 from attribution_sched.scheduler.hi_ppo.field_state import field_arrays
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
-from attribution_sched.scheduler.ppo import checkpoint as files
-from attribution_sched.scheduler.ppo.checkpoint import read, write
 
 from .tiny_courses import HOW, SIZE, small_network, small_trainer
 
@@ -118,8 +118,8 @@ def test_changed_weights_are_refused(file):
 
 
 def test_another_version_is_refused(file, monkeypatch):
-    monkeypatch.setattr(files, "SCHEMA", files.SCHEMA + 1)
-    with pytest.raises(CheckpointError, match="checkpoint version = 1: this release reads version 2"):
+    monkeypatch.setattr(storage, "FORMAT", storage.FORMAT + 1)
+    with pytest.raises(CheckpointError, match="checkpoint format = 2: this release reads format 3"):
         load(file)
 
 
@@ -157,6 +157,22 @@ def test_a_pickle_is_refused_and_not_run(tmp_path, form):
     assert not harm.exists()
 
 
+def read(file, kind):
+    return storage.read(file, kind, attribution_schema=ATTRIBUTION_SCHEMA, any_number=("",))
+
+
+def write(file, kind, header, arrays):
+    storage.write(file, kind, header, arrays, attribution_schema=ATTRIBUTION_SCHEMA, any_number=("",))
+
+
+def test_weights_for_another_attribution_vector_are_refused(file, monkeypatch):
+    monkeypatch.setattr(checkpoint, "ATTRIBUTION_SCHEMA", "counters-12/emshap-7/v2")
+    with pytest.raises(CheckpointError, match=r"attribution_schema = 'log-energy-1'.*emshap-7/v2"):
+        load(file)
+    with pytest.raises(CheckpointError, match="attribution_schema"):
+        describe(file)
+
+
 def forged(file, **changes):
     """A checkpoint with a valid checksum over a header and weights that nobody saved."""
     header, arrays = read(file, KIND)
@@ -185,7 +201,7 @@ def test_a_forged_size_is_refused(file, size, rule):
 
 @pytest.mark.parametrize("header", ["[1]", "{", '"x"', "null", "[" * 100_000])
 def test_a_forged_header_is_refused(tmp_path, header, monkeypatch):
-    monkeypatch.setattr(files.json, "dumps", lambda value, **how: header if "size" in value else DUMPS(value, **how))
+    monkeypatch.setattr(storage.json, "dumps", lambda value, **how: header if "size" in value else DUMPS(value, **how))
     save(tmp_path / "w.safetensors", small_network(), {})
     monkeypatch.undo()
     with pytest.raises(CheckpointError):
@@ -220,7 +236,7 @@ def test_a_failed_write_leaves_the_old_file(file, monkeypatch):
         raise OSError(28, "No space left on device")
 
     before = file.read_bytes()
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(storage.os, "fsync", full)
     with pytest.raises(CheckpointError, match="No space left"):
         save(file, small_network(4), {})
     assert file.read_bytes() == before

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from attribution_sched.errors import CheckpointError
-from attribution_sched.scheduler.ppo.checkpoint import take
 from attribution_sched.scheduler.ppo.learner_state import (
     generator_array,
     module_arrays,
@@ -14,6 +13,7 @@ from attribution_sched.scheduler.ppo.learner_state import (
     restore_optimiser,
 )
 from attribution_sched.scheduler.ppo.policy import FlatPolicy
+from attribution_sched.storage import take
 
 
 def learner(seed=0, hidden=(8,)):

@@ -10,9 +10,9 @@ import pytest
 from attribution_sched.cluster.wan import Wan, WanProcess
 from attribution_sched.errors import NetworkError
 from attribution_sched.scheduler.predictor.gru import GruPredictor, answer, features, recur
-from attribution_sched.scheduler.predictor.gru_training import first_arrays
 from attribution_sched.scheduler.predictor.gru_weights import GruSize, GruWeights, load
 from attribution_sched.scheduler.predictor.persistence import PersistencePredictor
+from research.gru_training import first_arrays
 from research.link_score import play, skill
 
 HELD_OUT = 70_000

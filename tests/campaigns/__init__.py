@@ -1,0 +1,1 @@
+"""Attempts to break it, counted: small in the fast tests, large by ``make campaign``."""
