@@ -399,15 +399,19 @@ def main() -> None:
     if not args.tour:
         return
     began = time.perf_counter()
-    followed = Followed()
+    followed, failed = Followed(), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         sys.path.insert(0, folder)
         tour = Tour(Path(folder))
         for name, step in tour.steps():
             since = time.perf_counter()
-            with followed:
-                step()
-            print(f"  {name:20s} {time.perf_counter() - since:6.1f} s")
+            try:
+                with followed:
+                    step()
+            except Exception as error:  # what is broken is shown, and the other doors are still tried
+                failed.append(name)
+                print(f"  {name}: {type(error).__name__}: {error}")
+            print(f"  {name:20s} {time.perf_counter() - since:6.1f} s", flush=True)
     found = shares(followed)
     print(f"tour of {time.perf_counter() - began:.0f} s; statements of function bodies that ran, functions entered:")
     for room, (ran, all_, entered, functions) in sorted(found.items(), key=lambda one: -one[1][1]):
@@ -420,6 +424,8 @@ def main() -> None:
         ran, all_ = (sum(found[room][i] for room in rooms) for i in (0, 1))
         entered, functions = (sum(found[room][i] for room in rooms) for i in (2, 3))
         print(f"{label}: {ran / all_:.1%} of {all_:,} statements, {entered / functions:.1%} of {functions:,} functions")
+    if failed:
+        sys.exit(f"doors that did not open: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
