@@ -6,14 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # One thread per process: the kernels are compiled, and workers and tests share the cores.
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-# Compiled kernels are kept per state of the sources: numba itself does not notice that a kernel is stale
-# when only another file, from which it was inlined, has changed.
-KERNELS := $(shell cat $$(find attribution_sched/cluster -name '*.py' | sort) $$(grep -rl --include='*.py' numba.njit attribution_sched/planning attribution_sched/scheduler | sort) | cksum | cut -d' ' -f1)
-ENVIRONMENT = $(THREADS) NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-$(KERNELS)
+# Compiled kernels stay in the environment; the package itself keeps them apart by the content of their sources.
+ENVIRONMENT = $(THREADS) NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/kernels
 PYTEST = $(ENVIRONMENT) $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-slow lint format bench notebooks docs clean
+.PHONY: help install run test test-slow lint format bench campaign notebooks docs clean
 
 help:
 	@echo "make run        the whole loop on the default preset; ends with the path of the report"
@@ -23,6 +21,7 @@ help:
 	@echo "make lint       ruff, mypy --strict and the import rules of the rooms"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make bench      every script under benchmarks/"
+	@echo "make campaign   every campaign at full size (kills, fuzz, ...); hours; ends at the first finding"
 	@echo "make notebooks  build and run the case studies under examples/"
 	@echo "make docs       these pages as a site: site/index.html"
 	@echo "make clean      remove the environment and all caches"
@@ -56,8 +55,17 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	set -e; for script in benchmarks/*.py; do \
+	set -e; for script in $(filter-out benchmarks/campaign_%,$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(ENVIRONMENT) $(BIN)/python $$script; \
+	done
+
+# Campaigns: what breaks the package is looked for at length. Each is a script with its arguments (commas for spaces),
+# prints what it tried and what it found, and fails if it found anything. Small runs of them are among the tests.
+CAMPAIGNS := campaign_fuzz.py,--cases,80000
+
+campaign: $(STAMP)
+	set -e; for campaign in $(CAMPAIGNS); do \
+		echo "== $$campaign" | tr , ' '; $(ENVIRONMENT) $(BIN)/python benchmarks/$$(echo $$campaign | tr , ' '); \
 	done
 
 # Its own stamp: nobody else needs what builds the site.

@@ -15,7 +15,6 @@ import contextlib
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -28,7 +27,16 @@ from attribution_sched.attributor import simulated_attributor
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, problem
-from attribution_sched.journal import DecisionRecord, EventRecord, ExplanationRecord, Journal, OutcomeRecord, TaskRecord
+from attribution_sched.journal import (
+    DecisionRecord,
+    EventRecord,
+    ExplanationRecord,
+    Journal,
+    OutcomeRecord,
+    TaskRecord,
+    WaitRecord,
+)
+from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.session import options
 from attribution_sched.session.asking import Asked, Asking, as_policy, weighted, with_weights
@@ -37,7 +45,7 @@ from attribution_sched.session.cluster import Effect, SimulatedCluster, TaskInst
 from attribution_sched.session.fitting import Fitting
 from attribution_sched.session.learning import ORIGINAL, Learnt, Versions, learn
 from attribution_sched.session.memory import QUICK, Memory
-from attribution_sched.session.replay import journal_key, outcome_record, replay
+from attribution_sched.session.replay import outcome_record, replay
 from attribution_sched.session.reshaping import Reshaping, targets_of
 from attribution_sched.session.results import RewardTerms, RunSummary, SchedulingResult
 from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
@@ -184,6 +192,7 @@ class System:
         self._entering: tuple[TaskRecord, TaskInstance] | None = None
         self._finished: Taken | None = None
         self._moving = self._torn = False
+        self._waits_s = -1.0
         if isinstance(policy, Episodic):
             policy.reset(self.seed)
 
@@ -281,7 +290,17 @@ class System:
         number = self.journal.count()
         told = replace(told, sequence=number)
         paid, decided = self.cluster.paid, self.cluster.decided
-        return Turn(number, asked, action, told, new, task, vector, paid, decided, self._since, clock)
+        return Turn(
+            number, asked, action, told, new, task, vector, paid, decided, self._since, clock, self._left_waiting()
+        )
+
+    def _left_waiting(self) -> tuple[WaitRecord, ...]:
+        """What this event leaves waiting without a question, as one record; nothing while the queue is short."""
+        left, now_s = self.cluster.left_waiting, self.now_s
+        if not left or not self.cluster.backlog or now_s == self._waits_s:
+            return ()
+        self._waits_s = now_s
+        return (WaitRecord(now_s, sum(left.values()), left),)
 
     def _complete(self, turn: Turn, *, again: bool = False) -> Taken:
         """Phases 4 to 6: recorded, then carried out, then booked; each of them once, however often this is called.
@@ -299,14 +318,14 @@ class System:
                 rule = f"decision number {turn.number} is not the one that was being taken"
                 raise JournalError(problem("journal", str(self.journal.path), rule, "Resume it with System.resume"))
         else:
-            made = self.journal.record_decision(turn.told, task=turn.new)
+            made = self.journal.record_decision(turn.told, task=turn.new, waits=turn.waits)
         clock.phase("record", made.id)
         # 5 carry out
         if again and self.cluster.decided > turn.decided:
             effect = self.cluster.effect(asked.view.slot, turn.paid)
         else:
             self._moving = True
-            effect = self.cluster.carry_out(turn.action, journal_key(self.journal, made))
+            effect = self.cluster.carry_out(turn.action, self.journal.key(made.id))
             self._moving = False
         clock.phase("carry out", made.id)
         # 6 learn: what it came to, for the journal, for explanations and for feedback
@@ -401,7 +420,7 @@ class System:
         self._torn = False
 
     def _result(self, taken: Taken) -> SchedulingResult:
-        began, why, missing = time.perf_counter(), None, ""
+        began, why, missing = clock(), None, ""
         if self._explaining is not None:
             try:
                 why = self.explain(taken.record.id, **self._explaining)
@@ -409,7 +428,7 @@ class System:
                 # The task is placed: its result must not be lost with its explanation.
                 missing = str(error)
         between, self._since = self._since - 1, 0
-        result = result_of(taken, self.domains, between, why, time.perf_counter() - began)
+        result = result_of(taken, self.domains, between, why, clock() - began)
         if not missing:
             return result
         return replace(result, provenance={**result.provenance, "explanation": f"unavailable ({missing})"})

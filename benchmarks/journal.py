@@ -2,6 +2,7 @@
 
     python benchmarks/journal.py                       # 2,000 durable decisions, 20,000 in groups
     python benchmarks/journal.py --durable 200 --grouped 2000
+    PYTHONPATH=<a checkout of release 0.1> python benchmarks/journal.py    # the same of another version
 
 The rival is what one would write by hand: one JSON object per line, appended, flushed and synced to disk. It keeps the
 same records. Both run in turns in one process, in the same folder, so the ratio counts, not the disk. The rival has no
@@ -90,13 +91,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         ours, theirs = Path(folder) / "run.journal", Path(folder) / "run.jsonl"
         journal, lines = Journal.create(ours, HEADER), Lines(theirs)
-        spent = [0.0, 0.0]
+        spent, cpu = [0.0, 0.0], [0.0, 0.0]
         for i in range(durable):
             # In turns, so that both meet the same disk.
-            began = time.perf_counter()
+            began, worked = time.perf_counter(), time.process_time()
             made = journal.record_decision(decision(i), task=task(i))
             journal.record_outcome(outcome(made.id, i))
             middle = time.perf_counter()
+            cpu[0] += time.process_time() - worked
             for record in (task(i), decision(i), outcome(f"d{i:06d}", i)):
                 lines.add(record, durable=not isinstance(record, TaskRecord))
             spent[0] += middle - began
@@ -109,12 +111,16 @@ def main() -> None:
                     made = journal.record_decision(decision(i), task=task(i))
                     journal.record_outcome(outcome(made.id, i))
 
+        worked = time.process_time()
+
         def unsynced() -> None:
             for i in range(durable, total):
                 for record in (task(i), decision(i), outcome(f"d{i:06d}", i)):
                     lines.add(record, durable=False)
 
-        found.append(("committed in groups / s", clock(grouped, total - durable), clock(unsynced, total - durable)))
+        rate = clock(grouped, total - durable)
+        cpu[1] = time.process_time() - worked
+        found.append(("committed in groups / s", rate, clock(unsynced, total - durable)))
         journal.close()
         lines.close()
         sizes = [path.stat().st_size / total for path in (ours, theirs)]
@@ -137,17 +143,26 @@ def main() -> None:
                 clock(lambda: [reader.decision(name) for name in wanted], len(wanted)),
                 clock(lambda: [look_up_line(name) for name in wanted], len(wanted)),
             ))  # fmt: skip
+            verified = None
+            if hasattr(reader, "verify"):
+                began = time.perf_counter()
+                rows = reader.verify().rows
+                verified = rows / (time.perf_counter() - began), rows
             exported = []
             for ending in ("csv", "jsonl", "parquet"):
                 target = Path(folder) / f"export.{ending}"
                 rate = clock(lambda target=target: reader.export(target), total)
                 exported.append((ending, rate, target.stat().st_size / total))
+    costs = [1e6 * cpu[0] / durable, 1e6 * cpu[1] / max(1, total - durable)]
     print(f"| {durable} durable and {total - durable} grouped decisions | journal | JSON lines | ratio |")
     print("|---|---:|---:|---:|")
     for name, mine, rival in found:
         print(f"| {name} | {mine:,.0f} | {rival:,.0f} | {mine / rival:.2f} |")
     ours_b, theirs_b = sizes
     print(f"| bytes per decision, task and outcome | {ours_b:,.0f} | {theirs_b:,.0f} | {ours_b / theirs_b:.2f} |")
+    print(f"| CPU-µs per decision, task and outcome: durable, in groups | {costs[0]:,.0f}, {costs[1]:,.0f} | | |")
+    if verified is not None:
+        print(f"| verified: rows / s, rows | {verified[0]:,.0f}, {verified[1]:,} | | |")
     for ending, rate, size in exported:
         print(f"| exported to {ending}: decisions / s, bytes per decision | {rate:,.0f}, {size:,.0f} | | |")
 

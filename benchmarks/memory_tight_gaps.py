@@ -26,6 +26,7 @@ from scheduler_instances import Decision, FloatArray, memory_tight, shaken
 
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -41,7 +42,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import PlanError
-from attribution_sched.planning.candidates import MAX_PP, chain_batch
+from attribution_sched.planning.candidates import chain_batch
 from attribution_sched.planning.domain_orders import all_orders, chain_plans, proportional_cuts
 from attribution_sched.planning.exact.solver import ExactSolver, Solution
 from attribution_sched.planning.instance import Instance
@@ -96,11 +97,11 @@ def any_degree(decision: Decision, *, even: bool) -> float:
     instance = _instance(decision)
     n, seconds = instance.n_layers, instance.seconds_per_sample()[Precision.FP32.index]
     best = float("inf")
-    for size in range(1, len(instance.rooms) + 1):
+    for size in range(1, len(instance.free_devices) + 1):
         for order in all_orders(instance.open_domains, size):
-            degrees = [[t for t in TP_DEGREES if t <= instance.rooms[d]] for d in order]
+            degrees = [[t for t in TP_DEGREES if t <= instance.free_devices[d]] for d in order]
             tp = np.array(list(product(*degrees)), dtype=np.int64)
-            pp = instance.rooms[order] // tp
+            pp = instance.free_devices[order] // tp
             speeds = pp / seconds[order, np.log2(tp).astype(np.int64)]
             stops = proportional_cuts(np.ones_like(speeds) if even else speeds, n)
             firsts = np.concatenate([np.zeros((len(tp), 1), dtype=np.int64), stops[:, :-1]], axis=1)

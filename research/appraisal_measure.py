@@ -15,12 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.cost import JOULES_PER_KWH
 from attribution_sched.cluster.decision_batch import Decisions, gather
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.reward import GRAMS_PER_KG, samples
+from attribution_sched.cluster.reward import priced_terms, samples
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.hi_ppo.demand_head import DEMANDS, DemandReader, NominalTask
@@ -161,14 +160,10 @@ def _expected(
                 some, int(kind), bandwidth_gbps=seen.links[here, 0], latency_s=seen.links[here, 1], factors=factors,
                 breakdown=False,
             )  # fmt: skip
-            dollars = norm * (
-                priced.bill_usd
-                + reward.energy_usd_per_kwh / JOULES_PER_KWH * priced.energy_j
-                + reward.carbon_usd_per_kg / GRAMS_PER_KG * priced.carbon_g
-            )
-            found[row, at, 0] = 1.0 - priced.step_s * norm / base[st.K_BASE_STEP]
-            found[row, at, 1] = priced.utilisation
-            found[row, at, 2] = dollars / base[st.K_BASE_COST] if base[st.K_BASE_COST] > 0.0 else 0.0
+            found[row, at] = priced_terms(
+                reward, float(base[st.K_BASE_STEP]), float(base[st.K_BASE_COST]), priced.step_s * norm,
+                priced.utilisation, priced.bill_usd * norm, priced.energy_j * norm, priced.carbon_g * norm,
+            )  # fmt: skip
     return found[0], found[1]
 
 

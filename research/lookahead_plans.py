@@ -23,7 +23,7 @@ from attribution_sched.cluster.engine.state import K_BASE_COST, K_BASE_STEP
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.plan import DOMAIN, FIRST, PRECISION, REPLICA, SEGMENT_FIELDS, STOP, PlanBatch
 from attribution_sched.cluster.precision import PRECISIONS
-from attribution_sched.cluster.reward import GRAMS_PER_KG, samples
+from attribution_sched.cluster.reward import GRAMS_PER_KG, r_cost, r_eff, samples, total
 from attribution_sched.cluster.shares import share_batch
 from attribution_sched.errors import PlanError, problem
 
@@ -111,10 +111,10 @@ def price_plans(
                 _price_part(engine, kind_index, factors, batch, bandwidth[:ticks], part, columns, fits)
     reward, kinds = engine.world.reward, engine.arrays.kinds[kind_index]
     base_s, base_usd = float(kinds[K_BASE_STEP]), float(kinds[K_BASE_COST])
-    cost = columns["usd"] / base_usd if base_usd > 0.0 else np.zeros(shape)
-    extras = reward.w_util * columns["utilisation"] - reward.w_cost * cost
-    total = reward.w_eff * (base_s - columns["step_s"]) / base_s + extras
-    return Prices(np.where(fits, 1.0 / columns["step_s"], 0.0), np.where(fits, total, -np.inf), extras)
+    cost, util = r_cost(columns["usd"], base_usd), columns["utilisation"]
+    extras = total(np.zeros(shape), util, cost, 0.0, reward.w_util, reward.w_cost)
+    both = total(r_eff(columns["step_s"], base_s), util, cost, reward.w_eff, reward.w_util, reward.w_cost)
+    return Prices(np.where(fits, 1.0 / columns["step_s"], 0.0), np.where(fits, both, -np.inf), extras)
 
 
 def placements(engine: Engine, kind_index: int, batch: PlanBatch) -> tuple[IntArray, FloatArray]:

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attribution_sched.cluster.reward import total_of
 from attribution_sched.errors import ModelFitError, SettingsError, problem
-from attribution_sched.explain.explanation import COMPONENTS, SIGNS, Explanation
+from attribution_sched.explain.explanation import COMPONENTS, Explanation
 from attribution_sched.feedback.drivers import Damping
 
 FloatArray = NDArray[np.float64]
@@ -65,8 +66,7 @@ def component_potential(values: ArrayLike, weights: Sequence[float]) -> FloatArr
     if array.shape[-1:] != (len(COMPONENTS),) or len(weights) != len(COMPONENTS):
         given = (array.shape, len(weights))
         raise ModelFitError(problem("components", given, f"must be {len(COMPONENTS)}: {COMPONENTS}", "Name all three"))
-    found: FloatArray = array @ (np.asarray(weights, float) * np.array(SIGNS))
-    return found
+    return total_of(array, weights)
 
 
 def explained_potential(explanation: Explanation, weights: Sequence[float], damping: Damping) -> float:

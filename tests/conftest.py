@@ -1,6 +1,5 @@
-"""Shared set-up: the scripts of ``benchmarks/`` are importable, and compiled code is never stale."""
+"""Shared set-up: the scripts of ``benchmarks/`` are importable, compiled code stays in the checkout."""
 
-import hashlib
 import os
 import sys
 from pathlib import Path
@@ -16,22 +15,8 @@ settings.load_profile("repeatable")
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 
-def _compiled_sources_digest() -> str:
-    """Hash the kernels and what they freeze: numba's own cache sees only the file a kernel stands in."""
-    digest = hashlib.sha256()
-    package = ROOT / "attribution_sched"
-    rooms = ("cluster", "planning", "scheduler")
-    compiled = [
-        path for room in rooms for path in (package / room).rglob("*.py") if "numba.njit" in path.read_text("utf-8")
-    ]
-    for path in sorted({*(package / "cluster").rglob("*.py"), *compiled}):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-if "numba" not in sys.modules:
-    folder = Path(__file__).parent / "__pycache__" / f"numba-{_compiled_sources_digest()}"
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(folder))
+# Compiled kernels of test runs stay in the checkout; the package keeps them apart by the content of their sources.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parent / "__pycache__" / "kernels"))
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,7 @@ MISTAKES = {
         {"arrivals": {"kind": "diurnal", "peak": 3}}, "arrivals.peak", "3", "is not a setting", "'peak_hour'"),
     "unknown key of a device": (
         {"gpus": {"A100-80": {"idle": 3}}}, "gpus.A100-80.idle", "3", "is not a setting", "'idle_w'"),
-    "nothing near": ({"reward": {"zzzzzz": 1}}, "reward.zzzzzz", "1", "is not a setting", "Valid: alpha, beta"),
+    "nothing near": ({"reward": {"zzzzzz": 1}}, "reward.zzzzzz", "1", "is not a setting", "Valid: carbon"),
     "below its range": ({"episode": {"horizon_s": -5}}, "episode.horizon_s", "-5", "must be >= 0.001", "86400"),
     "above its range": ({"network": {"motion": {"bound": 1.5}}}, "network.motion.bound", "1.5", "must be < 1", "0.3"),
     "range inside a list": (kind(share=0), "kinds[1].share", "0", "must be > 0", "leave it out for 1"),

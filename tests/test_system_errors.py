@@ -17,6 +17,7 @@ from attribution_sched.errors import (
     SettingsError,
     TaskError,
 )
+from attribution_sched.session.cluster import SimulatedCluster
 from tests.session.small import SMALL, small
 
 NAN = {name: math.nan if name == "fc" else 1.0 for name in COUNTER_NAMES[:7]}
@@ -85,13 +86,14 @@ def test_a_task_that_is_wrong_changes_nothing(task, given, error, words):
     assert system.cluster.waiting == 1
 
 
-def test_a_full_queue_says_so():
+def test_a_full_queue_says_so(monkeypatch):
     system = System(SMALL, "greedy", queue="empty")
-    for _ in range(4):
+    for _ in range(9):
         system.submit("bert-base")
-    with pytest.raises(TaskError, match=r"holds its 4 tasks already.*schedule_next_task"):
+    monkeypatch.setattr(SimulatedCluster, "accepts", False)
+    with pytest.raises(TaskError, match=r"9 tasks wait already.*schedule_next_task"):
         system.submit("bert-base")
-    assert len(list(system.journal.tasks())) == 4
+    assert len(list(system.journal.tasks())) == 9
 
 
 def test_a_task_that_fits_nowhere_is_refused_with_what_would_make_it_fit():

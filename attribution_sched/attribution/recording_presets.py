@@ -115,5 +115,8 @@ def zeus_power(gpu: str = "v100") -> Recording:
 def _header(path: Path) -> list[str]:
     if not path.is_file():
         raise TraceError(problem("path", path.name, "is not in the data directory", f"Check {DATA_VARIABLE}"))
-    with path.open(newline="", encoding="utf-8") as stream:
-        return next(csv.reader(stream), [])
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            return next(csv.reader(stream), [])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(problem(path.name, str(error), "is not a UTF-8 CSV file", "Copy it again")) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,14 +211,12 @@ def _read_csv(path: Path) -> tuple[dict[str, list[object]], int]:
             if not stream.readline().startswith("#"):
                 stream.seek(start)
             rows = [row for row in csv.reader(stream, strict=True) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(problem(path.name, str(error), "is not a UTF-8 CSV file", "Write it again as CSV")) from error
     if not rows:
         raise TraceError(problem(path.name, "", "is empty", "The first row must name the columns"))
     header = rows[0]
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise TraceError(problem(f"{path.name}: columns", repeated, "appear twice", "Rename one of each"))
+    _refuse_repeats(path, header)
     for number, row in enumerate(rows[1:], start=1):
         if len(row) != len(header):
             raise TraceError(
@@ -231,17 +230,29 @@ def _read_csv(path: Path) -> tuple[dict[str, list[object]], int]:
     return {name: [row[j] for row in rows[1:]] for j, name in enumerate(header)}, len(rows) - 1
 
 
+def _refuse_repeats(path: Path, header: Sequence[str]) -> None:
+    repeated = sorted(name for name, count in Counter(header).items() if count > 1)
+    if repeated:
+        raise TraceError(problem(f"{path.name}: columns", repeated, "appear twice", "Rename one of each"))
+
+
 def _read_parquet(path: Path) -> tuple[dict[str, list[object]], int]:
     import pyarrow
     import pyarrow.parquet
 
     try:
+        _refuse_repeats(path, pyarrow.parquet.read_schema(path).names)
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise TraceError(
             problem(path.name, str(error).split("\n")[0], "is not a whole Parquet file", "Write it again")
         ) from error
-    return {name: table.column(name).to_pylist() for name in table.column_names}, table.num_rows
+    try:
+        cells = {name: table.column(name).to_pylist() for name in table.column_names}
+    except (pyarrow.ArrowException, ValueError, OverflowError) as error:  # text that is no UTF-8, dates out of range
+        reason = str(error).split("\n")[0]
+        raise TraceError(problem(path.name, reason, "has cells that cannot be read", "Write it again")) from error
+    return cells, table.num_rows
 
 
 def _numbers(path: Path, column: Column, cells: Sequence[object]) -> FloatArray:
@@ -254,7 +265,7 @@ def _numbers(path: Path, column: Column, cells: Sequence[object]) -> FloatArray:
         else:
             try:
                 value = float(cell) * column.scale  # type: ignore[arg-type]
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 rule, fix = "is not a number", "Correct the cell, or map another column"
             else:
                 if not math.isfinite(value):

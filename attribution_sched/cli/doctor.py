@@ -16,7 +16,6 @@ import typer
 from rich.markup import escape
 
 from attribution_sched import __version__
-from attribution_sched.cli import kernels
 from attribution_sched.cli.console import Stages, examples, out, say_json
 from attribution_sched.cli.exits import FAILED
 from attribution_sched.cli.retention import verify
@@ -141,9 +140,13 @@ def _threads() -> Check:
 
 
 def _kernels() -> Check:
+    from attribution_sched import kernels
+
     count, where = kernels.compiled(), kernels.folder()
     if not count:
-        return Check("kernels", None, f"not compiled yet ({where})", kernels.FIRST)
+        return Check(
+            "kernels", None, f"not compiled yet ({where})", "The first run compiles them: about a minute, once"
+        )
     return Check("kernels", True, f"{count} compiled ({where})")
 
 

@@ -114,11 +114,11 @@ def _drivers(told: Explanation, lang: str, most: int) -> Any:
 
 
 def _name(told: Explanation, i: int, lang: str) -> str:
-    from attribution_sched.explain.chinese import name_in_chinese, reading_in_chinese
+    from attribution_sched.explain.words import in_language, input_name
 
     player, zh = told.players[i], lang == "zh"
-    name = name_in_chinese(player.name) if zh else player.name
-    value, usual = (reading_in_chinese(each) if zh and each else each for each in (player.value, player.usual))
+    name = input_name(player.name, lang)
+    value, usual = (in_language(each, lang) for each in (player.value, player.usual))
     told_of = [value] if value else []
     told_of += [WORDS[lang]["usual"].format(usual)] if usual else []
     below = ("；" if zh else "; ").join(told_of)
@@ -144,20 +144,21 @@ def _facts(told: Explanation, lang: str) -> Any:
     """How sure, the runner-up, thresholds and the smallest flip."""
     from rich.table import Table
 
-    from attribution_sched.explain.chinese import in_chinese, name_in_chinese, unit_in_chinese
     from attribution_sched.explain.digits import apart, percent
+    from attribution_sched.explain.wording import plan_words
+    from attribution_sched.explain.words import input_name, unit_name
 
     words, zh = WORDS[lang], lang == "zh"
 
     def plan(text: str) -> str:
-        return escape(in_chinese(text) if zh else text)
+        return escape(plan_words(text, lang))
 
     def named(player: str, quantity: str) -> str:
-        who, what = (name_in_chinese(player), name_in_chinese(quantity)) if zh else (player, quantity)
+        who, what = input_name(player, lang), input_name(quantity, lang)
         return escape(who if who == what else f"{who}{'的' if zh else ': '}{what}")
 
     def unit(name: str) -> str:
-        return unit_in_chinese(name) if zh else name
+        return unit_name(name, lang)
 
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)

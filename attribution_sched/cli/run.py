@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from attribution_sched.cli import kernels
 from attribution_sched.cli.console import Stages, examples, notes, say_json
 from attribution_sched.cli.exits import STOPPED
 from attribution_sched.cli.run_asked import POLICY, PRESET, TASKS, Asked, checked
@@ -101,8 +100,9 @@ def run(
                     targets=target or [], journal=journal, report=report, resume=resume, lang=lang,
                     feedback=not no_feedback, explain=not no_explain,
                 )  # fmt: skip
-                if not kernels.compiled():
-                    notes(quiet=quiet).print(kernels.FIRST)
+                from attribution_sched import kernels
+
+                kernels.announce_with(notes(quiet=quiet).print)
                 system = asked.open()
             with system:
                 notes(quiet=quiet).print(opening(system))

@@ -13,7 +13,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.bandwidth_trace import number, read_trace_rows, row_error
 from attribution_sched.cluster.streams import StreamState, exponential, seed_stream, uniform
 from attribution_sched.errors import SettingsError, TraceError, nearest, problem
+from attribution_sched.kernels import kernel
 from attribution_sched.limits import name_rule
 
 FloatArray = NDArray[np.float64]
@@ -220,7 +220,7 @@ class TraceArrivals:
         return self.spec().times(horizon_s, seed)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def next_arrival(
     kind: int, params: FloatArray, times_s: FloatArray, taken: int, now_s: float, state: StreamState
 ) -> float:
@@ -256,7 +256,7 @@ def next_arrival(
             return time_s
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def _walk(
     kind: int, params: FloatArray, times_s: FloatArray, horizon_s: float, state: StreamState, out: FloatArray
 ) -> int:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attribution_sched.errors import TraceError, nearest, problem
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 
@@ -127,7 +127,7 @@ class BandwidthTrace:
         return np.where(np.isnan(self.gbps), 1.0, self.gbps / np.where(base_gbps > 0, base_gbps, 1.0))
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def trace_row(times_s: FloatArray, time_s: float, period_s: float) -> int:
     """Return the row that holds at ``time_s``; a period of 0 holds the last row for ever."""
     if period_s > 0.0:
@@ -142,7 +142,7 @@ def trace_row(times_s: FloatArray, time_s: float, period_s: float) -> int:
     return max(low - 1, 0)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def trace_rows(times_s: FloatArray, wanted_s: FloatArray, period_s: float) -> NDArray[np.int64]:
     """Return the rows that hold at each of ``wanted_s``."""
     rows = np.empty(wanted_s.size, np.int64)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import gymnasium as gym
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +32,7 @@ from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -177,7 +177,7 @@ class CrossDomainCodec:
         return np.zeros(active.size), np.zeros((active.size, 3))
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _testbed_masks(world: WorldArrays, state: StateArrays, memory: FloatArray, masks: BoolArray) -> None:
     """A device may take a task if it has a free place and room, and knows the precision."""
     for e in range(masks.shape[0]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,6 +38,7 @@ from attribution_sched.cluster.plan import MICROBATCHES, PP, Plan, PlanBatch
 from attribution_sched.cluster.power import cap_floor_w, precision_factor
 from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.errors import NetworkError, PlanError, problem
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -90,7 +90,7 @@ class PlanCosts:
         return self.segments[:, :, SEGMENT_COLUMNS.index(column)]
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def _score(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -223,7 +223,7 @@ class CostModel:
 
     def _batch(self, plans: PlanBatch | Plan | Sequence[Plan], model: int) -> PlanBatch:
         if isinstance(plans, PlanBatch):
-            plans.check(len(self.models[model]), len(self.cluster), TP_DEGREES)
+            plans.check(len(self.models[model]), len(self.cluster))
             return plans
         listed = [plans] if isinstance(plans, Plan) else list(plans)
         for plan in listed:

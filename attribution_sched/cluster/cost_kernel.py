@@ -6,7 +6,6 @@ tasks inside the batched environment. ``cost.py`` is the friendly face.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,12 +50,13 @@ from attribution_sched.cluster.plan import (
     TP,
 )
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _hardware_missing(domains: DomainArrays, tables: CostTables, model: int, segments: IntArray, count: int) -> bool:
     """Say whether some segment runs in a precision its device does not have: its times are NaN."""
     for r in range(count):
@@ -66,7 +66,7 @@ def _hardware_missing(domains: DomainArrays, tables: CostTables, model: int, seg
     return False
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def plan_cost(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -263,7 +263,7 @@ def plan_cost(
     plan_out[UTILISATION] = utilisation / count
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _replica_sync(
     tables: CostTables,
     model: int,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.errors import PlanError, problem
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -105,7 +105,7 @@ class Decisions:
             )
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _gather(
     world: WorldArrays,
     state: StateArrays,
@@ -185,7 +185,7 @@ def _gather(
             event[b, 5] = 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _candidate(
     world: WorldArrays,
     state: StateArrays,

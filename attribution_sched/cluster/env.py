@@ -22,7 +22,8 @@ task, or keeps the plan in force.
 Reward: ``w_eff·R_eff + w_util·R_util − w_cost·R_cost``. CrossDomain pays it for work: every step of a
 running task pays R times the baseline's step time in hours (and −1 of R_eff per hour while a task waits or moves), so
 that finishing sooner never pays less; Testbed pays a decision's own R at once. ``info`` has
-``action_mask``, ``reward_terms``, ``decision`` (the decision's own terms and its code), ``r_low``, ``totals``.
+``action_mask``, ``reward_terms``, ``decision`` (the decision's own terms and its code), ``r_high``, ``r_low`` and
+``totals``.
 
 Start: an empty cluster; the first decision is the first arrival. End: never by itself; truncated at the horizon.
 """
@@ -39,6 +40,7 @@ from attribution_sched.cluster.codecs import Attributor, Codec, CrossDomainCodec
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.state import CODES, DECISION_COLUMNS, TOTAL_COLUMNS
+from attribution_sched.cluster.reward import r_high
 from attribution_sched.cluster.world import World
 
 FloatArray = NDArray[np.float64]
@@ -94,6 +96,7 @@ class ClusterEnv(gym.Env[Any, Any]):
             "action_mask": self.codec.masks()[0],
             "reward_terms": {name: float(terms[c]) for c, name in enumerate(TERM_NAMES)},
             "decision": named,
+            "r_high": float(r_high(decision[st.D_EFF], decision[st.D_COST], *self.engine.weights[0, [0, 2]])),
             "r_low": r_low,
             "time_s": float(state.clock[0, st.NOW]),
             "totals": {name: float(state.totals[0, c]) for c, name in enumerate(TOTAL_COLUMNS)},

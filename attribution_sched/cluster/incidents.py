@@ -17,11 +17,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.errors import SettingsError, problem
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 
@@ -128,7 +128,7 @@ def pack(incidents: Iterable[Incident]) -> FloatArray:
     return np.array(rows, dtype=np.float64).reshape(len(rows), 6)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def is_lost(incidents: FloatArray, time_s: float, domain: int) -> bool:
     """Whether a domain is lost at the time of a tick."""
     for row in range(incidents.shape[0]):
@@ -138,7 +138,7 @@ def is_lost(incidents: FloatArray, time_s: float, domain: int) -> bool:
     return False
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def cut_links(incidents: FloatArray, time_s: float, bandwidth: FloatArray) -> None:
     """Multiply the bandwidth of the links, shape ``(K, K)``, by what the cuts at the time of a tick leave of them."""
     for row in range(incidents.shape[0]):

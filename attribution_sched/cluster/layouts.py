@@ -10,8 +10,11 @@ from attribution_sched.cluster.domains import Cluster
 
 IntArray = NDArray[np.int64]
 
+MAX_PP = 8
+"""Most pipeline stages inside a domain."""
 
-def layout_table(cluster: Cluster, sharing: bool, max_pp: int = 8) -> IntArray:
+
+def layout_table(cluster: Cluster, sharing: bool, max_pp: int = MAX_PP) -> IntArray:
     """List every layout that fits the largest domain, shape ``(n_layouts, 4)``: dp, tp, pp, share.
 
     Args:

@@ -11,14 +11,14 @@ With recomputation only layer inputs stay in flight, plus one layer's full set w
 
 from __future__ import annotations
 
-import numba
+from attribution_sched.kernels import kernel
 
 #: Adam in mixed or full precision: fp32 master copy and two moments, or two moments next to fp32 weights.
 OPTIMISER_BYTES_MIXED = 12.0
 OPTIMISER_BYTES_FULL = 8.0
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def state_bytes_per_parameter(element_bytes: float, training: bool, zero_stage: int, dp: float) -> float:
     """Bytes of weights, gradients and optimiser states that one device keeps per parameter."""
     if not training:
@@ -36,7 +36,7 @@ def state_bytes_per_parameter(element_bytes: float, training: bool, zero_stage: 
     return weight + gradient + optimiser
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def in_flight(schedule: int, stages: int, stage: int, microbatches: int) -> int:
     """Microbatches whose activations stage ``stage`` holds at its peak."""
     if schedule == 1:
@@ -44,7 +44,7 @@ def in_flight(schedule: int, stages: int, stage: int, microbatches: int) -> int:
     return min(microbatches, stages - stage)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def activation_share(tp: float, sequence_parallel: bool) -> float:
     """Part of a sharded layer's activations that one tensor-parallel rank keeps.
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -31,7 +32,7 @@ class Schedule(IntEnum):
     GPIPE = 1
 
 
-@numba.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@kernel(inline="always")
 def _operation(schedule: int, i: int, warmup: int, microbatches: int) -> int:
     """Return the i-th operation of a stage: ``m`` for forward ``m``, ``−1−m`` for backward ``m``."""
     if schedule == 1:
@@ -44,7 +45,7 @@ def _operation(schedule: int, i: int, warmup: int, microbatches: int) -> int:
     return warmup + j // 2 if j % 2 == 0 else -1 - j // 2
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def pipeline_finish(
     schedule: int,
     stages: int,
@@ -123,7 +124,7 @@ def pipeline_finish(
     return latest
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def _batched(
     schedule: IntArray,
     stages: IntArray,

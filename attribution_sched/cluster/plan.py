@@ -107,59 +107,64 @@ class Plan:
 
         Memory and free devices are the cost model's and the cluster's business.
         """
+        # The rules are compiled over the columns below, so they can only be brought in here.
+        from attribution_sched.cluster import validity
+
         if not self.replicas:
             raise PlanError(problem("replicas", (), "a plan needs at least one", "Add a Replica"))
         for r, replica in enumerate(self.replicas):
-            where = f"replicas[{r}]"
+            if not replica.segments:
+                fix = f"Let the last segment stop at {n_layers}"
+                raise PlanError(problem(f"replicas[{r}] covers layers up to", 0, f"the model has {n_layers}", fix))
             if replica.microbatch < 1 or replica.microbatches < 1:
                 given = (replica.microbatch, replica.microbatches)
-                raise PlanError(problem(f"{where}.microbatch(es)", given, "both must be >= 1", "Use positive integers"))
-            at = 0
-            for s, segment in enumerate(replica.segments):
-                _check_segment(segment, f"{where}.segments[{s}]", at, n_layers, n_domains, replica.microbatch)
-                at = segment.stop
-            if at != n_layers:
-                fix = f"Let the last segment stop at {n_layers}"
-                raise PlanError(problem(f"{where} covers layers up to", at, f"the model has {n_layers}", fix))
-        used = self.domains
-        for domain in used:
-            if used.count(domain) > 1:
                 raise PlanError(
-                    problem("domain", domain, "holds more than one segment of the plan",
-                            "Merge the segments, or raise pp or dp inside the domain")
-                )  # fmt: skip
+                    problem(f"replicas[{r}].microbatch(es)", given, "both must be >= 1", "Use positive integers")
+                )
+        code, at = validity.fault(validity.form_only(n_layers, n_domains), PlanBatch.of([self]))
+        if code != validity.VALID:
+            raise PlanError(self._complaint(code, at, n_layers, n_domains))
+        for where, segment, _, _ in self._placed():
+            listed, wanted = segment.devices, segment.device_count
+            if listed and (len(set(listed)) != wanted or len(listed) != wanted or min(listed) < 0):
+                rule, fix = f"the layout needs {wanted} different devices", "List exactly dp*tp*pp devices or none"
+                raise PlanError(problem(f"{where}.devices", listed, rule, fix))
 
+    def _placed(self) -> list[tuple[str, Segment, Replica, int]]:
+        """Every segment with its place in words, its replica and the layer it has to begin with."""
+        return [
+            (f"replicas[{r}].segments[{s}]", segment, replica, replica.segments[s - 1].stop if s else 0)
+            for r, replica in enumerate(self.replicas)
+            for s, segment in enumerate(replica.segments)
+        ]
 
-def _check_segment(segment: Segment, where: str, at: int, n_layers: int, n_domains: int, microbatch: int) -> None:
-    if not 0 <= segment.domain < n_domains:
-        raise PlanError(
-            problem(f"{where}.domain", segment.domain, f"the cluster has domains 0..{n_domains - 1}", "Pick one")
-        )
-    if segment.first != at or segment.stop <= segment.first or segment.stop > n_layers:
-        raise PlanError(
-            problem(f"{where} layers", (segment.first, segment.stop),
-                    f"must start at layer {at}, hold at least one layer and stop by {n_layers}",
-                    "Move the cut inside the model")
-        )  # fmt: skip
-    for field in ("dp", "tp", "pp"):
-        if getattr(segment, field) < 1:
-            raise PlanError(problem(f"{where}.{field}", getattr(segment, field), "must be >= 1", "Use 1 or more"))
-    if segment.pp > segment.stop - segment.first:
-        raise PlanError(
-            problem(f"{where}.pp", segment.pp, f"the segment has {segment.stop - segment.first} layers",
-                    "Use at most one stage per layer")
-        )  # fmt: skip
-    if microbatch % segment.dp:
-        raise PlanError(
-            problem(f"{where}.dp", segment.dp, f"must divide the microbatch of {microbatch} samples",
-                    "Change dp or the microbatch")
-        )  # fmt: skip
-    listed = segment.devices
-    if listed and (len(set(listed)) != segment.device_count or len(listed) != segment.device_count or min(listed) < 0):
-        raise PlanError(
-            problem(f"{where}.devices", listed, f"the layout needs {segment.device_count} different devices",
-                    "List exactly dp*tp*pp devices or none")
-        )  # fmt: skip
+    def _complaint(self, code: int, at: int, n_layers: int, n_domains: int) -> str:
+        """Say what is wrong with a segment, given the code."""
+        from attribution_sched.cluster import validity
+
+        where, segment, replica, begin = self._placed()[at]
+        layers = segment.stop - segment.first
+        if code == validity.TWICE:
+            fix = "Merge the segments, or raise pp or dp inside the domain"
+            return problem("domain", segment.domain, "holds more than one segment of the plan", fix)
+        if code == validity.STAGES:
+            rule = f"the segment has {layers} layers"
+            return problem(f"{where}.pp", segment.pp, rule, "Use at most one stage per layer")
+        if code == validity.INDIVISIBLE:
+            rule = f"must divide the microbatch of {replica.microbatch} samples"
+            return problem(f"{where}.dp", segment.dp, rule, "Change dp or the microbatch")
+        if code == validity.OUTSIDE:
+            if not 0 <= segment.domain < n_domains:
+                rule = f"the cluster has domains 0..{n_domains - 1}"
+                return problem(f"{where}.domain", segment.domain, rule, "Pick one")
+            name = next((name for name in ("dp", "pp") if getattr(segment, name) < 1), "tp")
+            rule = "must be one of 1, 2, 4, 8" if name == "tp" else "must be >= 1"
+            return problem(f"{where}.{name}", getattr(segment, name), rule, "Use 1 or more")
+        if segment.first == begin and segment.first < segment.stop < n_layers:
+            rule, fix = f"the model has {n_layers}", f"Let the last segment stop at {n_layers}"
+            return problem(f"{where} covers layers up to", segment.stop, rule, fix)
+        rule = f"must start at layer {begin}, hold at least one layer and stop by {n_layers}"
+        return problem(f"{where} layers", (segment.first, segment.stop), rule, "Move the cut inside the model")
 
 
 SEGMENT_FIELDS = ("domain", "first", "stop", "dp", "tp", "pp", "precision", "replica", "microbatch", "microbatches")
@@ -206,36 +211,29 @@ class PlanBatch:
             segments[p, : len(row)] = row
         return cls(segments, counts, np.array([int(plan.schedule) for plan in listed], dtype=np.int64))
 
-    def check(self, n_layers: int, n_domains: int, tp_degrees: tuple[int, ...]) -> None:
+    def check(self, n_layers: int, n_domains: int) -> None:
         """Raise ``PlanError`` if a row points outside the model, the cluster or the cost tables.
 
         The compiled kernel follows these indices without looking, so they must be sound. What only makes a plan
         unwise, such as a layout larger than its domain, is for :meth:`Plan.check` and the cost model.
         """
+        from attribution_sched.cluster import validity
+
         width = self.segments.shape[1]
         if ((self.counts < 1) | (self.counts > width)).any():
             raise PlanError(problem("counts", self.counts.tolist(), f"must lie in 1..{width}", "Count the rows in use"))
-        used = np.arange(width) < self.counts[:, None]
-        row = np.moveaxis(self.segments, -1, 0)
-        following = np.diff(row[REPLICA], axis=1, prepend=0)
-        following[:, 0] *= 2  # the first replica must be 0, not 1
-        rules = (
-            ("domain", (row[DOMAIN] < 0) | (row[DOMAIN] >= n_domains), f"must lie in 0..{n_domains - 1}"),
-            ("stop", (row[FIRST] < 0) | (row[STOP] <= row[FIRST]) | (row[STOP] > n_layers),
-             f"a segment must hold layers within 0..{n_layers}"),
-            ("dp", row[DP] < 1, "must be >= 1"),
-            ("tp", ~np.isin(row[TP], tp_degrees), f"must be one of {tp_degrees}"),
-            ("pp", (row[PP] < 1) | (row[PP] > row[STOP] - row[FIRST]), "must lie in 1..layers of the segment"),
-            ("precision", (row[PRECISION] < 0) | (row[PRECISION] >= len(PRECISIONS)), "is not on the precision axis"),
-            ("microbatch", row[MICROBATCH] < 1, "must be >= 1"),
-            ("microbatches", row[MICROBATCHES] < 1, "must be >= 1"),
-            ("replica", (following < 0) | (following > 1), "must count up from 0, in order"),
-        )  # fmt: skip
-        for name, wrong, rule in rules:
-            if (wrong & used).any():
-                p, s = (int(i) for i in np.argwhere(wrong & used)[0])
-                value = int(self.segments[p, s, SEGMENT_FIELDS.index(name)])
-                raise PlanError(problem(f"plan {p}, segment {s}: {name}", value, rule, "Mend the row"))
+        p, s, column = validity.outside(self, n_layers, n_domains)
+        if p >= 0:
+            name, value = SEGMENT_FIELDS[column], int(self.segments[p, s, column])
+            rule = {
+                DOMAIN: f"must lie in 0..{n_domains - 1}",
+                STOP: f"a segment must hold layers within 0..{n_layers}",
+                TP: "must be one of 1, 2, 4, 8",
+                PP: "must lie in 1..layers of the segment",
+                PRECISION: "is not on the precision axis",
+                REPLICA: "must count up from 0, in order",
+            }.get(column, "must be >= 1")
+            raise PlanError(problem(f"plan {p}, segment {s}: {name}", value, rule, "Mend the row"))
 
     def plan(self, index: int) -> Plan:
         """Unpack one plan (without device indices, which arrays do not carry)."""

@@ -1,19 +1,141 @@
-"""What a plan is worth at a decision: the reward R of a nominal task, from prices of the batched cost model."""
+"""The reward R and its terms: the only place where they are computed.
+
+For a step of ``T`` seconds and ``C`` dollars, against a baseline's of ``T_base`` seconds and ``C_base`` dollars::
+
+    R_eff  = (T_base − T) / T_base
+    R_util = mean over domains of compute time over step time
+    R_cost = C / C_base,   C = bill + usd_per_j · energy + usd_per_g · carbon
+    R      = w_eff · R_eff + w_util · R_util − w_cost · R_cost
+    R_high = −α · T − β · C   with α = w_eff / T_base and β = w_cost / C_base
+
+so R_high is R without utilisation, less the constant w_eff: both levels of Hi-PPO serve the one R.
+
+Every formula is one function that takes numbers or arrays alike; the names that end in ``_kernel`` are the same
+functions compiled, for use inside other kernels.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH, PlanCosts
-from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import MICROBATCH, MICROBATCHES, REPLICA, PlanBatch
+from attribution_sched.kernels import kernel
+
+if TYPE_CHECKING:
+    from attribution_sched.cluster.decision import DecisionView
+    from attribution_sched.cluster.world import Reward
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Number = TypeVar("Number", float, FloatArray)
+"""A number or an array of any shape."""
 
 GRAMS_PER_KG = 1e3
+
+SIGNS: tuple[float, float, float] = (1.0, 1.0, -1.0)
+"""With which sign R_eff, R_util and R_cost enter R."""
+
+
+def r_eff(step_s: Number, base_step_s: float) -> Number:
+    """Share of the baseline's step time that is saved."""
+    return (base_step_s - step_s) / base_step_s
+
+
+def step_at(efficiency: Number, base_step_s: float) -> Number:
+    """Step time of a given R_eff, in seconds."""
+    return base_step_s * (1.0 - efficiency)
+
+
+def cost_usd(bill_usd: Number, energy_j: Number, carbon_g: Number, usd_per_j: float, usd_per_g: float) -> Number:
+    """What a step costs: cross-domain traffic, energy and carbon at their prices."""
+    return bill_usd + usd_per_j * energy_j + usd_per_g * carbon_g
+
+
+def r_cost(dollars: Number, base_cost_usd: float) -> Number:
+    """Cost over the baseline's; 0 where the baseline costs nothing."""
+    return dollars / base_cost_usd if base_cost_usd > 0.0 else 0.0 * dollars
+
+
+def total(eff: Number, util: Number, cost: Number, w_eff: float, w_util: float, w_cost: float) -> Number:
+    """R of the three terms."""
+    return w_eff * eff + w_util * util - w_cost * cost
+
+
+def r_high(eff: Number, cost: Number, w_eff: float, w_cost: float) -> Number:
+    """Reward of the upper agent, ``−α·T − β·C``: R without utilisation, less w_eff."""
+    return w_eff * (eff - 1.0) - w_cost * cost
+
+
+_compiled = numba.njit(cache=True, error_model="numpy")
+
+r_eff_kernel = _compiled(r_eff)
+step_at_kernel = _compiled(step_at)
+cost_usd_kernel = _compiled(cost_usd)
+r_cost_kernel = _compiled(r_cost)
+total_kernel = _compiled(total)
+
+
+class RewardRates(NamedTuple):
+    """R as a line in what a step takes: ``w_eff − α·T + w_util·U − β·(bill + usd_per_j·J + usd_per_g·g)``.
+
+    Attributes:
+        alpha: α, what a second of step time takes from R.
+        utilisation: What a whole of utilisation adds.
+        beta: β, what a dollar takes.
+        per_j: What a joule takes.
+        per_g: What a gram of CO2-equivalent takes.
+    """
+
+    alpha: float
+    utilisation: float
+    beta: float
+    per_j: float
+    per_g: float
+
+
+def usd_per_j(reward: Reward) -> float:
+    """Price of energy inside R_cost, per joule."""
+    return reward.energy_usd_per_kwh / JOULES_PER_KWH
+
+
+def usd_per_g(reward: Reward) -> float:
+    """Price of carbon inside R_cost, per gram."""
+    return reward.carbon_usd_per_kg / GRAMS_PER_KG
+
+
+def rates(reward: Reward, base_step_s: float, base_cost_usd: float) -> RewardRates:
+    """Read the weights of R against a baseline: α and β of R_high among them."""
+    alpha, beta = reward.w_eff / base_step_s, reward.w_cost / base_cost_usd if base_cost_usd > 0.0 else 0.0
+    return RewardRates(alpha, reward.w_util, beta, beta * usd_per_j(reward), beta * usd_per_g(reward))
+
+
+def total_of(terms: FloatArray, weights: FloatArray | Sequence[float]) -> FloatArray:
+    """R of terms ``(…, 3)`` under weights w_eff, w_util and w_cost, shape ``(…, 3)`` or ``(3,)``."""
+    weighted: FloatArray = terms * weights * np.array(SIGNS)
+    found: FloatArray = weighted.sum(axis=-1)
+    return found
+
+
+def priced_terms(
+    reward: Reward,
+    base_step_s: float,
+    base_cost_usd: float,
+    step_s: FloatArray,
+    utilisation: FloatArray,
+    bill_usd: FloatArray,
+    energy_j: FloatArray,
+    carbon_g: FloatArray,
+) -> FloatArray:
+    """R_eff, R_util and R_cost of steps at their prices, shape ``(…, 3)``."""
+    dollars = cost_usd(bill_usd, energy_j, carbon_g, usd_per_j(reward), usd_per_g(reward))
+    return np.stack([r_eff(step_s, base_step_s), utilisation, r_cost(dollars, base_cost_usd)], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -52,27 +174,34 @@ def value(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -
 def worth(view: DecisionView, batch: PlanBatch, priced: PlanCosts, kind: int) -> PlanValues:
     """Say what plans are worth by the view's reward at given prices."""
     norm = view.kinds[kind].batch_size / samples(batch)
-    reward = view.reward
-    fits = priced.fits
-    step_s = np.where(fits, priced.step_s * norm, np.inf)
-    dollars = norm * (
-        priced.bill_usd
-        + reward.energy_usd_per_kwh / JOULES_PER_KWH * priced.energy_j
-        + reward.carbon_usd_per_kg / GRAMS_PER_KG * priced.carbon_g
-    )
-    base_s, base_usd = float(view.base_step_s[kind]), float(view.base_cost_usd[kind])
-    r_eff = (base_s - step_s) / base_s
-    r_cost = dollars / base_usd if base_usd > 0 else np.zeros_like(dollars)
+    reward, util = view.reward, priced.utilisation
+    step_s = np.where(priced.fits, priced.step_s * norm, np.inf)
+    per_step_usd = cost_usd(
+        priced.bill_usd, priced.energy_j, priced.carbon_g, usd_per_j(reward), usd_per_g(reward)
+    )  # fmt: skip
+    eff = r_eff(step_s, float(view.base_step_s[kind]))
+    cost = r_cost(norm * per_step_usd, float(view.base_cost_usd[kind]))
     with np.errstate(invalid="ignore"):
         # A weight of 0 times the infinite step time of a plan that does not fit; such a plan is worth −∞ all the same.
-        total = reward.w_eff * r_eff + reward.w_util * priced.utilisation - reward.w_cost * r_cost
-    return PlanValues(step_s, priced.bill_usd * norm, r_eff, priced.utilisation, r_cost, np.where(fits, total, -np.inf))
+        found = total(eff, util, cost, reward.w_eff, reward.w_util, reward.w_cost)
+    return PlanValues(step_s, priced.bill_usd * norm, eff, util, cost, np.where(priced.fits, found, -np.inf))
 
 
-def samples(batch: PlanBatch) -> NDArray[np.int64]:
+def samples(batch: PlanBatch) -> IntArray:
     """Samples every plan processes per step, all replicas together, shape ``(n_plans,)``."""
     rows = batch.segments
     used = np.arange(rows.shape[1]) < batch.counts[:, None]
     opens = np.diff(rows[:, :, REPLICA], axis=1, prepend=-1) != 0
-    total: NDArray[np.int64] = (rows[:, :, MICROBATCH] * rows[:, :, MICROBATCHES] * (used & opens)).sum(axis=1)
-    return total
+    found: IntArray = (rows[:, :, MICROBATCH] * rows[:, :, MICROBATCHES] * (used & opens)).sum(axis=1)
+    return found
+
+
+@kernel
+def samples_kernel(rows: IntArray, count: int) -> int:
+    """Samples one plan ``(P, 10)`` processes per step, all replicas together."""
+    found, last = 0, -1
+    for row in range(count):
+        if rows[row, REPLICA] != last:
+            last = rows[row, REPLICA]
+            found += rows[row, MICROBATCH] * rows[row, MICROBATCHES]
+    return found

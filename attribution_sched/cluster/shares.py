@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,11 +20,12 @@ from attribution_sched.cluster.plan import (
     TP,
 )
 from attribution_sched.cluster.stage_kernel import tp_index
+from attribution_sched.kernels import kernel
 
 IntArray = NDArray[np.int64]
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def segment_pace_s(tables: CostTables, domains: DomainArrays, model: int, row: IntArray) -> float:
     """Forward seconds per sample of a segment, divided over its ranks and stages."""
     times = tables.times_s[model, domains.rows[row[DOMAIN]].gpu, row[PRECISION], tp_index(row[TP])]
@@ -33,7 +33,7 @@ def segment_pace_s(tables: CostTables, domains: DomainArrays, model: int, row: I
     return float((times[0, z] - times[0, a] + times[1, z] - times[1, a]) / (row[DP] * row[PP]))
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def share_batch(
     tables: CostTables, domains: DomainArrays, model: int, batch: float, rows: IntArray, count: int, replicas: int
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,12 +12,13 @@ from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.memory import activation_share, state_bytes_per_parameter
 from attribution_sched.cluster.power import cap_slowdown, draw_w
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_draw_w = numba.njit(cache=True, error_model="numpy")(draw_w)
-_cap_slowdown = numba.njit(cache=True, error_model="numpy")(cap_slowdown)
+_draw_w = kernel(draw_w)
+_cap_slowdown = kernel(cap_slowdown)
 
 
 class StageCost(NamedTuple):
@@ -49,7 +49,7 @@ class StageCost(NamedTuple):
     held_bytes: float
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def tp_index(tp: int) -> int:
     """Position of a tensor-parallel degree on the axis of the tables."""
     if tp == 1:
@@ -59,7 +59,7 @@ def tp_index(tp: int) -> int:
     return 2 if tp == 4 else 3
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _floor_law(floor: float, work: float, p: float) -> float:
     if floor <= 0.0:
         return work
@@ -68,7 +68,7 @@ def _floor_law(floor: float, work: float, p: float) -> float:
     return float((floor**p + work**p) ** (1.0 / p))
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def split_stages(prefix: FloatArray, first: int, stop: int, parts: int, at: int, stage_first: IntArray) -> None:
     """Cut layers ``[first, stop)`` into ``parts`` stages of nearly equal forward work."""
     begin = prefix[first]
@@ -85,7 +85,7 @@ def split_stages(prefix: FloatArray, first: int, stop: int, parts: int, at: int,
     stage_first[at + parts] = stop
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def stage_cost(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -186,7 +186,7 @@ def stage_cost(
     )  # fmt: skip
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def gradient_reduce_s(
     domains: DomainArrays,
     runtime: RuntimeArrays,

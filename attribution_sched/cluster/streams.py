@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
 from attribution_sched.errors import SettingsError, problem
+from attribution_sched.kernels import kernel
 
 StreamState = NDArray[np.uint64]
 """State of one generator, shape ``(4,)``; a batch of them is ``(n_streams, 4)``."""
@@ -92,12 +92,12 @@ def _sequence(seed: int | SeedSequence) -> SeedSequence:
     return SeedSequence(int(seed))
 
 
-@numba.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@kernel(inline="always")
 def _rotate_left(word: np.uint64, bits: np.uint64) -> np.uint64:
     return (word << bits) | (word >> (_SIXTY_FOUR - bits))
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def next_word(state: StreamState) -> np.uint64:
     """Draw 64 uniform bits (one step of xoshiro256++)."""
     s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
@@ -114,7 +114,7 @@ def next_word(state: StreamState) -> np.uint64:
     return word
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def uniform(state: StreamState) -> float:
     """Draw from the open interval (0, 1): neither end is ever returned, so logarithms are safe."""
     # 52 bits plus one half is exactly representable; 53 bits plus one half would round up to 1.
@@ -122,7 +122,7 @@ def uniform(state: StreamState) -> float:
     return value
 
 
-@numba.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@kernel(inline="always")
 def _horner(coefficients: tuple[float, ...], r: float) -> float:
     total = 0.0
     for c in coefficients:
@@ -130,7 +130,7 @@ def _horner(coefficients: tuple[float, ...], r: float) -> float:
     return total
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def normal_quantile(p: float) -> float:
     """Return the standard normal quantile of ``p`` in (0, 1)."""
     q = p - 0.5
@@ -146,20 +146,20 @@ def normal_quantile(p: float) -> float:
     return size if q > 0.0 else -size
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def normal(state: StreamState) -> float:
     """Draw from the standard normal by inversion: one word per draw, nothing cached between draws."""
     value: float = normal_quantile(uniform(state))
     return value
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def exponential(state: StreamState) -> float:
     """Draw from the exponential distribution of mean 1."""
     return -math.log(uniform(state))
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def integers(state: StreamState, n: int) -> np.int64:
     """Draw an integer from ``0 .. n-1`` without modulo bias.
 

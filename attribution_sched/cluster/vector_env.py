@@ -18,6 +18,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.state import DECISION_COLUMNS
 from attribution_sched.cluster.env import TERM_NAMES
+from attribution_sched.cluster.reward import r_high
 from attribution_sched.cluster.world import World
 
 FloatArray = NDArray[np.float64]
@@ -80,6 +81,7 @@ class ClusterVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             "action_mask": self.codec.masks(),
             "reward_terms": {name: terms[:, c] for c, name in enumerate(TERM_NAMES)},
             "decision": {name: decision[:, c] for c, name in enumerate(DECISION_COLUMNS)},
+            "r_high": r_high(decision[:, st.D_EFF], decision[:, st.D_COST], *self.engine.weights[:, [0, 2]].T),
             "r_low": r_low,
             "time_s": state.clock[:, st.NOW].copy(),
             "totals": self.engine.totals(),

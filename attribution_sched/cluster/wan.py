@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TypedDict, Unpack
 
-import numba
 import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from attribution_sched.cluster.bandwidth_trace import BandwidthTrace, trace_row
 from attribution_sched.cluster.streams import StreamState, normal, seed_stream
 from attribution_sched.errors import NetworkError, problem
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 
@@ -168,13 +168,13 @@ def _matrix(name: str, value: ArrayLike, names: tuple[str, ...], *, positive: bo
     return matrix
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def ou_coefficients(reversion_per_s: float, spread: float, dt_s: float) -> tuple[float, float]:
     """Return ``(decay, noise_scale)`` of an exact step of ``dt_s``."""
     return math.exp(-reversion_per_s * dt_s), spread * math.sqrt(-math.expm1(-2.0 * reversion_per_s * dt_s))
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def ou_advance(latent: FloatArray, decay: float, noise_scale: float, rho: float, state: StreamState) -> None:
     """Advance the latents of one cluster in place.
 
@@ -193,14 +193,14 @@ def ou_advance(latent: FloatArray, decay: float, noise_scale: float, rho: float,
                 latent[i, j] = latent[i, j] * decay + common + own * normal(state)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def ou_stationary(latent: FloatArray, spread: float, rho: float, state: StreamState) -> None:
     """Draw the latents of one cluster from their stationary law; the diagonal becomes 0."""
     latent[:, :] = 0.0
     ou_advance(latent, 0.0, spread, rho, state)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def emit_epsilon(latent: FloatArray, bound: float, epsilon: FloatArray) -> None:
     """Write ``clip(latent, ±bound)`` into ``epsilon``, shape ``(K, K)``; 0 on the diagonal."""
     for i in range(latent.shape[0]):
@@ -208,7 +208,7 @@ def emit_epsilon(latent: FloatArray, bound: float, epsilon: FloatArray) -> None:
             epsilon[i, j] = min(max(latent[i, j], -bound), bound) if i != j else 0.0
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def effective_latency(base_s: FloatArray, utilisation: FloatArray, congestion: float) -> FloatArray:
     """Return ``base · (1 + congestion · u/(1−u))``: the waiting of an M/M/1 queue on top of propagation.
 

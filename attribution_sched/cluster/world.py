@@ -92,8 +92,6 @@ class Reward:
         w_eff: Weight of training efficiency.
         w_util: Weight of utilisation.
         w_cost: Weight of cost.
-        alpha: Weight of the step time (s) in the upper agent's reward.
-        beta: Weight of the cross-domain bill (USD) in the upper agent's reward.
         lambda_fragmentation: λ1 of the lower agents' reward.
         lambda_intra_comm: λ2 of the lower agents' reward, per second.
         energy_usd_per_kwh: Price of energy inside R_cost; 0 leaves energy out.
@@ -108,8 +106,6 @@ class Reward:
     w_eff: float = 1.0
     w_util: float = 0.5
     w_cost: float = 0.5
-    alpha: float = 1.0
-    beta: float = 1.0
     lambda_fragmentation: float = 1.0
     lambda_intra_comm: float = 1.0
     energy_usd_per_kwh: float = 0.0

@@ -159,8 +159,6 @@ class RewardSettings(Record):
         w_eff: Weight of training efficiency.
         w_util: Weight of utilisation.
         w_cost: Weight of cost.
-        alpha: Weight of the step time in the upper agent's reward.
-        beta: Weight of the cross-domain bill in the upper agent's reward.
         lambda_fragmentation: Weight of fragmentation in the lower agents' reward.
         lambda_intra_comm: Weight of communication inside a domain in the lower agents' reward.
         energy_usd_per_kwh: Price of energy inside the cost; 0 leaves energy out.
@@ -172,8 +170,6 @@ class RewardSettings(Record):
     w_eff: Price = 1.0
     w_util: Price = 0.5
     w_cost: Price = 0.5
-    alpha: Price = 1.0
-    beta: Price = 1.0
     lambda_fragmentation: Price = 1.0
     lambda_intra_comm: Price = 1.0
     energy_usd_per_kwh: Price = 0.0

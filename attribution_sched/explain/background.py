@@ -12,6 +12,7 @@ from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.situations import stacked, widened
 from attribution_sched.explain.watch import Decided
+from attribution_sched.explain.words import Phrase, known
 
 FloatArray = NDArray[np.float64]
 
@@ -58,7 +59,8 @@ class Background:
         counters = np.zeros((len(listed), 12))
         for row, one in enumerate(listed):
             counters[row, : len(one.view.counters)] = one.view.counters
-        return cls(stacked([one.seen for one in listed]), counters, name or f"{len(listed)} decisions")
+        name = name or Phrase("background.decisions", count=len(listed))
+        return cls(stacked([one.seen for one in listed]), counters, name)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -86,5 +88,6 @@ class Background:
             fix = "Watch more decisions, or allow other kinds of tasks"
             raise ExplanationError(problem("background", self.name, f"has no {what} decision to compare with", fix))
         states = widened(self.states.take(kept), decision.kind.shape[1])
-        kinds = "of the same kind of task" if insist else "of all kinds of tasks"
-        return Background(states, self.counters[kept], f"{self.name}: {len(kept)} {what} decisions {kinds}")
+        event_name = "replanning" if decision.replanning[0] else "placement"
+        message = f"background.{event_name}_{'same' if insist else 'all'}"
+        return Background(states, self.counters[kept], Phrase(message, source=known(self.name), count=len(kept)))

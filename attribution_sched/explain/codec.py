@@ -11,13 +11,22 @@ import numpy as np
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
+from attribution_sched.explain.words import Phrase
+from attribution_sched.explain.words.catalogue import MESSAGES
 
 ARRAYS: tuple[str, ...] = ("values", "standard_error", "base", "value")
 
 
 def to_dict(explanation: Explanation) -> dict[str, Any]:
-    """Everything as plain numbers, words and lists, ready for JSON; NaN becomes null."""
-    return {item.name: _plain(getattr(explanation, item.name)) for item in fields(explanation)}
+    """Everything as plain numbers, words and lists, ready for JSON; NaN becomes null.
+
+    Words are English; ``phrases`` tells of each text that is a message of the catalogue which one, and with what
+    values, so that it can be said in every language.
+    """
+    told = {item.name: getattr(explanation, item.name) for item in fields(explanation)}
+    phrases: dict[str, Any] = {}
+    plain = {name: _plain(value, phrases) for name, value in told.items()}
+    return {**plain, "phrases": phrases}
 
 
 def from_dict(given: Mapping[str, Any]) -> Explanation:
@@ -27,11 +36,14 @@ def from_dict(given: Mapping[str, Any]) -> Explanation:
         ExplanationError: If a field is missing, unknown or malformed.
     """
     names = {item.name for item in fields(Explanation)}
-    unknown = sorted(set(given) - names)
+    unknown = sorted(set(given) - names - {"phrases"})
     if unknown:
         raise ExplanationError(problem("field", unknown[0], "is not known", nearest(unknown[0], names)))
-    made = dict(given)
     try:
+        # Explanations of older versions have none, those of newer ones may have others: their words stay as they are.
+        told = given.get("phrases", {})
+        phrases = {text: Phrase.from_dict(how) for text, how in told.items() if how["message"] in MESSAGES}
+        made = {name: _said(value, phrases) for name, value in given.items() if name != "phrases"}
         for name in ARRAYS:
             made[name] = np.array(_numbers(made[name]), dtype=np.float64)
         shape = (len(made["players"]), len(made["outputs"]))
@@ -55,19 +67,32 @@ def from_dict(given: Mapping[str, Any]) -> Explanation:
         ) from error
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, phrases: dict[str, Any]) -> Any:
+    """The value as JSON has it; phrases met on the way are added to those."""
+    if isinstance(value, Phrase):
+        phrases[str(value)] = value.to_dict()
+        return str(value)
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _plain(value.tolist(), phrases)
     if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
+        return _plain(asdict(value), phrases)
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
+        return {name: _plain(part, phrases) for name, part in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(part) for part in value]
+        return [_plain(part, phrases) for part in value]
     if isinstance(value, float) and not np.isfinite(value):
         # JSON has no NaN.
         return None
     return value
+
+
+def _said(value: Any, phrases: Mapping[str, Phrase]) -> Any:
+    """The inverse: texts that are phrases become them again."""
+    if isinstance(value, str):
+        return phrases.get(value, value)
+    if isinstance(value, Mapping):
+        return {name: _said(part, phrases) for name, part in value.items()}
+    return [_said(part, phrases) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def _read(given: Mapping[str, Any]) -> dict[str, Any]:

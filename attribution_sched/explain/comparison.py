@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.bootstrap import RESAMPLES, limits, mean, resampled_means, widened
-from attribution_sched.explain.chinese import name_in_chinese, spaced
 from attribution_sched.explain.digits import alike, number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.stacking import Stack, stack
-from attribution_sched.explain.wording import check_language, output_name
+from attribution_sched.explain.wording import output_name
+from attribution_sched.explain.words import check_language, input_name, say, spaced
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +151,7 @@ class Comparison:
         check_language(lang)
         found = self.changes(output)
         named = [i for i in range(len(found.names)) if found.certain[i]][:most]
-        return (_chinese if lang == "zh" else _english)(self, found, named)
+        return _sentence(self, found, named, lang)
 
     def plot(self, ax: Axes | None = None, *, output: str | None = None, most: int = 10, lang: str = "en") -> Axes:
         """Before and after; see :func:`~attribution_sched.explain.plots.changes.changes`."""
@@ -212,38 +212,21 @@ def _columns(found: Stack, names: Sequence[str]) -> FloatArray:
     return found.shares[:, [at[name] for name in names]]
 
 
-def _english(comparison: Comparison, found: Changes, named: list[int]) -> str:
-    n, m = len(comparison.before), len(comparison.after)
-    over = f"{n} decisions explained before and after" if comparison.paired else f"{n} decisions before and {m} after"
-    name = output_name(found.output)
-    if not named:
-        return f"Over {over}, no input's influence on {name} changed for certain: every 95 % interval includes 0."
+def _sentence(comparison: Comparison, found: Changes, named: list[int], lang: str) -> str:
+    paired = "comparison.paired" if comparison.paired else "comparison.unpaired"
+    over = say(paired, lang, before=len(comparison.before), after=len(comparison.after))
+    name = output_name(found.output, lang)
     parts = []
     for i in named:
-        verb = "gained" if found.size[i] > 0 else "lost"
         old, new = alike(float(found.before[i]), float(found.after[i]))
         low, high = (number(float(limit[i]), 2, signed=True) for limit in (found.size_low, found.size_high))
-        parts.append(f"{found.names[i]} {verb} influence (mean size {old} → {new}; change {low} to {high})")
+        message = "comparison.gained" if found.size[i] > 0 else "comparison.lost"
+        player = input_name(found.names[i], lang)
+        parts.append(say(message, lang, player=player, old=old, new=new, low=low, high=high))
     rest = int(found.certain.sum()) - len(named)
-    more = f"; {rest} more changed for certain" if rest else ""
-    return f"Over {over}, of the drivers of {name}: {'; '.join(parts)}{more}. Limits are 95 % bootstrap intervals."
-
-
-def _chinese(comparison: Comparison, found: Changes, named: list[int]) -> str:
-    n, m = len(comparison.before), len(comparison.after)
-    over = f"对同样的 {n} 次决策前后比较" if comparison.paired else f"比较之前的 {n} 次决策与之后的 {m} 次决策"
-    name = output_name(found.output, "zh")
-    if not named:
-        return spaced(f"{over}，各输入对{name}的影响没有可以确认的变化：所有差值的 95% 置信区间都包含 0。")
-    parts = []
-    for i in named:
-        verb = "增强" if found.size[i] > 0 else "减弱"
-        old, new = alike(float(found.before[i]), float(found.after[i]))
-        low, high = (number(float(limit[i]), 2, signed=True) for limit in (found.size_low, found.size_high))
-        player = name_in_chinese(found.names[i])
-        parts.append(
-            f"{player}的影响{verb}（平均绝对份额由 {old} 变为 {new}，变化量的 95% 置信区间为 {low} 至 {high}）"
-        )
-    rest = int(found.certain.sum()) - len(named)
-    more = f"；另有 {rest} 个输入的变化也可以确认" if rest else ""
-    return spaced(f"{over}，在{name}的驱动因素中，{'；'.join(parts)}{more}。")
+    more = say("comparison.more", lang, count=rest) if rest else ""
+    if named:
+        text = say("comparison.sentence", lang, over=over, name=name, parts=tuple(parts), more=more)
+    else:
+        text = say("comparison.nothing", lang, over=over, name=name)
+    return text if lang == "en" else spaced(text)

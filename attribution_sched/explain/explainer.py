@@ -42,6 +42,7 @@ from attribution_sched.explain.together import Batch, Prepared, one_by_one, refu
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
+from attribution_sched.explain.words import Phrase
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Policy
 
 FloatArray = NDArray[np.float64]
@@ -51,16 +52,16 @@ BoolArray = NDArray[np.bool_]
 PRECISION = 0.05
 """Half-width of the leading player's 95 % interval that is aimed at by default, as a share of its value."""
 
-SETTLED = "The probability is that of the policy's own proposal; a search settled the plan."
+SETTLED = Phrase("note.settled")
 """Said where the plan itself was not among the policy's choices."""
 
-ASKED_ANEW = "The choice explained is the policy's own when asked anew; what was decided differs from it."
+ASKED_ANEW = Phrase("note.asked_anew")
 """Said where a search, or what the policy remembered, made it decide otherwise."""
 
-LESS = "Where the policy makes the plan compared with, its choice counts as −1."
+LESS = Phrase("note.less")
 """Said where choices are compared."""
 
-FIXED = "Intervals are about these very background states, not about what else they might have been."
+FIXED = Phrase("note.fixed")
 """Said where the background is read as all there is."""
 
 CHUNK = 1 << 15
@@ -320,10 +321,11 @@ class Explainer:
     ) -> Explanation:
         domains = [domain.name for domain in decided.view.cost.cluster.domains]
         replanning = decided.view.replanning
+        plan = describe_plan(decided.plan, domains, replanning=replanning)
         return Explanation(
             decision=decided.id,
             policy=self.policy.name,
-            subject=f"{decided.view.kind.model.name}: {describe_plan(decided.plan, domains, replanning=replanning)}",
+            subject=Phrase("plan.subject", task=decided.view.kind.model.name, plan=plan),
             target="log_odds" if target == "log_probability" and contrasted else target,
             players=players,
             outputs=found.outputs,

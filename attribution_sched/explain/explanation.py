@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.reward import SIGNS as SIGNS
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.findings import Confidence, Counterfactual, Interaction, Player, Rule
+from attribution_sched.explain.words import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,17 +22,9 @@ FloatArray = NDArray[np.float64]
 
 COMPONENTS: tuple[str, ...] = ("R_eff", "R_util", "R_cost")
 TOTAL = "R"
-SIGNS: tuple[float, float, float] = (1.0, 1.0, -1.0)
-"""R = w_eff·R_eff + w_util·R_util − w_cost·R_cost."""
-
 TARGETS: dict[str, str] = {
-    "terms": "the plan's own reward terms, as the policy expects them",
-    "returns": "what the cluster earns from here on, as the policy's critic expects it",
-    "simulator": "the plan's own reward terms, as the simulator works them out",
-    "log_probability": "the log-probability of choosing this plan",
-    "log_odds": "the log-odds of this plan against the other",
-    "choice": "whether the policy chooses this plan (1) or not (0)",
-    "model": "the output of a model on a vector of numbers",
+    name: say(f"target.{name}")
+    for name in ("terms", "returns", "simulator", "log_probability", "log_odds", "choice", "model")
 }
 """What can be explained, in words."""
 

@@ -20,6 +20,7 @@ from attribution_sched.explain.shapley.game import BatchGame, BoolArray, FloatAr
 from attribution_sched.explain.shapley.plan import Rows
 from attribution_sched.explain.shapley.tabular import Model, TabularBatchGame
 from attribution_sched.explain.targets import with_total
+from attribution_sched.explain.words import Phrase
 
 if TYPE_CHECKING:
     from torch import nn
@@ -195,7 +196,7 @@ class FlatExplainer:
             degrees=0 if np.isinf(found.freedom) else max(1, int(found.freedom)),
             rows=found.rows,
             background=found.background,
-            background_name=f"{len(self.background)} inputs",
+            background_name=Phrase("background.inputs", count=len(self.background)),
             seed=found.seed,
             converged=found.converged,
             seconds=seconds,

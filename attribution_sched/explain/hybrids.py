@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
     DOMAIN,
@@ -31,6 +30,7 @@ from attribution_sched.cluster.plan import (
 from attribution_sched.cluster.shares import share_batch
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.shapley.exact import coalition_block
+from attribution_sched.planning.validity import runnable, taken
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -83,11 +83,6 @@ class Hybrids:
         return Hybrids(self.blocks, taken(self.plans, rows), len(draws), self.complete)
 
 
-def taken(batch: PlanBatch, rows: IntArray) -> PlanBatch:
-    """Some plans of a batch."""
-    return PlanBatch(batch.segments[rows], batch.counts[rows], batch.schedules[rows])
-
-
 def rows_of(plan: Plan) -> IntArray:
     """Segments of one plan, shape ``(P, 10)``."""
     found: IntArray = PlanBatch.of([plan]).segments[0]
@@ -115,23 +110,6 @@ def plans_of(view: DecisionView, segments: IntArray, schedules: IntArray, counts
     for row in np.flatnonzero(~alone):
         share_batch(cost.tables, cost.domains, kind, batch, rows[row], int(counts[row]), int(last[row]) + 1)
     return PlanBatch(rows, counts, schedules)
-
-
-def runnable(view: DecisionView, batch: PlanBatch) -> BoolArray:
-    """Whether the cluster would run a plan on empty devices: it is well formed and fits memory; shape ``(n,)``."""
-    rows, domains = np.moveaxis(batch.segments, -1, 0), view.cost.domains
-    unused = np.arange(batch.segments.shape[1]) >= batch.counts[:, None]
-    exists = np.isfinite(domains.peak_flops) & (domains.peak_flops > 0)
-    sound = rows[PP] <= rows[STOP] - rows[FIRST]
-    sound &= rows[MICROBATCH] % rows[DP].clip(min=1) == 0
-    sound &= rows[DP] * rows[TP] * rows[PP] <= domains.rows.devices[rows[DOMAIN]]
-    sound &= rows[TP] <= domains.rows.node_devices[rows[DOMAIN]]
-    sound &= np.isin(rows[TP], TP_DEGREES) & exists[rows[DOMAIN], rows[PRECISION]]
-    found: BoolArray = (sound | unused).all(axis=1)
-    at = np.flatnonzero(found)
-    if len(at):
-        found[at] = view.cost.score(taken(batch, at), view.kind_index, breakdown=False).fits
-    return found
 
 
 def between(view: DecisionView, plan: Plan, other: Plan) -> Hybrids:

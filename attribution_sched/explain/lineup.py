@@ -15,6 +15,7 @@ from attribution_sched.cluster.engine.observe import DAY_S, DOMAIN_FEATURES, EVE
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.situations import DAY_COSINE, DAY_SINE, NOBODY, mean_state
+from attribution_sched.explain.words import Phrase
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -124,12 +125,12 @@ def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair")
         book.add(f"load {name}", "load", "free devices", *_read_free(i))
         book.own("domains", (i, slice(None)))
         book.own("free", (i,))
-    book.add("queue", "queue", "waiting", lambda d: (d.waiting,), lambda n: f"{int(n)} waiting")
+    book.add("queue", "queue", "waiting", lambda d: (d.waiting,), lambda n: Phrase("reading.waiting", count=int(n)))
     book.own("domains", (slice(None), QUEUE_LENGTH))
     book.own("waiting", ())
     for name in PER_CANDIDATE:
         book.own(name, (slice(1, None),))
-    book.add("work left", "task", "steps", lambda d: (d.left[:, 0],), lambda n: f"{n:,.0f} steps")
+    book.add("work left", "task", "steps", lambda d: (d.left[:, 0],), lambda n: Phrase("reading.steps", steps=float(n)))
     book.own("left", (0,))
     book.own("event", (STEPS_LEFT,))
     book.add("waited", "task", "h", lambda d: (d.waited_s[:, 0] / 3600.0,), lambda h: f"{h:.1f} h")
@@ -192,14 +193,17 @@ def _read_link(cells: list[tuple[int, int]]) -> tuple[Columns, Words]:
         gbps, latency_s = d.links[:, :2, i, j].mean(axis=2).T
         return gbps, latency_s
 
-    return columns, lambda gbps, latency_s: f"{_digits(gbps)} Gb/s, {1e3 * latency_s:.0f} ms"
+    def words(gbps: float, latency_s: float) -> str:
+        return Phrase("reading.link", gbps=_digits(gbps), latency_ms=1e3 * float(latency_s))
+
+    return columns, words
 
 
 def _read_free(domain: int) -> tuple[Columns, Words]:
     def columns(d: Decisions) -> tuple[NDArray[Any], ...]:
         return d.free[:, domain], d.domains[:, domain, :GROUPS].mean(axis=1)
 
-    return columns, lambda free, busy: f"{int(free)} free devices, {100 * busy:.0f} % busy"
+    return columns, lambda free, busy: Phrase("reading.load", free=int(free), busy=100 * float(busy))
 
 
 def _read_attribution(c: int) -> tuple[Columns, Words]:
@@ -217,7 +221,7 @@ def _say_time(hours: float) -> str:
 
 
 def _say_plan(step_s: float, devices: int) -> str:
-    return f"{step_s:.3g} s per step on {int(devices)} devices"
+    return Phrase("reading.plan", step_s=float(step_s), devices=int(devices))
 
 
 def _say_weights(_: float, *weights: float) -> str:

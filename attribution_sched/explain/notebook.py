@@ -7,11 +7,11 @@ from html import escape
 import numpy as np
 
 from attribution_sched.explain import facts
-from attribution_sched.explain.chinese import name_in_chinese, reading_in_chinese
 from attribution_sched.explain.digits import alike, number, share
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.reasoning import sections
-from attribution_sched.explain.wording import check_language, output_name
+from attribution_sched.explain.wording import output_name
+from attribution_sched.explain.words import check_language, in_language, input_name, say
 
 STYLE = """
 .atx{font:13px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto Sans SC",sans-serif;color:inherit;
@@ -38,28 +38,6 @@ background:rgba(128,128,128,.16);border-radius:2px}
 """
 """Rules that touch nothing but the fragment; colours are mixed from the page's own or lie between light and dark."""
 
-_WORDS: dict[str, dict[str, str]] = {
-    "en": {
-        "input": "input",
-        "others": "{} others",
-        "sum": "value − background mean",
-        "usual": "usually {}",
-        "key": "Blue speaks for the choice, orange against it; grey: the 95 % interval includes 0, so the input is not "
-        "claimed as a driver. ± is half a 95 % interval.",
-        "plain": "Blue raises, orange lowers; grey: the 95 % interval includes 0, so the input is not claimed as a "
-        "driver. ± is half a 95 % interval.",
-    },
-    "zh": {
-        "input": "输入",
-        "others": "其余 {} 个输入",
-        "sum": "决策值 − 背景均值",
-        "usual": "通常为 {}",
-        "key": "蓝色支持该选择，橙色不利于该选择；灰色表示 95% 置信区间包含 0，不作为驱动因素。"
-        "± 为 95% 置信区间的半宽。",
-        "plain": "蓝色使其升高，橙色使其降低；灰色表示 95% 置信区间包含 0，不作为驱动因素。± 为 95% 置信区间的半宽。",
-    },
-}
-
 
 def to_html(explanation: Explanation, lang: str = "en", most: int = 8) -> str:
     """A headline, drivers × outputs with bars and intervals, the reasoning, and how it was found.
@@ -74,7 +52,7 @@ def to_html(explanation: Explanation, lang: str = "en", most: int = 8) -> str:
     head, method = told.pop("decision"), told.pop("method")
     body = (" " if lang == "en" else "").join(told.values())
     good = any(facts.direction(explanation, output) for output in explanation.outputs)
-    key = _WORDS[lang]["key" if good else "plain"]
+    key = say("table.key.choice" if good else "table.key.plain", lang)
     return (
         f'<div class="atx" lang="{lang}"><style>{STYLE}</style>'
         f'<p class="atx-head">{escape(head)}</p>'
@@ -84,7 +62,6 @@ def to_html(explanation: Explanation, lang: str = "en", most: int = 8) -> str:
 
 
 def _table(explanation: Explanation, lang: str, most: int) -> str:
-    words = _WORDS[lang]
     kept = facts.shown(explanation, explanation.main, most)
     left = [i for i in explanation.drivers() if i not in kept]
     half = facts.half_widths(explanation)
@@ -98,12 +75,13 @@ def _table(explanation: Explanation, lang: str, most: int) -> str:
         sums = explanation.values[left].sum(axis=0)
         rest = [facts.rounded(explanation, output, float(sums[explanation.column(output)])) for output in outputs]
         cells = "".join(f'<td class="atx-n atx-unsure">{number(amount, 2, signed=True)}</td>' for amount in rest)
-        rows.append(f'<tr><td class="atx-unsure">{words["others"].format(len(left))}</td>{cells}</tr>')
+        rows.append(f'<tr><td class="atx-unsure">{say("plot.others", lang, count=len(left))}</td>{cells}</tr>')
     gap = explanation.value - explanation.base
     whole = [facts.rounded(explanation, output, float(gap[explanation.column(output)])) for output in outputs]
     cells = "".join(f'<td class="atx-n">{number(amount, signed=True)}</td>' for amount in whole)
-    rows.append(f'<tr class="atx-sum"><td>{words["sum"]}</td>{cells}</tr>')
-    return f"<table><thead><tr><th>{words['input']}</th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    rows.append(f'<tr class="atx-sum"><td>{say("table.sum", lang)}</td>{cells}</tr>')
+    head = f"<tr><th>{say('table.input', lang)}</th>{heads}</tr>"
+    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _level(explanation: Explanation, output: str) -> str:
@@ -114,13 +92,11 @@ def _level(explanation: Explanation, output: str) -> str:
 
 def _name(explanation: Explanation, i: int, lang: str) -> str:
     player = explanation.players[i]
-    zh = lang == "zh"
-    name = name_in_chinese(player.name) if zh else player.name
-    reading = [reading_in_chinese(player.value) if zh else player.value] if player.value else []
+    name = input_name(player.name, lang)
+    reading = [in_language(player.value, lang)] if player.value else []
     if player.usual:
-        usual = reading_in_chinese(player.usual) if zh else player.usual
-        reading.append(_WORDS[lang]["usual"].format(usual))
-    below = ("，" if zh else ", ").join(reading)
+        reading.append(say("table.usual", lang, reading=in_language(player.usual, lang)))
+    below = say("table.readings", lang, readings=tuple(reading))
     return f'{escape(name)}<span class="atx-sub">{escape(below)}</span>' if below else escape(name)
 
 

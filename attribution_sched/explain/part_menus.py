@@ -8,8 +8,8 @@ once as can be changed together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations, pairwise, product
-from math import comb, prod
+from itertools import combinations, product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,9 @@ from attribution_sched.explain.hybrids import (
     mixed,
     plans_of,
     rows_of,
-    runnable,
 )
+from attribution_sched.planning.neighbours import every_cut
+from attribution_sched.planning.validity import runnable
 
 IntArray = NDArray[np.int64]
 
@@ -147,19 +148,10 @@ def _layouts(view: DecisionView, own: IntArray, rng: np.random.Generator) -> tup
 
 def _cuts(own: IntArray, n_layers: int, rng: np.random.Generator) -> tuple[IntArray, bool]:
     """First and last layers ``(D, P, 2)``: every replica cut anywhere, all cuts equally likely."""
-    lists: list[list[list[tuple[int, int]]]] = []
-    complete = True
-    for count in np.bincount(own[:, REPLICA]):
-        if comb(n_layers - 1, count - 1) <= MOST_OPTIONS:
-            places: Sequence[Sequence[int]] = list(combinations(range(1, n_layers), count - 1))
-        else:
-            complete = False
-            drawn = [rng.choice(n_layers - 1, count - 1, replace=False) + 1 for _ in range(MOST_OPTIONS)]
-            places = [sorted(int(cut) for cut in cuts) for cuts in drawn]
-        lists.append([list(pairwise([0, *cuts, n_layers])) for cuts in places])
-    at, all_of_them = _combined([len(some) for some in lists], rng)
-    rows = [[span for r, some in enumerate(lists) for span in some[which[r]]] for which in at]
-    return np.array(rows, dtype=np.int64), complete and all_of_them
+    listed = [every_cut(n_layers, int(count), MOST_OPTIONS, rng) for count in np.bincount(own[:, REPLICA])]
+    at, all_of_them = _combined([len(spans) for spans, _ in listed], rng)
+    rows = np.concatenate([spans[at[:, r]] for r, (spans, _) in enumerate(listed)], axis=1)
+    return rows, all(complete for _, complete in listed) and all_of_them
 
 
 def _combined(counts: Sequence[int], rng: np.random.Generator) -> tuple[IntArray, bool]:

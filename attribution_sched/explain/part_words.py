@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,6 +31,7 @@ from attribution_sched.explain.hybrids import (
     Block,
     Hybrids,
 )
+from attribution_sched.explain.words import Phrase
 
 IntArray = NDArray[np.int64]
 
@@ -49,8 +49,8 @@ def part_players(hybrids: Hybrids, domains: Sequence[str]) -> list[Player]:
     listed = []
     for name, block in zip(hybrids.names, hybrids.blocks, strict=True):
         numbers = [_number(block, *_plan(others, draw)) for draw in range(hybrids.draws)]
-        usual = ", ".join(_usual(part, others, domains) for part in block)
-        value = ", ".join(say(part, *own, domains) for part in block)
+        usual = _together([_usual(part, others, domains) for part in block])
+        value = _together([say(part, *own, domains) for part in block])
         unit = _UNITS.get(block[0], "") if len(block) == 1 else ""
         listed.append(Player(name, "part", value, usual, _number(block, *own), float(np.mean(numbers)), unit))
     return listed
@@ -61,20 +61,19 @@ def say(part: str, rows: IntArray, schedule: int, domains: Sequence[str]) -> str
     if part == SCHEDULE:
         return _SCHEDULES[schedule]
     if part == MICRO:
-        heads = [str(replica[0, MICROBATCH]) for replica in _replicas(rows)]
-        return f"microbatch {_once(heads, ' + ')}"
+        return Phrase("part.microbatch", sizes=_sizes(rows))
     if part == CUTS:
-        return _once([_cut(replica) for replica in _replicas(rows)], " + ")
+        return _once([_cut(replica) for replica in _replicas(rows)], "list.replicas")
     said = [[_segment(part, row, domains) for row in replica] for replica in _replicas(rows)]
     if len({text for chain in said for text in chain}) == 1:
         return said[0][0]
-    return " + ".join(_once(chain, " → ") for chain in said)
+    return Phrase("list.replicas", parts=tuple(_once(chain, "list.segments") for chain in said))
 
 
 def _segment(part: str, row: IntArray, domains: Sequence[str]) -> str:
     if part == LAYOUT:
         sides = [(name, row[at]) for name, at in (("dp", DP), ("tp", TP), ("pp", PP)) if row[at] > 1]
-        return " · ".join(f"{name} {size}" for name, size in sides) or "1 device"
+        return " · ".join(f"{name} {size}" for name, size in sides) or Phrase("part.one_device")
     if part == NUMBERS:
         return str(PRECISIONS[row[PRECISION]].value).upper()
     name = str(domains[row[DOMAIN]])
@@ -89,30 +88,39 @@ def _replicas(rows: IntArray) -> list[IntArray]:
     return [rows[rows[:, REPLICA] == r] for r in range(int(rows[-1, REPLICA]) + 1)]
 
 
-def _once(texts: list[str], mark: str) -> str:
-    return texts[0] if len(set(texts)) == 1 else mark.join(texts)
+def _once(texts: list[str], listed: str) -> str:
+    return texts[0] if len(set(texts)) == 1 else Phrase(listed, parts=tuple(texts))
+
+
+def _together(texts: list[str]) -> str:
+    return texts[0] if len(texts) == 1 else Phrase("list.together", parts=tuple(texts))
+
+
+def _sizes(rows: IntArray) -> tuple[str, ...]:
+    """Microbatches of the replicas; once if they are the same."""
+    sizes = tuple(str(replica[0, MICROBATCH]) for replica in _replicas(rows))
+    return sizes[:1] if len(set(sizes)) == 1 else sizes
 
 
 def _cut(replica: IntArray) -> str:
-    cuts = [str(stop) for stop in replica[:-1, STOP]]
+    cuts = [int(stop) for stop in replica[:-1, STOP]]
     if not cuts:
-        return "whole"
-    return f"cut after layer {cuts[0]}" if len(cuts) == 1 else f"cuts after layers {' · '.join(cuts)}"
+        return Phrase("part.whole")
+    return Phrase("part.cut", layer=cuts[0]) if len(cuts) == 1 else Phrase("part.cuts", layers=tuple(cuts))
 
 
 def _usual(part: str, others: PlanBatch, domains: Sequence[str]) -> str:
     """What a part is in the others: listed if few, a range if they are places of one cut, else counted."""
     said = list(dict.fromkeys(say(part, *_plan(others, at), domains) for at in range(len(others))))
-    cuts = [re.fullmatch(r"cut after layer (\d+)", text) for text in said]
-    if len(said) > SPELT_OUT and all(cuts):
-        layers = [int(cut[1]) for cut in cuts if cut]
-        return f"cut after layer {min(layers)}–{max(layers)}"
+    layers = [text.values["layer"] for text in said if isinstance(text, Phrase) and text.message == "part.cut"]
+    if len(said) > SPELT_OUT and len(layers) == len(said):
+        return Phrase("part.cut_between", first=min(layers), last=max(layers))
     if len(said) > SPELT_OUT:
-        return f"one of {len(said)} others"
+        return Phrase("part.one_of", count=len(said))
     if part == MICRO:
-        sizes = sorted((text.removeprefix("microbatch ") for text in said), key=lambda text: (len(text), text))
-        return f"microbatch {' / '.join(sizes)}"
-    return " / ".join(said)
+        sizes = {" + ".join(_sizes(_plan(others, at)[0])) for at in range(len(others))}
+        return Phrase("part.microbatches", sizes=tuple(sorted(sizes, key=lambda text: (len(text), text))))
+    return said[0] if len(said) == 1 else Phrase("list.alternatives", parts=tuple(said))
 
 
 def _number(block: Block, rows: IntArray, schedule: int) -> float:

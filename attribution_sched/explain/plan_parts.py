@@ -36,6 +36,7 @@ from attribution_sched.explain.targets import chosen, need_appraiser
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
+from attribution_sched.explain.words import Phrase
 from attribution_sched.scheduler.policy import Policy
 
 IntArray = NDArray[np.int64]
@@ -120,7 +121,7 @@ class PartsExplainer:
         return Explanation(
             decision=decided.id,
             policy="scheduler" if self.policy is None else self.policy.name,
-            subject=f"{view.kind.model.name}: {plan}",
+            subject=Phrase("plan.subject", task=view.kind.model.name, plan=plan),
             target=target,
             players=players,
             outputs=found.outputs,
@@ -194,7 +195,10 @@ class PartsExplainer:
         )  # fmt: skip
         source = like.name if len(seats) else ""
         if other is None:
-            source = f"{offered} other combinations of parts" + (f", links of {source}" if source else "")
+            if source:
+                source = Phrase("background.parts_and_links", count=offered, source=source)
+            else:
+                source = Phrase("background.parts", count=offered)
         return game, players, source
 
     def _other(

@@ -1,21 +1,31 @@
 """One paragraph of reasoning for a decision, generated from its numbers.
 
 A driver is named only if the interval of its share excludes 0. Thresholds and flips were found by running the policy
-and stand on their own.
+and stand on their own. The words are messages of the catalogue (:mod:`.words`).
 """
 
 from __future__ import annotations
 
-from types import ModuleType
+import math
+from collections.abc import Sequence
+from typing import Any
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.wording import check_language
+from attribution_sched.explain import facts
+from attribution_sched.explain.digits import alike, apart, number, percent, share
+from attribution_sched.explain.explanation import COMPONENTS, Explanation
+from attribution_sched.explain.findings import Change, Player
+from attribution_sched.explain.wording import KEEP, WAIT, output_name, plan_words, quantity_of, task_and_plan, unit_of
+from attribution_sched.explain.words import Phrase, check_language, in_language, input_name, known, say, spaced
+from attribution_sched.explain.words.catalogue import MESSAGES
 
 SECTIONS: tuple[str, ...] = (
     "decision", "worth", "drivers", "interaction", "rule", "counterfactual", "method",
 )  # fmt: skip
 """Parts of the paragraph, in order; a part without anything to tell is left out."""
+
+RULES = 2
+"""Thresholds that are told at most."""
 
 
 def reasoning(explanation: Explanation, lang: str = "en", most: int = 3) -> str:
@@ -29,39 +39,256 @@ def reasoning(explanation: Explanation, lang: str = "en", most: int = 3) -> str:
     Raises:
         ExplanationError: If the language is not known or ``most`` is less than 1.
     """
-    told = sections(explanation, lang, most)
-    return (" " if lang == "en" else "").join(told.values())
+    return _after_one_another(list(sections(explanation, lang, most).values()), lang)
 
 
 def sections(explanation: Explanation, lang: str = "en", most: int = 3) -> dict[str, str]:
     """The parts of :func:`reasoning` by name; see :data:`SECTIONS`."""
     if most < 1:
         raise ExplanationError(problem("most", most, "must be >= 1", "Use 3"))
-    words = _language(lang)
+    check_language(lang)
     told = {
-        "decision": words.decision(explanation),
-        "worth": words.worth(explanation),
-        "drivers": words.drivers(explanation, most),
-        "interaction": words.interaction(explanation),
-        "rule": words.rule(explanation),
-        "counterfactual": words.counterfactual(explanation),
-        "method": words.method(explanation),
+        "decision": _decision(explanation, lang),
+        "worth": _worth(explanation, lang),
+        "drivers": _drivers(explanation, most, lang),
+        "interaction": _interaction(explanation, lang),
+        "rule": _rule(explanation, lang),
+        "counterfactual": _counterfactual(explanation, lang),
     }
-    return {name: text for name, text in told.items() if text}
+    # Notes are set as they are written: spaces are put in before them.
+    shown = {name: _set(text, lang) for name, text in told.items()} | {"method": _method(explanation, lang)}
+    return {name: text for name, text in shown.items() if text}
 
 
 def headline(explanation: Explanation, lang: str = "en") -> str:
     """What was decided and how surely: the first sentence of :func:`reasoning`."""
-    text: str = _language(lang).decision(explanation)
-    return text
-
-
-def _language(lang: str) -> ModuleType:
     check_language(lang)
-    if lang == "zh":
-        from attribution_sched.explain import reasoning_zh
+    return _set(_decision(explanation, lang), lang)
 
-        return reasoning_zh
-    from attribution_sched.explain import reasoning_en
 
-    return reasoning_en
+def _decision(explanation: Explanation, lang: str) -> str:
+    """What was chosen, and how surely."""
+    task, plan = task_and_plan(explanation.subject)
+    chose = say("decision.chose", lang, choice=_choice(plan, lang)) if plan else say("decision.decided", lang)
+    who = {"decision": explanation.decision, "task": task, "policy": explanation.policy, "chose": chose}
+    text = say("decision.head_task" if task else "decision.head", lang, **who)
+    sure = explanation.confidence
+    if sure is not None and math.isfinite(sure.probability):
+        text += say("decision.probability", lang, share=_percent(sure.probability, lang))
+    if explanation.against:
+        text += say("decision.against", lang, choice=_choice(explanation.against, lang))
+    if sure is None:
+        return say("end", lang, text=text)
+    chance = ""
+    if math.isfinite(sure.runner_up_probability):
+        chance = say("decision.chance", lang, share=_percent(sure.runner_up_probability, lang))
+    if sure.runner_up and sure.runner_up == explanation.against:
+        text += chance
+    elif sure.runner_up:
+        text += say("decision.runner_up", lang, choice=_choice(sure.runner_up, lang), chance=chance)
+    if math.isfinite(sure.agreement):
+        return say("decision.agreement", lang, text=text, share=_percent(sure.agreement, lang))
+    return say("end", lang, text=text)
+
+
+def _worth(explanation: Explanation, lang: str) -> str:
+    """Outputs of the decision against the background's mean."""
+    between = explanation.against and explanation.target not in facts.BEHAVIOUR
+    what = say(f"target.{explanation.target}", lang)
+    lead = say("worth.lead_between" if between else "worth.lead", lang, what=what)
+    parts = [_against_usual(explanation, output, lang) for output in facts.per_output(explanation)]
+    if len(parts) > 1:
+        text = say("worth.many", lang, lead=lead, first=parts[0], rest=_list(parts[1:], lang, mark="；"))
+    else:
+        text = say("worth.one", lang, lead=lead, first=parts[0])
+    if explanation.weights is not None and explanation.main == "R":
+        eff, util, cost = (number(weight) for weight in explanation.weights)
+        text = say("worth.weights", lang, text=text, eff=eff, util=util, cost=cost)
+    return say("end", lang, text=text)
+
+
+def _drivers(explanation: Explanation, most: int, lang: str) -> str:
+    """The certain drivers of every output."""
+    seen: set[str] = set()
+    told: list[str] = []
+    without: list[str] = []
+    idle: list[str] = []
+    for output in facts.per_output(explanation):
+        found = facts.drivers(explanation, output, most)
+        if found.named:
+            told.append(_drivers_of(explanation, found, seen, lang))
+        else:
+            (idle if facts.idle(explanation, output) else without).append(output_name(output, lang))
+        seen |= {driver.player.name for driver in found.named}
+    if without:
+        told.append(say("drivers.none", lang, outputs=_list(without, lang, word="or")))
+    if idle:
+        told.append(say("drivers.idle", lang, outputs=_list(idle, lang, word="or")))
+    return _after_one_another(told, lang)
+
+
+def _interaction(explanation: Explanation, lang: str) -> str:
+    """The strongest interaction that is certain."""
+    found = facts.interaction(explanation)
+    if found is None:
+        return ""
+    pair, half = found
+    first, second = input_name(pair.first, lang), input_name(pair.second, lang)
+    change = {"output": output_name(pair.output, lang), "share": share(pair.value, half)}
+    return say("interaction", lang, first=first, second=second, **change)
+
+
+def _rule(explanation: Explanation, lang: str) -> str:
+    """Thresholds at which the choice flips."""
+    told = []
+    for found in explanation.rules[:RULES]:
+        value, threshold = apart(found.value, found.threshold, unit_of(found.quantity, found.unit, lang))
+        quantity, plan = quantity_of(found.player, found.quantity, lang), _again(explanation, found.plan, lang)
+        message = "rule.above" if found.side == "above" else "rule.below"
+        told.append(say(message, lang, quantity=quantity, threshold=threshold, value=value, plan=plan))
+    return _after_one_another(told, lang)
+
+
+def _counterfactual(explanation: Explanation, lang: str) -> str:
+    """The smallest change that flips the choice."""
+    found = explanation.counterfactual
+    if found is None:
+        return ""
+    changes = _list([_change(change, lang) for change in found.changes], lang, mark="，同时")
+    size = say("flip.size.one" if found.size == 1.0 else "flip.size.many", lang, size=number(found.size, 2))
+    checked = say("flip.checked" if found.verified else "flip.unchecked", lang)
+    return say("flip", lang, changes=changes, size=size, plan=_again(explanation, found.plan, lang), checked=checked)
+
+
+def _method(explanation: Explanation, lang: str) -> str:
+    """How the numbers were found, and what a reader must know."""
+    message = f"method.{explanation.method}"
+    text = say(message if message in MESSAGES else "method.other", lang, how=explanation.method)
+    if explanation.rows:
+        text += say("method.rows", lang, rows=explanation.rows)
+    if explanation.background:
+        source = in_language(known(explanation.background_name), lang)
+        source = say("method.source", lang, source=source) if source else ""
+        many = "one" if explanation.background == 1 else "many"
+        text += say(f"method.background.{many}", lang, count=explanation.background, source=source)
+    text += say("method.seed", lang, seed=explanation.seed)
+    if explanation.standard_error.any():
+        text += say("method.interval", lang)
+    else:
+        text = say("end", lang, text=text)
+    told = [text]
+    if not explanation.converged:
+        told.append(say("method.not_reached", lang))
+    if explanation.target in facts.BEHAVIOUR:
+        told.append(say("method.behaviour", lang))
+    return _after_one_another([_set(_after_one_another(told, lang), lang), *_notes(explanation, lang)], lang)
+
+
+def _notes(explanation: Explanation, lang: str) -> list[str]:
+    if lang == "en":
+        return [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in explanation.notes]
+    # A note that came as words, and not as a message, is quoted in the language it came in.
+    own = [f"“{note}”" for note in explanation.notes if not isinstance(note, Phrase)]
+    told = [note.say(lang) for note in explanation.notes if isinstance(note, Phrase)]
+    return [*told, *([say("method.notes_as_written", lang, notes=tuple(own))] if own else [])]
+
+
+def _choice(plan: str, lang: str) -> str:
+    return say("choice.to" if plan in (WAIT, KEEP) else "choice.plan", lang, plan=plan_words(plan, lang))
+
+
+def _again(explanation: Explanation, plan: str, lang: str) -> str:
+    if facts.told_before(explanation, plan) and plan not in (WAIT, KEEP):
+        return say("choice.again", lang)
+    return _choice(plan, lang)
+
+
+def _against_usual(explanation: Explanation, output: str, lang: str) -> str:
+    c = explanation.column(output)
+    value, base = float(explanation.value[c]), float(explanation.base[c])
+    shown, usual = alike(value, base)
+    how: dict[str, Any] = {"name": output_name(output, lang), "shown": shown}
+    if shown == usual:
+        return say("worth.same", lang, **how)
+    good = facts.direction(explanation, output) * (value - base)
+    better, worse = ("likelier", "less_likely") if explanation.target in facts.BEHAVIOUR else ("better", "worse")
+    verdict = ""
+    if output in COMPONENTS and not facts.direction(explanation, output):
+        verdict = say("verdict.unweighted", lang)
+    elif good:
+        verdict = say(f"verdict.{better if good > 0 else worse}", lang)
+    message = "worth.higher" if value > base else "worth.lower"
+    return say(message, lang, **how, usual=usual, gap=number(abs(value - base)), verdict=verdict)
+
+
+def _drivers_of(explanation: Explanation, found: facts.Drivers, seen: set[str], lang: str) -> str:
+    good = facts.direction(explanation, found.output)
+    name = output_name(found.output, lang)
+    if good < 0:
+        name = _remarked(name, say("drivers.less_is_better", lang), lang)
+    elif good == 0 and found.output in COMPONENTS:
+        name = _remarked(name, say("drivers.unweighted", lang), lang)
+    parts: list[str] = []
+    for sign in (1, -1):
+        listed = [driver for driver in found.named if driver.share * sign * (good or 1) > 0]
+        if not listed:
+            continue
+        many = "one" if len(listed) == 1 else "many"
+        if not good:
+            message = "drivers.raised" if sign > 0 else "drivers.lowered"
+        elif sign > 0:
+            message = f"drivers.for.{many}"
+        else:
+            message = "drivers.against.then" if parts else f"drivers.against.{many}"
+        parts.append(say(message, lang, inputs=_list([_driver(driver, seen, lang) for driver in listed], lang)))
+    text = say("drivers.of", lang, name=f"{name[:1].upper()}{name[1:]}", parts=tuple(parts))
+    if found.others:
+        many = "one" if found.others == 1 else "many"
+        rest = number(found.rest, 2, signed=True)
+        text = say(f"drivers.rest.{many}", lang, text=text, count=found.others, rest=rest)
+    return say("end", lang, text=text)
+
+
+def _remarked(name: str, remark: str, lang: str) -> str:
+    """A name with a remark: in Chinese inside its brackets."""
+    if lang == "en":
+        return f"{name}, {remark}"
+    return f"{name.removesuffix('）')}，{remark}）" if name.endswith("）") else f"{name}（{remark}）"
+
+
+def _driver(driver: facts.Driver, seen: set[str], lang: str) -> str:
+    reading = "" if driver.player.name in seen else _reading(driver.player, lang)
+    name = input_name(driver.player.name, lang)
+    return say("driver", lang, name=name, share=share(driver.share, driver.half), reading=reading)
+
+
+def _reading(player: Player, lang: str) -> str:
+    if not player.value:
+        return ""
+    value, usual = in_language(player.value, lang), in_language(player.usual, lang)
+    return say("driver.now_usually" if usual else "driver.now", lang, value=value, usual=usual)
+
+
+def _change(change: Change, lang: str) -> str:
+    before, after = apart(change.before, change.after, unit_of(change.quantity, change.unit, lang))
+    message = "flip.rises" if change.after > change.before else "flip.falls"
+    return say(message, lang, quantity=quantity_of(change.player, change.quantity, lang), before=before, after=after)
+
+
+def _list(parts: Sequence[str], lang: str, *, word: str = "and", mark: str = "、") -> str:
+    """A, B and C; in Chinese all are set apart by the same mark."""
+    if lang != "en":
+        return mark.join(parts)
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {word} {parts[-1]}"
+
+
+def _after_one_another(sentences: Sequence[str], lang: str) -> str:
+    return (" " if lang == "en" else "").join(sentences)
+
+
+def _percent(value: float, lang: str) -> str:
+    return percent(value) if lang == "en" else percent(value).replace(" %", "%")
+
+
+def _set(text: str, lang: str) -> str:
+    return text if lang == "en" else spaced(text)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import PER_CANDIDATE, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.reward import worth
+from attribution_sched.cluster.reward import total_of, worth
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL
+from attribution_sched.explain.explanation import COMPONENTS, TOTAL
 from attribution_sched.explain.lineup import Lineup
 from attribution_sched.explain.situations import to_view
 from attribution_sched.scheduler.policy import Appraisal, Appraiser, Episodic, Policy, Selective
@@ -63,7 +63,7 @@ class _AnyInput:
 
 def with_total(terms: FloatArray, weights: FloatArray) -> FloatArray:
     """Reward components ``(n, 3)`` and, last, their sum R with frozen weights ``(3,)`` or ``(n, 3)``."""
-    total = (terms * (np.array(SIGNS) * weights)).sum(axis=1)
+    total = total_of(terms, weights)
     return np.concatenate([terms, total[:, None]], axis=1)
 
 

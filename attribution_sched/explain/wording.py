@@ -4,94 +4,75 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
-from attribution_sched.errors import ExplanationError, nearest, problem
+from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.explain.words import (
+    LANGUAGES,
+    Language,
+    Phrase,
+    check_language,
+    in_language,
+    input_name,
+    say,
+    spaced,
+    term,
+    unit_name,
+)
+from attribution_sched.explain.words.catalogue import MESSAGES
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.plan import Plan, Replica, Segment
 
-Language = Literal["en", "zh"]
+__all__ = [
+    "FAMILIES",
+    "KEEP",
+    "LANGUAGES",
+    "WAIT",
+    "Language",
+    "check_language",
+    "describe_plan",
+    "in_language",
+    "input_name",
+    "layer_span",
+    "output_name",
+    "output_unit",
+    "plan_words",
+    "quantity_of",
+    "spaced",
+    "task_and_plan",
+    "unit_name",
+    "unit_of",
+]
 
-LANGUAGES: tuple[str, ...] = get_args(Language)
-
-WAIT, KEEP = "wait", "keep the plan"
+WAIT, KEEP = Phrase("plan.wait"), Phrase("plan.keep")
 """What None means for a task in the queue, and for one that runs."""
 
 FAMILIES: tuple[str, ...] = ("link", "load", "queue", "task", "time", "attribution", "plan", "weights", "input")
 """Groups of players."""
 
-_OUTPUTS: dict[str, dict[str, str]] = {
-    "en": {
-        "R_eff": "speed (R_eff)",
-        "R_util": "utilisation (R_util)",
-        "R_cost": "cost (R_cost)",
-        "R": "reward (R)",
-        "log_probability": "log-probability",
-        "log_odds": "log-odds",
-    },
-    "zh": {
-        "R_eff": "效率（R_eff）",
-        "R_util": "利用率（R_util）",
-        "R_cost": "成本（R_cost）",
-        "R": "总奖励（R）",
-        "log_probability": "对数概率",
-        "log-probability": "对数概率",
-        "log_odds": "对数几率",
-        "log-odds": "对数几率",
-        "choice": "选择结果",
-        "probability": "概率",
-        "output": "输出",
-    },
-}
-
-_UNITS: dict[str, dict[str, str]] = {
-    "en": {
-        "R_eff": "share of the baseline's step time",
-        "R_util": "compute time / step time",
-        "R_cost": "× the baseline's bill",
-        "R": "weighted reward",
-        "returns": "weighted reward-hours",
-        "log_probability": "nats",
-        "log_odds": "nats",
-        "choice": "share of choices",
-    },
-    "zh": {
-        "R_eff": "占基线步长时间的比例",
-        "R_util": "计算时间／步长时间",
-        "R_cost": "相对基线费用的倍数",
-        "R": "加权奖励",
-        "returns": "奖励·小时",
-        "log_probability": "nat",
-        "log_odds": "nat",
-        "choice": "选择比例",
-    },
-}
-
-
-def check_language(lang: str) -> None:
-    """Raise ``ExplanationError`` unless texts are written in this language."""
-    if lang not in LANGUAGES:
-        raise ExplanationError(problem("lang", lang, "is not written here", nearest(lang, LANGUAGES)))
-
 
 def output_name(output: str, lang: str = "en") -> str:
     """An output in words; one that is no reward component keeps its name."""
     check_language(lang)
-    return _OUTPUTS[lang].get(output, output)
+    message = f"output.{output}"
+    return say(message, lang) if message in MESSAGES else output
 
 
 def output_unit(output: str, target: str, lang: str = "en") -> str:
     """Unit of an output and of its shares; empty if it is not known."""
     check_language(lang)
-    words = _UNITS[lang]
     if target == "returns":
-        return words["returns"] if lang == "zh" or output == "R" else "reward-hours"
-    return words.get(output) or words.get(target, "")
+        return say("output_unit.returns" if output == "R" else "output_unit.component_returns", lang)
+    known = [name for name in (output, target) if f"output_unit.{name}" in MESSAGES]
+    return say(f"output_unit.{known[0]}", lang) if known else ""
 
 
 def task_and_plan(subject: str) -> tuple[str, str]:
     """Split a subject such as ``gpt-24: us-east ×8 GPUs …`` into task and plan; the task is empty if not named."""
+    if isinstance(subject, Phrase):
+        return (subject.values["task"], subject.values["plan"]) if "task" in subject.values else ("", subject)
+    # Records of older versions, and people's own, are words only.
     task, mark, plan = subject.partition(": ")
     return (task, plan) if mark and not re.fullmatch(r"\d+ replicas", task) else ("", subject)
 
@@ -99,30 +80,25 @@ def task_and_plan(subject: str) -> tuple[str, str]:
 def quantity_of(player: str, quantity: str, lang: str = "en") -> str:
     """A quantity of a player in words; the player alone where the quantity says no more than its family does."""
     check_language(lang)
-    if lang == "zh":
-        from attribution_sched.explain.chinese import name_in_chinese
-
-        name = name_in_chinese(player)
-        if quantity in FAMILIES or quantity == player:
-            return name
-        return f"{name}的{name_in_chinese(quantity)}".replace(" 负载的", " 的")
-    return player if quantity in FAMILIES or quantity == player else f"{quantity} ({player})"
+    if quantity in FAMILIES or quantity == player:
+        return input_name(player, lang)
+    # Free devices are said of a domain, not of its load.
+    whose = "quantity.of_load" if player.startswith("load ") else "quantity.of_input"
+    return say(
+        whose, lang, quantity=term(quantity, lang), player=input_name(player, lang), where=player.removeprefix("load ")
+    )
 
 
 def unit_of(quantity: str, unit: str, lang: str = "en") -> str:
     """The unit to write after a number of a quantity; none where the quantity names what is counted."""
     check_language(lang)
-    if unit and (unit == quantity or unit in quantity.split()):
-        return ""
-    if lang == "zh":
-        from attribution_sched.explain.chinese import unit_in_chinese
-
-        return unit_in_chinese(unit)
-    return unit
+    return "" if unit and (unit == quantity or unit in quantity.split()) else unit_name(unit, lang)
 
 
 def describe_plan(plan: Plan | None, domain_names: Sequence[str], lang: str = "en", *, replanning: bool = False) -> str:
     """A plan in words: domains, devices, layout, precision, layers (counted from 1, both ends included), microbatch.
+
+    In English it is a :class:`~attribution_sched.explain.words.Phrase`, which can be said in other languages later.
 
     Args:
         plan: The plan; None leaves a task where it is.
@@ -134,43 +110,43 @@ def describe_plan(plan: Plan | None, domain_names: Sequence[str], lang: str = "e
         ExplanationError: If the language is not known or the plan names a domain that does not exist.
     """
     check_language(lang)
-    if plan is None:
-        from attribution_sched.explain.chinese import in_chinese
-
-        words = KEEP if replanning else WAIT
-        return words if lang == "en" else in_chinese(words)
-    told = [_replica(replica, domain_names, lang) for replica in plan.replicas]
-    parts = ", " if lang == "en" else "，"
-    text = told[0]
-    if len(told) > 1:
-        text = f"{len(told)} replicas: " if lang == "en" else f"{len(told)} 个副本："
-        text += (" + " if lang == "en" else " ＋ ").join(told)
-    return text + (f"{parts}GPipe" if plan.schedule.name == "GPIPE" else "")
+    phrase = (KEEP if replanning else WAIT) if plan is None else _plan(plan, domain_names)
+    return phrase if lang == "en" else phrase.say(lang)
 
 
-def _replica(replica: Replica, domain_names: Sequence[str], lang: str) -> str:
+def plan_words(plan: str, lang: str) -> str:
+    """A plan that was described, in a language; waiting and keeping are known by their words alone."""
+    return in_language(next((each for each in (WAIT, KEEP) if each == plan), plan), lang)
+
+
+def _plan(plan: Plan, domain_names: Sequence[str]) -> Phrase:
+    told = [_replica(replica, domain_names) for replica in plan.replicas]
+    phrase = told[0] if len(told) == 1 else Phrase("plan.replicas", count=len(told), replicas=tuple(told))
+    return Phrase("plan.gpipe", plan=phrase) if plan.schedule.name == "GPIPE" else phrase
+
+
+def _replica(replica: Replica, domain_names: Sequence[str]) -> Phrase:
     alone = len(replica.segments) == 1
-    chain = " → ".join(_segment(segment, domain_names, lang, alone) for segment in replica.segments)
-    return f"{chain}, microbatch {replica.microbatch}" if lang == "en" else f"{chain}，微批 {replica.microbatch}"
+    segments = tuple(_segment(segment, domain_names, alone) for segment in replica.segments)
+    return Phrase("plan.replica", segments=segments, microbatch=int(replica.microbatch))
 
 
-def _segment(segment: Segment, domain_names: Sequence[str], lang: str, alone: bool) -> str:
+def _segment(segment: Segment, domain_names: Sequence[str], alone: bool) -> Phrase:
     if not 0 <= segment.domain < len(domain_names):
         fix = "Pass the names of the plan's own cluster"
         raise ExplanationError(problem("domain", segment.domain, f"only {len(domain_names)} have names", fix))
     layout = " · ".join(f"{name} {getattr(segment, name)}" for name in ("dp", "tp", "pp") if getattr(segment, name) > 1)
-    inside = [layout, segment.precision.value.upper()] if layout else [segment.precision.value.upper()]
-    name, devices = domain_names[segment.domain], segment.device_count
-    if lang == "en":
-        return f"{name} ×{devices} GPU{'s' * (devices > 1)} ({', '.join(inside)}), {_layers(segment, alone)}"
-    layers = f"全部 {segment.stop} 层" if alone else f"第 {layer_span(segment)} 层"
-    return f"{name} {devices} 张 GPU（{'，'.join(inside)}）{layers}"
+    inside = (layout, segment.precision.value.upper()) if layout else (segment.precision.value.upper(),)
+    devices = int(segment.device_count)
+    values: dict[str, Any] = {"domain": str(domain_names[segment.domain]), "devices": devices, "inside": inside}
+    return Phrase(f"plan.segment.{'many' if devices > 1 else 'one'}", **values, layers=_layers(segment, alone))
 
 
-def _layers(segment: Segment, alone: bool) -> str:
+def _layers(segment: Segment, alone: bool) -> Phrase:
     if alone:
-        return f"all {segment.stop} layers" if segment.stop > 1 else "its only layer"
-    return f"layer{'s' * (segment.stop - segment.first > 1)} {layer_span(segment)}"
+        return Phrase("plan.layers.all", count=int(segment.stop)) if segment.stop > 1 else Phrase("plan.layers.only")
+    several = segment.stop - segment.first > 1
+    return Phrase("plan.layers.some" if several else "plan.layers.one", span=layer_span(segment))
 
 
 def layer_span(segment: Segment) -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
+from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.explain.explanation import SIGNS
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.feedback.weights import WEIGHTS
 from attribution_sched.feedback.window import Window
@@ -35,7 +33,6 @@ class Objective:
 
     def score(self, window: Window) -> float:
         """Worth of the decisions of a window, such as one held-out episode."""
-        weights = np.array([getattr(self.reward, name) for name in WEIGHTS])
-        own = float((window.terms() * weights * np.array(SIGNS)).sum(axis=1).mean())
+        own = float(total_of(window.terms(), [getattr(self.reward, name) for name in WEIGHTS]).mean())
         missed = [max(0.0, self.targets.violation(name, window.measure(name).value)) for name in self.targets.named()]
         return own - self.penalty * sum(missed)

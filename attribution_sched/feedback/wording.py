@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attribution_sched.explain.digits import alike, number, percent
+from attribution_sched.explain.words import input_name
 from attribution_sched.feedback.drivers import DriverEvidence
 from attribution_sched.feedback.held_out import Verdict
 from attribution_sched.feedback.targets import KINDS
@@ -54,8 +55,8 @@ def standing(miss: Miss) -> Words:
         f"asked for is {bound[0]} {limit}{unit}, {state[0]} {far}{tail}{doubt[0]}"
     )
     chinese = (
-        f"{miss.target}：{kind.chinese}为 {shown}{unit}（95 % 区间 {low} 至 {high}，{miss.measured.count} 个决策），"
-        f"要求{bound[1]} {limit}{unit}，{state[1]} {far}{doubt[1]}"
+        f"{miss.target}：{kind.chinese}为 {shown}{unit}（95% 区间 {low} 至 {high}，{miss.measured.count} 个决策），"
+        f"要求{bound[1]} {limit}{unit}，{state[1]} {_chinese(far)}{doubt[1]}"
     )
     return english, chinese
 
@@ -95,7 +96,7 @@ def coupling_words(own: str, other: str, strength: float, driver: str, part: flo
     )
     chinese = (
         f"解释表明，对 {own} 有利的因素对 {other} {'也有利' if with_it else '不利'}"
-        f"（耦合 {number(strength, 2, signed=True)}，其中 {percent(part)} 来自 {driver}）"
+        f"（耦合 {number(strength, 2, signed=True)}，其中 {_chinese(percent(part))} 来自{_input(driver).rstrip()}）"
     )
     return english, chinese
 
@@ -110,13 +111,13 @@ def damping_reason(one: DriverEvidence, before: float, after: float) -> Words:
             f"{one.player} was explained to move {one.component} by {claim} on average where it is certain, up or "
             f"down, and measured outcomes show {seen} in the direction explained ({one.decisions} decisions, "
             f"p = {chance}): its trust goes {trust}.",
-            f"解释称 {one.player} 在其影响确定的决策中平均使 {one.component} 升或降 {claim}，"
+            f"解释称{_input(one.player)}在其影响确定的决策中平均使 {one.component} 升或降 {claim}，"
             f"实测沿该方向为 {seen}（{one.decisions} 个决策，p = {chance}）：其信任度 {trust}。",
         )
     return (
         f"{one.player}: measured outcomes bear out its share of {one.component} again, {seen} of {claim} explained "
         f"({one.decisions} decisions, p = {chance}): its trust goes {trust}.",
-        f"{one.player}：实测再次印证其对 {one.component} 的贡献，解释 {claim}，实测 {seen}"
+        f"{_input(one.player).strip()}：实测再次印证其对 {one.component} 的贡献，解释 {claim}，实测 {seen}"
         f"（{one.decisions} 个决策，p = {chance}）：其信任度 {trust}。",
     )
 
@@ -126,7 +127,7 @@ def blame_reason(player: str, component: str, before: float, after: float) -> Wo
     trust = "{} → {}".format(*alike(before, after))
     return (
         f"{player} argued through {component} for a change that had to be rolled back: its trust goes {trust}.",
-        f"{player} 通过 {component} 支持了一次被回滚的修改：其信任度 {trust}。",
+        f"{_input(player).lstrip()}通过 {component} 支持了一次被回滚的修改：其信任度 {trust}。",
     )
 
 
@@ -138,7 +139,7 @@ def fall(verdict: Verdict) -> Words:
     if verdict.episodes > 1:
         sure = (
             f"upper {percent(verdict.level)} limit {limit}, {verdict.episodes} paired episodes",
-            f"{percent(verdict.level)} 上限 {limit}，{verdict.episodes} 个配对回合",
+            f"{_chinese(percent(verdict.level))} 上限 {limit}，{verdict.episodes} 个配对回合",
         )
     return (
         f"held-out return went from {then} to {now} ({number(verdict.change, signed=True)}; {sure[0]}), allowed is "
@@ -171,3 +172,14 @@ def price_reason(misses: Sequence[Miss], before: float, after: float) -> Words:
 def joined(parts: Sequence[Words]) -> Words:
     """Sentences, one after the other."""
     return " ".join(one for one, _ in parts), "".join(two for _, two in parts)
+
+
+def _chinese(share: str) -> str:
+    """A share as Chinese writes it."""
+    return share.replace(" %", "%")
+
+
+def _input(name: str) -> str:
+    """An input by name, set apart from Chinese text where it begins or ends in Latin letters."""
+    words = input_name(name, "zh")
+    return f"{' ' * words[0].isascii()}{words}{' ' * words[-1].isascii()}"

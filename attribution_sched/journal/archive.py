@@ -107,7 +107,7 @@ def _range(store: Store, before: int, count: int, *, without_snapshot: bool) -> 
         bounds = "SELECT position FROM decisions WHERE sequence = ?"
         found = connection.execute(bounds, (before,)).fetchone() if before < count else (Tail(connection).position,)
         snapshot = connection.execute(
-            "SELECT min(s.position) FROM snapshots s JOIN snapshot_data k ON k.position = s.position "
+            "SELECT max(s.position) FROM snapshots s JOIN snapshot_data k ON k.position = s.position "
             "WHERE s.sequence >= ?", (before,),
         ).fetchone()[0]  # fmt: skip
         if snapshot is None and not without_snapshot:
@@ -150,6 +150,7 @@ def _write(store: Store, path: Path, first: int, stop: int, last_hash: bytes) ->
             # What is damaged must not be moved: the originals are about to go.
             if chain.verify(target).head != last_hash.hex():
                 raise JournalError(problem("archive", str(path), "does not end as the journal says", schema.DAMAGED))
+            target.execute(f"PRAGMA application_id = {schema.ARCHIVE_ID}")
             target.execute("PRAGMA journal_mode = WAL")
 
     try:
@@ -169,6 +170,9 @@ def _leave(connection: sqlite3.Connection, tail: Tail, made: ArchiveRecord, task
         asked = f"SELECT position FROM {table} WHERE position < ? AND position > 0 AND ({which}) ORDER BY position"
         positions = [row[0] for row in connection.execute(asked, (made.stop,)).fetchall()]
         for row in _taken(connection, table, positions):
+            if table == "snapshots":
+                moved = "UPDATE snapshot_data SET position = ? WHERE position = ?"
+                connection.execute(moved, (tail.position, row[0]))
             if table != "tasks" or tasks is None or row[2] in tasks:
                 tail.append(connection, table, row[1:-2])
     for table in TABLES:
@@ -176,6 +180,7 @@ def _leave(connection: sqlite3.Connection, tail: Tail, made: ArchiveRecord, task
     connection.execute("DELETE FROM snapshot_data WHERE position < ?", (made.stop,))
     connection.execute("UPDATE bounds SET position = ?, hash = ?", (made.stop, bytes.fromhex(made.last_hash)))
     tail.append(connection, "archives", schema.encode("archives", made))
+    chain.seal(connection)
     for table in TABLES:
         connection.execute(schema.guards(table)[1])
 

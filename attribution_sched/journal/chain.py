@@ -25,7 +25,7 @@ from attribution_sched.journal.schema import (
     select,
 )
 
-GENESIS = hashlib.sha256(b"attribution-sched journal").digest()
+GENESIS = hashlib.sha256(b"attribution_sched journal").digest()
 """Hash before the first row."""
 
 WINDOW = 4096
@@ -81,7 +81,7 @@ class Tail:
         self.position += 1
         self.hash = linked
         if table in NUMBERED:
-            self.next[table] += 1
+            self.next[table] = max(self.next[table], values[0] + 1)
 
 
 def start(connection: sqlite3.Connection) -> tuple[int, bytes]:

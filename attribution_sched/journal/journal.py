@@ -17,7 +17,7 @@ import os
 import secrets
 import sqlite3
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -453,7 +453,7 @@ def _header(header: JournalHeader) -> Row:
 
 
 def _decision_row(decision: DecisionRecord, sequence: int, name: str, recorded_at: str) -> Row:
-    weights = (None, None, None) if decision.weights is None else decision.weights
+    weights: Sequence[Any] = (None, None, None) if decision.weights is None else decision.weights
     if len(weights) != 3:
         rule = "must be w_eff, w_util and w_cost"
         raise JournalError(problem("decision.weights", decision.weights, rule, "Give three numbers, or None"))

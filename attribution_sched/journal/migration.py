@@ -62,8 +62,9 @@ def _chained(connection: sqlite3.Connection) -> None:
     begin(connection)
     tail = Tail(connection)
     header = connection.execute(f"SELECT {_former('header')} FROM former_header").fetchone()
-    if header is not None:
-        tail.append(connection, "header", _checked("header", (*header, secrets.token_hex(6))))
+    if header is None:
+        raise JournalError(problem("header", None, "has no header", schema.DAMAGED))
+    tail.append(connection, "header", _checked("header", (*header, secrets.token_hex(6))))
     # A fixed order, the same that a run would have given but for the tasks, which all come first.
     for table, row in _rows(connection):
         tail.append(connection, table, _checked(table, row))
@@ -106,7 +107,7 @@ def _checked(table: str, row: Sequence[object]) -> Row:
             KINDS[kind][2](value)
         except ValueError as error:
             raise schema.damaged(table, (None, row[0]), str(error), name, value) from error
-    return tuple(value + 0.0 if type(value) is float else value for value in row)
+    return tuple(row)
 
 
 Change = str | Callable[[sqlite3.Connection], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import sqlite3
@@ -285,6 +286,14 @@ class Reader:
             stray = "SELECT position FROM snapshot_data WHERE position NOT IN (SELECT position FROM snapshots) LIMIT 1"
             if connection.execute(stray).fetchone() is not None:
                 raise JournalError(problem("journal", self._store.name, "has a snapshot that is not its own", DAMAGED))
+            newest = connection.execute(
+                "SELECT s.number, k.position FROM snapshots s LEFT JOIN snapshot_data k ON k.position = s.position "
+                "ORDER BY s.number DESC LIMIT 1"
+            ).fetchone()
+            archived = connection.execute("PRAGMA application_id").fetchone()[0] == schema.ARCHIVE_ID
+            if newest is not None and newest[1] is None and not archived:
+                rule = "is the newest, and its bytes are gone"
+                raise JournalError(problem("snapshots", f"number {newest[0]}", rule, DAMAGED))
             return found
 
         found = self._store.consistent(check)
@@ -398,7 +407,7 @@ def read_task(row: Row) -> TaskRecord:
 def read_decision(row: Row) -> DecisionRecord:
     """The decision of a row."""
     known = decode("decisions", row)
-    weights = known.pop("w_eff"), known.pop("w_util"), known.pop("w_cost")
+    weights: Any = known.pop("w_eff"), known.pop("w_util"), known.pop("w_cost")
     if None in weights and weights != (None, None, None):
         raise damaged("decisions", row, "must be three numbers or none", "weights", weights)
     _numbers("decisions", row, "latencies_s", known["latencies_s"])
@@ -449,5 +458,5 @@ def unpacked(data: bytes) -> dict[str, Any]:
 
 def _numbers(table: str, row: Row, column: str, known: Mapping[str, Any]) -> None:
     for name, value in known.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise damaged(table, row, "is no number", f"{column}.{name}", value)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise damaged(table, row, "is no finite number", f"{column}.{name}", value)

@@ -22,6 +22,9 @@ from attribution_sched.errors import JournalError, problem
 APPLICATION_ID = 0x41545353
 """``ATSS`` at byte 68 of the file: tells a journal from anybody else's SQLite file."""
 
+ARCHIVE_ID = 0x41545341
+"""``ATSA``: an archive, which is read like a journal and never written."""
+
 VERSION = 3
 
 LARGEST_INTEGER = 2**63 - 1

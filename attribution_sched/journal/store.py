@@ -220,6 +220,9 @@ def writing(path: Path) -> sqlite3.Connection:
     """
     inspect(path)
     with contextlib.closing(connect(path)) as connection, readable(path):
+        if connection.execute("PRAGMA application_id").fetchone()[0] == schema.ARCHIVE_ID:
+            fix = "Look at it with Journal.read; go on with the journal it was taken from"
+            raise JournalError(problem("journal", str(path), "is an archive, which is not written any more", fix))
         if path.stat().st_size <= QUICK_CHECK_BYTES:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
@@ -279,7 +282,8 @@ def inspect(path: Path) -> None:
         fix = hint if hint.startswith("Did you mean") else "Make it with Journal.create"
         raise JournalError(problem("journal", str(path), "does not exist", fix))
     with contextlib.closing(connect(path)) as connection, readable(path):
-        if connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
+        known = (schema.APPLICATION_ID, schema.ARCHIVE_ID)
+        if connection.execute("PRAGMA application_id").fetchone()[0] not in known:
             rule = "is not a journal but a file of another application"
             fix = "Give the path of a journal, or make one with Journal.create"
             raise JournalError(problem("journal", str(path), rule, fix))
@@ -569,6 +573,8 @@ class Store:
             yield
         finally:
             with self._turn:
+                if self._progress.record and not self.closed:
+                    self._take_back()
                 self._depth -= 1
                 if self._depth == 0 and not self.closed:
                     held = self._held

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES, CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.memory import in_flight
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, stage_cost
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import FloatArray, IntArray
 
 _TP = np.array(TP_DEGREES, dtype=np.int64)
@@ -60,7 +60,7 @@ class Arrays(NamedTuple):
     workload: Workload
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def stage_row(
     cost: Arrays, domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int, m: int, out: FloatArray
 ) -> None:
@@ -82,7 +82,7 @@ def stage_row(
     out[HELD_BYTES] = found.held_bytes
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def hop_s(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, i: int, j: int, layer: int, dp: int, precision: int,
     micro: int,
@@ -99,7 +99,7 @@ def hop_s(
     return float(total)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages: IntArray, micro: int, m: int) -> float:
     """Estimate the step of a pipeline.
 
@@ -127,8 +127,8 @@ def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages:
     return (m - 1) * slowest + total + tail
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _stage_table(cost: Arrays, task: Even, order: IntArray, rooms: IntArray) -> FloatArray:
+@kernel
+def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArray) -> FloatArray:
     """What every stage takes in every region at every degree; infinite where it does not fit.
 
     Returns:
@@ -138,7 +138,7 @@ def _stage_table(cost: Arrays, task: Even, order: IntArray, rooms: IntArray) -> 
     for r in range(order.size):
         here = cost.domains.rows[order[r]]
         for t in range(_TP.size):
-            if _TP[t] > here.node_devices or task.dp * _TP[t] > rooms[order[r]]:
+            if _TP[t] > here.node_devices or task.dp * _TP[t] > free_devices[order[r]]:
                 break
             for s in range(task.stages):
                 first, stop = task.layers * s // task.stages, task.layers * (s + 1) // task.stages
@@ -150,7 +150,7 @@ def _stage_table(cost: Arrays, task: Even, order: IntArray, rooms: IntArray) -> 
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _run_degree(table: FloatArray, start: int, count: int) -> int:
     """Row of the smallest degree that fits all stages of a run in a region; −1 if none does."""
     for t in range(_TP.size):
@@ -162,7 +162,7 @@ def _run_degree(table: FloatArray, start: int, count: int) -> int:
     return -1
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _extend(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, table: FloatArray, so_far: FloatArray,
     before: int, domain: int, start: int, count: int, out: FloatArray,
@@ -181,9 +181,9 @@ def _extend(
     out[ESTIMATE_S] = (task.m - 1) * out[SLOWEST_S] + out[SUM_S] + out[LAST_S]
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def best_stages(
-    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, order: IntArray, rooms: IntArray,
+    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, order: IntArray, free_devices: IntArray,
     chosen: IntArray,
 ) -> tuple[float, int]:  # fmt: skip
     """Assign an even pipeline's stages to regions, first to last, regions in the given order.
@@ -198,14 +198,14 @@ def best_stages(
         latency: WAN one-way seconds, shape ``(K, K)``.
         task: The pipeline.
         order: Regions in the order in which the pipeline may visit them.
-        rooms: Free devices per domain.
+        free_devices: Free devices per domain.
         chosen: Output rows of domain, first layer, one past the last, tp, pp; shape ``(most segments, 5)``.
 
     Returns:
         The estimate (infinite if nothing fits) and the number of rows written.
     """
     regions, most = order.size, chosen.shape[0]
-    table = _stage_table(cost, task, order, rooms)
+    table = _stage_table(cost, task, order, free_devices)
     # State: stages placed, region of the last one (0 stands for none), segments so far.
     best = np.full((task.stages + 1, regions + 1, most + 1, 4), np.inf)
     origin = np.zeros((task.stages + 1, regions + 1, most + 1, 3), dtype=np.int64)
@@ -222,7 +222,7 @@ def best_stages(
                         if placed + count > task.stages:
                             break
                         t = _run_degree(table[r], placed, count)
-                        if t < 0 or _TP[t] * task.dp * count > rooms[order[r]]:
+                        if t < 0 or _TP[t] * task.dp * count > free_devices[order[r]]:
                             break
                         _extend(
                             cost, bandwidth, latency, task, table[r, t], best[placed, last, used],

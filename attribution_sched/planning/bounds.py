@@ -7,11 +7,10 @@ first, until it is no better than what was found. What comes out is what pricing
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT, JOULES_PER_KWH
+from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.cost_arrays import (
     BILL_USD,
     CARBON_G,
@@ -25,6 +24,7 @@ from attribution_sched.cluster.cost_arrays import (
 )
 from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -37,10 +37,21 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
-from attribution_sched.cluster.reward import GRAMS_PER_KG
+from attribution_sched.cluster.reward import (
+    cost_usd_kernel,
+    r_cost_kernel,
+    r_eff_kernel,
+    step_at_kernel,
+    total_kernel,
+    usd_per_g,
+    usd_per_j,
+)
 from attribution_sched.cluster.shares import share_batch
 from attribution_sched.cluster.stage_kernel import split_stages, tp_index
-from attribution_sched.planning.memory_feasibility import MAX_PP, PlannerTables
+from attribution_sched.cluster.validity import VALID, segment_fault
+from attribution_sched.kernels import kernel
+from attribution_sched.planning.local_search import LEAST_GAIN
+from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.planning.stage_table import (
     BACKWARD_S,
     END_S,
@@ -48,8 +59,8 @@ from attribution_sched.planning.stage_table import (
     FORWARD_S,
     HELD_BYTES,
     MEMORY_BITS,
+    PlanJudge,
     StageMemory,
-    Stakes,
     place_of,
     remember,
 )
@@ -57,9 +68,6 @@ from attribution_sched.planning.stage_table import (
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-LEAST_GAIN = 1e-12
-"""A plan is better than another by more than this, else by rounding."""
 
 ROUNDING = 1e-9
 """Share by which a bound is loosened: it adds the same times up in another order than the recurrence does."""
@@ -72,16 +80,16 @@ class Screen:
         view: The decision; its reward is what counts.
         tables: The cluster.
         kind: Kind of task to place.
-        rooms: Devices that may be used, shape ``(K,)``.
-        crowding: What holding a device costs others, as a share of the time it is held.
+        free_devices: Devices that may be used, shape ``(K,)``.
+        queue_pressure: What holding a device costs others, as a share of the time it is held.
     """
 
     def __init__(
-        self, view: DecisionView, tables: PlannerTables, kind: int, rooms: IntArray, crowding: float = 0.0
+        self, view: DecisionView, tables: PlannerTables, kind: int, free_devices: IntArray, queue_pressure: float = 0.0
     ) -> None:
         cost, reward = view.cost, view.reward
-        base_s, base_usd = float(view.base_step_s[kind]), float(view.base_cost_usd[kind])
-        self.stakes = Stakes(
+        base_s = float(view.base_step_s[kind])
+        self.judge = PlanJudge(
             domains=cost.domains,
             runtime=cost.runtime,
             power_law=cost.power_law,
@@ -89,16 +97,17 @@ class Screen:
             workload=cost.workload(kind),
             bandwidth=BYTES_PER_GBIT * np.array(view.bandwidth_gbps, dtype=np.float64),
             latency_s=np.array(view.latency_s, dtype=np.float64),
-            rooms=np.array(rooms, dtype=np.int64),
+            free_devices=np.array(free_devices, dtype=np.int64),
             formats=np.ascontiguousarray(tables.formats[kind][tables.domain_class]),
             batch=float(view.kinds[kind].batch_size),
             base_s=base_s,
-            per_device_second=float(reward.w_eff * crowding / base_s),
+            per_device_second=float(reward.w_eff * queue_pressure / base_s),
             w_eff=float(reward.w_eff),
             w_util=float(reward.w_util),
-            per_usd=float(reward.w_cost / base_usd) if base_usd > 0 else 0.0,
-            usd_per_j=float(reward.energy_usd_per_kwh / JOULES_PER_KWH),
-            usd_per_g=float(reward.carbon_usd_per_kg / GRAMS_PER_KG),
+            w_cost=float(reward.w_cost),
+            base_usd=float(view.base_cost_usd[kind]),
+            usd_per_j=float(usd_per_j(reward)),
+            usd_per_g=float(usd_per_g(reward)),
         )
         self.scratch = make_scratch(view.max_segments * MAX_PP, int(view.kinds[kind].batch_size))
         self.memory = StageMemory(np.zeros(2**MEMORY_BITS, dtype=np.int64), np.zeros((2**MEMORY_BITS, 5)))
@@ -122,7 +131,7 @@ class Screen:
         edges = np.searchsorted(owner, np.arange(len(reached) + 1))
         at = np.full(len(reached), -1, dtype=np.int64)
         best = np.array(reached, dtype=np.float64)
-        self.priced += _best(self.stakes, self.scratch, self.memory, rows, counts, edges, at, best)
+        self.priced += _best(self.judge, self.scratch, self.memory, rows, counts, edges, at, best)
         return at, best
 
     def recut(self, rows: IntArray, counts: IntArray) -> None:
@@ -131,12 +140,12 @@ class Screen:
         A plan whose segments cannot hold the model stays as it is.
         """
         self.seen += len(rows)
-        _recut(self.stakes, self.scratch.layers[0], self.memory, rows, counts)
+        _recut(self.judge, self.scratch.layers[0], self.memory, rows, counts)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _best(
-    k: Stakes,
+    k: PlanJudge,
     scratch: Scratch,
     memory: StageMemory,
     rows: IntArray,
@@ -152,7 +161,8 @@ def _best(
     if k.w_eff > 0.0:
         for o in range(best.size):
             for p in range(edges[o], edges[o + 1]):
-                worth_s = k.base_s * (1.0 + (max(0.0, k.w_util) - best[o]) / k.w_eff)
+                # Were its devices always busy and free of charge, this step time would do.
+                worth_s = step_at_kernel((best[o] - max(0.0, k.w_util)) / k.w_eff, k.base_s)
                 longest_s[p] = worth_s * samples[p] / k.batch * (1.0 + ROUNDING)
     bound = _bounds(k, scratch.layers[0], memory, rows, counts, samples, longest_s)
     priced = 0
@@ -171,17 +181,19 @@ def _best(
     return priced
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _shared(k: Stakes, rows: IntArray, counts: IntArray) -> FloatArray:
+@kernel
+def _shared(k: PlanJudge, rows: IntArray, counts: IntArray) -> FloatArray:
     """Let replicas share the batch as the cluster does; samples of a step, 0 for a plan that is not well formed."""
     samples = np.zeros(counts.size)
     for n in range(counts.size):
         count, sound = counts[n], True
         for p in range(count):
-            domain, dp, tp, pp = rows[n, p, DOMAIN], rows[n, p, DP], rows[n, p, TP], rows[n, p, PP]
-            sound &= dp * tp * pp <= k.rooms[domain] and tp <= k.domains.rows[domain].node_devices
-            sound &= rows[n, p, STOP] - rows[n, p, FIRST] >= max(1, pp) and rows[n, p, MICROBATCH] % dp == 0
-            sound &= k.formats[domain, rows[n, p, PRECISION]]
+            row, domain = rows[n, p], rows[n, p, DOMAIN]
+            fault = segment_fault(
+                row[STOP] - row[FIRST], row[DP], row[TP], row[PP], row[MICROBATCH], k.free_devices[domain],
+                k.domains.rows[domain].node_devices, k.formats[domain, row[PRECISION]], True,
+            )  # fmt: skip
+            sound &= fault == VALID
         if not sound:
             continue
         if rows[n, count - 1, REPLICA] == 0:
@@ -197,7 +209,7 @@ def _shared(k: Stakes, rows: IntArray, counts: IntArray) -> FloatArray:
     return samples
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _devices(rows: IntArray, count: int) -> int:
     devices = 0
     for p in range(count):
@@ -205,9 +217,9 @@ def _devices(rows: IntArray, count: int) -> int:
     return devices
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _bounds(
-    k: Stakes,
+    k: PlanJudge,
     cuts: IntArray,
     memory: StageMemory,
     rows: IntArray,
@@ -278,13 +290,13 @@ def _bounds(
             least_s *= 1.0 - ROUNDING
             utilisation = min(1.0, busy_s / (counts[n] * least_s))
             least_s *= k.batch / samples[n]
-            found[n] = k.w_eff * (k.base_s - least_s) / k.base_s + max(0.0, k.w_util) * utilisation
+            found[n] = total_kernel(r_eff_kernel(least_s, k.base_s), utilisation, 0.0, k.w_eff, max(0.0, k.w_util), 0.0)
             found[n] -= k.per_device_second * _devices(rows[n], counts[n]) * least_s
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _recut(k: Stakes, cuts: IntArray, memory: StageMemory, rows: IntArray, counts: IntArray) -> None:
+@kernel
+def _recut(k: PlanJudge, cuts: IntArray, memory: StageMemory, rows: IntArray, counts: IntArray) -> None:
     """Dynamic program over segments and layers: least time of the slowest stage, then least time of all."""
     model = k.workload.model
     layers, times = k.tables.n_layers[model], k.tables.times_s
@@ -339,9 +351,9 @@ def _recut(k: Stakes, cuts: IntArray, memory: StageMemory, rows: IntArray, count
             begin = stop
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _reward(k: Stakes, scratch: Scratch, rows: IntArray, count: int, samples: float) -> float:
-    """What a plan that fits is worth: ``objective.worth`` for one plan."""
+@kernel
+def _reward(k: PlanJudge, scratch: Scratch, rows: IntArray, count: int, samples: float) -> float:
+    """What a plan that fits is worth: ``reward.worth`` for one plan."""
     plan_out, segment_out = np.zeros(len(PLAN_COLUMNS)), np.zeros((count, len(SEGMENT_COLUMNS)))
     traffic = np.zeros(k.bandwidth.shape)
     plan_cost(
@@ -350,6 +362,9 @@ def _reward(k: Stakes, scratch: Scratch, rows: IntArray, count: int, samples: fl
     )  # fmt: skip
     norm = k.batch / samples
     step_s = plan_out[STEP_S] * norm
-    dollars = norm * (plan_out[BILL_USD] + k.usd_per_j * plan_out[ENERGY_J] + k.usd_per_g * plan_out[CARBON_G])
-    reward = k.w_eff * (k.base_s - step_s) / k.base_s + k.w_util * plan_out[UTILISATION] - k.per_usd * dollars
+    dollars = norm * cost_usd_kernel(
+        plan_out[BILL_USD], plan_out[ENERGY_J], plan_out[CARBON_G], k.usd_per_j, k.usd_per_g
+    )
+    eff, cost = r_eff_kernel(step_s, k.base_s), r_cost_kernel(dollars, k.base_usd)
+    reward = total_kernel(eff, plan_out[UTILISATION], cost, k.w_eff, k.w_util, k.w_cost)
     return float(reward - k.per_device_second * _devices(rows, count) * step_s)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-import numba
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES, CostTables
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.cost_arrays import DomainArrays
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import (
     DOMAIN,
     MICROBATCHES,
@@ -20,14 +20,10 @@ from attribution_sched.cluster.plan import (
     Plan,
     PlanBatch,
 )
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.shares import share_batch
-from attribution_sched.errors import PlanError
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import Instance, IntArray, inside_precisions
-
-MAX_PP = 8
-"""Most pipeline stages inside a domain."""
 
 
 @lru_cache(maxsize=256)
@@ -66,7 +62,7 @@ def plans_inside(instance: Instance, domains: Sequence[int] | IntArray) -> PlanB
     parts = []
     for domain in domains:
         part = _inside(
-            int(instance.rooms[domain]), int(nodes[domain]), instance.n_layers, instance.microbatches,
+            int(instance.free_devices[domain]), int(nodes[domain]), instance.n_layers, instance.microbatches,
             instance.batch_size, inside_precisions(instance, int(domain)),
         ).copy()  # fmt: skip
         part[:, DOMAIN] = domain
@@ -88,7 +84,7 @@ def single_domain_plans(
         domains: Only these; all by default.
     """
     instance = Instance.of(view, kind_index)
-    return plans_inside(instance, range(len(instance.rooms)) if domains is None else domains)
+    return plans_inside(instance, range(len(instance.free_devices)) if domains is None else domains)
 
 
 def chain_batch(rows: IntArray) -> PlanBatch:
@@ -123,7 +119,7 @@ def best_of(view: DecisionView, batch: PlanBatch, kind_index: int | None = None)
     return batch.plan(best) if np.isfinite(reward[best]) else None
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _share_all(
     tables: CostTables, domains: DomainArrays, model: int, batch_size: float, rows: IntArray, counts: IntArray
 ) -> None:
@@ -145,49 +141,3 @@ def as_carried_out(cost: CostModel, model: int, batch_size: int, plan: Plan) -> 
     batch = PlanBatch.of([plan])
     batch.segments[:, :, MICROBATCHES] = microbatch_counts(cost, model, batch_size, batch)
     return batch.plan(0)
-
-
-def feasible(view: DecisionView, plan: Plan) -> str | None:
-    """Say why the cluster would refuse a plan at this decision, or None if it would not.
-
-    Power is judged by what the plan's own devices and the idle rest draw at least: other tasks are not in the view.
-    """
-    kind, cluster = view.kind, view.cost.cluster
-    try:
-        plan.check(len(kind.model), len(cluster))
-    except PlanError as error:
-        return str(error)
-    if len(plan.segments) > view.max_segments:
-        return f"{len(plan.segments)} segments, this world allows {view.max_segments}"
-    widest = max(domain.node_devices for domain in cluster.domains)
-    for replica in plan.replicas:
-        if replica.microbatch not in kind.microbatches:
-            return f"microbatch {replica.microbatch} is not one of {kind.microbatches}"
-    for segment in plan.segments:
-        domain, free = cluster.domains[segment.domain], int(view.free_devices[segment.domain])
-        layout = (segment.dp, segment.tp, segment.pp)
-        if any(n & (n - 1) for n in layout) or segment.tp > min(widest, TP_DEGREES[-1]) or segment.pp > MAX_PP:
-            return f"layout {layout} is not in the table of layouts"
-        if segment.device_count > free:
-            return f"{segment.device_count} devices wanted in {domain.name}, {free} are free"
-        if not domain.gpu.supports(segment.precision):
-            return f"{domain.gpu.name} has no hardware for {segment.precision.value}"
-        if kind.training and segment.precision is Precision.INT8:
-            return "INT8 is for inference only"
-    return _over_limits(view, as_carried_out(view.cost, view.kind_index, kind.batch_size, plan))
-
-
-def _over_limits(view: DecisionView, plan: Plan) -> str | None:
-    priced = view.cost.score(
-        plan, view.kind_index, bandwidth_gbps=view.bandwidth_gbps, latency_s=view.latency_s, breakdown=False
-    )
-    if not priced.fits[0]:
-        return f"memory: the fullest device would hold {float(priced.memory_ratio[0]):.2f} times its memory"
-    busy, watts = priced.segment("busy_s")[0] / priced.step_s[0], priced.segment("power_w")[0]
-    for s, segment in enumerate(plan.segments):
-        domain = view.cost.cluster.domains[segment.domain]
-        idle_w = domain.gpu.idle_w
-        least_w = domain.devices * idle_w + segment.device_count * (watts[s] - idle_w) * min(1.0, busy[s])
-        if domain.power_budget_w is not None and least_w > domain.power_budget_w:
-            return f"power: {domain.name} would draw {least_w:.0f} W of a budget of {domain.power_budget_w:.0f} W"
-    return None

@@ -9,6 +9,7 @@ from itertools import permutations, product
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES
+from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -22,7 +23,7 @@ from attribution_sched.cluster.plan import (
     TP,
     PlanBatch,
 )
-from attribution_sched.planning.candidates import MAX_PP, chain_batch
+from attribution_sched.planning.candidates import chain_batch
 from attribution_sched.planning.instance import FloatArray, Instance, IntArray, half_precision, tp_indices
 
 BEAM = 4
@@ -124,8 +125,8 @@ def chain_plans(instance: Instance, orders: IntArray, *, even: bool = False) -> 
     if n == 0 or s > n_layers:
         return chain_batch(empty)
     mixed = len(instance.cost.cluster.gpus) > 1 and s <= MIXED_SEGMENTS
-    micro, dp, halved, tp = _options(instance.microbatches, int(instance.rooms.max(initial=1)), s, mixed)
-    room, node = instance.rooms[orders][:, None, :], instance.nodes[orders][:, None, :]
+    micro, dp, halved, tp = _options(instance.microbatches, int(instance.free_devices.max(initial=1)), s, mixed)
+    room, node = instance.free_devices[orders][:, None, :], instance.nodes[orders][:, None, :]
     whole = room // (dp[:, None] * tp)
     stages = np.minimum(_power_below(np.maximum(1, whole)), MAX_PP)
     valid = ((whole >= 1) & (tp <= node)).all(axis=-1) & ((halved == 0) | (stages > 1).any(axis=-1))

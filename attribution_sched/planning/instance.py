@@ -34,7 +34,7 @@ class Instance:
         model: Row of the model in the cost model.
         batch_size: Samples per step.
         microbatches: Microbatch sizes a plan may choose.
-        rooms: Devices a plan may use per domain, shape ``(K,)``.
+        free_devices: Devices a plan may use per domain, shape ``(K,)``.
         bandwidth_gbps: Links now, shape ``(K, K)``.
         latency_s: One-way latencies now, shape ``(K, K)``.
         max_segments: Most domains a plan may use.
@@ -46,7 +46,7 @@ class Instance:
     model: int
     batch_size: int
     microbatches: tuple[int, ...]
-    rooms: IntArray
+    free_devices: IntArray
     bandwidth_gbps: FloatArray
     latency_s: FloatArray
     max_segments: int
@@ -55,9 +55,10 @@ class Instance:
 
     def __post_init__(self) -> None:
         k = len(self.cost.cluster)
-        if self.rooms.shape != (k,) or (self.rooms < 0).any():
+        if self.free_devices.shape != (k,) or (self.free_devices < 0).any():
             rule = f"must hold {k} counts >= 0, one per domain"
-            raise PlanError(problem("free devices", self.rooms.tolist(), rule, "Count the free devices per domain"))
+            fix = "Count the free devices per domain"
+            raise PlanError(problem("free devices", self.free_devices.tolist(), rule, fix))
         wrong = [m for m in self.microbatches if m < 1 or self.batch_size % m]
         if not self.microbatches or wrong:
             rule = f"must be divisors of the batch of {self.batch_size} samples"
@@ -91,7 +92,7 @@ class Instance:
     @property
     def open_domains(self) -> IntArray:
         """Domains with at least one usable device."""
-        return np.flatnonzero(self.rooms > 0)
+        return np.flatnonzero(self.free_devices > 0)
 
     def score(self, batch: PlanBatch) -> PlanCosts:
         """Price plans at the instance's links."""
@@ -107,7 +108,7 @@ class Instance:
         rows = self.cost.domains.rows
         apart = {"devices"} if self.carbon_priced else {"devices", "carbon_g_per_j"}
         told = [np.asarray(rows[name], dtype=np.float64) for name in rows.dtype.names or () if name not in apart]
-        return np.unique(np.column_stack([*told, self.rooms]), axis=0, return_inverse=True)[1].reshape(-1)
+        return np.unique(np.column_stack([*told, self.free_devices]), axis=0, return_inverse=True)[1].reshape(-1)
 
     def seconds_per_sample(self) -> FloatArray:
         """Seconds one device takes for a sample, both passes, shape ``(4 precisions, K, 4 tp degrees)``."""

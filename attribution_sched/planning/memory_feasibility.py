@@ -9,25 +9,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.cost_arrays import DOMAIN_ROW, DomainArrays, PowerArrays, RuntimeArrays, Workload
-from attribution_sched.cluster.layouts import layout_table
+from attribution_sched.cluster.layouts import MAX_PP, layout_table
 from attribution_sched.cluster.memory import activation_share, in_flight, state_bytes_per_parameter
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-MAX_PP = 8
-"""Most pipeline stages inside a domain."""
 
 STAGE_CHOICES = 4
 """Pipeline stages inside a domain are 1, 2, 4 or 8."""
@@ -145,7 +142,7 @@ def _formats(cost: CostModel, kinds: tuple[TaskKind, ...], representatives: IntA
     return allowed
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _fill_whole(t: PlannerTables) -> None:
     """Estimate whole models inside one domain: passes of the microbatches, bubble, update and gradient exchange."""
     for kind in range(t.batch.size):
@@ -206,7 +203,7 @@ class MemoryNeeds(NamedTuple):
     most: float
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _needs(t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int) -> MemoryNeeds:
     dp, tp, pp = t.layouts[lay]
     element = 4.0 if q == 0 else (1.0 if q == 3 else 2.0)
@@ -224,7 +221,7 @@ def _needs(t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int) -> Mem
     )
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _has_memory(
     sizes: FloatArray, runtime: RuntimeArrays, training: bool, peak: float, needs: MemoryNeeds, after: int,
     cuts: IntArray, at: int,
@@ -258,7 +255,7 @@ def _has_memory(
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def holds(
     t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int, first: int, stop: int, after: int, cuts: IntArray
 ) -> bool:
@@ -272,7 +269,7 @@ def holds(
     return bool(_has_memory(t.cost.sizes[kind], t.runtime, t.training[kind], peak, needs, after, rows, 0))
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def fill(t: PlannerTables, kind: int, c: int, after: int, stop: int) -> None:
     """Write how far back a segment that ends at ``stop`` can begin, for every layout, format and microbatch."""
     if t.filled[kind, c, after, stop]:

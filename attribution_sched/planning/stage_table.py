@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +11,7 @@ from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PRECISION, TP
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, stage_cost
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -39,7 +39,7 @@ class StageMemory(NamedTuple):
     stages: FloatArray
 
 
-class Stakes(NamedTuple):
+class PlanJudge(NamedTuple):
     """What a decision's plans are judged by.
 
     Attributes:
@@ -50,14 +50,15 @@ class Stakes(NamedTuple):
         workload: The task.
         bandwidth: Bytes per second between domains, shape ``(K, K)``.
         latency_s: Shape ``(K, K)``.
-        rooms: Devices that may be used, shape ``(K,)``.
+        free_devices: Devices that may be used, shape ``(K,)``.
         formats: Formats worth using, shape ``(K, 4)``.
         batch: Samples per step.
         base_s: Step time of the baseline.
         per_device_second: What a second of step time of one device costs beside that.
         w_eff: Weight of efficiency.
         w_util: Weight of utilisation.
-        per_usd: What a dollar costs in reward.
+        w_cost: Weight of cost.
+        base_usd: Cost of a step of the baseline.
         usd_per_j: Price of energy.
         usd_per_g: Price of carbon.
     """
@@ -69,27 +70,28 @@ class Stakes(NamedTuple):
     workload: Workload
     bandwidth: FloatArray
     latency_s: FloatArray
-    rooms: IntArray
+    free_devices: IntArray
     formats: BoolArray
     batch: float
     base_s: float
     per_device_second: float
     w_eff: float
     w_util: float
-    per_usd: float
+    w_cost: float
+    base_usd: float
     usd_per_j: float
     usd_per_g: float
 
 
-@numba.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@kernel(inline="always")
 def place_of(domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int) -> tuple[int, int]:
     """Where a stage is remembered, and by which key; plans one change apart share most of their stages."""
     key = ((((domain << 10 | a) << 10 | z) << 12 | dp) << 4 | tp) << 18 | precision << 16 | micro
     return ((key * MIX) & MASK) >> (63 - MEMORY_BITS), key
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def remember(k: Stakes, memory: StageMemory, slot: int, key: int, row: IntArray, a: int, z: int) -> None:
+@kernel
+def remember(k: PlanJudge, memory: StageMemory, slot: int, key: int, row: IntArray, a: int, z: int) -> None:
     """Price a stage and write down its times and memory."""
     stage = stage_cost(
         k.domains, k.runtime, k.power_law, k.tables, k.workload, row[DOMAIN], a, z, row[DP], row[TP], row[PRECISION],

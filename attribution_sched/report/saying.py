@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attribution_sched.explain.chinese import in_chinese, name_in_chinese, spaced
 from attribution_sched.explain.digits import MINUS, number, percent
+from attribution_sched.explain.plots.style import input_label
+from attribution_sched.explain.wording import describe_plan, plan_words
+from attribution_sched.explain.words import Phrase, say, spaced
 from attribution_sched.report.data import Number
-
-Pair = tuple[str, str]
-"""The same in English and Chinese."""
+from attribution_sched.session.wording import plan_of
 
 
-def say(pair: Pair, lang: str, **values: Any) -> str:
-    """One of the two, filled in."""
-    return pair[lang == "zh"].format(**values)
+def head(messages: Sequence[str], lang: str) -> tuple[str, ...]:
+    """Names of the columns of a table."""
+    return tuple(say(message, lang) for message in messages)
 
 
 def amount(told: Number | None, lang: str = "en", digits: int = 3) -> str:
@@ -58,7 +58,7 @@ def hours(told: Number | None, lang: str = "en") -> str:
     """A time that is kept in hours, in minutes or seconds where it is short."""
     if told is None or told.value is None:
         return "–"
-    units = ("小时", "分钟", "秒") if lang == "zh" else ("h", "min", "s")
+    units = [say(f"time_unit.{unit}", lang) for unit in ("hour", "minute", "second")]
     value, unit = told.value, units[0]
     if 0.0 < value < 1.0 / 60.0:
         value, unit = 3600.0 * value, units[2]
@@ -69,7 +69,7 @@ def hours(told: Number | None, lang: str = "en") -> str:
 
 def clock(value_s: float, lang: str = "en") -> str:
     """A time on the cluster's clock."""
-    units = ("天", "小时", "分钟", "秒") if lang == "zh" else ("d", "h", "min", "s")
+    units = [say(f"time_unit.{unit}", lang) for unit in ("day", "hour", "minute", "second")]
     if value_s < 60.0:
         return f"{number(value_s)} {units[3]}"
     # The two largest units that count.
@@ -83,18 +83,22 @@ def moment(value_s: float, lang: str = "en") -> str:
     """A moment on the cluster's clock: hours, as on the timeline; minutes and seconds within the first."""
     if value_s < 3600.0:
         return clock(value_s, lang)
-    unit = "小时" if lang == "zh" else "h"
-    return f"{value_s / 3600.0:,.2f} {unit}"
+    return f"{value_s / 3600.0:,.2f} {say('time_unit.hour', lang)}"
 
 
 def player(name: str, lang: str) -> str:
     """An input by name."""
-    return name_in_chinese(name) if lang == "zh" else name.replace("_", " ")
+    return input_label(name, lang)
 
 
 def plan(words: str, lang: str) -> str:
-    """A plan that is told in English."""
-    return spaced(in_chinese(words)) if lang == "zh" else words
+    """A plan that was described."""
+    return spaced(plan_words(words, lang)) if lang == "zh" else words
+
+
+def recorded_plan(record: Mapping[str, Any], domains: Sequence[str], lang: str) -> str:
+    """A plan as the journal keeps it, in words."""
+    return plan(describe_plan(plan_of(record, domains), domains), lang)
 
 
 def listed(words: Sequence[str], lang: str) -> str:
@@ -104,7 +108,7 @@ def listed(words: Sequence[str], lang: str) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def plural(value: float | Number | None, one: str, many: str) -> str:
+def counted(what: str, value: float | Number | None) -> Phrase:
     """``1 task``, ``3 tasks``."""
     found = value.value if isinstance(value, Number) else value
-    return f"{count(found)} {one if found == 1 else many}"
+    return Phrase(f"count.{what}.{'one' if found == 1 else 'many'}", count=count(found))

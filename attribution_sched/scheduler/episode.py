@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from attribution_sched.cluster.decision import encode, pend, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.world import World
+from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 
 Progress = Callable[[float], None]
@@ -113,20 +113,20 @@ def play(
         policy.reset(seed)
     while engine.state.event[0, st.DONE] == 0:
         seen = view(engine)
-        began = time.perf_counter()
+        began = clock()
         if seen and not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
             chosen = policy.select(seen)
-            thought_s = time.perf_counter() - began
+            thought_s = clock() - began
             # Asking twice at one instant for a task that was not placed would never end.
             if (seen.time_s, chosen) not in deferred:
                 pend(engine, chosen)
                 seen = view(engine)
-            began = time.perf_counter() - thought_s
+            began = clock() - thought_s
         plan = policy.decide(seen) if seen else None
         if seen and plan is None and not seen.replanning:
             deferred.add((seen.time_s, seen.slot))
         if timer and seen:
-            timer(time.perf_counter() - began, plan is not None)
+            timer(clock() - began, plan is not None)
         action = encode(engine, plan, seen.kind_index if seen else 0)
         before = _open_work(engine)
         rewards, step_terms = engine.step(action[None])

@@ -21,6 +21,7 @@ from attribution_sched.cluster.reward import value
 from attribution_sched.planning.exact.problem import Objective, problem_of, reward_objective
 from attribution_sched.planning.exact.solver import ExactSolver
 from attribution_sched.planning.instance import usable_devices
+from attribution_sched.scheduler.moving import move_gain_s
 from attribution_sched.scheduler.rules import ShortestJobFirst
 
 POLICY_BUDGET = 50_000
@@ -143,16 +144,8 @@ def switching_gain(view: DecisionView, plan: Plan, horizon_s: float = np.inf) ->
     if view.current_plan is None:
         return np.inf
     both = value(view, PlanBatch.of([view.current_plan, plan]))
-    reward, kind = view.reward, view.kind_index
-    base_s, base_usd = float(view.base_step_s[kind]), float(view.base_cost_usd[kind])
     steps = min(view.steps_left, horizon_s / float(both.step_s[0]))
-    gain = steps * base_s * float(both.reward[1] - both.reward[0])
-    pause_s, dollars = view.move_cost(plan)
-    # A pause earns −1 of R_eff per second, and a dollar counts as in R_cost: so many steps of the baseline.
-    moving = reward.w_eff * pause_s
-    if base_usd > 0:
-        moving += reward.w_cost * dollars / base_usd * base_s
-    return gain - moving
+    return move_gain_s(view, plan, float(both.reward[1]), float(both.reward[0]), steps)
 
 
 def _narrowed(view: DecisionView) -> DecisionView:

@@ -76,9 +76,9 @@ class Greedy:
         formats = (Precision.BF16, Precision.FP16, Precision.FP32)
         precision = next(q for q in formats if all(d.gpu.supports(q) for d in cluster.domains))
         plans = []
-        rooms = [int(room) for room in usable_devices(view)]
+        free_devices = [int(room) for room in usable_devices(view)]
         # Domains with the same hardware and room give plans of the same time; the first stands for all.
-        first = {(cluster.domains[d].gpu.name, free): d for d, free in reversed(list(enumerate(rooms)))}
+        first = {(cluster.domains[d].gpu.name, free): d for d, free in reversed(list(enumerate(free_devices)))}
         for micro in kind.microbatches:
             count = kind.batch_size // micro
             for (_, free), domain in first.items():
@@ -89,24 +89,24 @@ class Greedy:
                         segment = Segment(domain, 0, n, dp, tp, pp, precision)
                         plans.append(Plan((Replica((segment,), micro, count),)))
             if view.max_segments > 1:
-                plans += self._cuts(view, micro, count, rooms, n, precision)
+                plans += self._cuts(view, micro, count, free_devices, n, precision)
         return plans
 
     def _cuts(
-        self, view: DecisionView, micro: int, count: int, rooms: list[int], n: int, precision: Precision
+        self, view: DecisionView, micro: int, count: int, free_devices: list[int], n: int, precision: Precision
     ) -> list[Plan]:
         """Pipelines over two domains, cut in proportion to the devices each gives."""
         plans = []
         domains = view.cost.cluster.domains
-        roomy = sorted(range(len(rooms)), key=lambda d: -rooms[d])[:PAIR_DOMAINS]
-        for i in roomy:
-            for j in roomy:
-                first_room, second_room = rooms[i], rooms[j]
-                if i == j or min(first_room, second_room) == 0:
+        widest = sorted(range(len(free_devices)), key=lambda d: -free_devices[d])[:PAIR_DOMAINS]
+        for i in widest:
+            for j in widest:
+                first_free, second_free = free_devices[i], free_devices[j]
+                if i == j or min(first_free, second_free) == 0:
                     continue
                 for tp in TP_DEGREES:
                     shapes = []
-                    for domain, room in ((i, first_room), (j, second_room)):
+                    for domain, room in ((i, first_free), (j, second_free)):
                         if tp > min(room, domains[domain].node_devices):
                             break
                         pp = 1 << ((room // tp).bit_length() - 1)

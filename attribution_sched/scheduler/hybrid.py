@@ -12,33 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.layouts import layout_table
 from attribution_sched.cluster.plan import (
-    DOMAIN,
-    DP,
-    FIRST,
-    MICROBATCH,
     MICROBATCHES,
-    PP,
-    PRECISION,
-    REPLICA,
-    STOP,
-    TP,
     Plan,
     PlanBatch,
 )
 from attribution_sched.cluster.reward import value
+from attribution_sched.cluster.validity import VALID, limits_of, validity
 from attribution_sched.errors import PlanError, SettingsError, problem
-from attribution_sched.planning.candidates import MAX_PP, feasible, microbatch_counts
+from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.planning.instance import Instance
+from attribution_sched.planning.neighbours import SAME_FORMATS, Neighbourhood
+from attribution_sched.planning.validity import feasible, taken
 from attribution_sched.scheduler.exact_policy import switching_gain
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.rules import ShortestJobFirst
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-CUT_SHIFTS = (-4, -2, -1, 1, 2, 4)
-"""Layers by which a cut is moved."""
 
 MOVES_WEIGHED = 8
 """Neighbours of highest reward whose cost of moving is worked out."""
@@ -182,99 +174,24 @@ def _plan_of(given: object, where: str) -> Plan | None:
 
 
 def neighbourhood(view: DecisionView, plan: Plan) -> PlanBatch:
-    """List a plan and its small changes that fit memory and room; the plan itself comes first.
+    """List a plan and its small changes that fit memory and free devices; the plan itself comes first.
 
-    A change moves one cut, exchanges two domains, moves one segment to another domain with room, shifts a factor of two
-    between or into the degrees of parallelism of one segment, or takes the next smaller or larger microbatch.
+    A change moves one cut, exchanges two domains, moves one segment to another domain, gives one segment another layout
+    or takes another microbatch; formats and the number of segments stay (``SAME_FORMATS``).
     """
     instance = Instance.of(view)
     start = PlanBatch.of([plan]).segments[0]
-    rows = [start, *_cuts(start), *_domains(start, instance), *_layouts(start), *_microbatches(start, instance)]
-    stacked = np.unique(np.stack(rows), axis=0)
-    stacked = stacked[_well_formed(stacked, instance)]
-    same = (stacked == start).all(axis=(1, 2))
-    stacked = np.concatenate([start[None], stacked[~same]])
-    batch = PlanBatch(stacked, np.full(len(stacked), len(start)), np.full(len(stacked), int(plan.schedule)))
-    if len(plan.replicas) == 1:
-        stacked[1:, :, MICROBATCHES] = instance.batch_size // stacked[1:, :, MICROBATCH]
-    else:
-        shared = microbatch_counts(view.cost, view.kind_index, instance.batch_size, batch)
-        stacked[1:, :, MICROBATCHES] = shared[1:]
+    layouts = layout_table(view.cost.cluster, sharing=False)[:, :3]
+    near = Neighbourhood(instance.free_devices, layouts, instance.microbatches, ())
+    rows, counts = near.one_change(start, len(start), SAME_FORMATS)
+    rows = rows[validity(limits_of(view.cost, view.kind_index, instance.free_devices), rows, counts) == VALID]
+    rows = np.unique(rows, axis=0)
+    rows = np.concatenate([start[None], rows[(rows != start).any(axis=(1, 2))]])
+    batch = PlanBatch(rows, np.full(len(rows), len(start)), np.full(len(rows), int(plan.schedule)))
+    rows[1:, :, MICROBATCHES] = microbatch_counts(view.cost, view.kind_index, instance.batch_size, batch)[1:]
     keep = np.isfinite(value(view, batch).reward)
     keep[0] = True
-    return PlanBatch(stacked[keep], batch.counts[keep], batch.schedules[keep])
-
-
-def _cuts(rows: IntArray) -> list[IntArray]:
-    changed = []
-    for s in range(len(rows) - 1):
-        if rows[s, REPLICA] == rows[s + 1, REPLICA]:
-            for shift in CUT_SHIFTS:
-                new = rows.copy()
-                new[s, STOP] += shift
-                new[s + 1, FIRST] += shift
-                changed.append(new)
-    return changed
-
-
-def _domains(rows: IntArray, instance: Instance) -> list[IntArray]:
-    changed = []
-    vacant = [int(d) for d in instance.open_domains if d not in rows[:, DOMAIN]]
-    for s in range(len(rows)):
-        for domain in vacant:
-            new = rows.copy()
-            new[s, DOMAIN] = domain
-            changed.append(new)
-        for t in range(s + 1, len(rows)):
-            new = rows.copy()
-            new[[s, t], DOMAIN] = new[[t, s], DOMAIN]
-            changed.append(new)
-    return changed
-
-
-def _layouts(rows: IntArray) -> list[IntArray]:
-    changed = []
-    degrees = (DP, TP, PP)
-    for s in range(len(rows)):
-        for up in (*degrees, None):
-            for down in (*degrees, None):
-                if up == down or (down is not None and rows[s, down] == 1):
-                    continue
-                new = rows.copy()
-                if up is not None:
-                    new[s, up] *= 2
-                if down is not None:
-                    new[s, down] //= 2
-                changed.append(new)
-    return changed
-
-
-def _microbatches(rows: IntArray, instance: Instance) -> list[IntArray]:
-    levels = sorted(set(instance.microbatches))
-    changed = []
-    for r in range(int(rows[-1, REPLICA]) + 1):
-        own = rows[:, REPLICA] == r
-        at = levels.index(int(rows[own][0, MICROBATCH]))
-        for level in (at - 1, at + 1):
-            if 0 <= level < len(levels):
-                new = rows.copy()
-                new[own, MICROBATCH] = levels[level]
-                changed.append(new)
-    return changed
-
-
-def _well_formed(rows: IntArray, instance: Instance) -> NDArray[np.bool_]:
-    """Which plans keep to rooms, nodes, formats and the table of layouts, shape ``(n,)``."""
-    domain = rows[:, :, DOMAIN]
-    dp, tp, pp = rows[:, :, DP], rows[:, :, TP], rows[:, :, PP]
-    layers = rows[:, :, STOP] - rows[:, :, FIRST]
-    has = instance.cost.domains.peak_flops[domain, rows[:, :, PRECISION]] > 0.0
-    right = (
-        (layers >= 1) & (pp <= np.minimum(layers, MAX_PP)) & (tp <= np.minimum(8, instance.nodes[domain]))
-        & (dp * tp * pp <= instance.rooms[domain]) & (rows[:, :, MICROBATCH] % dp == 0) & has
-    )  # fmt: skip
-    found: NDArray[np.bool_] = right.all(axis=1)
-    return found
+    return taken(batch, np.flatnonzero(keep))
 
 
 def corrected_sjf() -> RuleCorrection:

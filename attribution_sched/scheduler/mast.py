@@ -54,7 +54,7 @@ class Mast:
 
 def _demand(view: DecisionView, supply: IntArray) -> int:
     """Devices of the best plan in an empty region; all of the largest region if none holds the job."""
-    empty = replace(Instance.of(view), rooms=supply.astype(np.int64))
+    empty = replace(Instance.of(view), free_devices=supply.astype(np.int64))
     plan = best_of(view, plans_inside(empty, first_twins(empty)))
     return int(supply.max()) if plan is None else sum(segment.device_count for segment in plan.segments)
 

@@ -6,13 +6,13 @@ import numpy as np
 
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.reward import PlanValues, value
+from attribution_sched.cluster.reward import PlanValues, r_cost, value
 
 MOVES_WEIGHED = 16
 """Plans of highest reward whose cost of moving is worked out."""
 
 
-def move_gain_s(view: DecisionView, plan: Plan, reward: float, reward_now: float) -> float:
+def move_gain_s(view: DecisionView, plan: Plan, reward: float, reward_now: float, steps: float | None = None) -> float:
     """What changing to a plan earns until the task ends, in seconds of R_eff; negative if moving does not pay.
 
     Every step pays its reward once per baseline step time, the pause costs one per second of it, and the traffic of
@@ -23,11 +23,14 @@ def move_gain_s(view: DecisionView, plan: Plan, reward: float, reward_now: float
         plan: Where it might go.
         reward: What the plan is worth there.
         reward_now: What the current plan is worth.
+        steps: For how many steps the difference lasts; those left by default.
     """
     pause_s, moved_usd = view.move_cost(plan)
     base_s, base_usd = float(view.base_step_s[view.kind_index]), float(view.base_cost_usd[view.kind_index])
-    paid = view.reward.w_cost * moved_usd / base_usd * base_s if base_usd > 0.0 else 0.0
-    return (reward - reward_now) * base_s * view.steps_left - view.reward.w_eff * pause_s - paid
+    paid_s = view.reward.w_cost * r_cost(moved_usd, base_usd) * base_s
+    return (reward - reward_now) * base_s * (view.steps_left if steps is None else steps) - (
+        view.reward.w_eff * pause_s + paid_s
+    )
 
 
 def best_move(view: DecisionView, batch: PlanBatch, found: PlanValues) -> Plan | None:

@@ -63,16 +63,16 @@ class Offers:
     devices: IntArray
 
 
-def sizes_within(rooms: IntArray, all_sizes: bool) -> tuple[IntArray, IntArray]:
+def sizes_within(free_devices: IntArray, all_sizes: bool) -> tuple[IntArray, IntArray]:
     """Columns of a decision: the domain and the most devices of each, shapes ``(M,)``.
 
     Args:
-        rooms: Free devices per domain, shape ``(K,)``.
+        free_devices: Free devices per domain, shape ``(K,)``.
         all_sizes: Every power of two that a domain has room for, or only one column with all its room.
     """
     pairs = [
         (domain, size)
-        for domain, room in enumerate(int(r) for r in rooms)
+        for domain, room in enumerate(int(r) for r in free_devices)
         if room > 0
         for size in ([2**i for i in range(room.bit_length())] if all_sizes else [room])
     ]
@@ -148,12 +148,12 @@ class _Optimiser:
         return self._last[1]
 
     def _solve(self, view: DecisionView) -> dict[int, Plan]:
-        rooms = usable_devices(view)
-        domains, sizes = sizes_within(rooms, self.all_sizes)
+        free_devices = usable_devices(view)
+        domains, sizes = sizes_within(free_devices, self.all_sizes)
         if not view.queue or not len(domains):
             return {}
         found = {kind: offers(view, kind, domains, sizes) for kind in dict.fromkeys(t.kind_index for t in view.queue)}
-        programme = self.programme(view, found, rooms, domains)
+        programme = self.programme(view, found, free_devices, domains)
         choice = self._solver(programme).choice
         planned = {}
         for task, j in zip(view.queue, choice.tolist(), strict=True):
@@ -164,11 +164,13 @@ class _Optimiser:
         homeless = [task for task in view.queue if not np.isfinite(found[task.kind_index].reward).any()]
         return planned | self._pipelines(view, homeless, left)
 
-    def programme(self, view: DecisionView, found: dict[int, Offers], rooms: IntArray, domains: IntArray) -> Assignment:
+    def programme(
+        self, view: DecisionView, found: dict[int, Offers], free_devices: IntArray, domains: IntArray
+    ) -> Assignment:
         """Write the assignment problem of a decision; rows are in the order of the queue."""
         rows = [self._earned(view, task, found[task.kind_index].reward) for task in view.queue]
         demand = np.array([found[task.kind_index].devices for task in view.queue], dtype=np.float64)
-        return Assignment(np.array(rows), demand, rooms.astype(np.float64), domains)
+        return Assignment(np.array(rows), demand, free_devices.astype(np.float64), domains)
 
     def _earned(self, view: DecisionView, task: QueuedTask, reward: FloatArray) -> FloatArray:
         """What plans of some reward are worth to a task over waiting."""

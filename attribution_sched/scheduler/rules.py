@@ -25,12 +25,12 @@ ORDERS = 24
 def first_with_room(view: DecisionView, kind_index: int, domains: Iterable[int]) -> Plan | None:
     """Take the best plan inside the first of these domains that holds the task alone."""
     instance = Instance.of(view, kind_index)
-    if not instance.rooms.any():
+    if not instance.free_devices.any():
         return None
     twins = instance.twins()
     too_small: set[int] = set()
     for domain in domains:
-        if instance.rooms[domain] == 0 or int(twins[domain]) in too_small:
+        if instance.free_devices[domain] == 0 or int(twins[domain]) in too_small:
             continue
         plan = best_of(view, plans_inside(instance, [domain]), kind_index)
         if plan is not None:

@@ -16,11 +16,11 @@ import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.blocking import Arrays, Even, best_stages, blocking_s
-from attribution_sched.planning.candidates import MAX_PP
 from attribution_sched.planning.instance import FloatArray, Instance, IntArray, half_precision
 
 REGIONS = 8
@@ -61,7 +61,7 @@ class Sailor:
     def decide(self, view: DecisionView) -> Plan | None:
         """Search again if resources have changed; wait if nothing fits, stay if nothing improves."""
         instance = Instance.of(view)
-        free = tuple(int(n) for n in instance.rooms)
+        free = tuple(int(n) for n in instance.free_devices)
         if view.replanning and self._planned.get(view.slot) == free:
             return None
         self._planned[view.slot] = free
@@ -98,9 +98,9 @@ def plan_like_sailor(
         precision: Numeric format; the best 16-bit one that all domains have by default.
         rescored: As in :class:`Sailor`.
     """
-    rooms = np.asarray(free_devices, dtype=np.int64)
+    free = np.asarray(free_devices, dtype=np.int64)
     instance = Instance(
-        cost, model_index, batch_size, tuple(microbatches), rooms, np.asarray(bandwidth_gbps, dtype=np.float64),
+        cost, model_index, batch_size, tuple(microbatches), free, np.asarray(bandwidth_gbps, dtype=np.float64),
         np.asarray(latency_s, dtype=np.float64), len(cost.cluster), precision=precision,
     )  # fmt: skip
     found = search(instance, rescored=rescored)
@@ -124,7 +124,7 @@ def search(instance: Instance, *, rescored: int = 0) -> Estimate | None:
     found: list[Estimate] = []
     for micro in dict.fromkeys(instance.microbatches):
         previous = np.inf
-        dp = 1 << (int(instance.rooms.max()).bit_length() - 1)
+        dp = 1 << (int(instance.free_devices.max()).bit_length() - 1)
         while dp >= 1:
             if micro % dp == 0:
                 best = _best_depth(instance, order, dp, micro, precision)
@@ -182,13 +182,13 @@ def _best_depth(instance: Instance, order: IntArray, dp: int, micro: int, precis
     """Try every number of stages at one (microbatch, dp)."""
     n_layers, m = instance.n_layers, instance.batch_size // micro
     segments = min(instance.max_segments, order.size)
-    deepest = min(n_layers, MAX_PP * segments, int(instance.rooms[order].sum()) // dp)
+    deepest = min(n_layers, MAX_PP * segments, int(instance.free_devices[order].sum()) // dp)
     cost, bandwidth = _arrays(instance), instance.bandwidth_gbps * BYTES_PER_GBIT
     rows = np.zeros((segments, 5), dtype=np.int64)
     best = None
     for n_stages in range(1, deepest + 1):
         task = Even(n_layers, n_stages, dp, precision, micro, m)
-        took, used = best_stages(cost, bandwidth, instance.latency_s, task, order, instance.rooms, rows)
+        took, used = best_stages(cost, bandwidth, instance.latency_s, task, order, instance.free_devices, rows)
         if used and (best is None or took < best.step_s):
             chain = tuple(
                 Segment(domain, first, stop, dp, tp, pp, PRECISIONS[precision])

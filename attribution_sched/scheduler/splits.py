@@ -48,7 +48,7 @@ class StaticUniform:
             return None
         instance = Instance.of(view)
         # Most room first, lower index on a tie.
-        ranked = sorted((int(d) for d in instance.open_domains), key=lambda d: -int(instance.rooms[d]))
+        ranked = sorted((int(d) for d in instance.open_domains), key=lambda d: -int(instance.free_devices[d]))
         for parts in range(min(view.max_segments, len(ranked), instance.n_layers), 0, -1):
             domains = sorted(ranked[:parts])
             if parts == 1:
@@ -103,7 +103,7 @@ class SpeedProportional:
     def candidates(self, view: DecisionView) -> PlanBatch:
         """List all plans that are weighed."""
         instance = Instance.of(view)
-        limit = self.orders if len(instance.rooms) <= 8 else self.wide_orders
+        limit = self.orders if len(instance.free_devices) <= 8 else self.wide_orders
         batches = [plans_inside(instance, first_twins(instance))]
         batches += [
             chain_plans(instance, connected_orders(instance, segments, limit))
@@ -155,13 +155,13 @@ def best_splits(
         ``{"even": …, "proportional": …}``.
     """
     k = len(cost.cluster)
-    rooms = np.asarray(free_devices, dtype=np.int64)
+    free = np.asarray(free_devices, dtype=np.int64)
     most = k if max_segments is None else max_segments
     instance = Instance(
-        cost, model_index, batch_size, tuple(microbatches), rooms, bandwidth_gbps, latency_s, most, precision=precision
+        cost, model_index, batch_size, tuple(microbatches), free, bandwidth_gbps, latency_s, most, precision=precision
     )
     if not instance.open_domains.size:
-        raise PlanError(problem("free_devices", rooms.tolist(), "no domain has a free device", "Free some devices"))
+        raise PlanError(problem("free_devices", free.tolist(), "no domain has a free device", "Free some devices"))
     results = {}
     for name, even in (("even", True), ("proportional", False)):
         best = SplitResult(None, float("inf"), 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 from attribution_sched.session.cluster import SimulatedCluster
@@ -124,17 +124,17 @@ class Asking:
         """
         seen = weighted(cluster.pending(), reward) if seen is None else seen
         self._at(seen.time_s)
-        began = time.perf_counter()
+        began = clock()
         spent = 0.0
         if not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
             chosen = policy.select(seen)
-            spent = time.perf_counter() - began
+            spent = clock() - began
             if chosen not in self.state.deferred:
                 cluster.choose(chosen)
                 seen = weighted(cluster.pending(), reward)
-            began = time.perf_counter()
+            began = clock()
         plan: Any = policy.decide(seen)
-        spent += time.perf_counter() - began
+        spent += clock() - began
         if plan is not None and not isinstance(plan, Plan):
             rule = f"{policy.name} must decide on a Plan or None"
             raise SettingsError(problem("plan", plan, rule, "Return a Plan, or None to wait"))
@@ -148,7 +148,7 @@ class Asking:
         ):
             fallback: Policy = other
             plan = fallback.decide(seen)
-            spent = time.perf_counter() - began
+            spent = clock() - began
             return Asked(seen, plan, spent, idle, f"fallback:{fallback.name} (all tasks were left waiting, none runs)")
         return Asked(seen, plan, spent, idle)
 

@@ -10,7 +10,7 @@ last bit, however often it was stopped. Without tasks handed in, it is the clust
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,8 @@ from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.pool import TaskPool
 from attribution_sched.cluster.streams import integers
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.session.backlog import MOST, Backlog, Waiting
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -133,6 +134,11 @@ class SimulatedCluster:
         self._until(0.0)
         engine.reset()
         self.residents: dict[int, Resident] = {}
+        self.backlog = Backlog()
+        self._least_bytes = [_least_bytes(kind) for kind in world.kinds]
+        self._memory_bytes = np.array([domain.gpu.memory_bytes for domain in world.cluster.domains])
+        self._swaps, self._refilled_s = 0, -1.0
+        self.left_waiting: dict[str, int] = {}
         self._arrived = 0
         self._came = 0
         self._next_s = self._draw(0.0) if arrivals else math.inf
@@ -149,7 +155,11 @@ class SimulatedCluster:
 
     @property
     def waiting(self) -> int:
-        """Tasks in the queue."""
+        """Tasks in the queue, the backlog included."""
+        return self._in_window + len(self.backlog)
+
+    @property
+    def _in_window(self) -> int:
         return int((self.engine.state.slots[0, :, st.STATUS] == st.QUEUED).sum())
 
     @property
@@ -174,9 +184,14 @@ class SimulatedCluster:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more task may wait."""
+        """Whether one more task may wait where policies see it."""
         free = (self.engine.state.slots[0, :, st.STATUS] == st.FREE).any()
-        return self.waiting < self.world.queue_capacity and bool(free)
+        return self._in_window < self.world.queue_capacity and bool(free)
+
+    @property
+    def accepts(self) -> bool:
+        """Whether one more task may be handed in."""
+        return len(self.backlog) < MOST
 
     def totals(self) -> Mapping[str, float]:
         """Sums since the start, by name; see :data:`~attribution_sched.cluster.engine.state.TOTAL_COLUMNS`."""
@@ -193,7 +208,11 @@ class SimulatedCluster:
             Whether a decision is pending; False at the limit, or if nothing is left that could ask for one.
         """
         state = self.engine.state
-        while not self.deciding:
+        while True:
+            if self.backlog:
+                self._refill()
+            if self.deciding:
+                return True
             if self.now_s >= limit_s or not (self.expecting or self.running):
                 return False
             stepwise = math.isfinite(limit_s) or not self.endless
@@ -203,7 +222,6 @@ class SimulatedCluster:
             self._go_on()
             if not self.deciding and self.now_s >= self._next_s:
                 self._arrive()
-        return True
 
     def pending(self) -> DecisionView:
         """The decision that is pending."""
@@ -277,21 +295,92 @@ class SimulatedCluster:
     def holds(self, name: str) -> bool:
         """Whether a task of this name waits or runs."""
         statuses = self.engine.state.slots[0, :, st.STATUS]
-        return any(task.id == name and statuses[slot] != st.FREE for slot, task in self.residents.items())
+        listed = any(task.id == name and statuses[slot] != st.FREE for slot, task in self.residents.items())
+        return listed or name in self.backlog
 
     def hand_in(self, task: TaskInstance, name: str) -> bool:
-        """Put a task into the queue now; False if the queue is full."""
+        """Put a task into the queue now; False if it holds no more."""
+        if not self.accepts:
+            return False
         factors = task.demands.factors[0]
         inputs = self.world.kinds[task.kind].model.layers[0].input_elements
         pcie = inputs * float(task.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
         row = np.array([float(task.kind), task.steps, *factors, pcie])
-        return self._enter(task, row, name, handed_in=True)
+        number, self._came = self._came, self._came + 1
+        self.engine.state.event[0, st.TAKEN] += 1
+        resident = Resident(name, number, self.now_s, True, task.provenance)
+        waiting = Waiting(task, row, resident, task.steps, self.world.kinds[task.kind].priority)
+        if self.backlog or not self.has_room:
+            self.backlog.add(waiting)
+        else:
+            self._enter(waiting)
+        return True
+
+    def _refill(self) -> None:
+        """Bring tasks from the backlog to where policies see them, those first that free devices could hold.
+
+        While the queue is longer than the window, tasks in it that no free device could hold are not asked about: they
+        are counted in :attr:`left_waiting`. If none is left to ask about, the youngest makes room for the first of the
+        backlog that could be held, at most a window of them at one moment.
+        """
+        state, now_s = self.engine.state, self.now_s
+        if now_s != self._refilled_s:
+            self._swaps, self._refilled_s = 0, now_s
+        while self.backlog and self.has_room:
+            holdable = self._holdable(self.backlog.kinds())
+            entering = self.backlog.pop(holdable) or self.backlog.pop(self.backlog.kinds())
+            if entering is not None:
+                self._enter(entering)
+        queued = np.flatnonzero(state.slots[0, :, st.STATUS] == st.QUEUED)
+        offered = queued[state.tasks[0, queued, st.OFFERED] <= now_s]
+        kinds = self.engine.pool.kinds[state.slots[0, offered, st.POOL]]
+        holdable = self._holdable(np.unique(kinds).tolist())
+        idle = offered[~np.isin(kinds, holdable)]
+        if idle.size:
+            state.tasks[0, idle, st.OFFERED] = now_s + self.world.retry_s
+            if self.deciding and state.event[0, st.EVENT] == st.PLACE:
+                # Whose turn it is has changed; it is found anew.
+                state.event[0, st.EVENT] = st.NO_EVENT
+        if self.backlog:
+            self.left_waiting = {"no free device holds it": int(idle.size) + len(self.backlog)}
+        if offered.size == idle.size and idle.size and self._swaps < self.world.queue_capacity:
+            entering = self.backlog.pop(self._holdable(self.backlog.kinds()))
+            if entering is not None:
+                self._swaps += 1
+                youngest = max(idle.tolist(), key=lambda slot: int(state.slots[0, slot, st.SERIAL]))
+                self.backlog.add(self._leave(youngest))
+                self._enter(entering)
+
+    def _holdable(self, kinds: Collection[int]) -> list[int]:
+        """Kinds that the empty devices could hold, by what the model itself takes: no policy shares devices."""
+        room = float((self.engine.free_devices()[0] * self._memory_bytes).sum())
+        return [kind for kind in kinds if self._least_bytes[kind] <= room]
+
+    def _leave(self, slot: int) -> Waiting:
+        """Take a waiting task out of its slot, as it is."""
+        pool, resident = self.engine.pool, self.residents.pop(slot)
+        demands = pool.demands.take(slot)
+        speed = float(pool.samples_per_s[slot])
+        task = TaskInstance(
+            int(pool.kinds[slot]), float(pool.steps[slot]), demands, pool.counters.values[slot].copy(),
+            resident.counters, speed,
+        )  # fmt: skip
+        left = float(self.engine.state.tasks[0, slot, st.LEFT])
+        self.engine.state.slots[0, slot] = (st.FREE, 0, 0, 0)
+        self.engine.state.event[0, st.EVENT] = st.NO_EVENT
+        return Waiting(task, self._arrays.pool[slot].copy(), resident, left, self.world.kinds[task.kind].priority)
 
     def _go_on(self) -> None:
         """Let time pass to the next decision or to the horizon: the engine's own loop, its kernels one by one."""
         world, state, scratch = self.engine.arrays, self.engine.state, self.engine._scratch
+        before_s = self.now_s
         while (wanted := advance(world, state, 0)) != SETTLED:
             reprice(world, state, 0, wanted == PRICE_NETWORK, scratch)
+        if self.backlog:
+            # The engine books the waiting of what it sees; these wait as well.
+            waited_s = len(self.backlog) * (self.now_s - before_s)
+            state.outcome[0, st.INTEGRALS] += self.world.waiting_r_eff * waited_s / self.world.reward.interval_s
+            state.totals[0, st.WAIT_S] += waited_s
 
     def _arrive(self) -> None:
         """The next task of the preset comes, in the way of the engine's own arrivals."""
@@ -302,36 +391,45 @@ class SimulatedCluster:
         kind, steps = int(self._tasks.kinds[at]), float(self._tasks.steps[at])
         counters, speed = self._tasks.counters.values[at], self._tasks.speed(at)
         task = TaskInstance(kind, steps, self._tasks.demands.take(at), counters, samples_per_s=speed)
-        if not self._enter(task, self._rows[at], f"t{self._came:06d}", handed_in=False):
+        number, self._came = self._came, self._came + 1
+        self.engine.state.event[0, st.TAKEN] += 1
+        if self.has_room:
+            resident = Resident(f"t{number:06d}", number, self.now_s, False, task.provenance)
+            self._enter(Waiting(task, self._rows[at], resident, steps))
+        else:
             self.engine.state.totals[0, st.DROPPED] += 1
         self._next_s = self._draw(self.now_s)
 
     def _draw(self, now_s: float) -> float:
         return float(next_arrival(*self._process, self._arrived, now_s, self.engine.state.streams[0, 1]))
 
-    def _enter(self, task: TaskInstance, row: FloatArray, name: str, *, handed_in: bool) -> bool:
-        state, now_s = self.engine.state, self.now_s
-        number, self._came = self._came, self._came + 1
-        state.event[0, st.TAKEN] += 1
-        if not self.has_room:
-            return False
+    def _enter(self, waiting: Waiting) -> None:
+        """Put a task into a free slot of the window."""
+        state, task, resident = self.engine.state, waiting.task, waiting.resident
         slot, pool = int(np.argmax(state.slots[0, :, st.STATUS] == st.FREE)), self.engine.pool
         pool.kinds[slot], pool.steps[slot], pool.counters.values[slot] = task.kind, task.steps, task.counters
         pool.samples_per_s[slot] = task.samples_per_s
         for own, new in ((pool.demands.values, task.demands.values), (pool.demands.nominal, task.demands.nominal)):
             own[slot] = new[0]
         pool.demands.nominal_s[slot] = task.demands.nominal_s[0]
-        self._arrays.pool[slot] = row
-        state.slots[0, slot] = (st.QUEUED, slot, number, 0)
+        self._arrays.pool[slot] = waiting.row
+        state.slots[0, slot] = (st.QUEUED, slot, resident.number, 0)
         state.traffic[0, slot] = 0.0
         state.tasks[0, slot] = 0.0
-        state.tasks[0, slot, [st.ARRIVAL, st.OFFERED]] = now_s
-        state.tasks[0, slot, st.LEFT] = task.steps
+        state.tasks[0, slot, st.ARRIVAL], state.tasks[0, slot, st.OFFERED] = resident.arrived_s, self.now_s
+        state.tasks[0, slot, st.LEFT] = waiting.left
         state.tasks[0, slot, st.T_EFF] = self.world.waiting_r_eff
         # Whose turn it is may have changed: it is found anew, whether or not it was known before.
         state.event[0, st.EVENT] = st.NO_EVENT
-        self.residents[slot] = Resident(name, number, now_s, handed_in, task.provenance)
-        return True
+        self.residents[slot] = resident
 
     def _until(self, horizon_s: float) -> None:
         self.engine.arrays = self._arrays._replace(horizon_s=horizon_s)
+
+
+def _least_bytes(kind: TaskKind) -> float:
+    """Memory that a model takes at the very least, however it is laid out.
+
+    Its parameters in INT8 if it is served; in 16 bits with gradients if it is trained.
+    """
+    return float(max(1, sum(layer.params for layer in kind.model.layers)) * (4 if kind.training else 1))

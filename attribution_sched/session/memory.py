@@ -17,6 +17,7 @@ from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.words import Phrase
 from attribution_sched.scheduler.policy import Appraiser, Policy
 from attribution_sched.session.asking import Asking, twin
 from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
@@ -171,8 +172,9 @@ class Memory:
             return Background.of(own, f"the last {len(own)} decisions")
         if self._warm is None:
             self._warm = self._warm_up()
-        name = f"a warm-up of {len(self._warm)} decisions in the same world, seed {self._seed + SEED_STEP}"
-        return Background.of([*self._warm, *own], f"{name}, and {len(own)} decisions so far" if own else name)
+        how = {"count": len(self._warm), "seed": self._seed + SEED_STEP, "own": len(own)}
+        name = Phrase("background.warm_up_and_own" if own else "background.warm_up", **how)
+        return Background.of([*self._warm, *own], name)
 
     def _warm_up(self) -> list[Decided]:
         """Decisions of the same policy on another day of the same world; nothing of it is kept but these."""

@@ -73,7 +73,7 @@ def replay(
         slot, paid, action = view.slot, cluster.paid, np.array(decision.action, dtype=np.int64)
         if outcome is None:
             # Nobody knows whether it was carried out before the end came; its key tells whoever launches things.
-            effect = cluster.carry_out(action, journal_key(journal, decision))
+            effect = cluster.carry_out(action, journal.key(decision.id))
         else:
             cluster.apply(action)
             effect = cluster.effect(slot, paid)
@@ -85,11 +85,6 @@ def replay(
         _hand_in(cluster, task, seed)
         count, task = count + 1, next(handed_in, None)
     return count
-
-
-def journal_key(journal: Journal, decision: DecisionRecord) -> str:
-    """What names a decision for ever, in whatever cluster it is carried out."""
-    return f"{journal.header.created_at}-{decision.id}"
 
 
 def outcome_record(decision: str, effect: Effect, view: DecisionView, reward: float) -> OutcomeRecord:

@@ -128,7 +128,9 @@ class RewardTerms:
     @property
     def total(self) -> float:
         """R."""
-        return self.w_eff * self.r_eff + self.w_util * self.r_util - self.w_cost * self.r_cost
+        from attribution_sched.cluster.reward import total  # brings the compiler: not for reading a result
+
+        return total(self.r_eff, self.r_util, self.r_cost, self.w_eff, self.w_util, self.w_cost)
 
 
 @dataclass(frozen=True, eq=False)

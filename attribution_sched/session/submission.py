@@ -18,6 +18,7 @@ from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.errors import JournalError, TaskError, nearest, problem
 from attribution_sched.journal import Journal, TaskRecord
 from attribution_sched.limits import name_rule
+from attribution_sched.session.backlog import MOST
 from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
 from attribution_sched.session.readings import MEASURED, SIMULATED, UNAVAILABLE, checked, in_a_word, readings_of
 
@@ -174,8 +175,8 @@ def prepared(
     name = _named(request.id, number, journal)
     given_readings, how = checked(request.counters, request.provenance)
     made = instance(world, kind, steps, given_readings, (seed, number), how)
-    if not cluster.has_room:
-        rule = f"the queue holds its {world.queue_capacity} tasks already"
+    if not cluster.accepts:
+        rule = f"{cluster.waiting} tasks wait already, and no more than {MOST} may"
         raise TaskError(problem("task", name, rule, "Let some be placed with schedule_next_task() first"))
     meta = {
         "kind_index": kind,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from attribution_sched.kernels import clock
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from attribution_sched.attribution.vector import AttributionVector
-    from attribution_sched.journal import DecisionRecord, TaskRecord
+    from attribution_sched.journal import DecisionRecord, TaskRecord, WaitRecord
     from attribution_sched.session.asking import Asked
     from attribution_sched.session.cluster import Resident
 
@@ -27,11 +28,11 @@ class Clock:
 
     def __init__(self) -> None:
         self.spent_s: dict[str, float] = {}
-        self._last = time.perf_counter()
+        self._last = clock()
 
     def phase(self, name: str, about: object) -> None:
         """A phase has ended."""
-        now = time.perf_counter()
+        now = clock()
         self.spent_s[name] = spent_s = now - self._last
         self._last = now
         if log.isEnabledFor(logging.DEBUG):
@@ -64,6 +65,7 @@ class Turn:
         decided: Decisions that had taken effect before it.
         since: Decisions since the last result.
         clock: Its phases.
+        waits: What its event leaves waiting without a question.
     """
 
     number: int
@@ -77,3 +79,4 @@ class Turn:
     decided: int
     since: int
     clock: Clock = field(repr=False)
+    waits: tuple[WaitRecord, ...] = ()

@@ -113,3 +113,36 @@ def test_arrays_must_agree():
         Recording(("a",), ("J",), np.full((1, 1), np.nan), np.full((1, 1), "measured"))
     with pytest.raises(TraceError, match="marked unavailable"):
         Recording(("a",), ("J",), np.full((1, 1), np.inf), np.full((1, 1), "measured"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "names", "words"),
+    [
+        ([[1.0], ["a"], [1.0], [1.0]], ["t", "job", "cycles", "cycles"], r"columns = \['cycles'\]: appear twice"),
+        ([[1.0], ["a"], pa.array([2**45], pa.timestamp("s")), [1]], ["t", "job", "energy_mj", "cycles"], "cells that"),
+        ([[1.0], ["a"], [[1.0]], [1]], ["t", "job", "energy_mj", "cycles"], r"\[1\.0\]: is not a number"),
+    ],
+    ids=["a column twice", "a date beyond the calendar", "a list for a number"],
+)
+def test_a_whole_parquet_file_of_odd_columns_is_one_error(tmp_path, columns, names, words):
+    path = tmp_path / "odd.parquet"
+    pq.write_table(
+        pa.table([pa.array(each) if isinstance(each, list) else each for each in columns], names=names), path
+    )
+    with pytest.raises(TraceError, match=words):
+        load_recording(path, MAP)
+
+
+def test_text_of_a_parquet_file_that_is_no_utf8_is_one_error(tmp_path):
+    path = tmp_path / "odd.parquet"
+    text = pa.array([b"\xff\xfe"]).view(pa.string())
+    table = pa.table({"t": [1.0], "job": text, "energy_mj": [1.0], "cycles": [1.0]})
+    pq.write_table(table, path)
+    with pytest.raises(TraceError, match="cells that cannot be read"):
+        load_recording(path, MAP)
+
+
+def test_many_columns_are_looked_at_once(tmp_path):
+    path = csv_file(tmp_path, ",".join(f"c{n}" for n in range(50_000)) + "\n")
+    with pytest.raises(TraceError, match="is not in the file"):
+        load_recording(path, MAP)

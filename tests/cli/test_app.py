@@ -13,19 +13,9 @@ from ..test_import_cost import TRIES, fresh_import
 from .helpers import command, invoke, refused
 
 NAMES = (
-    "run",
-    "explain",
-    "report",
-    "export",
-    "archive",
-    "compact",
-    "train",
-    "bench",
-    "simulate",
-    "profile",
-    "doctor",
+    "run", "explain", "report", "export", "archive", "compact", "train", "bench", "simulate", "profile", "doctor",
     "version",
-)
+)  # fmt: skip
 
 
 def test_help_names_every_command_and_what_to_type():

@@ -2,6 +2,7 @@
 
 import json
 
+from attribution_sched import kernels
 from attribution_sched.cli import doctor
 
 from .helpers import invoke
@@ -52,5 +53,6 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
 def test_kernels_that_are_not_compiled_yet_are_no_fault(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert doctor._kernels().good is None
-    (tmp_path / "x.nbi").touch()
+    kernels.folder().mkdir(parents=True)
+    (kernels.folder() / "x.nbi").touch()
     assert doctor._kernels().good is True

@@ -25,7 +25,7 @@ def test_plans_survive_the_way_through_arrays(listed, width):
     assert len(batch) == len(listed)
     assert batch.segments.shape[1] >= width
     assert [batch.plan(i) for i in range(len(listed))] == listed
-    batch.check(LAYERS, DOMAINS, TP)
+    batch.check(LAYERS, DOMAINS)
 
 
 @settings(deadline=None, max_examples=50)
@@ -100,27 +100,27 @@ def test_a_batch_row_out_of_range_is_refused(field, value):
     at = 1 if field in ("replica",) else 0
     batch.segments[1, at, SEGMENT_FIELDS.index(field)] = value
     with pytest.raises(PlanError, match=f"plan 1, segment {at}"):
-        batch.check(LAYERS, DOMAINS, TP)
+        batch.check(LAYERS, DOMAINS)
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_a_batch_count_out_of_range_is_refused(count):
     batch = PlanBatch.of([CUT])
     with pytest.raises(PlanError, match="counts"):
-        PlanBatch(batch.segments, np.array([count]), batch.schedules).check(LAYERS, DOMAINS, TP)
+        PlanBatch(batch.segments, np.array([count]), batch.schedules).check(LAYERS, DOMAINS)
 
 
 def test_a_batch_must_begin_with_replica_zero():
     batch = PlanBatch.of([CUT])
     batch.segments[0, :, SEGMENT_FIELDS.index("replica")] = 1
     with pytest.raises(PlanError, match="plan 0, segment 0: replica = 1"):
-        batch.check(LAYERS, DOMAINS, TP)
+        batch.check(LAYERS, DOMAINS)
 
 
 def test_rows_beyond_the_count_are_not_looked_at():
     batch = PlanBatch.of([CUT], width=4)
     batch.segments[0, 2:] = -99
-    batch.check(LAYERS, DOMAINS, TP)
+    batch.check(LAYERS, DOMAINS)
     assert batch.plan(0) == CUT
 
 

@@ -32,7 +32,7 @@ def test_a_kind_names_what_is_wrong(field, value, rule):
         replace(BERT, **{field: value})
 
 
-@pytest.mark.parametrize("field", ["w_eff", "w_cost", "alpha", "interval_s"])
+@pytest.mark.parametrize("field", ["w_eff", "w_cost", "lambda_intra_comm", "interval_s"])
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
 def test_a_reward_is_made_of_non_negative_numbers(field, value):
     with pytest.raises(SettingsError, match=field):

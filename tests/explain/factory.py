@@ -6,24 +6,46 @@ from dataclasses import replace
 
 import numpy as np
 
+from attribution_sched.cluster.plan import Plan, Replica, Segment
+from attribution_sched.cluster.precision import Precision
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL, Explanation
 from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
+from attribution_sched.explain.wording import describe_plan
+from attribution_sched.explain.words import Phrase
 
 DOMAINS = ("us-east", "us-west", "eu-west", "ap-tokyo")
-PLAN = (
-    "us-east ×8 GPUs (dp 2 · tp 4, BF16), layers 1–24 → eu-west ×8 GPUs (dp 2 · tp 4, BF16), layers 25–48, microbatch 4"
+PLAN = describe_plan(
+    Plan((Replica((Segment(0, 0, 24, 2, 4, 1, Precision.BF16), Segment(2, 24, 48, 2, 4, 1, Precision.BF16)), 4, 8),)),
+    DOMAINS,
 )
-OTHER = "us-east ×16 GPUs (dp 4 · tp 4, BF16), all 48 layers, microbatch 8"
+OTHER = describe_plan(Plan((Replica((Segment(0, 0, 48, 4, 4, 1, Precision.BF16),), 8, 8),)), DOMAINS)
 WEIGHTS = (1.0, 0.5, 0.3)
 
+
+def _load(free: int, busy: float) -> Phrase:
+    return Phrase("reading.load", free=free, busy=busy)
+
+
+def _waiting(count: int) -> Phrase:
+    return Phrase("reading.waiting", count=count)
+
+
+def _steps(steps: float) -> Phrase:
+    return Phrase("reading.steps", steps=steps)
+
+
+def _link(gbps: str, latency_ms: float) -> Phrase:
+    return Phrase("reading.link", gbps=gbps, latency_ms=latency_ms)
+
+
 PLAYERS = (
-    Player("link us-east–eu-west", "link", "9.1 Gb/s, 38 ms", "3.4 Gb/s", 9.1, 3.4, "Gb/s"),
-    Player("link us-east–us-west", "link", "4.0 Gb/s, 31 ms", "4.2 Gb/s", 4.0, 4.2, "Gb/s"),
-    Player("load us-east", "load", "24 free devices, 25 % busy", "14.0 free devices", 24.0, 14.0, "free devices"),
-    Player("load eu-west", "load", "9 free devices, 72 % busy", "16.0 free devices", 9.0, 16.0, "free devices"),
-    Player("load ap-tokyo", "load", "2 free devices, 94 % busy", "12.0 free devices", 2.0, 12.0, "free devices"),
-    Player("queue", "queue", "7 waiting", "2.1 waiting", 7.0, 2.1, "waiting"),
-    Player("work left", "task", "12,000 steps", "4,100 steps", 12000.0, 4100.0, "steps"),
+    Player("link us-east–eu-west", "link", _link("9.1", 38), "3.4 Gb/s", 9.1, 3.4, "Gb/s"),
+    Player("link us-east–us-west", "link", _link("4.0", 31), "4.2 Gb/s", 4.0, 4.2, "Gb/s"),
+    Player("load us-east", "load", _load(24, 25), _load(14, 50), 24.0, 14.0, "free devices"),
+    Player("load eu-west", "load", _load(9, 72), _load(16, 50), 9.0, 16.0, "free devices"),
+    Player("load ap-tokyo", "load", _load(2, 94), _load(12, 50), 2.0, 12.0, "free devices"),
+    Player("queue", "queue", _waiting(7), _waiting(2), 7.0, 2.1, "waiting"),
+    Player("work left", "task", _steps(12_000), _steps(4_100), 12000.0, 4100.0, "steps"),
     Player("time of day", "time", "14:30", "11.8 h", 14.5, 11.8, "h"),
     Player("attribution memory_bandwidth", "attribution", "+0.61", "0.12", 0.61, 0.12),
     Player("attribution attention", "attribution", "+0.05", "0.11", 0.05, 0.11),

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Confidence, Player
-from tests.explain.factory import PLAYERS, contrast, explanation, full, log_odds
+from attribution_sched.explain.reasoning import reasoning
+from tests.explain.factory import OTHER, PLAYERS, contrast, explanation, full, log_odds
 from tests.explain.strategies import explanations
 
 
@@ -83,3 +84,20 @@ def test_the_comparison_can_fail():
 def test_wrong_files_are_refused(spoil, said):
     with pytest.raises(ExplanationError, match=said):
         Explanation.from_dict(spoil(explanation().to_dict()))
+
+
+def test_phrases_are_kept_and_older_records_stay_readable():
+    made = full()
+    again = there_and_back(made)
+    assert reasoning(again, "zh") == reasoning(made, "zh")
+    assert "块空闲设备" in reasoning(again, "zh")
+    older = {name: value for name, value in made.to_dict().items() if name != "phrases"}
+    read = Explanation.from_dict(older)
+    assert reasoning(read) == reasoning(made)
+    assert "free devices" in reasoning(read, "zh")
+    assert made.to_dict()["players"][2]["value"] == "24 free devices, 25 % busy"
+    newer = made.to_dict() | {"phrases": {OTHER: {"message": "plan.of_tomorrow", "values": {}}}}
+    assert OTHER in reasoning(Explanation.from_dict(newer), "zh")
+    for spoilt in ({OTHER: {}}, {OTHER: {"message": "part.cut"}}, {OTHER: {"message": "part.cut", "values": {}}}):
+        with pytest.raises(ExplanationError):
+            Explanation.from_dict(made.to_dict() | {"phrases": spoilt})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -12,15 +13,16 @@ from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import ExplanationError
-from attribution_sched.explain.chinese import in_chinese, name_in_chinese, reading_in_chinese, spaced, unit_in_chinese
 from attribution_sched.explain.wording import (
     describe_plan,
     output_name,
     output_unit,
+    plan_words,
     quantity_of,
     task_and_plan,
     unit_of,
 )
+from attribution_sched.explain.words import Phrase, in_language, input_name, spaced, unit_name
 
 NAMES = ("us-east", "eu-west", "ap-tokyo", "dc 4")
 
@@ -68,8 +70,15 @@ def test_no_plan_waits_or_stays():
 
 @settings(deadline=None, max_examples=50)
 @given(plans())
-def test_english_words_turn_into_the_chinese_ones(plan):
-    assert in_chinese(describe_plan(plan, NAMES)) == describe_plan(plan, NAMES, "zh")
+def test_a_described_plan_can_be_said_in_chinese_later(plan):
+    told = describe_plan(plan, NAMES)
+    chinese = describe_plan(plan, NAMES, "zh")
+    assert plan_words(told, "zh") == chinese
+    kept = json.loads(json.dumps(told.to_dict()))
+    assert Phrase.from_dict(kept) == told
+    assert Phrase.from_dict(kept).say("zh") == chinese
+    left = re.sub(r"us-east|eu-west|ap-tokyo|dc 4|GPU|GPipe|FP\d+|BF16|INT8|[dtp]p \d", "", chinese)
+    assert not re.search("[A-Za-z]", left), left
 
 
 @settings(deadline=None, max_examples=50)
@@ -111,16 +120,21 @@ def test_quantities_and_units():
     assert unit_of("work left", "steps", "zh") == "步"
 
 
-def test_record_words_in_chinese():
-    assert name_in_chinese("attribution memory_bandwidth") == "归因·内存带宽"
-    assert name_in_chinese("links of us-east") == "us-east 出站链路"
-    assert name_in_chinese("my own input") == "my own input"
-    assert name_in_chinese("512 decisions: 90 placement decisions of the same kind of task") == (
-        "512 次决策，其中同类任务的放置决策 90 次"
-    )
-    assert reading_in_chinese("12 free devices, 40 % busy") == "12 块空闲设备、占用率 40%"
-    assert reading_in_chinese("0.41 s per step on 8 devices") == "每步 0.41 s（8 块设备）"
-    assert unit_in_chinese("waiting") == "个等待任务"
+def test_names_and_readings_in_chinese():
+    assert input_name("attribution memory_bandwidth", "zh") == "归因·内存带宽"
+    assert input_name("attribution my counter", "zh") == "归因·my counter"
+    assert input_name("links of us-east", "zh") == "us-east 出站链路"
+    assert input_name("cut points + layout", "zh") == "切分点＋并行布局"
+    assert input_name("my own input", "zh") == "my own input"
+    assert input_name("load us-east", "en") == "load us-east"
+    source = Phrase("background.decisions", count=512)
+    like = Phrase("background.placement_same", source=source, count=90)
+    assert like == "512 decisions: 90 placement decisions of the same kind of task"
+    assert in_language(like, "zh") == "512 次决策，其中同类任务的放置决策 90 次"
+    assert in_language(Phrase("reading.load", free=12, busy=40.0), "zh") == "12 块空闲设备、占用率 40%"
+    assert in_language(Phrase("reading.plan", step_s=0.41, devices=8), "zh") == "每步 0.41 s（8 块设备）"
+    assert in_language("somebody's own words", "zh") == "somebody's own words"
+    assert unit_name("waiting", "zh") == "个等待任务"
     assert spaced("由abc升至3步") == "由 abc 升至 3 步"
 
 

@@ -166,7 +166,7 @@ def test_records_are_what_a_journal_keeps():
     assert kept[1].before == {"w_eff": 1.0, "w_util": 0.6, "w_cost": 0.4}
     assert all(record.undoes is None and record.reason for record in kept)
     assert "queue was explained to move R_util" in kept[0].reason
-    assert change.records()[0]["reason_zh"].startswith("解释称 queue")
+    assert change.records()[0]["reason_zh"].startswith("解释称队列")
     json.dumps(change.records(), allow_nan=False)
 
 

@@ -1,15 +1,22 @@
 """Values: whatever is accepted comes back exactly."""
 
 import math
+import re
+import sqlite3
+import tempfile
+from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.errors import JournalError
+from attribution_sched.journal import reader
 from attribution_sched.journal import schema as values
+from benchmarks import campaign_journal
 
 words = st.text(st.characters(codec="utf-8"))
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words
@@ -66,3 +73,60 @@ def test_what_refers_to_itself_is_refused():
     ring.append(ring)
     with pytest.raises(JournalError, match="cannot be written as JSON"):
         values.dump("x", ring)
+
+
+SQLITE = (
+    st.none()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(codec="utf-8"))
+    | st.sampled_from(["{}", "[]", "null", '{"a":NaN}', '{"a":1e999}', "[" * 100_000, "9" * 5000, '{"a":1,"a":"b"}'])
+    | st.binary(max_size=9)
+)
+
+
+def genuine():
+    """A row of each table, as a journal of every kind of record has it, and what makes a record of it."""
+    readers = {
+        "header": reader.read_header,
+        "tasks": reader.read_task,
+        "decisions": reader.read_decision,
+        "outcomes": lambda row: reader.read_outcome("d", row),
+        "explanations": lambda row: reader.read_explanation("d", row),
+        "waits": reader.read_wait,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        campaign_journal.build(Path(folder) / "x", 6)
+        connection = sqlite3.connect(Path(folder) / "x")
+        for table in values.TABLES:
+            row = connection.execute(f"SELECT * FROM {table} ORDER BY position DESC").fetchone()
+            if row is not None:
+                yield table, row, readers.get(table, partial(values.decode, table))
+        connection.close()
+
+
+ROWS = list(genuine())
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_a_row_of_any_values_is_read_or_refused_by_name(data):
+    """Also where the digest fits: whoever wrote it, types, ranges and shapes are checked."""
+    table, row, read = data.draw(st.sampled_from(ROWS))
+    at = data.draw(st.integers(1, len(row) - 3))
+    changed = (*row[:at], data.draw(SQLITE), *row[at + 1 : -2])
+    # Zero has no sign in SQLite.
+    changed = tuple(each + 0.0 if type(each) is float else each for each in changed)
+    fitting = (*changed, values.check_of(values.digest_of(table, changed)), row[-1])
+    name = values.columns(table)[at - 1]
+    try:
+        read(fitting)
+    except JournalError as error:
+        assert re.match(rf"{table}\[.*\]\.({name}|weights|{name}\..*) = ", str(error), re.DOTALL), str(error)[:200]
+    if changed[at] != row[at] or type(changed[at]) is not type(row[at]):
+        with pytest.raises(JournalError):
+            read((*changed, *row[-2:]))
+
+
+def test_every_table_has_a_row_to_be_changed():
+    assert {table for table, _, _ in ROWS} == set(values.TABLES) - {"archives"}

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from dataclasses import asdict
 
 import pyarrow.parquet as pq
@@ -9,6 +12,7 @@ import pytest
 
 from attribution_sched.errors import JournalError
 from attribution_sched.journal import EventRecord, ExplanationRecord, FeedbackRecord, Journal, export
+from benchmarks.campaign_journal import edit
 from tests.journal.journal_records import HEADER, decision, fill, task
 
 UNITS = {"cluster_time_s", "latencies_s", "step_s", "bill_usd", "energy_j"}
@@ -130,3 +134,67 @@ def test_targets_that_cannot_be(tmp_path):
         ):
             with pytest.raises(JournalError, match=words):
                 journal.export(tmp_path / target)
+
+
+def test_what_others_wrote_is_harmless_in_every_export(tmp_path):
+    bad = "=cmd|' /C calc'!A0\x1b[31m\u202e"
+    with Journal.create(tmp_path / "run.journal", HEADER) as journal:
+        for n, name in enumerate((bad, "+1", "-1", "@x", "\tx", "\rx", "fine - not +")):
+            journal.record_decision(decision(n, policy=name, plan={"note": "\x9b\u2066x\x7f"}))
+        for ending in ("csv", "json", "jsonl", "parquet"):
+            journal.export(tmp_path / f"out.{ending}")
+    for ending in ("csv", "json", "jsonl"):
+        text = (tmp_path / f"out.{ending}").read_text("utf-8")
+        assert export.UNSEEN.findall(text.replace("\n", "")) == []
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["policy"] for row in found] == [
+        "'=cmd|' /C calc'!A0\\u001b[31m\\u202e", "'+1", "'-1", "'@x", "\\u0009x", "\\u000dx", "fine - not +"
+    ]  # fmt: skip
+    # Numbers stay numbers, and JSON still holds what it held.
+    assert found[0]["cluster_time_s"] == "0.1"
+    assert json.loads(found[0]["plan"]) == {"note": "\x9b\u2066x\x7f"}
+    told = json.loads((tmp_path / "out.json").read_text("utf-8"))["decisions"][0]
+    assert (told["policy"], told["plan"]) == (bad, {"note": "\x9b\u2066x\x7f"})
+    column = pq.read_table(tmp_path / "out.parquet")["policy"].to_pylist()
+    assert column[0] == "=cmd|' /C calc'!A0\\u001b[31m\\u202e"
+
+
+def test_exported_rows_carry_the_hash_of_their_row(journal, tmp_path):
+    hashes = {values["sequence"]: found for _, found, values in journal.chained("decisions")}
+    frame = pq.read_table(journal.export(tmp_path / "out.parquet")).to_pylist()
+    assert {row["sequence"]: row["hash"] for row in frame} == hashes
+    told = json.loads(journal.export(tmp_path / "out.json").read_text("utf-8"))
+    assert {row["sequence"]: row["hash"] for row in told["decisions"]} == hashes
+    assert {row["hash"] for row in told["events"]} == {found for _, found, _ in journal.chained("events")}
+
+
+def test_a_damaged_row_is_not_exported(journal, tmp_path):
+    path = tmp_path / "run.journal"
+    journal.close()
+    for statement, words in (
+        ("UPDATE tasks SET kind = 'other' WHERE number = 5", r"tasks\[5\] = "),
+        ("UPDATE outcomes SET reward = 7.5 WHERE sequence = 4", r"outcomes\[4\] = "),
+    ):
+        edit(path, statement)
+        with Journal.read(path) as damaged:
+            for ending in ("csv", "parquet"):
+                with pytest.raises(JournalError, match=words):
+                    damaged.export(tmp_path / f"out.{ending}")
+        assert [each.name for each in tmp_path.iterdir() if "out" in each.name] == []
+
+
+def test_drafts_of_dead_processes_are_swept_and_those_of_the_living_are_not(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = [tmp_path / f".{name}.{dead.pid}.new{end}" for name, end in (("a.csv", ""), ("b", "-wal"))]
+    other = tmp_path / f".c.csv.{os.getppid()}.new"
+    mine = tmp_path / ".notes.new"
+    for file in (*left, other, mine):
+        file.touch()
+    with Journal.memory() as journal:
+        journal.export(tmp_path / "out.csv")
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([other.name, mine.name, "out.csv"])
+    left[0].touch()
+    Journal.create(tmp_path / "new.journal", HEADER).close()
+    assert not left[0].exists()

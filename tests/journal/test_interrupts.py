@@ -1,12 +1,13 @@
 """Interrupts: whatever line one comes at, the journal goes on whole in the same process."""
 
+import contextlib
 import sys
 from pathlib import Path
 
 import pytest
 
 from attribution_sched.journal import Journal, store
-from tests.journal.journal_records import HEADER, decision, outcome, task
+from tests.journal.journal_records import HEADER, decision, fill, outcome, task
 
 ROOM = str(Path(store.__file__).parent)
 
@@ -80,3 +81,58 @@ def test_an_interrupt_at_any_line_loses_and_doubles_nothing(tmp_path, grouped, s
     with Journal.open(path) as again:
         assert again.count() == count
         again.verify()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("then_grouped", [False, True])
+def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_nothing_half_done(
+    tmp_path, monkeypatch, grouped, then_grouped
+):
+    path = tmp_path / "run.journal"
+    with Journal.create(path, HEADER) as journal:
+        fill(journal, 2)
+
+        def half(connection, tail):
+            tail.append(connection, "tasks", (tail.next["tasks"], "half", "kind", 1, 0.0, "{}", "{}"))
+            raise Interrupt
+
+        def again(_):
+            monkeypatch.undo()
+            raise Interrupt
+
+        monkeypatch.setattr(store.Store, "_take_back", again)
+        with pytest.raises(Interrupt), journal.batch() if grouped else contextlib.nullcontext():
+            if grouped:
+                monkeypatch.undo()
+                fill(journal, 1)
+                monkeypatch.setattr(store.Store, "_take_back", again)
+            journal._store.write(half)
+        with journal.batch() if then_grouped else contextlib.nullcontext():
+            fill(journal, 2)
+        assert [each.id for each in journal.tasks()] == [f"task-{n}" for n in range(4 + grouped)]
+        journal.verify()
+    with Journal.open(path) as again_opened:
+        again_opened.verify()
+
+
+def test_a_journal_closed_after_such_interrupts_keeps_no_half_record(tmp_path, monkeypatch):
+    path = tmp_path / "run.journal"
+
+    def half(connection, tail):
+        tail.append(connection, "tasks", (tail.next["tasks"], "half", "kind", 1, 0.0, "{}", "{}"))
+        raise Interrupt
+
+    def again(_):
+        raise Interrupt
+
+    for forgotten in (False, True):
+        journal = Journal.create(path, HEADER) if not forgotten else Journal.open(path)
+        with monkeypatch.context() as patched, pytest.raises(Interrupt):
+            patched.setattr(store.Store, "_take_back", again)
+            journal._store.write(half)
+        if not forgotten:
+            journal.close()
+        del journal
+        with Journal.open(path) as found:
+            assert list(found.tasks()) == []
+            found.verify()

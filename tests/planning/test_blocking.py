@@ -92,12 +92,12 @@ def _runs(total, parts):
 @pytest.mark.parametrize("rooms", [(4, 4, 4), (4, 1, 2), (2, 2, 2), (8, 4, 2)])
 def test_a_small_search_finds_the_best_assignment(stages, rooms):
     # Fourteen layers divide over the stages, and every stage fits memory at degree 1.
-    instance = replace(instance_of(GPT2, cluster=mixed_cluster()), rooms=np.array(rooms))
+    instance = replace(instance_of(GPT2, cluster=mixed_cluster()), free_devices=np.array(rooms))
     task = Even(instance.n_layers, stages, 1, HALF.index, 4, 8)
     rows = np.zeros((3, 5), dtype=np.int64)
     found, used = best_stages(
         _arrays(instance), instance.bandwidth_gbps * BYTES_PER_GBIT, instance.latency_s, task, np.arange(3),
-        instance.rooms, rows,
+        instance.free_devices, rows,
     )  # fmt: skip
     plans = every_assignment(instance, task, rooms)
     if not plans:
@@ -115,7 +115,7 @@ def test_tensor_parallelism_is_the_smallest_that_fits():
     degrees = {}
     for stages in (1, 2, 4):
         task = Even(instance.n_layers, stages, 1, HALF.index, 1, 8)
-        found, used = best_stages(*arguments, task, np.array([0]), instance.rooms, rows)
+        found, used = best_stages(*arguments, task, np.array([0]), instance.free_devices, rows)
         assert (used, np.isfinite(found)) == (1, True)
         degrees[stages] = int(rows[0, 3])
     assert degrees == {1: 4, 2: 2, 4: 1}

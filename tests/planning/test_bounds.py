@@ -8,9 +8,10 @@ import pytest
 
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, PRECISION, REPLICA, STOP, TP
 from attribution_sched.cluster.stage_kernel import split_stages, stage_cost, tp_index
+from attribution_sched.cluster.validity import VALID, validity
 from attribution_sched.cluster.world import Reward
 from attribution_sched.planning.bounds import Screen, _bounds, _shared
-from attribution_sched.planning.local_search import Polisher
+from attribution_sched.planning.local_search import LocalSearch
 from tests.planning.test_local_search import covers, several
 
 REWARDS = [
@@ -21,28 +22,29 @@ REWARDS = [
 
 
 def judged(reward, crowding):
-    """A polisher with another reward, a screen of the same decision, and a plan."""
+    """A search with another reward, a screen of the same decision, and a plan."""
     known, rows, count = several()
     seen = replace(known.view, reward=reward)
-    polisher = Polisher(seen, known.tables, known.kind, widen=True, crowding=crowding)
-    return polisher, Screen(seen, known.tables, known.kind, polisher.rooms, crowding), rows, count
+    search = LocalSearch(seen, known.tables, known.kind, widen=True, queue_pressure=crowding)
+    return search, Screen(seen, known.tables, known.kind, search.free_devices, crowding), rows, count
 
 
-def every(polisher, rows, count):
+def every(search, rows, count):
     """Plans one change away, and what pricing each of them says; −∞ for those not well formed."""
-    near = [changes(rows, count) for changes in (polisher.cuts, polisher.orders, polisher.many)]
+    moves = search.neighbourhood
+    near = [changes(rows, count) for changes in (moves.cuts, moves.orders, moves.everything)]
     plans, counts = (np.concatenate(both) for both in zip(*near, strict=True))
     worth = np.full(len(plans), -np.inf)
-    sound = polisher._sound(plans, counts)
-    worth[sound] = polisher.value(plans[sound], counts[sound])
+    sound = validity(search.limits, plans, counts) == VALID
+    worth[sound] = search.worth(plans[sound], counts[sound])
     return plans, counts, worth
 
 
 @pytest.mark.parametrize("crowding", [0.0, 0.01])
 @pytest.mark.parametrize("reward", REWARDS)
 def test_the_best_is_the_best_of_all_priced(reward, crowding):
-    polisher, screen, rows, count = judged(reward, crowding)
-    plans, counts, worth = every(polisher, rows, count)
+    search, screen, rows, count = judged(reward, crowding)
+    plans, counts, worth = every(search, rows, count)
     fits = np.isfinite(worth)
     assert 0 < fits.sum() < len(plans)
     # Three owners: one that has nothing, one that has a middling plan, one that has the best.
@@ -59,11 +61,11 @@ def test_the_best_is_the_best_of_all_priced(reward, crowding):
 
 @pytest.mark.parametrize("reward", REWARDS)
 def test_a_bound_is_never_below_the_worth_and_says_what_fits(reward):
-    polisher, screen, rows, count = judged(reward, 0.01)
-    plans, counts, worth = every(polisher, rows, count)
-    samples = _shared(screen.stakes, plans, counts)
+    search, screen, rows, count = judged(reward, 0.01)
+    plans, counts, worth = every(search, rows, count)
+    samples = _shared(screen.judge, plans, counts)
     endless = np.full(len(plans), np.inf)
-    bound = _bounds(screen.stakes, screen.scratch.layers[0], screen.memory, plans, counts, samples, endless)
+    bound = _bounds(screen.judge, screen.scratch.layers[0], screen.memory, plans, counts, samples, endless)
     assert np.array_equal(np.isfinite(bound), np.isfinite(worth))
     fits = np.isfinite(worth)
     assert (bound[fits] >= worth[fits]).all()
@@ -71,7 +73,7 @@ def test_a_bound_is_never_below_the_worth_and_says_what_fits(reward):
 
 def slowest_s(screen, plan, count):
     """Both passes of the slowest stage of a plan."""
-    k, passes = screen.stakes, []
+    k, passes = screen.judge, []
     reductions = 3.0 if k.runtime.recompute else 2.0
     for row in plan[:count]:
         domain, first, stop, dp, tp, pp, precision = row[[DOMAIN, FIRST, STOP, DP, TP, PP, PRECISION]]
@@ -88,16 +90,16 @@ def slowest_s(screen, plan, count):
 
 
 def test_layers_are_cut_as_well_as_by_trying_all_cuts():
-    polisher, screen, rows, count = judged(REWARDS[0], 0.0)
+    search, screen, rows, count = judged(REWARDS[0], 0.0)
     assert count > 1 and rows[count - 1, REPLICA] == 0
     layers = int(rows[count - 1, STOP])
     ends = np.array(list(itertools.combinations(range(1, layers), count - 1)))
     tried = np.repeat(rows[None], len(ends), axis=0)
     tried[:, : count - 1, STOP] = tried[:, 1:count, FIRST] = ends
     counts = np.full(len(tried), count)
-    sound = polisher._sound(tried, counts)
+    sound = validity(search.limits, tried, counts) == VALID
     tried, counts = tried[sound], counts[sound]
-    fits = np.isfinite(polisher.value(tried.copy(), counts))
+    fits = np.isfinite(search.worth(tried.copy(), counts))
     assert 1 < fits.sum() < len(fits)
     again = tried[:: len(tried) // 7].copy()
     screen.recut(again, counts[: len(again)])

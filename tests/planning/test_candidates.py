@@ -28,13 +28,13 @@ from attribution_sched.errors import PlanError
 from attribution_sched.planning.candidates import (
     as_carried_out,
     best_of,
-    feasible,
     first_twins,
     join,
     microbatch_counts,
     single_domain_plans,
 )
 from attribution_sched.planning.instance import Instance
+from attribution_sched.planning.validity import feasible
 from tests.cluster.engine_worlds import (
     BERT,
     GPT2,

@@ -60,7 +60,7 @@ def test_few_domains_give_every_order():
     found = connected_orders(instance, 3, 100)
     assert sorted(map(tuple, found.tolist())) == sorted(permutations(range(4), 3))
     assert sorted(map(tuple, all_orders(range(4), 3).tolist())) == sorted(permutations(range(4), 3))
-    closed = replace(instance, rooms=np.array([4, 0, 4, 0]))
+    closed = replace(instance, free_devices=np.array([4, 0, 4, 0]))
     assert sorted(map(tuple, connected_orders(closed, 2, 100).tolist())) == [(0, 2), (2, 0)]
 
 
@@ -78,13 +78,13 @@ def test_of_many_orders_the_best_connected_stay():
 
 @pytest.mark.parametrize("even", [True, False])
 def test_plans_are_well_formed_and_fit_their_rooms(even):
-    instance = replace(instance_of(cluster=mixed_cluster()), rooms=np.array([3, 8, 2]))
+    instance = replace(instance_of(cluster=mixed_cluster()), free_devices=np.array([3, 8, 2]))
     batch = chain_plans(instance, all_orders(range(3), 2), even=even)
     rows = batch.segments
     assert len(batch) > 50
     for i in range(0, len(batch), 7):
         batch.plan(i).check(instance.n_layers, 3)
-    assert (rows[:, :, [DP, TP, PP]].prod(axis=2) <= instance.rooms[rows[:, :, DOMAIN]]).all()
+    assert (rows[:, :, [DP, TP, PP]].prod(axis=2) <= instance.free_devices[rows[:, :, DOMAIN]]).all()
     assert (rows[:, :, TP] <= instance.nodes[rows[:, :, DOMAIN]]).all()
     assert (rows[:, :, MICROBATCH] * rows[:, :, MICROBATCHES] == 32).all()
     # Different GPU types may differ in tensor parallelism.
@@ -92,7 +92,7 @@ def test_plans_are_well_formed_and_fit_their_rooms(even):
 
 
 def test_layers_follow_speed():
-    instance = replace(instance_of(), rooms=np.array([4, 1, 4]))
+    instance = replace(instance_of(), free_devices=np.array([4, 1, 4]))
     rows = chain_plans(instance, np.array([[0, 1]])).segments
     deep = rows[(rows[:, 0, PP] == 4) & (rows[:, 0, DP] == 1)]
     layers = deep[0, :, STOP] - deep[0, :, FIRST]
@@ -102,7 +102,7 @@ def test_layers_follow_speed():
 
 
 def test_faster_hardware_gets_more_layers():
-    instance = replace(instance_of(cluster=mixed_cluster()), rooms=np.array([1, 1, 1]))
+    instance = replace(instance_of(cluster=mixed_cluster()), free_devices=np.array([1, 1, 1]))
     alike = chain_plans(instance, np.array([[0, 1], [1, 0]])).segments
     layers = alike[:, :, STOP] - alike[:, :, FIRST]
     newer = np.where(alike[:, :, DOMAIN] == 0, layers, 0).sum(axis=1)
@@ -112,4 +112,4 @@ def test_faster_hardware_gets_more_layers():
 def test_nothing_fits_where_there_is_no_room_or_too_few_layers():
     instance = instance_of()
     assert len(chain_plans(instance, np.empty((0, 2), dtype=np.int64))) == 0
-    assert len(chain_plans(replace(instance, rooms=np.array([4, 0, 4])), np.array([[0, 1]]))) == 0
+    assert len(chain_plans(replace(instance, free_devices=np.array([4, 0, 4])), np.array([[0, 1]]))) == 0

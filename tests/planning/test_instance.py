@@ -59,8 +59,8 @@ def test_speeds_follow_hardware_and_degree():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rooms": np.array([1, 2])}, "one per domain"),
-        ({"rooms": np.array([1, 2, -1])}, "one per domain"),
+        ({"free_devices": np.array([1, 2])}, "one per domain"),
+        ({"free_devices": np.array([1, 2, -1])}, "one per domain"),
         ({"microbatches": (3,)}, "divisors of the batch"),
         ({"microbatches": ()}, "divisors of the batch"),
     ],
@@ -82,5 +82,5 @@ def test_twins_differ_in_hardware_room_or_priced_carbon():
     assert same[0] == same[1] == same[2] != same[3]
     priced = replace(instance, carbon_priced=True).twins()
     assert priced[0] == priced[1] != priced[2]
-    rooms = replace(instance, rooms=np.array([4, 3, 4, 4])).twins()
+    rooms = replace(instance, free_devices=np.array([4, 3, 4, 4])).twins()
     assert rooms[0] == rooms[2] != rooms[1]

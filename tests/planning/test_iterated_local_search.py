@@ -4,24 +4,25 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PP, STOP, TP
-from attribution_sched.planning.iterated_local_search import WideSearch
+from attribution_sched.cluster.validity import VALID, validity
+from attribution_sched.planning.iterated_local_search import IteratedLocalSearch
 from tests.planning.test_local_search import covers, several
 
 
 def begun(seed=0):
     """A search, and starts that fit."""
-    polisher, rows, count = several()
-    near, counts = polisher.cuts(rows, count)
-    sound = polisher._sound(near, counts)
-    return WideSearch(polisher, seed), near[sound], counts[sound]
+    search, rows, count = several()
+    near, counts = search.neighbourhood.cuts(rows, count)
+    sound = validity(search.limits, near, counts) == VALID
+    return IteratedLocalSearch(search, seed), near[sound], counts[sound]
 
 
 def test_the_best_is_no_worse_than_any_start_and_worth_what_it_says():
     search, rows, counts = begun()
-    worth = search.polisher.value(rows.copy(), counts)
+    worth = search.search.worth(rows.copy(), counts)
     best, count, reached = search.best_of(rows.copy(), counts, 4, 2, 0)
     assert reached >= worth.max()
-    assert search.polisher.value(best[None].copy(), np.array([count]))[0] == pytest.approx(reached)
+    assert search.search.worth(best[None].copy(), np.array([count]))[0] == pytest.approx(reached)
     assert len(set(best[:count, DOMAIN].tolist())) == count
 
 
@@ -38,7 +39,7 @@ def test_kicks_never_lose_what_was_found_and_a_seed_repeats_them():
 def test_side_by_side_or_alone_a_descent_ends_alike():
     search, rows, counts = begun()
     starts = search.priced(rows, counts)[:5]
-    few = [search.polisher.cuts, search.polisher.orders]
+    few = [search.search.neighbourhood.cuts, search.search.neighbourhood.orders]
     assert len(starts) > 1
     together = search.descend(starts, few)
     assert [state[2] for state in together] == [search.descend([start], few)[0][2] for start in starts]
@@ -47,21 +48,21 @@ def test_side_by_side_or_alone_a_descent_ends_alike():
 def test_kicked_plans_are_plans_of_the_same_domains_or_idle_ones():
     search, rows, counts = begun()
     plan = search.priced(rows, counts)[0]
-    layers, tables = int(plan[0][plan[1] - 1, STOP]), search.polisher.tables
+    layers, tables = int(plan[0][plan[1] - 1, STOP]), search.search.tables
     layouts = set(map(tuple, tables.layouts.tolist()))
     seen = set()
     for _ in range(60):
-        kicked, count = search.kicked(plan)
+        kicked, count = search.perturbed(plan)
         used = kicked[:count]
         assert covers(kicked, count, layers)
         assert len(set(used[:, DOMAIN].tolist())) == count == plan[1]
         assert all(tuple(layout) in layouts for layout in used[:, [DP, TP, PP]].tolist())
-        assert set(used[:, MICROBATCH].tolist()) <= set(search.levels.tolist())
+        assert set(used[:, MICROBATCH].tolist()) <= set(search.search.neighbourhood.microbatches.tolist())
         seen.add(used.tobytes())
     assert len(seen) > 10
 
 
 def test_nothing_comes_of_plans_that_do_not_fit():
     search, rows, counts = begun()
-    search.screen.stakes.rooms[:] = 0
+    search.screen.judge.free_devices[:] = 0
     assert search.best_of(rows, counts, 4, 2, 0) is None

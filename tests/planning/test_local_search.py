@@ -5,7 +5,8 @@ import pytest
 
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, PP, REPLICA, STOP, TP
-from attribution_sched.planning.local_search import Polisher, orders_near
+from attribution_sched.planning.local_search import LocalSearch
+from attribution_sched.planning.neighbours import orders_near
 from attribution_sched.scheduler.hi_ppo.walk import walk
 from tests.scheduler.hi_ppo import worlds
 
@@ -19,12 +20,12 @@ def test_a_polished_plan_is_no_worse_and_has_its_devices(name, widen):
     better = 0
     for i in np.flatnonzero(found.batch.counts > 0):
         seen, count = view(engine, int(i)), int(found.batch.counts[i])
-        polisher = Polisher(seen, planner.tables, int(found.drafts.kind[i]), widen=widen)
+        search = LocalSearch(seen, planner.tables, int(found.drafts.kind[i]), widen=widen)
         start = found.batch.segments[i : i + 1].copy()
-        first = float(polisher.value(start, np.array([count]))[0])
-        rows, count_after, reached = polisher.improve(start[0], count, first)
+        first = float(search.worth(start, np.array([count]))[0])
+        rows, count_after, reached = search.improve(start[0], count, first)
         assert reached >= first
-        assert polisher.value(rows[None].copy(), np.array([count_after]))[0] == pytest.approx(reached)
+        assert search.worth(rows[None].copy(), np.array([count_after]))[0] == pytest.approx(reached)
         used = rows[:count_after]
         size = used[:, DP] * used[:, TP] * used[:, PP]
         assert (size <= seen.free_devices[used[:, DOMAIN]]).all()
@@ -40,11 +41,11 @@ def test_no_time_no_change():
     engine = worlds.begun(worlds.worlds()["mixed"], 1, 1)
     planner = worlds.planner_of(engine)
     found = walk(planner, worlds.gathered(engine), worlds.chooser(1, must_act=True))
-    polisher = Polisher(view(engine), planner.tables, int(found.drafts.kind[0]))
-    rows, count, reached = polisher.improve(
+    search = LocalSearch(view(engine), planner.tables, int(found.drafts.kind[0]))
+    rows, count, reached = search.improve(
         found.batch.segments[0], int(found.batch.counts[0]), 0.5, expired=lambda: True
     )
-    assert rows is not None and count == found.batch.counts[0] and reached == 0.5 and polisher.priced == 0
+    assert rows is not None and count == found.batch.counts[0] and reached == 0.5 and search.priced == 0
 
 
 @pytest.mark.parametrize(("count", "known"), [(2, 1), (3, 5), (4, 13)])
@@ -57,13 +58,13 @@ def test_orders_are_those_of_one_change(count, known):
 
 
 def several():
-    """A polisher and a plan of a world in which plans span domains."""
+    """A search and a plan of a world in which plans span domains."""
     engine = worlds.begun(worlds.worlds()["tight"], 8, 1)
     planner = worlds.planner_of(engine)
     found = walk(planner, worlds.gathered(engine), worlds.chooser(1, must_act=True))
     at = int(np.argmax(found.batch.counts))
-    polisher = Polisher(view(engine, at), planner.tables, int(found.drafts.kind[at]), widen=True)
-    return polisher, found.batch.segments[at].copy(), int(found.batch.counts[at])
+    search = LocalSearch(view(engine, at), planner.tables, int(found.drafts.kind[at]), widen=True)
+    return search, found.batch.segments[at].copy(), int(found.batch.counts[at])
 
 
 def covers(rows, count, layers):
@@ -76,9 +77,9 @@ def covers(rows, count, layers):
 
 
 def test_plans_in_another_order_cover_the_model_with_the_same_segments():
-    polisher, rows, count = several()
+    search, rows, count = several()
     assert count > 1
-    near, counts = polisher.orders(rows, count)
+    near, counts = search.neighbourhood.orders(rows, count)
     assert len(near) == len(counts) > 0 and (counts == count).all()
     lengths = sorted((rows[:count, STOP] - rows[:count, FIRST]).tolist())
     for plan in near:
@@ -91,8 +92,8 @@ def test_plans_in_another_order_cover_the_model_with_the_same_segments():
 
 
 def test_plans_with_other_cuts_keep_everything_else():
-    polisher, rows, count = several()
-    near, counts = polisher.cuts(rows, count)
+    search, rows, count = several()
+    near, counts = search.neighbourhood.cuts(rows, count)
     assert len(near) == len(counts) > 0 and (counts == count).all()
     others = [column for column in range(rows.shape[1]) if column not in (FIRST, STOP)]
     for plan in near:

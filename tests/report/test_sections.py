@@ -74,12 +74,6 @@ def test_rivals_say_by_which_weights_they_are_judged():
     assert "weights at the end of the run" not in words(rivals.section(alone, "en"))
 
 
-def test_reasons_in_chinese_name_inputs_in_chinese():
-    one = replace(CHANGE, chinese="95 % 区间，93.9 % 来自 attribution fc。")
-    told = words(changes.section(replace(report("alone"), changes=Changes(1, (one,), ())), "zh"))
-    assert "95% 区间，93.9% 来自归因·全连接" in told
-
-
 @pytest.mark.parametrize(
     ("value_h", "english", "chinese"),
     [(3.448, "3.45 h", "3.45 小时"), (0.0268, "1.61 min", "1.61 分钟"), (0.005, "18 s", "18 秒"),

@@ -103,8 +103,8 @@ def test_regions_are_visited_along_the_widest_links():
         links[i, j] = links[j, i] = gbps
     given = replace(instance, bandwidth_gbps=links)
     assert region_order(given).tolist() == [2, 0, 1, 3]
-    assert region_order(replace(given, rooms=np.array([1, 1, 0, 1]))).tolist() == [1, 3, 0]
-    assert region_order(replace(given, rooms=np.zeros(4, dtype=np.int64))).size == 0
+    assert region_order(replace(given, free_devices=np.array([1, 1, 0, 1]))).tolist() == [1, 3, 0]
+    assert region_order(replace(given, free_devices=np.zeros(4, dtype=np.int64))).size == 0
 
 
 def test_a_running_task_is_planned_again_only_when_resources_have_changed():

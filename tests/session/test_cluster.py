@@ -102,11 +102,32 @@ def test_tasks_handed_in_wait_run_and_end(world):
     assert math.isfinite(cluster.now_s)
 
 
-def test_a_full_queue_takes_no_more(world):
+def test_what_the_window_does_not_hold_waits_behind_it(world):
     cluster = SimulatedCluster(world, 0, arrivals=False)
     made = instance(world, 0, 500, {}, (1,))
-    assert [cluster.hand_in(made, str(n)) for n in range(5)] == [True] * 4 + [False]
-    assert not cluster.has_room
+    assert all(cluster.hand_in(made, str(n)) for n in range(9))
+    assert (cluster.waiting, len(cluster.backlog), cluster.has_room) == (9, 5, False)
+    asking, placed = Asking(), []
+    while cluster.advance():
+        name = cluster.residents[cluster.pending().slot].id
+        if decide(cluster, Greedy(), asking).code == 1:
+            placed.append(name)
+    # All of one kind and urgency: nobody overtakes.
+    assert placed == [str(n) for n in range(9)]
+    assert cluster.totals()["completed"] == 9.0
+
+
+def test_tasks_that_no_free_device_holds_are_not_asked_about(world):
+    cluster, asking = SimulatedCluster(world, 0, arrivals=False), Asking()
+    for n in range(40):
+        cluster.hand_in(instance(world, n % 3, 800, {}, (n,)), str(n))
+    decisions = placed = 0
+    while cluster.advance():
+        decisions += not cluster.pending().replanning
+        placed += decide(cluster, Greedy(), asking).code == 1
+    assert placed == 40
+    assert cluster.totals()["wait_s"] > 0
+    assert decisions < 3 * placed
 
 
 def test_whose_turn_it_is_is_found_anew(world):

@@ -7,7 +7,6 @@ pipeline, replicas and mixtures of both are one encoding, and an empty list defe
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from attribution_sched.cluster.cost_arrays import Scratch
@@ -28,7 +27,9 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
+from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel
 from attribution_sched.cluster.shares import share_batch
+from attribution_sched.kernels import kernel
 
 A_DOMAIN, A_STOP, A_LAYOUT, A_PRECISION, A_BATCH = range(5)
 """Columns of an action row."""
@@ -39,7 +40,7 @@ L_DP, L_TP, L_PP, L_SHARE = range(4)
 INT8 = 3
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> tuple[int, int]:
     """Turn an action into segment rows.
 
@@ -101,7 +102,7 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
     return count, 0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def free_devices(world: WorldArrays, state: StateArrays, e: int, domain: int, share: bool, own: int) -> int:
     """Count the devices of a domain that a task may use; places held by slot ``own`` (−1: none) count as free."""
     if is_lost(world.incidents, state.clock[e, st.LAST_TICK], domain):
@@ -119,7 +120,7 @@ def free_devices(world: WorldArrays, state: StateArrays, e: int, domain: int, sh
     return free
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _occupy(
     world: WorldArrays, state: StateArrays, e: int, slot: int, domain: int, wanted: int, share: bool, device: int
 ) -> bool:
@@ -139,7 +140,7 @@ def _occupy(
     return left == 0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _memory_fits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
     """Whether every device that holds the task has room for all it holds."""
     for row in range(state.slots[e, slot, st.SEGMENTS]):
@@ -160,7 +161,7 @@ def _memory_fits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> b
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def migration(
     world: WorldArrays, bandwidth: FloatArray, kind: int, old: IntArray, old_count: int, new: IntArray, new_count: int
 ) -> tuple[float, float]:
@@ -201,7 +202,7 @@ def migration(
     return seconds, dollars
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _same_plan(state: StateArrays, e: int, slot: int, rows: IntArray, count: int) -> bool:
     if state.slots[e, slot, st.SEGMENTS] != count:
         return False
@@ -212,7 +213,7 @@ def _same_plan(state: StateArrays, e: int, slot: int, rows: IntArray, count: int
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _occupy_all(
     world: WorldArrays, state: StateArrays, e: int, slot: int, action: IntArray, rows: IntArray, count: int, device: int
 ) -> bool:
@@ -231,7 +232,7 @@ def _occupy_all(
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _within_limits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> int:
     """Return 0, or the code of the limit that the placed and priced plan breaks."""
     if not _memory_fits(world, state, e, slot):
@@ -243,7 +244,7 @@ def _within_limits(world: WorldArrays, state: StateArrays, e: int, slot: int) ->
     return 0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, device: int, scratch: Scratch) -> int:
     """Carry out an action on the task of the pending event, and on no other; returns its code.
 
@@ -302,7 +303,7 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
     return int(code)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def conclude(world: WorldArrays, state: StateArrays, e: int, code: int) -> None:
     """Book an action that was carried out: totals, the price of moving, when to ask again."""
     placing = state.event[e, st.EVENT] == st.PLACE
@@ -320,10 +321,9 @@ def conclude(world: WorldArrays, state: StateArrays, e: int, code: int) -> None:
         totals[st.MIGRATION_S] += state.outcome[e, st.D_MOVE_S]
         totals[st.BILL_TOTAL] += dollars
         kind = kind_of(world, state, e, slot)
-        if world.kinds[kind, st.K_BASE_COST] > 0.0:
-            # One step of the baseline costs one unit of R_cost and takes base_step_s.
-            steps = dollars / world.kinds[kind, st.K_BASE_COST]
-            state.outcome[e, st.INTEGRALS + 2] += steps * world.kinds[kind, st.K_BASE_STEP] / world.interval_s
+        # One step of the baseline costs one unit of R_cost and takes base_step_s.
+        steps = r_cost_kernel(dollars, world.kinds[kind, st.K_BASE_COST])
+        state.outcome[e, st.INTEGRALS + 2] += steps * world.kinds[kind, st.K_BASE_STEP] / world.interval_s
         offer_queue(state, e)
     elif code < 0:
         totals[st.REJECTED] += 1
@@ -333,7 +333,7 @@ def conclude(world: WorldArrays, state: StateArrays, e: int, code: int) -> None:
         task[st.OFFERED] = state.clock[e, st.NOW] + world.retry_s
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def probe(
     world: WorldArrays,
     state: StateArrays,
@@ -378,7 +378,7 @@ def probe(
     state.r_low[e] = r_low
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def fragmentation(world: WorldArrays, state: StateArrays, e: int, domain: int) -> float:
     """Share of a domain's free devices that sit in partly used nodes."""
     node = world.domains.rows[domain].node_devices
@@ -399,7 +399,7 @@ def fragmentation(world: WorldArrays, state: StateArrays, e: int, domain: int) -
     return broken / free if free > 0 else 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _record(
     world: WorldArrays, state: StateArrays, e: int, slot: int, kind: int, code: int, seconds: float, dollars: float
 ) -> None:
@@ -413,17 +413,13 @@ def _record(
     decision[st.D_MOVE_USD] = dollars
     if state.slots[e, slot, st.STATUS] != st.RUNNING:
         decision[st.D_EFF] = world.waiting_r_eff
-        decision[st.D_HIGH] = -world.alpha * world.kinds[kind, st.K_BASE_STEP] * (1.0 - world.waiting_r_eff)
         return
     steps = max(1.0, min(world.kinds[kind, st.K_EPOCH], task[st.LEFT]))
     step = task[st.STEP] + seconds / steps
     bill = task[st.STEP_BILL] + dollars / steps
-    decision[st.D_EFF] = (world.kinds[kind, st.K_BASE_STEP] - step) / world.kinds[kind, st.K_BASE_STEP]
+    decision[st.D_EFF] = r_eff_kernel(step, world.kinds[kind, st.K_BASE_STEP])
     decision[st.D_UTIL] = task[st.T_UTIL]
-    decision[st.D_COST] = task[st.T_COST]
-    if world.kinds[kind, st.K_BASE_COST] > 0.0:
-        decision[st.D_COST] += dollars / steps / world.kinds[kind, st.K_BASE_COST]
-    decision[st.D_HIGH] = -world.alpha * step - world.beta * bill
+    decision[st.D_COST] = task[st.T_COST] + r_cost_kernel(dollars / steps, world.kinds[kind, st.K_BASE_COST])
     decision[st.D_STEP] = step
     decision[st.D_BILL] = bill
     for row in range(state.slots[e, slot, st.SEGMENTS]):

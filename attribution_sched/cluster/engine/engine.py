@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
@@ -42,10 +41,12 @@ from attribution_sched.cluster.layouts import layout_table
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.pool import TaskPool, build_pool
 from attribution_sched.cluster.precision import PRECISIONS
+from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.streams import seed_stream
 from attribution_sched.cluster.wan import ou_coefficients
 from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -54,8 +55,6 @@ BoolArray = NDArray[np.bool_]
 
 ACTION_COLUMNS: tuple[str, ...] = ("domain", "stop", "layout", "precision", "batch")
 """Columns of an action row."""
-
-_SIGNS = np.array([1.0, 1.0, -1.0])
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Observations:
     counters: Float32Array
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _observe_all(
     world: WorldArrays,
     state: StateArrays,
@@ -93,7 +92,7 @@ def _observe_all(
         observe(world, state, e, domains[e], links[e], task[e], event[e], plan[e])
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _run_all(
     world: WorldArrays,
     state: StateArrays,
@@ -127,7 +126,7 @@ def _run_all(
             reprice(world, state, e, wanted == PRICE_NETWORK, scratch)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _free_all(world: WorldArrays, state: StateArrays, share: bool, own: bool, out: IntArray) -> None:
     for e in range(out.shape[0]):
         slot = state.event[e, st.SLOT] if own and state.event[e, st.EVENT] == st.REPLAN else -1
@@ -203,7 +202,7 @@ class Engine:
         _run_all(self.arrays, self.state, True, chosen, forced, active, self._scratch)
         source = self.state.outcome[:, :3] if self.world.reward.per_decision else self.state.outcome[:, st.INTEGRALS :]
         terms = np.where(active[:, None], source, 0.0)
-        rewards = (terms * self.weights * _SIGNS).sum(axis=1)
+        rewards = total_of(terms, self.weights)
         return rewards, terms
 
     def _checked(self, actions: IntArray, count: int) -> IntArray:
@@ -382,8 +381,6 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
         share_limit=world.share_limit,
         max_running=world.max_running,
         queue_capacity=world.queue_capacity,
-        alpha=reward.alpha,
-        beta=reward.beta,
         lambda_fragmentation=reward.lambda_fragmentation,
         lambda_intra_comm=reward.lambda_intra_comm,
     )

@@ -6,8 +6,6 @@ actions, never on the batch it is in.
 
 from __future__ import annotations
 
-import numba
-
 from attribution_sched.cluster.arrivals import next_arrival
 from attribution_sched.cluster.bandwidth_trace import trace_row
 from attribution_sched.cluster.engine import state as st
@@ -17,6 +15,7 @@ from attribution_sched.cluster.incidents import cut_links, is_lost
 from attribution_sched.cluster.plan import DOMAIN
 from attribution_sched.cluster.streams import integers
 from attribution_sched.cluster.wan import ou_advance, ou_stationary
+from attribution_sched.kernels import kernel
 
 SETTLED, PRICE_NETWORK, PRICE_ALL = 0, 1, 2
 """What ``advance`` asks for."""
@@ -28,7 +27,7 @@ DEADLINE_TOLERANCE = 1e-9
 """Relative lateness that is rounding and no lateness."""
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def set_bandwidth(world: WorldArrays, state: StateArrays, e: int) -> None:
     """Write the bandwidth of every link at the present time, from the trace or the process."""
     k = world.base.shape[1]
@@ -46,7 +45,7 @@ def set_bandwidth(world: WorldArrays, state: StateArrays, e: int) -> None:
     cut_links(world.incidents, state.clock[e, st.LAST_TICK], state.links[e, 1])
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def release(world: WorldArrays, state: StateArrays, e: int, slot: int) -> None:
     """Take a task off its devices."""
     for row in range(state.slots[e, slot, st.SEGMENTS]):
@@ -59,13 +58,13 @@ def release(world: WorldArrays, state: StateArrays, e: int, slot: int) -> None:
                 state.occupant[e, domain, d, 1] = -1
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def snapshot_links(state: StateArrays, e: int, slot: int) -> None:
     """Remember the bandwidth of all links, to notice later when one that the task uses has moved."""
     state.planned[e, slot] = state.links[e, 1]
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _flag_moved_links(world: WorldArrays, state: StateArrays, e: int) -> None:
     k = world.base.shape[1]
     for slot in range(state.slots.shape[1]):
@@ -79,7 +78,7 @@ def _flag_moved_links(world: WorldArrays, state: StateArrays, e: int) -> None:
                         state.tasks[e, slot, st.REVIEW] = 1.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -> None:
     """Let time pass to ``until_s``: progress, joules, dollars and reward."""
     dt = until_s - state.clock[e, st.NOW]
@@ -124,7 +123,7 @@ def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -
     state.clock[e, st.NOW] = until_s
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _arrive(world: WorldArrays, state: StateArrays, e: int) -> None:
     waiting = 0
     free = -1
@@ -162,13 +161,13 @@ def _arrive(world: WorldArrays, state: StateArrays, e: int) -> None:
     )
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _is_over(steps: float, step_s: float, now_s: float) -> bool:
     """Whether work is done: nothing is left, or so little that the clock could not move by it."""
     return steps <= TIME_TOLERANCE or now_s + steps * step_s <= now_s
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def is_late(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
     """Whether the deadline of a task has passed."""
     pool = state.slots[e, slot, st.POOL]
@@ -178,7 +177,7 @@ def is_late(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
     return bool(taken_s > allowed_s * (1.0 + DEADLINE_TOLERANCE))
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _anything_due(state: StateArrays, e: int) -> bool:
     """Whether some running task has ended its work, its epoch or its pause; a look that costs little."""
     now = state.clock[e, st.NOW]
@@ -193,7 +192,7 @@ def _anything_due(state: StateArrays, e: int) -> bool:
     return False
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _finish_tasks(world: WorldArrays, state: StateArrays, e: int) -> tuple[bool, bool]:
     """Complete what is done, wake what has moved, flag what ended an epoch; say if any was freed or woken."""
     freed = False
@@ -222,7 +221,7 @@ def _finish_tasks(world: WorldArrays, state: StateArrays, e: int) -> tuple[bool,
     return freed, resumed
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def offer_queue(state: StateArrays, e: int) -> None:
     """Offer every waiting task again: something has changed."""
     for slot in range(state.slots.shape[1]):
@@ -230,7 +229,7 @@ def offer_queue(state: StateArrays, e: int) -> None:
             state.tasks[e, slot, st.OFFERED] = min(state.tasks[e, slot, st.OFFERED], state.clock[e, st.NOW])
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _evict(world: WorldArrays, state: StateArrays, e: int, slot: int) -> None:
     """Send a running task back to the queue and to its last epoch boundary."""
     task = state.tasks[e, slot]
@@ -255,7 +254,7 @@ def _evict(world: WorldArrays, state: StateArrays, e: int, slot: int) -> None:
     task[st.EPOCH_UTIL] = 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _lose_domains(world: WorldArrays, state: StateArrays, e: int, before_s: float) -> bool:
     """Clear domains that are lost since the tick at ``before_s``; say if any was lost or came back."""
     changed = False
@@ -271,7 +270,7 @@ def _lose_domains(world: WorldArrays, state: StateArrays, e: int, before_s: floa
     return changed
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _next_decision(world: WorldArrays, state: StateArrays, e: int) -> bool:
     """Find what to decide at the present moment: first re-planning, then the most urgent waiting task."""
     running = 0
@@ -302,7 +301,7 @@ def _next_decision(world: WorldArrays, state: StateArrays, e: int) -> bool:
     return True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _next_time(world: WorldArrays, state: StateArrays, e: int) -> float:
     soonest: float = min(world.horizon_s, state.clock[e, st.NEXT_TICK], state.clock[e, st.NEXT_ARRIVAL])
     now = state.clock[e, st.NOW]
@@ -318,7 +317,7 @@ def _next_time(world: WorldArrays, state: StateArrays, e: int) -> float:
     return soonest
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
     """Run cluster ``e`` until something must be decided, the episode ends, or prices have changed.
 
@@ -361,7 +360,7 @@ def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
             return PRICE_NETWORK
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def begin(world: WorldArrays, state: StateArrays, e: int) -> None:
     """Set cluster ``e`` to the start of an episode; its random streams go on from where they are."""
     state.clock[e, st.NOW] = 0.0

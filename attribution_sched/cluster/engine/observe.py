@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from attribution_sched.cluster.engine import state as st
@@ -11,6 +10,7 @@ from attribution_sched.cluster.engine.state import Float32Array, IntArray, State
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, STOP, TP
 from attribution_sched.cluster.wan import effective_latency
+from attribution_sched.kernels import kernel
 
 GROUPS = 4
 """Devices of a domain are reported in four groups of neighbours (on the testbed: one device each)."""
@@ -40,7 +40,7 @@ LINK_FEATURES: tuple[str, ...] = ("bandwidth_gbps", "latency_s", "price_usd_per_
 DAY_S = 86_400.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def observe(
     world: WorldArrays,
     state: StateArrays,

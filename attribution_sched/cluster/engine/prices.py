@@ -5,7 +5,6 @@ Every function works on row ``e`` of the state arrays only.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from attribution_sched.cluster.cost_arrays import (
@@ -28,20 +27,22 @@ from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.state import FloatArray, StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
-from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, MICROBATCHES, PP, REPLICA, TP
+from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
+from attribution_sched.cluster.reward import cost_usd_kernel, r_cost_kernel, r_eff_kernel, samples_kernel
 from attribution_sched.cluster.wan import effective_latency
+from attribution_sched.kernels import kernel
 
 LEAST_BANDWIDTH_SHARE = 0.1
 """What a task gets of a link however crowded it is."""
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def kind_of(world: WorldArrays, state: StateArrays, e: int, slot: int) -> int:
     """Task kind of a slot."""
     return int(world.pool[state.slots[e, slot, st.POOL], st.P_KIND])
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _segment_of(state: StateArrays, e: int, slot: int, domain: int) -> int:
     for row in range(state.slots[e, slot, st.SEGMENTS]):
         if state.plans[e, slot, row, DOMAIN] == domain:
@@ -49,7 +50,7 @@ def _segment_of(state: StateArrays, e: int, slot: int, domain: int) -> int:
     return -1
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def pair_slowdown(world: WorldArrays, own: FloatArray, other: FloatArray) -> float:
     """Slow-down of a task by a co-runner; both are demand vectors over the shared resources."""
     total = 1.0
@@ -59,7 +60,7 @@ def pair_slowdown(world: WorldArrays, own: FloatArray, other: FloatArray) -> flo
     return min(total, world.slowdown_cap)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def segment_slowdown(world: WorldArrays, state: StateArrays, e: int, slot: int, row: int) -> float:
     """Worst slow-down over the devices of a segment (its ranks wait for each other)."""
     domain = state.plans[e, slot, row, DOMAIN]
@@ -80,7 +81,7 @@ def segment_slowdown(world: WorldArrays, state: StateArrays, e: int, slot: int, 
     return worst
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: FloatArray, scratch: Scratch) -> float:
     """Price the plan of a slot at the present network and co-location; returns its worst memory ratio.
 
@@ -124,12 +125,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
         0, slowdown, False, scratch, plan_out, segment_out, traffic,
     )  # fmt: skip
     # A plan may process slightly more or fewer samples than the batch; compare per global batch.
-    samples = 0.0
-    last = -1
-    for row in range(count):
-        if segments[row, REPLICA] != last:
-            last = segments[row, REPLICA]
-            samples += segments[row, MICROBATCH] * segments[row, MICROBATCHES]
+    samples = samples_kernel(segments, count)
     norm = world.kinds[kind, st.K_BATCH] / samples
     traffic *= norm
     step = plan_out[STEP_S] * norm
@@ -151,18 +147,18 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
         )
         memory_ratio = max(memory_ratio, segment_out[row, MEMORY_BYTES] / world.domains.rows[domain].memory_bytes)
     bill = plan_out[BILL_USD] * norm
-    cost = (
-        bill + world.energy_usd_per_j * plan_out[ENERGY_J] * norm + world.carbon_usd_per_g * plan_out[CARBON_G] * norm
+    cost = cost_usd_kernel(
+        bill, plan_out[ENERGY_J] * norm, plan_out[CARBON_G] * norm, world.energy_usd_per_j, world.carbon_usd_per_g
     )
     task[st.STEP] = step
     task[st.STEP_BILL] = bill
-    task[st.T_EFF] = (world.kinds[kind, st.K_BASE_STEP] - step) / world.kinds[kind, st.K_BASE_STEP]
+    task[st.T_EFF] = r_eff_kernel(step, world.kinds[kind, st.K_BASE_STEP])
     task[st.T_UTIL] = plan_out[UTILISATION]
-    task[st.T_COST] = cost / world.kinds[kind, st.K_BASE_COST] if world.kinds[kind, st.K_BASE_COST] > 0.0 else 0.0
+    task[st.T_COST] = r_cost_kernel(cost, world.kinds[kind, st.K_BASE_COST])
     return memory_ratio
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def link_load(state: StateArrays, e: int, load: FloatArray) -> None:
     """Write bytes per second on every link from all running tasks that are not paused."""
     load[:, :] = 0.0
@@ -176,7 +172,7 @@ def link_load(state: StateArrays, e: int, load: FloatArray) -> None:
                     load[i, j] += state.traffic[e, slot, i, j] / task[st.STEP]
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def shares_devices(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
     """Whether a task has a co-runner on any of its devices."""
     for row in range(state.slots[e, slot, st.SEGMENTS]):
@@ -189,7 +185,7 @@ def shares_devices(world: WorldArrays, state: StateArrays, e: int, slot: int) ->
     return False
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _any_spans_domains(state: StateArrays, e: int) -> bool:
     for slot in range(state.slots.shape[1]):
         if state.slots[e, slot, st.STATUS] == st.RUNNING and state.slots[e, slot, st.SEGMENTS] > 1:
@@ -197,7 +193,7 @@ def _any_spans_domains(state: StateArrays, e: int) -> bool:
     return False
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, scratch: Scratch) -> None:
     """Price anew the running tasks that a change can have touched, against the link loads as they stood before.
 
@@ -223,7 +219,7 @@ def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, 
         meter(world, state, e)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _asked_w(state: StateArrays, e: int, slot: int, domain: int, awake: bool) -> float:
     """Watts above idle that a task asks of each of its devices in a domain; none while it is paused."""
     if not awake and state.tasks[e, slot, st.PAUSED] > state.clock[e, st.NOW]:
@@ -232,7 +228,7 @@ def _asked_w(state: StateArrays, e: int, slot: int, domain: int, awake: bool) ->
     return float(state.loads[e, slot, row, st.DYNAMIC_W])
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def domain_power_w(
     world: WorldArrays, state: StateArrays, e: int, domain: int, awake: bool, book: bool
 ) -> tuple[float, float]:
@@ -289,7 +285,7 @@ def domain_power_w(
     return total, unused
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def meter(world: WorldArrays, state: StateArrays, e: int) -> None:
     """Read all meters and write down who answers for what, until the next change."""
     for slot in range(state.slots.shape[1]):

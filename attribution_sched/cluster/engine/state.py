@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays
 from attribution_sched.cluster.plan import SEGMENT_FIELDS
+from attribution_sched.cluster.validity import REFUSALS
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -69,8 +70,8 @@ TOTAL_COLUMNS = (
 ) = range(len(TOTAL_COLUMNS))  # fmt: skip
 """Columns of ``StateArrays.totals``: sums over the episode."""
 
-DECISION_COLUMNS = ("r_eff", "r_util", "r_cost", "r_high", "step_s", "bill_usd", "migration_s", "migration_usd", "code")
-D_EFF, D_UTIL, D_COST, D_HIGH, D_STEP, D_BILL, D_MOVE_S, D_MOVE_USD, D_CODE = range(len(DECISION_COLUMNS))
+DECISION_COLUMNS = ("r_eff", "r_util", "r_cost", "step_s", "bill_usd", "migration_s", "migration_usd", "code")
+D_EFF, D_UTIL, D_COST, D_STEP, D_BILL, D_MOVE_S, D_MOVE_USD, D_CODE = range(len(DECISION_COLUMNS))
 """First columns of ``StateArrays.outcome``: what the last decision was worth by itself."""
 
 INTEGRALS = len(DECISION_COLUMNS)
@@ -80,16 +81,7 @@ CODES = {
     1: "placed",
     2: "moved",
     0: "deferred or kept",
-    -1: "the segments do not cover the model in order",
-    -2: "a domain is used twice",
-    -3: "not enough devices are free",
-    -4: "the GPU has no hardware for the precision",
-    -5: "dp does not divide the microbatch",
-    -6: "a device runs out of memory",
-    -7: "the domain exceeds its power budget",
-    -8: "more pipeline stages than layers",
-    -9: "INT8 is for inference only",
-    -10: "the batch level differs inside a replica",
+    **{code: REFUSALS[code] for code in range(-1, -11, -1)},
 }
 """What an applied action came to; negative codes are refusals that leave the world as it was."""
 
@@ -154,8 +146,6 @@ class WorldArrays(NamedTuple):
     share_limit: int
     max_running: int
     queue_capacity: int
-    alpha: float
-    beta: float
     lambda_fragmentation: float
     lambda_intra_comm: float
 
@@ -175,7 +165,7 @@ class StateArrays(NamedTuple):
         traffic: Bytes per step of every task, shape ``(E, S, K, K)``.
         planned: Bandwidth of the links when a task was last decided on, same shape.
         occupant: Task slots on every device, −1 for none, shape ``(E, K, D, 2)``.
-        outcome: Shape ``(E, 12)``: the last decision's own worth, then the terms paid over time.
+        outcome: Shape ``(E, 11)``: the last decision's own worth, then the terms paid over time.
         totals: Shape ``(E, 20)``, columns ``TOTAL_COLUMNS``.
         r_low: Lower agents' reward of the last decision, shape ``(E, K)``.
     """

@@ -10,23 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.chinese import COUNTERS
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots import style
+from attribution_sched.explain.words import counter_name, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WORDS: dict[str, str] = {
-    "cpu_cycles": "CPU cycles",
-    "l3_misses": "L3 misses",
-    "memory_bandwidth": "memory bandwidth",
-    "pcie_bandwidth": "PCIe bandwidth",
-    "conv": "convolution",
-    "fc": "fully connected",
-    "attention": "attention",
-}
-"""The seven attribution dimensions in words."""
+COUNTERS = ("cpu_cycles", "l3_misses", "memory_bandwidth", "pcie_bandwidth", "conv", "fc", "attention")
+"""The seven attribution dimensions."""
 
 Scale = Literal["linear", "log"]
 
@@ -39,7 +31,7 @@ def attributions(
     task_labels: Sequence[str],
     ax: Axes | None = None,
     *,
-    names: Sequence[str] = tuple(WORDS),
+    names: Sequence[str] = COUNTERS,
     normalise: bool = False,
     unit: str = "J",
     scale: Scale = "linear",
@@ -85,7 +77,7 @@ def attributions(
     cells = np.vectorize(lambda value: number(value, 2))(table) if table.size <= NUMBERED_CELLS else np.empty(0, "<U1")
     longest = max((len(cell) for cell in cells.flat), default=0)
     numbered = cells.size > 0 and style.characters(ax, 0.62, 7.0) // d >= max(4, longest - 1)
-    words = [COUNTERS.get(name, name) if lang == "zh" else WORDS.get(name, name) for name in names]
+    words = [counter_name(name, lang) for name in names]
     # Models differ in their last letters and tasks in their numbers: llama-2-70b #59 has to fit on a telephone too.
     wide = max(15, style.characters(ax, 0.24))
     sns.heatmap(
@@ -102,16 +94,15 @@ def attributions(
     ax.set_ylabel("")
     style.finish(ax, lang, grid="")
     ax.tick_params(length=0)
-    label = "share of the task's attributions [%]" if normalise else f"attribution [{unit}]"
-    chinese = "占任务归因总量的份额（%）" if normalise else f"归因（{unit}）"
+    label = style.with_unit(say("attributions.share" if normalise else "attributions.value", lang), unit, lang)
     ticks: dict[str, Any] = {}
     if scale == "log":
         # Whole powers of ten, and 0; those next to 0 would be written over each other.
         top = math.floor(math.log10(limit))
         powers = [10.0**power for power in (top, top - 1)]
         ticks = {"ticks": [*(-power for power in powers), 0.0, *powers[::-1]]}
-    bar = style.colour_bar(ax, ax.collections[0], label if lang == "en" else chinese, lang, shrink=0.85, **ticks)
+    bar = style.colour_bar(ax, ax.collections[0], label, lang, shrink=0.85, **ticks)
     if ticks:
         bar.ax.set_yticklabels([number(tick) for tick in ticks["ticks"]])
-    style.title(ax, "where the energy of each task goes" if lang == "en" else "各任务的能耗归因")
+    style.title(ax, say("attributions.title", lang))
     return style.in_font(ax, lang)

@@ -12,6 +12,7 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.stacking import stack
 from attribution_sched.explain.wording import output_name
+from attribution_sched.explain.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,11 +97,11 @@ def beeswarm(
     style.spread(ax, [*finite.tolist(), 0.0], 0.04)
     ax.set_xlabel(style.share_label(explanations[0], found.output, lang), fontsize=8)
     style.finish(ax, lang)
-    name, n = output_name(found.output, lang), len(explanations)
-    style.title(ax, f"drivers of {name} in {n} decisions" if lang == "en" else f"{n} 次决策中{name}的驱动因素")
-    label = "reading of the input" if lang == "en" else "输入读数"
+    name = output_name(found.output, lang)
+    style.title(ax, say("beeswarm.title", lang, name=name, count=len(explanations)))
+    label = say("beeswarm.reading", lang)
     bar = style.colour_bar(ax, ScalarMappable(Normalize(-1, 1), tones), label, lang, ticks=[-1, 0, 1], aspect=40)
-    bar.ax.set_yticklabels(["low", "usual", "high"] if lang == "en" else ["偏低", "通常", "偏高"], fontsize=8)
+    bar.ax.set_yticklabels([say(f"beeswarm.{level}", lang) for level in ("low", "usual", "high")], fontsize=8)
     style.in_font(bar.ax, lang)
     ax.tick_params(axis="y", length=0)
     return style.in_font(ax, lang)

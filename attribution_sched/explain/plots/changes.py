@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.explain.chinese import name_in_chinese
 from attribution_sched.explain.digits import share
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_name, output_unit
+from attribution_sched.explain.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,21 +50,16 @@ def changes(
             color=style.INK if certain[row] else style.FAINT,
         )  # fmt: skip
     wide, lines = style.characters(ax, 0.27), style.lines_per_row(ax, n)
-    names = [name_in_chinese(name) if lang == "zh" else name.replace("_", " ") for name in found.names[:n]]
+    names = [style.input_label(name, lang) for name in found.names[:n]]
     ax.set_yticks(range(n), [style.fitted(name, wide, min(2, lines)) for name in names])
     ax.set_ylim(n - 0.4, -0.6)
     reach = [0.0, *found.before[:n], *found.after[:n], *(found.before + found.size_low)[:n]]
     style.spread(ax, [float(value) for value in np.append(reach, (found.before + found.size_high)[:n])])
     unit = output_unit(found.output, comparison.before[0].target, lang)
     name = output_name(found.output, lang)
-    axis = f"{name}份额的平均绝对值" if lang == "zh" else f"mean size of the share of {name}"
-    axis += (f"（{unit}）" if lang == "zh" else f" [{unit}]") if unit else ""
-    keys = (
-        "○ before · ● after, with the 95 % interval of the change · blue: gained, orange: lost, grey: not certain",
-        "○ 之前 · ● 之后，浅色带为变化量的 95% 区间 · 蓝：增强，橙：减弱，灰：不能确认",
-    )
-    style.key(ax, keys[lang == "zh"], first=axis)
+    axis = style.with_unit(say("changes.axis", lang, name=name), unit, lang)
+    style.key(ax, say("changes.key", lang), first=axis)
     style.finish(ax, lang)
-    style.title(ax, f"what changed in the drivers of {name}" if lang == "en" else f"{name}的驱动因素变化")
+    style.title(ax, say("changes.title", lang, name=name))
     ax.tick_params(axis="y", length=0)
     return style.in_font(ax, lang)

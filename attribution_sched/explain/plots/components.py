@@ -15,6 +15,7 @@ from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL, Expl
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_unit
+from attribution_sched.explain.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,9 +107,10 @@ def components(explanation: Explanation, ax: Axes | None = None, *, most: int = 
             1.02, row, share(total, half), transform=ax.get_yaxis_transform(), va="center", fontsize=8,
             color=style.INK if certain else style.FAINT,
         )  # fmt: skip
-    others = "{} others" if lang == "en" else "其余 {} 个输入"
     labels = [
-        others.format(stack.folded) if stack.player is None else style.player_label(stack.player, lang, wide, lines)
+        say("plot.others", lang, count=stack.folded)
+        if stack.player is None
+        else style.player_label(stack.player, lang, wide, lines)
         for stack in stacks
     ]
     edges = [float(side.sum()) for stack in stacks for side in (stack.parts.clip(0), stack.parts.clip(None, 0))]
@@ -118,10 +120,9 @@ def components(explanation: Explanation, ax: Axes | None = None, *, most: int = 
     ax.set_yticks(range(len(stacks)), labels)
     ax.set_ylim(len(stacks) - 0.4, -0.6)
     unit = output_unit(TOTAL, explanation.target, lang)
-    ax.set_xlabel(f"share of R [{unit}]" if lang == "en" else f"R 的份额（{unit}）", fontsize=8)
-    heading = "R by input and component" if lang == "en" else "各输入对 R 的贡献，按分量拆分"
+    ax.set_xlabel(style.with_unit(say("plot.share_of_total", lang), unit, lang), fontsize=8)
     style.finish(ax, lang)
-    name = explanation.decision
-    style.legend_above(ax, 4, f"decision {name}: {heading}" if lang == "en" else f"决策 {name}：{heading}")
+    heading = say("components.title", lang)
+    style.legend_above(ax, 4, say("plot.decision", lang, decision=explanation.decision, what=heading))
     ax.tick_params(axis="y", length=0)
     return style.in_font(ax, lang)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.chinese import in_chinese, name_in_chinese
 from attribution_sched.explain.digits import apart, number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.plots import style
-from attribution_sched.explain.wording import FAMILIES, unit_of
+from attribution_sched.explain.wording import FAMILIES, plan_words, unit_of
+from attribution_sched.explain.words import input_name, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,9 +96,7 @@ def counterfactual(explanation: Explanation, ax: Axes | None = None, *, lang: st
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(-0.04, 1.04)
     ax.set_xticks([])
-    key = "● as it was · ❙ threshold, all else equal · ➤ change that flips · each row has a scale of its own"
-    chinese = "● 当时 · ❙ 阈值（其他条件不变） · ➤ 使决策翻转的改动 · 各行刻度独立"
-    style.key(ax, key if lang == "en" else chinese)
+    style.key(ax, say("counterfactual.key", lang))
     style.finish(ax, lang, grid="")
     ax.spines["bottom"].set_visible(False)
     ax.spines["left"].set_visible(False)
@@ -139,8 +137,7 @@ def _ends(ax: Axes, y: int, row: Gauge, lang: str) -> None:
 
 
 def _label(row: Gauge, lang: str, wide: int, lines: int) -> str:
-    player = name_in_chinese(row.player) if lang == "zh" else row.player.replace("_", " ")
-    quantity = name_in_chinese(row.quantity) if lang == "zh" else row.quantity
+    player, quantity = style.input_label(row.player, lang), input_name(row.quantity, lang)
     if row.quantity in FAMILIES or row.quantity == row.player:
         return style.fitted(player, wide, min(2, lines))
     label = style.fitted(player, wide, max(1, min(2, lines - 1)))
@@ -150,9 +147,8 @@ def _label(row: Gauge, lang: str, wide: int, lines: int) -> str:
 def _title(explanation: Explanation, lang: str) -> str:
     found = explanation.counterfactual
     if found is None:
-        name = explanation.decision
-        return f"decision {name}: where it flips" if lang == "en" else f"决策 {name}：翻转阈值"
-    size = number(found.size, 2)
-    if lang == "zh":
-        return f"决策 {explanation.decision}：最小翻转改动为 {size} 个标准差，改选：{in_chinese(found.plan)}"
-    return f"decision {explanation.decision}: {size} standard deviations away from {found.plan}"
+        what = say("counterfactual.title", lang)
+    else:
+        size = number(found.size, 2)
+        what = say("counterfactual.title_nearest", lang, size=size, plan=plan_words(found.plan, lang))
+    return say("plot.decision", lang, decision=explanation.decision, what=what)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.explain import facts
-from attribution_sched.explain.chinese import name_in_chinese
 from attribution_sched.explain.digits import percent
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_name, output_unit
+from attribution_sched.explain.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,28 +60,25 @@ def influence(
         words = "–" if found.top[i] == 0 else percent(float(found.top[i]))
         ax.text(1.02, i, words, transform=ax.get_yaxis_transform(), va="center", fontsize=8, color=style.INK)
     ax.text(
-        1.02, -0.75, "top driver" if lang == "en" else "居首", transform=ax.get_yaxis_transform(), va="center",
+        1.02, -0.75, say("influence.top", lang), transform=ax.get_yaxis_transform(), va="center",
         fontsize=7.5, color=style.FAINT,
     )  # fmt: skip
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=3)
     wide, lines = style.characters(ax, 0.27), style.lines_per_row(ax, n)
-    names = [name_in_chinese(name) if lang == "zh" else name.replace("_", " ") for name in found.names[:n]]
+    names = [style.input_label(name, lang) for name in found.names[:n]]
     ax.set_yticks(rows, [style.fitted(name, wide, min(2, lines)) for name in names])
     ax.set_ylim(n - 0.4, -1.0)
     limits = (found.size_low, found.size_high, found.signed_low, found.signed_high, found.size, found.signed)
     style.spread(ax, [0.0, *(float(value) for limit in limits for value in limit[:n])])
     unit = output_unit(output, first.target, lang)
-    axis = (f"share of {output_name(output)}", f"{output_name(output, 'zh')}的份额")[lang == "zh"]
-    axis += (f"（{unit}）" if lang == "zh" else f" [{unit}]") if unit else ""
-    keys = (
-        "bar: mean size · ◆ mean · whiskers: 95 % intervals" + " · blue: for the choices, orange: against" * bool(good),
-        "条：平均绝对值 · ◆ 平均值 · 须线：95% 区间" + " · 蓝：支持，橙：不利" * bool(good),
-    )
-    style.key(ax, keys[lang == "zh"], first=axis)
+    name = output_name(output, lang)
+    axis = style.with_unit(say("plot.share_of", lang, name=name), unit, lang)
+    keys = ["influence.key", "influence.key.choice"] if good else ["influence.key"]
+    style.key(ax, " · ".join(say(key, lang) for key in keys), first=axis)
     style.finish(ax, lang)
-    count = len(overview)
-    heading = f"what drives {output_name(output)} over {count} decision{'s' * (count != 1)}"
-    style.title(ax, heading if lang == "en" else f"{count} 次决策中{output_name(output, 'zh')}的驱动因素")
+    many = "one" if len(overview) == 1 else "many"
+    decisions = say(f"plot.decisions.{many}", lang, count=len(overview))
+    style.title(ax, say("influence.title", lang, name=name, decisions=decisions))
     ax.tick_params(axis="y", length=0)
     return style.in_font(ax, lang)
 

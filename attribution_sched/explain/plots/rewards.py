@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS
 from attribution_sched.explain.plots import style
+from attribution_sched.explain.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,11 +81,10 @@ def rewards(
     ax.xaxis.set_major_locator(MaxNLocator(nbins=min(wide, 9), integer=True))
     digits = 1 if hours[-1] - hours[0] > 5.0 else 2
     ax.xaxis.set_major_formatter(lambda x, _: f"{hours[round(x)]:.{digits}f}" if 0 <= round(x) < len(hours) else "")
-    first = ("decision in order, labelled by hour on the cluster", "决策（按先后次序，标注集群时刻，h）")[lang == "zh"]
-    few = (f"each bar: mean of {each} decisions", f"每条为 {each} 次决策的均值")[lang == "zh"] if each > 1 else ""
-    mark = ("dashed: feedback changed the reward", "虚线：反馈修改了奖励")[lang == "zh"] if changes else ""
-    style.key(ax, " · ".join(word for word in (few, mark) if word), first=first)
-    ax.set_ylabel("weighted reward" if lang == "en" else "加权奖励", fontsize=8)
+    few = say("rewards.each", lang, count=each) if each > 1 else ""
+    mark = say("rewards.changed", lang) if changes else ""
+    style.key(ax, " · ".join(word for word in (few, mark) if word), first=say("rewards.axis", lang))
+    ax.set_ylabel(say("rewards.weighted", lang), fontsize=8)
     style.finish(ax, lang, grid="y")
-    style.legend_above(ax, 4, "what each plan was worth" if lang == "en" else "各次决策的奖励构成")
+    style.legend_above(ax, 4, say("rewards.title", lang))
     return style.in_font(ax, lang)

@@ -15,11 +15,11 @@ from unicodedata import east_asian_width
 
 from attribution_sched.errors import MissingFontWarning, problem
 from attribution_sched.explain import facts
-from attribution_sched.explain.chinese import name_in_chinese, reading_in_chinese
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.wording import check_language, output_name, output_unit
+from attribution_sched.explain.wording import output_name, output_unit
+from attribution_sched.explain.words import check_language, in_language, input_name, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -264,13 +264,16 @@ def rows_that_fit(ax: Axes, size: float = 8.0) -> int:
     return max(2, int(0.72 * _cell(ax)[1] * 72.0 / (1.3 * size)))
 
 
+def input_label(name: str, lang: str) -> str:
+    """An input's name on an axis."""
+    return input_name(name, lang) if lang != "en" else name.replace("_", " ")
+
+
 def player_label(player: Player, lang: str, wide: int, lines: int = 2, *, reading: bool = False) -> str:
     """A player's name, and on the next line what it is in the decision if there is room for it."""
-    name = name_in_chinese(player.name) if lang == "zh" else player.name.replace("_", " ")
-    label = fitted(name, wide, min(lines, 2))
+    label = fitted(input_label(player.name, lang), wide, min(lines, 2))
     if reading and player.value and label.count("\n") + 2 <= lines:
-        words = reading_in_chinese(player.value) if lang == "zh" else player.value
-        label += f"\n{fitted(words, wide, 1)}"
+        label += f"\n{fitted(in_language(player.value, lang), wide, 1)}"
     return label
 
 
@@ -302,10 +305,13 @@ def legend_above(ax: Axes, entries: int, text: str) -> None:
 
 def share_label(explanation: Explanation, output: str, lang: str) -> str:
     """Name of the axis of an output's shares, with its unit."""
-    name, unit = output_name(output, lang), output_unit(output, explanation.target, lang)
-    if lang == "zh":
-        return f"{name}的份额" + (f"（{unit}）" if unit else "")
-    return f"share of {name}" + (f" [{unit}]" if unit else "")
+    name = say("plot.share_of", lang, name=output_name(output, lang))
+    return with_unit(name, output_unit(output, explanation.target, lang), lang)
+
+
+def with_unit(name: str, unit: str, lang: str) -> str:
+    """Name of an axis with its unit, if it has one."""
+    return say("plot.with_unit", lang, name=name, unit=unit) if unit else name
 
 
 def colour_bar(ax: Axes, shown: ScalarMappable, label: str, lang: str, **how: Any) -> Colorbar:

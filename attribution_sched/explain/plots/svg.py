@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 import matplotlib
 from matplotlib.backends.backend_mixed import MixedModeRenderer
 from matplotlib.backends.backend_svg import FigureCanvasSVG, RendererSVG
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.text import Text
 from matplotlib.transforms import IdentityTransform
 
@@ -124,24 +125,25 @@ class _Renderer(RendererSVG):
     """Text is measured without any Chinese font, and anchored line by line."""
 
     def __init__(self, figure: Any, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+        super().__init__(*given, **named)  # type: ignore[no-untyped-call]
         self._figure = figure
         self._texts: dict[int, Text] = {}
 
     def get_text_width_height_descent(self, s: str, prop: FontProperties, ismath: Any) -> tuple[float, float, float]:
         if not ismath:
-            font = self._text2path._get_font(prop)
+            font = get_font(findfont(prop))
             # Wide characters are measured by stand-ins even where a font has them: the same file on every machine.
             s = drawable(s, lambda letter: east_asian_width(letter) in "WF" or not font.get_char_index(ord(letter)))
-        found: tuple[float, float, float] = super().get_text_width_height_descent(s, prop, ismath)
-        return found
+        size: tuple[float, float, float]
+        size = super().get_text_width_height_descent(s, prop, ismath)  # type: ignore[no-untyped-call]
+        return size
 
     def draw_text(
         self, gc: Any, x: float, y: float, s: str, prop: FontProperties, angle: float, ismath: Any = False,
         mtext: Text | None = None,
     ) -> None:  # fmt: skip
         line = None if ismath else self._line(x, y, s, prop, angle)
-        super().draw_text(gc, x, y, s, prop, angle, ismath, line)
+        super().draw_text(gc, x, y, s, prop, angle, ismath, line)  # type: ignore[no-untyped-call]
 
     def _line(self, x: float, y: float, s: str, prop: FontProperties, angle: float) -> _Line:
         align = "left"
@@ -170,7 +172,7 @@ class _Canvas(FigureCanvasSVG):
         width, height = self.figure.get_size_inches()
         inner = _Renderer(self.figure, 72 * width, 72 * height, held, image_dpi=dpi, metadata=metadata)
         renderer = MixedModeRenderer(self.figure, width, height, dpi, inner, bbox_inches_restore=bbox_inches_restore)  # type: ignore[no-untyped-call]
-        self.figure.draw(renderer)
+        self.figure.draw(renderer)  # type: ignore[arg-type]
         renderer.finalize()
         filename.write(held.getvalue().encode())
 

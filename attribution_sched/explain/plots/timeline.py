@@ -13,6 +13,7 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.stacking import Stack, stack
 from attribution_sched.explain.wording import output_name
+from attribution_sched.explain.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,12 +61,11 @@ def timeline(
     draw = _heatmap if kind == "heatmap" else _lines
     draw(ax, explanations[0], found, order, at, lang)
     if times_h is None:
-        first = "decision, in order" if lang == "en" else "决策（按先后次序）"
+        first = say("timeline.order", lang)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     else:
-        first = "time [h]" if lang == "en" else "时间（h）"
-    key = ("white: interval includes 0 · grey: no such input", "白：区间包含 0 · 灰：无此输入")[lang == "zh"]
-    style.key(ax, key if kind == "heatmap" else "", first=first)
+        first = style.with_unit(say("timeline.time", lang), "h", lang)
+    style.key(ax, say("timeline.key", lang) if kind == "heatmap" else "", first=first)
     return style.in_font(ax, lang)
 
 
@@ -92,7 +92,7 @@ def _heatmap(ax: Axes, first: Explanation, found: Stack, order: list[int], at: F
     style.colour_bar(ax, mesh, style.share_label(first, found.output, lang), lang, extend="both")
     name = output_name(found.output, lang)
     style.finish(ax, lang, grid="")
-    style.title(ax, f"drivers of {name} over decisions" if lang == "en" else f"{name}的驱动因素随决策的变化")
+    style.title(ax, say("timeline.title", lang, name=name))
     ax.tick_params(axis="y", length=0)
 
 
@@ -109,9 +109,7 @@ def _lines(ax: Axes, first: Explanation, found: Stack, order: list[int], at: Flo
     name = output_name(found.output, lang)
     ax.set_ylabel(style.fitted(style.share_label(first, found.output, lang), 44), fontsize=8)
     style.finish(ax, lang, grid="y")
-    heading = (
-        f"drivers of {name} (dots: interval excludes 0)" if lang == "en" else f"{name}的驱动因素（圆点：区间不含 0）"
-    )
+    heading = say("timeline.title_lines", lang, name=name)
     narrow = style.characters(ax, 1.0) <= 75
     style.title(ax, heading)
     ax.legend(

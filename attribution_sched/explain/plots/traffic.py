@@ -12,6 +12,7 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import layer_span
+from attribution_sched.explain.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,15 +83,15 @@ def traffic(
     ax.set_xticks(range(k), domain_names, rotation=40 if steep else 0, ha="right" if steep else "center")
     ax.set_yticks(range(k), labels)
     short = chars < 14
-    key = ("✂ n: the model is cut after layer n", "✂ n：在第 n 层之后切分")[lang == "zh"] if short and found else ""
-    style.key(ax, key, first="to" if lang == "en" else "接收方")
-    ax.set_ylabel("from" if lang == "en" else "发送方", fontsize=8)
+    key = say("traffic.key", lang) if short and found else ""
+    style.key(ax, key, first=say("traffic.to", lang))
+    ax.set_ylabel(say("traffic.from", lang), fontsize=8)
     style.finish(ax, lang, grid="")
     for axis_labels in (ax.get_xticklabels(), ax.get_yticklabels()):
         for i, text in enumerate(axis_labels):
             text.set(fontweight="bold" if i in used else "normal", color=style.INK if i in used else style.FAINT)
     _frame_cuts(ax, found, lang, short)
-    style.colour_bar(ax, image, "traffic per step [GB]" if lang == "en" else "每步流量（GB）", lang, shrink=0.85)
+    style.colour_bar(ax, image, style.with_unit(say("traffic.per_step", lang), "GB", lang), lang, shrink=0.85)
     style.title(ax, _title(gb, plan, lang))
     ax.tick_params(length=0)
     return style.in_font(ax, lang)
@@ -119,14 +120,13 @@ def _layers(plan: Plan | None, lang: str) -> dict[int, str]:
     """Domain in use → its layers, in words."""
     if plan is None:
         return {}
-    word = "layers {}" if lang == "en" else "第 {} 层"
-    return {segment.domain: word.format(layer_span(segment)) for segment in plan.segments}
+    return {segment.domain: say("traffic.layers", lang, span=layer_span(segment)) for segment in plan.segments}
 
 
 def _frame_cuts(ax: Axes, found: Sequence[tuple[int, int, int]], lang: str, short: bool) -> None:
     for i, j, layer in found:
         _square(ax, i, j, fill=False, edgecolor=style.BAD, linewidth=2.0, zorder=4)
-        words = f"✂ {layer}" if short else f"cut after {layer}" if lang == "en" else f"第 {layer} 层后切分"
+        words = f"✂ {layer}" if short else say("traffic.cut", lang, layer=layer)
         box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
         ax.text(j, i + 0.41, words, ha="center", va="bottom", fontsize=6.5, color=style.INK, zorder=5, bbox=box)
 
@@ -134,9 +134,10 @@ def _frame_cuts(ax: Axes, found: Sequence[tuple[int, int, int]], lang: str, shor
 def _title(gb: FloatArray, plan: Plan | None, lang: str) -> str:
     total = number(float(gb.sum()))
     if plan is None:
-        return f"{total} GB cross domains per step" if lang == "en" else f"每步跨域流量 {total} GB"
-    n_cuts, n_replicas = len(cuts(plan)), len(plan.replicas)
-    if lang == "zh":
-        return f"每步跨域流量 {total} GB：{n_replicas} 个副本，{n_cuts} 处切分"
-    copies = f"{n_replicas} replica{'s' * (n_replicas != 1)}, {n_cuts} cut{'s' * (n_cuts != 1)}"
-    return f"{total} GB cross domains per step: {copies}"
+        return say("traffic.title", lang, total=total)
+    counts = {"replicas": len(plan.replicas), "cuts": len(cuts(plan))}
+    told = {
+        what: say(f"traffic.{what}.{'one' if count == 1 else 'many'}", lang, count=count)
+        for what, count in counts.items()
+    }
+    return say("traffic.title_plan", lang, total=total, **told)

@@ -9,12 +9,12 @@ import numpy as np
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain import facts
-from attribution_sched.explain.chinese import in_chinese
 from attribution_sched.explain.digits import alike, number, share
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.plots import style
-from attribution_sched.explain.wording import output_name, output_unit
+from attribution_sched.explain.wording import output_name, output_unit, plan_words
+from attribution_sched.explain.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,7 @@ def waterfall(
     base, value = float(explanation.base[c]), float(explanation.value[c])
     wide, lines = style.characters(ax, 0.27), style.lines_per_row(ax, len(bars) + 2)
     shown_base, shown_value = alike(base, value)
-    labels = ["background mean" if lang == "en" else "背景均值"]
+    labels = [say("waterfall.background", lang)]
     marks = [shown_base]
     _level(ax, 0, base)
     for row, bar in enumerate(bars, start=1):
@@ -106,14 +106,14 @@ def waterfall(
             [end, end], [row - 0.29, row + (1.29 if row < len(bars) else 1.0)], color="#9A9A9A", linewidth=0.7, zorder=1
         )
         if bar.player is None:
-            labels.append(f"{bar.folded} others" if lang == "en" else f"其余 {bar.folded} 个输入")
+            labels.append(say("plot.others", lang, count=bar.folded))
             marks.append(number(facts.rounded(explanation, output, bar.share), 2, signed=True))
         else:
             labels.append(style.player_label(bar.player, lang, wide, lines, reading=True))
             marks.append(share(bar.share, bar.half))
     last = len(bars) + 1
     _level(ax, last, value)
-    labels.append(("difference" if explanation.against else "this decision") if lang == "en" else "本次决策")
+    labels.append(say("waterfall.difference" if explanation.against else "waterfall.decision", lang))
     marks.append(shown_value)
     ax.plot([base, base], [0, 1.29], color="#9A9A9A", linewidth=0.7, zorder=1)
     ax.set_yticks(range(last + 1), labels)
@@ -142,17 +142,13 @@ def _level(ax: Axes, row: int, value: float) -> None:
 
 
 def _key(ax: Axes, explanation: Explanation, output: str, lang: str) -> None:
-    name, unit = output_name(output, lang), output_unit(output, explanation.target, lang)
-    words = ("blue: for the choice · orange: against · grey: not certain", "蓝：支持 · 橙：不利 · 灰：不能确认")
-    plain = ("blue: raises · orange: lowers · grey: not certain", "蓝：升高 · 橙：降低 · 灰：不能确认")
-    first = (f"{name}（{unit}）" if lang == "zh" else f"{name} [{unit}]") if unit else name
-    style.key(ax, (words if facts.direction(explanation, output) else plain)[lang == "zh"], first=first)
+    first = style.with_unit(output_name(output, lang), output_unit(output, explanation.target, lang), lang)
+    speaks = "waterfall.key.choice" if facts.direction(explanation, output) else "waterfall.key.plain"
+    style.key(ax, say(speaks, lang), first=first)
 
 
 def _title(explanation: Explanation, output: str, lang: str) -> str:
     """One line: what, and against what."""
-    if lang == "zh":
-        against = f"（相对于{in_chinese(explanation.against)}）" if explanation.against else ""
-        return f"决策 {explanation.decision}：{output_name(output, lang)}的驱动因素{against}"
-    against = f", rather than {explanation.against}" if explanation.against else ""
-    return f"decision {explanation.decision}: drivers of {output_name(output)}{against}"
+    message = "waterfall.title_against" if explanation.against else "waterfall.title"
+    what = say(message, lang, name=output_name(output, lang), plan=plan_words(explanation.against, lang))
+    return say("plot.decision", lang, decision=explanation.decision, what=what)

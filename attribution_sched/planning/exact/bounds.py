@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import TP_DEGREES
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.problem import Problem
 from attribution_sched.planning.exact.profiles import (
     BEFORE_S,
@@ -38,7 +38,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def bottleneck(
     segment: FloatArray,
     microbatches: int,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +39,7 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.bounds import Floors, bottleneck
 from attribution_sched.planning.exact.profiles import BUSY_S, FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, WORK_S
 
@@ -89,7 +89,7 @@ class Space(NamedTuple):
     max_segments: int
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def objective_of(goal: FloatArray, plan_out: FloatArray, norm: float, devices: int) -> float:
     """Value J of a priced plan; infinite if it does not fit memory or costs more than the cap."""
     if not plan_out[MEMORY_RATIO] <= 1.0 or plan_out[BILL_USD] * norm > goal[G_CAP]:
@@ -106,7 +106,7 @@ def objective_of(goal: FloatArray, plan_out: FloatArray, norm: float, devices: i
     )
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def least_objective(
     goal: FloatArray, step_s: float, busy_s: float, placed: int, more: int, bill_usd: float, devices: float
 ) -> float:
@@ -118,7 +118,7 @@ def least_objective(
     return float(goal[G_TIME] * step_s * held - goal[G_UTILISATION] * share + goal[G_DOLLAR] * bill_usd)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def search_chains(
     pricing: Pricing,
     space: Space,

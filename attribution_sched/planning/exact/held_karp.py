@@ -8,7 +8,6 @@ least bound over complete pipelines is a bound on the optimum; the labels found 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +22,7 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.bounds import bottleneck
 from attribution_sched.planning.exact.chains import G_CAP, G_DOLLAR, G_TIME, Pricing, Space
 from attribution_sched.planning.exact.profiles import FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, SLOWEST_S, WORK_S
@@ -36,7 +36,7 @@ Z, R, SENDS, BILL = range(4)
 STAGES, PARENT, L_DOMAIN, L_FIRST, L_OPTION, NEXT = range(6)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _insert(
     heads: IntArray,
     state: int,
@@ -77,7 +77,7 @@ def _insert(
     return better < width
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def held_karp(
     pricing: Pricing,
     space: Space,
@@ -230,7 +230,7 @@ def held_karp(
     return least_bound, written, made, True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _write(
     space: Space, links: IntArray, parent: int, domain: int, option: int, stop: int, micro: int, m: int, plan: IntArray
 ) -> None:

@@ -8,19 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import TP_DEGREES
-from attribution_sched.cluster.cost import BYTES_PER_GBIT, JOULES_PER_KWH, CostModel
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.cost_arrays import DOMAIN_ROW
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.precision import PRECISIONS, Precision
-from attribution_sched.cluster.reward import GRAMS_PER_KG
+from attribution_sched.cluster.reward import rates
 from attribution_sched.errors import PlanError, problem
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-MAX_PP = 8
-"""Most pipeline stages inside a domain, as in the table of layouts."""
 
 MAX_DOMAINS = 16
 """Most domains with free devices: the search grows as 2^K."""
@@ -211,14 +209,12 @@ def reward_objective(view: DecisionView, *, crowding: bool = False) -> Objective
     """
     others = sum(task.slot != view.slot for task in view.queue)
     devices = sum(domain.devices for domain in view.cost.cluster.domains)
-    reward, kind = view.reward, view.kind_index
-    base_usd = float(view.base_cost_usd[kind])
-    per_usd = reward.w_cost / base_usd if base_usd > 0 else 0.0
+    line = rates(view.reward, float(view.base_step_s[view.kind_index]), float(view.base_cost_usd[view.kind_index]))
     return Objective(
-        time=reward.w_eff / float(view.base_step_s[kind]),
-        utilisation=reward.w_util,
-        dollar=per_usd,
-        joule=per_usd * reward.energy_usd_per_kwh / JOULES_PER_KWH,
-        gram=per_usd * reward.carbon_usd_per_kg / GRAMS_PER_KG,
+        time=line.alpha,
+        utilisation=line.utilisation,
+        dollar=line.beta,
+        joule=line.per_j,
+        gram=line.per_g,
         crowding=others / devices if crowding else 0.0,
     )

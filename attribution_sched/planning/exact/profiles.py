@@ -6,13 +6,13 @@ size. It depends neither on links nor on free devices, so a re-planning search f
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
+from attribution_sched.kernels import kernel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -31,7 +31,7 @@ FIELDS = 10
 ANY_TAIL = 1e9
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def fill(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -97,7 +97,7 @@ def fill(
             row[MAX_TAIL] = tail
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _stages(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -141,7 +141,7 @@ def _stages(
             out[s, 4] = np.inf
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def keep_undominated(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -218,7 +218,7 @@ def keep_undominated(
             kept[i, j, 0] = found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def keep_feasible(profile: FloatArray, usable: IntArray, kept: IntArray) -> None:
     """List for every segment the layouts that fit memory at all; arguments as above."""
     n = profile.shape[1] - 1

@@ -7,7 +7,6 @@ against links that for most tasks the list is empty.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +25,7 @@ from attribution_sched.cluster.plan import (
     TP,
 )
 from attribution_sched.cluster.shares import segment_pace_s, share_batch
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.bounds import bottleneck
 from attribution_sched.planning.exact.chains import (
     G_DOLLAR,
@@ -41,7 +41,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def list_chains(
     pricing: Pricing,
     space: Space,
@@ -189,7 +189,7 @@ def list_chains(
     return at, tried, True
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def combine(
     pricing: Pricing,
     goal: FloatArray,

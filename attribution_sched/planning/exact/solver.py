@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.cost_arrays import make_scratch
+from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import MICROBATCH, PP, Plan, PlanBatch
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.exact.bounds import floors
 from attribution_sched.planning.exact.chains import Pricing, Space, search_chains
 from attribution_sched.planning.exact.held_karp import held_karp
 from attribution_sched.planning.exact.incumbents import ProfileBook
-from attribution_sched.planning.exact.problem import MAX_PP, Objective, Problem
+from attribution_sched.planning.exact.problem import Objective, Problem
 from attribution_sched.planning.exact.replicas import combine, list_chains
 from attribution_sched.planning.exact.start import evaluate, improve, single_plans
 
@@ -218,7 +219,7 @@ class ExactSolver:
         values = evaluate(task, rows[:written], counts[:written])
         for p in np.argsort(values, kind="stable")[:IMPROVED]:
             if np.isfinite(values[p]):
-                search.offer(*improve(task, search.options, search.allowed, rows[p], int(counts[p]), float(values[p])))
+                search.offer(*improve(task, search.options, rows[p], int(counts[p]), float(values[p])))
         if coarse or not complete:
             return -np.inf
         return float(bound) / (1.0 + self.tolerance) ** (task.max_segments - 1)

@@ -1,6 +1,8 @@
-"""Plans to start from, and the improvement of a plan by small changes, everything priced in batches."""
+"""Plans for an exact search to start from, improved by local search under its objective."""
 
 from __future__ import annotations
+
+import functools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +11,6 @@ from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
-    FIRST,
     MICROBATCH,
     MICROBATCHES,
     PP,
@@ -19,7 +20,10 @@ from attribution_sched.cluster.plan import (
     TP,
     PlanBatch,
 )
+from attribution_sched.cluster.validity import limits_of
 from attribution_sched.planning.exact.problem import Problem
+from attribution_sched.planning.local_search import Candidate, descend
+from attribution_sched.planning.neighbours import ONE_PIPELINE, Neighbourhood
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -27,9 +31,6 @@ BoolArray = NDArray[np.bool_]
 
 ROUNDS = 40
 """Most rounds of small changes."""
-
-SHIFTS = (-4, -2, -1, 1, 2, 4)
-"""How far a cut is moved."""
 
 
 def evaluate(task: Problem, rows: IntArray, counts: IntArray) -> FloatArray:
@@ -63,58 +64,17 @@ def single_plans(task: Problem, options: IntArray, allowed: BoolArray) -> tuple[
     return rows, np.ones(len(rows), dtype=np.int64)
 
 
-def improve(
-    task: Problem, options: IntArray, allowed: BoolArray, plan: IntArray, count: int, value: float
-) -> tuple[IntArray, int, float]:
-    """Change one cut, layout, domain or the microbatch of a plan at a time while that helps."""
-    layout_fits = _layout_table(options, allowed)
-    for _ in range(ROUNDS):
-        rows = _neighbours(task, options, plan, count)
-        rows = rows[_sound(rows[:, :count], layout_fits)]
-        values = evaluate(task, rows, np.full(len(rows), count, dtype=np.int64))
-        if len(values) == 0 or not values.min() < value:
-            break
-        plan, value = rows[int(np.argmin(values))], float(values.min())
-    return plan, count, value
+def improve(task: Problem, options: IntArray, plan: IntArray, count: int, value: float) -> tuple[IntArray, int, float]:
+    """Change one cut, layout, domain or the microbatch of a pipeline at a time while that lowers the objective."""
+    layouts = options[options[:, 3] == options[0, 3], :3]
+    near = Neighbourhood(task.free_devices, layouts, task.microbatches, np.unique(options[:, 3]).tolist())
 
+    def worth(rows: IntArray, counts: IntArray) -> FloatArray:
+        rows[:, :, MICROBATCHES] = task.batch_size // np.maximum(1, rows[:, :, MICROBATCH])
+        return -evaluate(task, rows, counts)
 
-def _layout_table(options: IntArray, allowed: BoolArray) -> BoolArray:
-    """Which layouts a domain may use, by log2 of dp, tp and pp, and format."""
-    powers = np.log2(options[:, :3]).astype(int)
-    table = np.zeros((len(allowed), *(powers.max(axis=0) + 1), int(options[:, 3].max()) + 1), dtype=bool)
-    for domain, mask in enumerate(allowed):
-        table[domain, powers[mask, 0], powers[mask, 1], powers[mask, 2], options[mask, 3]] = True
-    return table
-
-
-def _sound(rows: IntArray, layout_fits: BoolArray) -> BoolArray:
-    """Which plans are well formed, shape ``(n,)``."""
-    length = rows[:, :, STOP] - rows[:, :, FIRST]
-    powers = np.log2(rows[:, :, [DP, TP, PP]]).astype(int)
-    fits = layout_fits[rows[:, :, DOMAIN], powers[..., 0], powers[..., 1], powers[..., 2], rows[:, :, PRECISION]]
-    divides = rows[:, :, MICROBATCH] % rows[:, :, DP] == 0
-    sound: BoolArray = (fits & divides & (length >= rows[:, :, PP])).all(axis=1)
-    return sound
-
-
-def _neighbours(task: Problem, options: IntArray, plan: IntArray, count: int) -> IntArray:
-    """All plans one small change away, sound or not, shape ``(n, P, 10)``."""
-    found = []
-    idle = np.setdiff1d(np.flatnonzero(task.free_devices > 0), plan[:count, DOMAIN])
-    for p in range(count):
-        layouts = np.repeat(plan[None], len(options), axis=0)
-        layouts[:, p, [DP, TP, PP, PRECISION]] = options
-        moved = np.repeat(plan[None], len(idle), axis=0)
-        moved[:, p, DOMAIN] = idle
-        found += [layouts, moved]
-        if p + 1 < count:
-            shifted = np.repeat(plan[None], len(SHIFTS) + 1, axis=0)
-            shifted[:-1, p, STOP] += SHIFTS
-            shifted[:-1, p + 1, FIRST] += SHIFTS
-            shifted[-1, [p, p + 1], DOMAIN] = plan[[p + 1, p], DOMAIN]
-            found.append(shifted)
-    levels = np.array(sorted(set(task.microbatches)))
-    others = np.repeat(plan[None], len(levels), axis=0)
-    others[:, :count, MICROBATCH] = levels[:, None]
-    others[:, :count, MICROBATCHES] = (task.batch_size // levels)[:, None]
-    return np.concatenate([*found, others])
+    found = descend(
+        Candidate(plan, count, -value), functools.partial(near.one_change, moves=ONE_PIPELINE),
+        limits_of(task.cost, task.model, task.free_devices), worth, ROUNDS,
+    )  # fmt: skip
+    return found.rows, found.count, -found.reward

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.reward import total_of
 from attribution_sched.errors import AttributionSchedError
 from attribution_sched.journal import DecisionRecord, OutcomeRecord
 from attribution_sched.report.data import Contender, Number, Rivals
@@ -147,11 +148,11 @@ def _figures(system: Source, cluster: SimulatedCluster, sums: Sums, span_s: floa
     # A cluster without work stops early; its devices idle on to the end of the span.
     idle_j = float(state.clock[0, st.METER_W]) * max(0.0, span_s - cluster.now_s)
     earned = sums.earned + state.outcome[0, st.INTEGRALS :]
-    weights = np.array([system.reward.w_eff, system.reward.w_util, -system.reward.w_cost])
+    weights = (system.reward.w_eff, system.reward.w_util, system.reward.w_cost)
     means: list[float | None] = [None] * 4
     if sums.placements:
         terms = sums.terms / sums.placements
-        means = [*terms.tolist(), float(weights @ terms)]
+        means = [*terms.tolist(), float(total_of(terms, weights))]
     simulated: dict[str, tuple[float | None, str]] = {
         "placed": (totals["placed"], ""),
         "completed": (finished, ""),

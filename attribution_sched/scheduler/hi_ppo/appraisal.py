@@ -22,11 +22,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.cost import JOULES_PER_KWH
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import Decisions, from_view, own_first
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
-from attribution_sched.cluster.reward import GRAMS_PER_KG
+from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.scheduler.hi_ppo.appraisal_encoder import LEAST, look_along
@@ -351,15 +350,9 @@ def _own_attributions(policy: HiPpo, views: Sequence[DecisionView]) -> Float32Ar
 
 def _terms(view: DecisionView, prices: FloatArray) -> FloatArray:
     """R_eff, R_util and R_cost ``(n, plans, 3)`` of plans at their prices."""
-    base_s, base_usd = float(view.base_step_s[view.kind_index]), float(view.base_cost_usd[view.kind_index])
-    reward = view.reward
-    dollars = (
-        prices[:, :, P_BILL_USD]
-        + reward.energy_usd_per_kwh / JOULES_PER_KWH * prices[:, :, P_ENERGY_J]
-        + reward.carbon_usd_per_kg / GRAMS_PER_KG * prices[:, :, P_CARBON_G]
-    )
-    cost = dollars / base_usd if base_usd > 0.0 else np.zeros_like(dollars)
-    return np.stack([(base_s - prices[:, :, P_STEP_S]) / base_s, prices[:, :, P_UTILISATION], cost], axis=-1)
+    kind, columns = view.kind_index, (P_STEP_S, P_UTILISATION, P_BILL_USD, P_ENERGY_J, P_CARBON_G)
+    of_steps = (prices[:, :, column] for column in columns)
+    return priced_terms(view.reward, float(view.base_step_s[kind]), float(view.base_cost_usd[kind]), *of_steps)
 
 
 def _see(policy: HiPpo, planner: Planner, situations: Decisions, *, domains: bool) -> Seen:

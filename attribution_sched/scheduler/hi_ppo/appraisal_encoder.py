@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from attribution_sched.kernels import kernel
 from attribution_sched.scheduler.hi_ppo.encoder import TopologyEncoder
 from attribution_sched.scheduler.hi_ppo.encoder_dense import EdgeSage
 from attribution_sched.scheduler.hi_ppo.evaluate import SYSTEM, Seen, look
@@ -155,7 +155,7 @@ def _norm(norm: torch.nn.Module) -> tuple[Float32Array, Float32Array, float]:
     return layer.weight.detach().numpy(), layer.bias.detach().numpy(), layer.eps
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath=True)  # type: ignore[untyped-decorator]
+@kernel(fastmath=True)
 def _hear(
     sent: Float32Array, senders: IntArray, i: int, links: Float32Array, edge: Float32Array, bias: Float32Array,
     scale: Float32Array, shift: Float32Array, eps: float, out: Float32Array,
@@ -186,7 +186,7 @@ def _hear(
         out[h] = max((out[h] - mean) * factor * scale[h] + shift[h], np.float32(0.0))
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath=True)  # type: ignore[untyped-decorator]
+@kernel(fastmath=True)
 def _first_round(
     sent: Float32Array, senders: IntArray, heard: IntArray, links: Float32Array, edge: Float32Array,
     bias: Float32Array, scale: Float32Array, shift: Float32Array, eps: float, out: Float32Array,
@@ -196,7 +196,7 @@ def _first_round(
         _hear(sent, senders[b], i, links[b], edge, bias, scale, shift, eps, out[u])
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath=True)  # type: ignore[untyped-decorator]
+@kernel(fastmath=True)
 def _second_round(
     sent: Float32Array, h: Float32Array, senders: IntArray, kept: IntArray, links: Float32Array, edge: Float32Array,
     bias: Float32Array, scale: Float32Array, shift: Float32Array, eps: float, out: Float32Array, pooled: Float32Array,

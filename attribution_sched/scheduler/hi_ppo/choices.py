@@ -7,11 +7,11 @@ sufficient, not necessary: a plan that only another order of filling completes i
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.world import BATCH_LEVELS
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts
 
@@ -27,7 +27,7 @@ WORTHWHILE = 1.05
 they are worth as much as the best of as many devices."""
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def log2_floor(devices: int) -> int:
     """Exponent of the largest power of two that does not exceed a number of devices; −1 for none."""
     room = -1
@@ -37,7 +37,7 @@ def log2_floor(devices: int) -> int:
     return room
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def bounded_log(value: float) -> float:
     """Logarithm of a ratio that stays within bounds."""
     if not value > 3.4e-4:
@@ -45,7 +45,7 @@ def bounded_log(value: float) -> float:
     return float(min(LARGEST, np.log(value)))
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _completes(
     t: PlannerTables, kind: int, free: IntArray, taken: BoolArray, stop: int, after: int, level: int, left: int
 ) -> bool:
@@ -80,7 +80,7 @@ def _completes(
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _domain_allowed(t: PlannerTables, d: Drafts, r: int, k: int, taken: BoolArray) -> bool:
     kind, stop, after = d.kind[r], d.stop[r], d.after[r]
     room, c = log2_floor(d.free[r, k]), t.domain_class[k]
@@ -103,7 +103,7 @@ def _domain_allowed(t: PlannerTables, d: Drafts, r: int, k: int, taken: BoolArra
     return allowed
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def can_begin(t: PlannerTables, d: Drafts, r: int) -> bool:
     """Whether any plan can be completed from here."""
     taken = d.used[r].copy()
@@ -114,7 +114,7 @@ def can_begin(t: PlannerTables, d: Drafts, r: int) -> bool:
     return found
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def fastest_inside(
     t: PlannerTables, kind: int, k: int, free: int, after: int, first: int, stop: int
 ) -> tuple[float, float]:
@@ -138,7 +138,7 @@ def fastest_inside(
     return least, thrifty
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _worth(t: PlannerTables, d: Drafts, r: int, c: int, lay: int, q: int, v: int, work: float) -> float:
     """Estimate what a layout adds to R beyond a constant: utilisation less time, devices others wait for included."""
     kind = d.kind[r]
@@ -147,7 +147,7 @@ def _worth(t: PlannerTables, d: Drafts, r: int, c: int, lay: int, q: int, v: int
     return float(d.wishes[r, 1] * t.whole_use[kind, c, lay, q, v] - d.wishes[r, 0] * time * crowded)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _worthiest(t: PlannerTables, d: Drafts, r: int, k: int, first: int, work: float) -> float:
     """Best of what the layouts of a domain add to R."""
     kind, stop, after, c = d.kind[r], d.stop[r], d.after[r], t.domain_class[k]
@@ -164,7 +164,7 @@ def _worthiest(t: PlannerTables, d: Drafts, r: int, k: int, first: int, work: fl
     return best
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray, out: Float32Array) -> None:
     """Describe where the next segment may go; the last column ends the plan.
 
@@ -224,7 +224,7 @@ def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray,
                 row[14] = bounded_log(2.0 * params * 8e-9 / gbps / base) / 2.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def cut_choices(
     t: PlannerTables, d: Drafts, rows: IntArray, domain: IntArray, mask: BoolArray, out: Float32Array
 ) -> None:
@@ -303,7 +303,7 @@ def cut_choices(
                 row[8] = max(-4.0, min(4.0, own - bounded_log(d.slowest[r]))) / 2.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def segment_choices(
     t: PlannerTables,
     d: Drafts,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.reward import total_of
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
 from attribution_sched.scheduler.hi_ppo.drafts import DEAD, Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import (
@@ -31,7 +32,7 @@ from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.field_state import ENGINE, field_arrays, restore_field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.rollout import SIGNS, join_traces
+from attribution_sched.scheduler.hi_ppo.rollout import join_traces
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Offer, Trace, Walk, walk
 from attribution_sched.threads import one_thread
 
@@ -317,13 +318,13 @@ def _set(copies: Field, kept: dict[str, NDArray[Any]], rows: IntArray, streams: 
 def _play(copies: Field, first: Chooser, follower: Chooser, hours: float) -> tuple[Trace, FloatArray]:
     """One decision by one chooser, those after it by another; the first one's trace and what was earned."""
     until_s = copies.engine.state.clock[:, st.NOW] + 3600.0 * hours
-    weights = SIGNS * copies.engine.weights
+    weights = copies.engine.weights
     move = copies.step(first)
-    trace, total = move.walk.trace, (weights * move.terms).sum(axis=1)
+    trace, total = move.walk.trace, total_of(move.terms, weights)
     alive = ~move.ended
     while alive.any():
         move = copies.step(follower)
-        total += np.where(alive, (weights * move.terms).sum(axis=1), 0.0)
+        total += np.where(alive, total_of(move.terms, weights), 0.0)
         alive &= ~move.ended & (copies.engine.state.clock[:, st.NOW] < until_s)
     copies.returns.clear()
     return trace, np.asarray(total)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables, holds
 
 FloatArray = NDArray[np.float64]
@@ -92,7 +92,7 @@ def open_drafts(
     )
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def write_segments(
     t: PlannerTables,
     d: Drafts,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision_batch import ATTRIBUTIONS, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.choices import bounded_log, can_begin, fastest_inside
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts, open_drafts
@@ -104,7 +104,7 @@ def spanning(t: PlannerTables, rooms: IntArray) -> BoolArray:
     return ~held
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def log_pace(plane: FloatArray, attribution: Float32Array) -> float:
     """Logarithm of a task's pace; 0 for one that was not measured, whose attributions are all 0."""
     measured = False
@@ -116,7 +116,7 @@ def log_pace(plane: FloatArray, attribution: Float32Array) -> float:
     return max(-_SLOWEST, min(_SLOWEST, found)) if measured else 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _describe(
     t: PlannerTables,
     d: Drafts,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
-from attribution_sched.planning.iterated_local_search import WideSearch
-from attribution_sched.planning.local_search import Polisher
+from attribution_sched.planning.iterated_local_search import IteratedLocalSearch
+from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
@@ -41,7 +41,7 @@ def plan_alone(
     network: HiPpoNetwork,
     planner: Planner,
     decisions: Decisions,
-    polisher: Polisher,
+    search: LocalSearch,
     *,
     thorough: bool = True,
     seed: int = 0,
@@ -53,9 +53,9 @@ def plan_alone(
         network: Who proposes.
         planner: The cluster.
         decisions: One decision with the task as its only candidate.
-        polisher: Prices plans of that task, and lists changes; it must allow all kinds of changes. Domains that are
-            not looked at lose their room in it.
-        thorough: Whether the search goes on from several plans and kicks the best; else it descends from few, which
+        search: Prices plans of that task, and lists changes; it must allow all kinds of changes. Domains that are not
+            looked at are left out of it from then on.
+        thorough: Whether the search goes on from several plans and perturbs the best; else it descends from few, which
             takes a fifth of the time.
         seed: Of the draws and of the search.
         expired: Says when there is no time left; what was found until then counts.
@@ -71,20 +71,20 @@ def plan_alone(
     rows, counts = rows[counts > 0], counts[counts > 0]
     if len(rows) == 0:
         return None
-    polisher.rooms = np.where(_wanted(rows, counts, polisher.rooms), polisher.rooms, 0)
-    domains = max(1, int((polisher.rooms > 0).sum()))
+    search.look_only_at(_wanted(rows, counts, search.free_devices))
+    domains = max(1, int((search.free_devices > 0).sum()))
     starts, keep, looks = max(4, STARTS // domains), max(3, KEEP // domains), LOOKS * domains
     if not thorough:
         starts, keep, looks = 4, 1, 0
-    found = WideSearch(polisher, seed).best_of(rows, counts, starts, keep, looks, expired)
+    found = IteratedLocalSearch(search, seed).best_of(rows, counts, starts, keep, looks, expired)
     if found is None:
         return None
-    return PlanBatch(found[0][None], np.array([found[1]]), np.zeros(1, dtype=np.int64)).plan(0)
+    return PlanBatch(found.rows[None], np.array([found.count]), np.zeros(1, dtype=np.int64)).plan(0)
 
 
-def _wanted(rows: IntArray, counts: IntArray, rooms: IntArray) -> BoolArray:
+def _wanted(rows: IntArray, counts: IntArray, free_devices: IntArray) -> BoolArray:
     """Domains to look at, shape ``(K,)``: all with room if few have, else those of the first plans."""
-    chosen = rooms > 0
+    chosen = free_devices > 0
     if chosen.sum() <= MOST_DOMAINS:
         return chosen
     chosen = np.zeros_like(chosen)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.cost_arrays import BILL_USD, STEP_S, UTILISATION, Scratch, Workload, make_scratch
 from attribution_sched.cluster.cost_kernel import plan_cost
+from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
     FIRST,
     MICROBATCH,
-    MICROBATCHES,
     PP,
     PRECISION,
     REPLICA,
@@ -25,8 +24,10 @@ from attribution_sched.cluster.plan import (
     TP,
     PlanBatch,
 )
+from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel, samples_kernel
 from attribution_sched.cluster.shares import share_batch
-from attribution_sched.planning.memory_feasibility import MAX_PP, PlannerTables
+from attribution_sched.kernels import kernel
+from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.drafts import (
     D_DOMAIN,
     D_FIRST,
@@ -54,7 +55,7 @@ BUSY_S = 0
 """Column of the cost kernel's result for segments."""
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _segments(t: PlannerTables, d: Drafts, r: int, rows: IntArray) -> None:
     """Write the segments of a finished draft in the order of its layers, replica by replica."""
     at = 0
@@ -81,7 +82,7 @@ def _segments(t: PlannerTables, d: Drafts, r: int, rows: IntArray) -> None:
     share_batch(t.cost, t.domains, d.kind[r], t.batch[d.kind[r]], rows, d.written[r], d.replica[r])
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _price(
     t: PlannerTables, d: Drafts, rows: IntArray, step_s: FloatArray, scratch: Scratch, segments: IntArray,
     out: Float32Array, traffic: FloatArray, busy_s: FloatArray,
@@ -106,19 +107,12 @@ def _price(
             t.domains, t.runtime, t.power_law, t.cost, workload, d.links[r, 0] * BYTES_PER_GBIT, d.links[r, 1],
             segments[i], d.written[r], 0, ones, False, scratch, plan_out, segment_out, traffic[i],
         )  # fmt: skip
-        samples = 0.0
-        last = -1
-        for p in range(d.written[r]):
-            if segments[i, p, REPLICA] != last:
-                last = segments[i, p, REPLICA]
-                samples += segments[i, p, MICROBATCH] * segments[i, p, MICROBATCHES]
-        norm = t.batch[kind] / samples
+        norm = t.batch[kind] / samples_kernel(segments[i], d.written[r])
         step = plan_out[STEP_S] * norm
         base = t.base_step_s[kind]
-        out[i, 1] = max(-4.0, (base - step) / base)
+        out[i, 1] = max(-4.0, r_eff_kernel(step, base))
         out[i, 2] = plan_out[UTILISATION]
-        if t.base_cost_usd[kind] > 0.0:
-            out[i, 3] = min(4.0, plan_out[BILL_USD] * norm / t.base_cost_usd[kind])
+        out[i, 3] = min(4.0, r_cost_kernel(plan_out[BILL_USD] * norm, t.base_cost_usd[kind]))
         out[i, 4] = max(-4.0, min(4.0, np.log(step / base))) / 2.0
         out[i, 5] = d.written[r] / t.max_segments
         out[i, 6] = d.replica[r] / t.max_segments

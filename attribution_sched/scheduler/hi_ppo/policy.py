@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,12 +12,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import Attributor, Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
-from attribution_sched.planning.local_search import Polisher
+from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
@@ -99,7 +99,7 @@ class HiPpo:
         wishes: WeightMode | str | None = None,
         deadline_s: float = COORDINATION_LIMIT_S,
         fallback: Policy | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = kernels.clock,
     ) -> None:
         self.weights = weights
         self.attributor = attributor
@@ -263,10 +263,10 @@ class HiPpo:
             plan = self._search_widely(view, planner, chosen, others, late, thorough=spans)
             if plan is not None:
                 return plan, "policy+search"
-        polisher = Polisher(view, planner.tables, kind, widen=self.widen, crowding=_crowding(view, others))
+        search = LocalSearch(view, planner.tables, kind, widen=self.widen, queue_pressure=_queue_pressure(view, others))
         start = rows[None].copy()
-        first = float(polisher.value(start, np.array([count]))[0])
-        best, count, reached = polisher.improve(start[0], count, first, expired=lambda: self.clock() > late)
+        first = float(search.worth(start, np.array([count]))[0])
+        best, count, reached = search.improve(start[0], count, first, expired=lambda: self.clock() > late)
         batch = PlanBatch(best[None], np.array([count]), np.zeros(1, dtype=np.int64))
         return batch.plan(0), "policy+search" if reached > first else "policy"
 
@@ -283,9 +283,10 @@ class HiPpo:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
         from attribution_sched.scheduler.hi_ppo.multi_start import plan_alone
 
-        polisher = Polisher(view, planner.tables, int(chosen.kind[0, 0]), widen=True, crowding=_crowding(view, others))
+        kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
+        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure)
         return plan_alone(
-            self.network, planner, chosen, polisher, thorough=thorough, expired=lambda: self.clock() > late
+            self.network, planner, chosen, search, thorough=thorough, expired=lambda: self.clock() > late
         )  # fmt: skip
 
     def _done(
@@ -362,7 +363,7 @@ def _others(view: DecisionView) -> int:
     return max(0, len(view.queue) - (not view.replanning))
 
 
-def _crowding(view: DecisionView, others: int) -> float:
+def _queue_pressure(view: DecisionView, others: int) -> float:
     """What holding a device costs those that wait, as a share of the time it is held."""
     return others / sum(domain.devices for domain in view.cost.cluster.domains)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,9 +17,11 @@ from attribution_sched.cluster.cost_arrays import (
     make_scratch,
 )
 from attribution_sched.cluster.cost_kernel import plan_cost
+from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import DP, MICROBATCHES, PP, REPLICA, TP, PlanBatch
-from attribution_sched.cluster.reward import samples
-from attribution_sched.planning.memory_feasibility import MAX_PP, PlannerTables
+from attribution_sched.cluster.reward import r_cost, r_eff, samples
+from attribution_sched.kernels import kernel
+from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
 
 FloatArray = NDArray[np.float64]
@@ -32,7 +33,7 @@ P_STEP_S, P_UTILISATION, P_BILL_USD, P_ENERGY_J, P_CARBON_G = range(len(PRICES))
 """Columns of a price, per global batch except the utilisation."""
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _reprice(
     t: PlannerTables, kinds: IntArray, segments: IntArray, counts: IntArray, schedules: IntArray, norms: FloatArray,
     owner: IntArray, links: FloatArray, factors: FloatArray, scratch: Scratch, out: FloatArray,
@@ -119,10 +120,9 @@ def plan_features(
     base, base_usd = t.base_step_s[kind], t.base_cost_usd[kind]
     step = prices[:, :, P_STEP_S]
     out = np.zeros((*step.shape, PLAN_FEATURES), dtype=np.float32)
-    out[:, :, 1] = np.maximum(-4.0, (base - step) / base)
+    out[:, :, 1] = np.maximum(-4.0, r_eff(step, float(base)))
     out[:, :, 2] = prices[:, :, P_UTILISATION]
-    if base_usd > 0.0:
-        out[:, :, 3] = np.minimum(4.0, prices[:, :, P_BILL_USD] / base_usd)
+    out[:, :, 3] = np.minimum(4.0, r_cost(prices[:, :, P_BILL_USD], float(base_usd)))
     out[:, :, 4] = np.clip(np.log(step / base), -4.0, 4.0) / 2.0
     out[:, :, 5] = batch.counts / t.max_segments
     out[:, :, 6] = replicas / t.max_segments

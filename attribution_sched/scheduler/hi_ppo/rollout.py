@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.reward import total_of
 from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look
 from attribution_sched.scheduler.hi_ppo.features import State
@@ -19,9 +20,6 @@ from attribution_sched.scheduler.ppo.gae import gae
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-SIGNS = np.array([1.0, 1.0, -1.0])
-"""R = w_eff·R_eff + w_util·R_util − w_cost·R_cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +110,7 @@ def collect(
         final[ended] = values_of(network, field.planner, join_decisions(lasts))
     values[steps] = values_of(network, field.planner, field.decisions())
     advantages, returns = gae(terms, values, ended, final, gamma, lam)
-    total = (advantages * SIGNS * weights).sum(axis=-1)
+    total = total_of(advantages, weights)
     some = acted > 0
     own = np.where(some, low - (low * some).sum() / max(1, some.sum()), 0.0)
     # R_low is in seconds and shares; it counts in the spread of the advantages, or it would drown them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +11,7 @@ from attribution_sched.cluster.engine.actions import free_devices
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.prices import kind_of
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
+from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.choices import can_begin
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts, open_drafts
@@ -20,7 +20,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _free(world: WorldArrays, state: StateArrays, rows: IntArray, free: IntArray) -> None:
     """Count the devices that the pending decision of every cluster may use."""
     for b in range(rows.size):
@@ -30,7 +30,7 @@ def _free(world: WorldArrays, state: StateArrays, rows: IntArray, free: IntArray
             free[b, k] = free_devices(world, state, e, k, False, own)
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@kernel
 def _stuck(
     t: PlannerTables, d: Drafts, world: WorldArrays, state: StateArrays, rows: IntArray, stuck: BoolArray
 ) -> None:

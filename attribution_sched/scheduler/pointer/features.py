@@ -97,13 +97,13 @@ def features_of(view: DecisionView) -> DecisionFeatures:
     instance = Instance.of(view)
     options = option_table(view, instance)
     rows = view.cost.domains.rows
-    rooms = instance.rooms
+    free_devices = instance.free_devices
     # Layouts are powers of two, so of 13 free devices a plan can use 8.
-    reach = np.where(rooms > 0, 2.0 ** np.floor(np.log2(np.maximum(1, rooms))), 0.0)
+    reach = np.where(free_devices > 0, 2.0 ** np.floor(np.log2(np.maximum(1, free_devices))), 0.0)
     micro = np.array(tuple(dict.fromkeys(instance.microbatches)), dtype=np.int64)
     size = options[:, 0] * options[:, 1] * options[:, 2]
     supports = view.cost.domains.peak_flops[:, options[:, 3]] > 0.0
-    allowed = (size <= rooms[:, None]) & (options[:, 1] <= instance.nodes[:, None]) & supports
+    allowed = (size <= free_devices[:, None]) & (options[:, 1] <= instance.nodes[:, None]) & supports
     divides = micro[:, None] % options[:, 0] == 0
     base_s = float(view.base_step_s[view.kind_index])
     time, reduce = _times(view, instance, options, micro, base_s)
@@ -138,7 +138,7 @@ def option_table(view: DecisionView, instance: Instance) -> IntArray:
         few[np.argmax(view.free_devices)] = view.free_devices.max()
         seen = replace(view, free_devices=few)
     formats = [q.index for q in problem_of(seen).precisions()] if (view.free_devices > 0).any() else [1]
-    largest, node = int(instance.rooms.max(initial=1)), int(instance.nodes.max())
+    largest, node = int(instance.free_devices.max(initial=1)), int(instance.nodes.max())
     rows = [
         (*layout, q)
         for q in formats

@@ -102,7 +102,6 @@ class SearchTeacher:
         """Improve the best plans of the rule and take the best."""
         task = problem_of(view)
         options = task.options()
-        allowed = task.allowed(options)
         batch = self._rule.candidates(view)
         if len(batch) == 0:
             return None
@@ -120,7 +119,7 @@ class SearchTeacher:
             rows = np.zeros((task.max_segments, batch.segments.shape[2]), dtype=np.int64)
             rows[:count] = batch.segments[p, :count]
             first = float(evaluate(task, rows[None], np.array([count]))[0])
-            rows, count, reached = improve(task, options, allowed, rows, count, first)
+            rows, count, reached = improve(task, options, rows, count, first)
             if best is None or reached < best[0]:
                 best = reached, rows, count
         if best is None:

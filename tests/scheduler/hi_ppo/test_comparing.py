@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from attribution_sched.cluster.reward import SIGNS
 from attribution_sched.scheduler.hi_ppo import comparing
 from attribution_sched.scheduler.hi_ppo.comparing import MOST, UNIT, compare, prefer
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, judge
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, restore_field
-from attribution_sched.scheduler.hi_ppo.rollout import SIGNS
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.walk import walk
 

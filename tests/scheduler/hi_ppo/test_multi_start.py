@@ -10,7 +10,7 @@ from attribution_sched.cluster.decision import QueuedTask, view
 from attribution_sched.cluster.decision_batch import from_view
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
-from attribution_sched.planning.local_search import Polisher
+from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.multi_start import MOST_DOMAINS, plan_alone
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
@@ -43,9 +43,9 @@ def first(name, kind=None, busy=()):
 
 def both_for(policy, seen, **options):
     planner = policy.planner(seen)
-    polisher = Polisher(seen, planner.tables, widen=True)
+    search = LocalSearch(seen, planner.tables, widen=True)
     decisions = from_view(seen, worlds.attributor)
-    return plan_alone(policy.network, planner, decisions, polisher, **options), planner, decisions
+    return plan_alone(policy.network, planner, decisions, search, **options), planner, decisions
 
 
 def test_kinds_that_no_empty_domain_holds_are_known():
@@ -97,7 +97,7 @@ def test_devices_that_a_budget_leaves_without_power_hold_nothing():
         idler().planner(first(tiny_world(replace(cards, domains=domains), (worlds.TALL,), max_segments=4)))
         for domains in (cards.domains, few)
     )
-    assert plenty.rooms.tolist() == [8] * 4 and scarce.rooms.tolist() == [4] * 4
+    assert plenty.free_devices.tolist() == [8] * 4 and scarce.free_devices.tolist() == [4] * 4
     assert not plenty.spanning[0] and scarce.spanning[0]
 
 
@@ -148,7 +148,7 @@ def test_of_many_domains_it_looks_at_some():
     seen = first(tiny_world(tiny_cluster(12, 2), (BERT, GPT2, GIANT), max_segments=4), 2)
     policy = idler()
     planner = policy.planner(seen)
-    polisher = Polisher(seen, planner.tables, widen=True)
-    plan = plan_alone(policy.network, planner, from_view(seen, worlds.attributor), polisher)
-    assert len(set(plan.domains)) > 1 and (polisher.rooms > 0).sum() <= MOST_DOMAINS
-    assert set(plan.domains) <= set(np.flatnonzero(polisher.rooms > 0))
+    search = LocalSearch(seen, planner.tables, widen=True)
+    plan = plan_alone(policy.network, planner, from_view(seen, worlds.attributor), search)
+    assert len(set(plan.domains)) > 1 and (search.free_devices > 0).sum() <= MOST_DOMAINS
+    assert set(plan.domains) <= set(np.flatnonzero(search.free_devices > 0))

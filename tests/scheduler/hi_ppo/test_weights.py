@@ -108,10 +108,10 @@ def test_grid_covers_the_triangle(n):
 
 
 def test_weights_go_into_a_reward_and_come_back():
-    reward = Reward(beta=7.0)
+    reward = Reward(lambda_intra_comm=7.0)
     changed = RewardWeights(0.1, 0.2, 0.7).put_into(reward)
     assert RewardWeights.of(changed) == RewardWeights(0.1, 0.2, 0.7)
-    assert changed.beta == 7.0
+    assert changed.lambda_intra_comm == 7.0
 
 
 def test_bad_weights_are_refused():

@@ -6,7 +6,7 @@ import pytest
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, TraceError
-from attribution_sched.planning.candidates import feasible
+from attribution_sched.planning.validity import feasible
 from attribution_sched.scheduler.pointer.scenarios import Range
 from attribution_sched.scheduler.pointer.traces import cached_traces, from_line, read_traces, teach, to_line, views_of
 from attribution_sched.scheduler.splits import SpeedProportional

@@ -1,0 +1,17 @@
+"""The catalogue: message id → (English, Chinese)."""
+
+from __future__ import annotations
+
+from attribution_sched.explain.words import messages_plots, messages_reasoning, messages_records, messages_report
+
+Message = tuple[str, str]
+"""The same in English and Chinese, with the same places."""
+
+PAGES: tuple[dict[str, Message], ...] = (
+    messages_records.MESSAGES,
+    messages_reasoning.MESSAGES,
+    messages_plots.MESSAGES,
+    messages_report.MESSAGES,
+)
+
+MESSAGES: dict[str, Message] = {name: pair for page in PAGES for name, pair in page.items()}

@@ -1,0 +1,154 @@
+"""The reasoning of a decision, sentence by sentence; the Chinese is written for Chinese readers, not word by word."""
+
+from __future__ import annotations
+
+MESSAGES: dict[str, tuple[str, str]] = {
+    "end": ("{text}.", "{text}。"),
+    # What can be explained.
+    "target.terms": ("the plan's own reward terms, as the policy expects them", "策略所预期的方案自身奖励"),
+    "target.returns": (
+        "what the cluster earns from here on, as the policy's critic expects it",
+        "策略评论器所预期的集群后续收益",
+    ),
+    "target.simulator": ("the plan's own reward terms, as the simulator works them out", "仿真器算出的方案自身奖励"),
+    "target.log_probability": ("the log-probability of choosing this plan", "选中该方案的对数概率"),
+    "target.log_odds": ("the log-odds of this plan against the other", "该方案相对另一方案的对数几率"),
+    "target.choice": (
+        "whether the policy chooses this plan (1) or not (0)",
+        "策略是否选中该方案（选中为 1，否则为 0）",
+    ),
+    "target.model": ("the output of a model on a vector of numbers", "模型的输出"),
+    # What was chosen, and how surely.
+    "choice.to": ("to {plan}", "{plan}"),
+    "choice.plan": ("{plan}", "方案「{plan}」"),
+    "choice.again": ("that other plan", "上述另一方案"),
+    "decision.head": ("Decision {decision}: {policy} {chose}", "决策 {decision}：策略 {policy} {chose}"),
+    "decision.head_task": (
+        "Decision {decision} ({task}): {policy} {chose}",
+        "决策 {decision}（{task}）：策略 {policy} {chose}",
+    ),
+    "decision.chose": ("chose {choice}", "选择{choice}"),
+    "decision.decided": ("decided", "作出决策"),
+    "decision.probability": (" (probability {share})", "（概率 {share}）"),
+    "decision.against": (", rather than {choice}", "，而非{choice}"),
+    "decision.chance": (" ({share})", "（概率 {share}）"),
+    "decision.runner_up": (
+        "; the likeliest other choice that was met is {choice}{chance}",
+        "，所见其他选择中最可能的是{choice}{chance}",
+    ),
+    "decision.agreement": (
+        "{text}. In {share} of like situations it makes the same choice.",
+        "{text}；在相近的情形下，有 {share} 会作出同样的选择。",
+    ),
+    # Outputs against the background's mean.
+    "worth.lead": ("Explained is {what}", "此处解释的是{what}"),
+    "worth.lead_between": (
+        "Explained is {what}, as the difference between the two plans",
+        "此处解释的是两个方案之间的差值（{what}）",
+    ),
+    "worth.one": ("{lead}: {first}", "{lead}：{first}"),
+    "worth.many": ("{lead}: {first}; {rest}", "{lead}：{first}；其中，{rest}"),
+    "worth.weights": (
+        "{text}; R = {eff}·R_eff + {util}·R_util − {cost}·R_cost",
+        "{text}。总奖励按 R = {eff}·R_eff + {util}·R_util − {cost}·R_cost 合成",
+    ),
+    "worth.same": (
+        "{name} is {shown}, as it is on average over the background",
+        "{name}为 {shown}，与背景均值相同",
+    ),
+    "worth.higher": (
+        "{name} is {shown} against {usual} on average (+{gap}{verdict})",
+        "{name}为 {shown}，比背景均值 {usual} 高 {gap}{verdict}",
+    ),
+    "worth.lower": (
+        "{name} is {shown} against {usual} on average (−{gap}{verdict})",
+        "{name}为 {shown}，比背景均值 {usual} 低 {gap}{verdict}",
+    ),
+    "verdict.unweighted": ("; of weight 0", "（权重为 0，不计入总奖励）"),
+    "verdict.better": (", better", "（更优）"),
+    "verdict.worse": (", worse", "（更差）"),
+    "verdict.likelier": (", likelier", "（更可能被选中）"),
+    "verdict.less_likely": (", less likely", "（更不可能被选中）"),
+    # Drivers.
+    "drivers.none": (
+        "No input can be named as a driver of {outputs}: every 95 % interval includes 0.",
+        "{outputs}没有可以确认的驱动因素：所有输入的 95% 置信区间都包含 0。",
+    ),
+    "drivers.idle": ("No input moves {outputs} at all.", "{outputs}不受任何输入影响。"),
+    "drivers.less_is_better": ("where less is better", "越低越好"),
+    "drivers.unweighted": ("of weight 0", "权重为 0"),
+    "drivers.for.one": ("for the choice speaks {inputs}", "支持该选择的有{inputs}"),
+    "drivers.for.many": ("for the choice speak {inputs}", "支持该选择的有{inputs}"),
+    "drivers.against.one": ("against the choice speaks {inputs}", "不利的有{inputs}"),
+    "drivers.against.many": ("against the choice speak {inputs}", "不利的有{inputs}"),
+    "drivers.against.then": ("against it {inputs}", "不利的有{inputs}"),
+    "drivers.raised": ("raised by {inputs}", "使其升高的有{inputs}"),
+    "drivers.lowered": ("lowered by {inputs}", "使其降低的有{inputs}"),
+    "drivers.of": ("{name}: {parts:, }", "{name}方面，{parts:，}"),
+    "drivers.rest.one": ("{text}; the other input comes to {rest}", "{text}；其余 1 个输入合计 {rest}"),
+    "drivers.rest.many": (
+        "{text}; the other {count} inputs come to {rest}",
+        "{text}；其余 {count} 个输入合计 {rest}",
+    ),
+    "driver": ("{name} ({share}{reading})", "{name}（{share}{reading}）"),
+    "driver.now": ("; {value}", "；当前 {value}"),
+    "driver.now_usually": ("; {value}, usually {usual}", "；当前 {value}，通常为 {usual}"),
+    # What was found beside the shares.
+    "interaction": (
+        "Together, {first} and {second} change {output} by {share} beyond what each does alone.",
+        "{first}与{second}存在交互作用：在各自的影响之外，两者共同使{output}再变化 {share}。",
+    ),
+    "rule.above": (
+        "The choice holds while {quantity} stays above {threshold} (it was {value}); below that, all else being equal, "
+        "the policy would choose {plan}.",
+        "其他条件不变时，只要{quantity}高于 {threshold}（当时为 {value}），就会维持这一选择；"
+        "一旦低于该阈值，策略会改选{plan}。",
+    ),
+    "rule.below": (
+        "The choice holds while {quantity} stays below {threshold} (it was {value}); above that, all else being equal, "
+        "the policy would choose {plan}.",
+        "其他条件不变时，只要{quantity}低于 {threshold}（当时为 {value}），就会维持这一选择；"
+        "一旦高于该阈值，策略会改选{plan}。",
+    ),
+    "flip": (
+        "The smallest change found that flips it: {changes} ({size}); then the policy chooses {plan} ({checked}).",
+        "足以改变决策的最小改动是：{changes}（{size}），此时策略会选择{plan}（{checked}）。",
+    ),
+    "flip.size.one": ("{size} standard deviation of the background", "约为背景状态的 {size} 个标准差"),
+    "flip.size.many": ("{size} standard deviations of the background", "约为背景状态的 {size} 个标准差"),
+    "flip.rises": ("{quantity} from {before} to {after}", "{quantity}由 {before} 升至 {after}"),
+    "flip.falls": ("{quantity} from {before} to {after}", "{quantity}由 {before} 降至 {after}"),
+    "flip.checked": ("checked by running the policy", "已运行策略验证"),
+    "flip.unchecked": ("not yet checked by running the policy", "尚未运行策略验证"),
+    # How the numbers were found.
+    "method.exact": (
+        "The shares are exact Shapley values (all coalitions)",
+        "各项份额为 Shapley 值，由枚举全部联盟精确求得",
+    ),
+    "method.permutation": (
+        "The shares are Shapley values estimated from antithetic permutations",
+        "各项份额为 Shapley 值，由对偶排列抽样估计",
+    ),
+    "method.kernel": (
+        "The shares are Shapley values estimated by paired kernel regression",
+        "各项份额为 Shapley 值，由成对采样的核回归估计",
+    ),
+    "method.amortised": (
+        "The shares are an amortised estimate of Shapley values (predicted by a network, not sampled)",
+        "各项份额是 Shapley 值的摊销估计（由训练好的网络直接预测，并非逐次采样）",
+    ),
+    "method.other": ("The shares are {how}", "各项份额为 Shapley 值，由{how}"),
+    "method.rows": (", {rows:,} situations", "，共计算 {rows:,} 种情形"),
+    "method.background.one": (" over {count:,} background state{source}", "，背景状态 {count:,} 个{source}"),
+    "method.background.many": (" over {count:,} background states{source}", "，背景状态 {count:,} 个{source}"),
+    "method.source": (" ({source})", "（来自{source}）"),
+    "method.seed": (", seed {seed}", "，随机种子 {seed}"),
+    "method.interval": ("; ± is half a 95 % interval.", "；± 为 95% 置信区间的半宽。"),
+    "method.not_reached": ("The precision asked for was not reached.", "未达到所要求的精度。"),
+    "method.behaviour": (
+        "Probabilities and log-odds do not split into reward components.",
+        "概率与对数几率不能拆分为各奖励分量。",
+    ),
+    "method.notes_as_written": ("{notes: }", "附注（原文）：{notes:；}。"),
+}
+"""Message id → English, Chinese."""

@@ -1,0 +1,348 @@
+"""Compiled kernels: one decorator, a cache that cannot be stale, and a clock that does not count compilation.
+
+A kernel is called from Python, or by other kernels, or both. Only what Python calls becomes machine code, once, with
+all it calls in it; a kernel that is called by kernels is typed and lowered and left to them. numba by itself optimises
+and emits every kernel alone and again inside each caller, which was two thirds of the time of a first use.
+
+What was compiled is kept on disk under the digest of all kernel sources and of the modules whose constants they freeze:
+numba looks only at the file a kernel stands in and would run a stale one when another file changes, and forgets all
+when the same files are installed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, update_wrapper
+from pathlib import Path
+from typing import Any, Literal, TypeVar, overload
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+KEPT = 4
+"""Digests that are kept on disk, newest first: a few versions or branches that are used in turns."""
+
+ROOMS = ("cluster", "planning", "scheduler")
+"""Where kernels stand."""
+
+PACKAGE = Path(__file__).parent
+_IMPORT = re.compile(
+    r"^\s*(?:from\s+(attribution_sched[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+(attribution_sched[\w.]+))", re.M
+)
+_NAME = re.compile(r"\w+")
+_logger = logging.getLogger(__name__)
+
+
+@overload
+def kernel(function: Function, /) -> Function: ...
+
+
+@overload
+def kernel(
+    *, fastmath: bool = False, inline: Literal["never", "always"] = "never"
+) -> Callable[[Function], Function]: ...
+
+
+def kernel(function: Any = None, /, **options: Any) -> Any:
+    """Compile a function with the package's options: no bounds checks, numpy's division, kept on disk.
+
+    Args:
+        function: What to compile, when it is first called with arguments of some types.
+        options: ``fastmath`` lets sums be reordered; ``inline="always"`` copies it into its callers.
+    """
+    if function is None:
+        return lambda given: Kernel(given, options)
+    return Kernel(function, options)
+
+
+class Kernel:
+    """A function for Python and for other kernels.
+
+    Args:
+        function: What it computes.
+        options: Options of numba beyond the package's own.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self.py_func = function
+        self.targetoptions = {"error_model": "numpy"} | options
+        self._door: Any = None
+        self._part: Any = None
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run it from Python; the first call with arguments of some types loads or compiles it."""
+        if self._door is None:
+            began = time.perf_counter()
+            door = numba.njit(no_cfunc_wrapper=True, **self.targetoptions)(self.py_func)
+            door._cache = _DigestCache(self.py_func)
+            self._door = door
+            _off_the_clock(time.perf_counter() - began)
+        return self._door(*args, **named)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba sees where another kernel calls this one."""
+        if self._part is None:
+            compiled_for = {"pipeline_class": _PartCompiler, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+            self._part = numba.njit(**compiled_for, **self.targetoptions)(self.py_func)
+        return self._part._numba_type_
+
+    def __reduce__(self) -> str:
+        # Copies and pickles refer to it by name, as to any function.
+        return self.py_func.__qualname__
+
+
+class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """LLVM code of a kernel that waits for the kernels that call it: they optimise and emit it with their own."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        # It has no address of its own; zero is numba's word for that.
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        return _WithoutEnvironment(self._codegen)
+
+
+class _WithoutEnvironment:
+    """A code generator that writes no environment (Python's objects, of which kernels have none) into emitted code."""
+
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+    def set_env(self, env_name: str, env: Any) -> None:
+        pass
+
+
+class _PartCompiler(CompilerBase):  # type: ignore[misc]
+    """numba's own passes, with a library that is only linked."""
+
+    def define_pipelines(self) -> list[Any]:
+        library = _PartLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        library.enable_object_caching()
+        self.state.library = library
+        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
+
+
+class _DigestLocator(_CacheLocator):  # type: ignore[misc]
+    """Where a kernel is kept: by digest and module, not by path and time of its file, so a reinstall finds it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._place = str(folder() / function.__module__)
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return self._place
+
+    def get_source_stamp(self) -> str:
+        return digest()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _DigestLocator:
+        return cls(py_func)
+
+
+class _DigestCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_DigestLocator,)
+
+
+class _DigestCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache at our place; what it loads, and what is compiled because it has nothing, is off the clock."""
+
+    _impl_class = _DigestCacheImpl
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._began: dict[Any, float] = {}
+        if not _writable(folder()):
+            self.disable()
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        began = time.perf_counter()
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            _announce()
+            self._began[sig] = began
+        else:
+            _off_the_clock(time.perf_counter() - began)
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        # A full or read-only disk costs the next process the same time again, never this one its result.
+        with suppress(OSError):
+            super().save_overload(sig, data)
+        _off_the_clock(time.perf_counter() - self._began.pop(sig, time.perf_counter()))
+
+
+class _Spent(threading.local):
+    seconds = 0.0
+
+
+_spent = _Spent()
+
+
+def _off_the_clock(seconds: float) -> None:
+    _spent.seconds += seconds
+
+
+def clock() -> float:
+    """Seconds as :func:`time.perf_counter` counts them, except while this thread loads or compiles a kernel.
+
+    Latencies and deadlines are taken from it, so that a decision does not depend on what is on disk.
+    """
+    return time.perf_counter() - _spent.seconds
+
+
+_tell: list[Callable[[str], None]] = []
+
+
+def announce_with(say: Callable[[str], None]) -> None:
+    """Let ``say`` tell that kernels are being compiled, if it comes to that; a command line has its own console."""
+    _tell[:] = [say]
+
+
+@cache
+def _announce() -> None:
+    """Say once a process that kernels are being compiled: to whoever listens to the log, else on stderr."""
+    where = folder()
+    place = f"kept in {where}" if _writable(where) else f"again in every process: {where} cannot be written"
+    words = f"Compiling the simulation's kernels: about a minute, once ({place})"
+    _sweep(where)
+    if _tell:
+        _tell[0](words)
+    elif _somebody_listens():
+        _logger.warning(words)
+    elif sys.stderr is not None:
+        sys.stderr.write(f"attribution_sched: {words}\n")
+        sys.stderr.flush()
+
+
+def _somebody_listens() -> bool:
+    """Whether a warning of ours reaches a handler: the package's own NullHandler does not count."""
+    at: logging.Logger | None = _logger
+    while at is not None:
+        if any(not isinstance(handler, logging.NullHandler) for handler in at.handlers):
+            return True
+        at = at.parent if at.propagate else None
+    return False
+
+
+def folder() -> Path:
+    """Where compiled kernels of these sources are kept: in the user's cache, or where ``NUMBA_CACHE_DIR`` says."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    return (Path(given) if given else _user_cache()) / "attribution_sched" / f"kernels-{digest()}"
+
+
+def compiled() -> int:
+    """How many kernels are there, compiled."""
+    return sum(1 for _ in folder().rglob("*.nbi"))
+
+
+@cache
+def _user_cache() -> Path:
+    """The user's cache folder; a private one for temporary files where there is no home to write to."""
+    home = Path.home() if os.environ.get("HOME") or sys.platform == "win32" else None
+    usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    wanted = Path(usual) if usual else None if home is None else home / ".cache"
+    if wanted is not None and _writable(wanted):
+        return wanted
+    # Compiled code that another user could have put there must not be run: the folder has to be ours alone.
+    mine = Path(tempfile.gettempdir()) / f"attribution_sched-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    with suppress(OSError):
+        mine.mkdir(mode=0o700, exist_ok=True)
+        about = mine.lstat()
+        if not hasattr(os, "getuid") or (about.st_uid == os.getuid() and not about.st_mode & 0o077):
+            return mine
+    return wanted or mine / "unusable"
+
+
+@cache
+def _writable(place: Path) -> bool:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            return True
+    except OSError:
+        return False
+
+
+def _sweep(mine: Path) -> None:
+    """Remove what older sources compiled to, except the newest few."""
+    with suppress(OSError):
+        mine.touch()
+        others = [place for place in mine.parent.glob("kernels-*") if place != mine]
+        others.sort(key=lambda place: place.stat().st_mtime, reverse=True)
+        for place in others[KEPT - 1 :]:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+@cache
+def digest() -> str:
+    """Hash of everything that goes into compiled code and is ours; numba itself tells its versions and processors."""
+    total = hashlib.sha256()
+    for path in sources():
+        total.update(f"{path.relative_to(PACKAGE).as_posix()}\n".encode())
+        total.update(path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def sources() -> list[Path]:
+    """The files with kernels, all modules of the package they import, and the tables these read."""
+    texts = {path: path.read_text("utf-8") for room in ROOMS for path in (PACKAGE / room).rglob("*.py")}
+    open_ends = [path for path, text in texts.items() if "import kernel\n" in text]
+    found = {Path(__file__)}
+    while open_ends:
+        path = open_ends.pop()
+        if path in found:
+            continue
+        found.add(path)
+        text = texts.get(path) or path.read_text("utf-8")
+        open_ends += [module for name in _imported(text) if (module := _file_of(name)) is not None]
+    tables = [path for path in (PACKAGE / "cluster" / "constants").iterdir() if path.is_file()]
+    return sorted({*found, *tables})
+
+
+def _imported(text: str) -> list[str]:
+    """Names of the package's modules that a source may import; a name that is no module is dropped later."""
+    names = []
+    for module, given, plain in _IMPORT.findall(text):
+        names += [plain] if plain else [module, *(f"{module}.{name}" for name in _NAME.findall(given))]
+    return names
+
+
+@cache
+def _file_of(name: str) -> Path | None:
+    base = PACKAGE.joinpath(*name.split(".")[1:])
+    for path in (base.with_suffix(".py"), base / "__init__.py"):
+        if path.is_file() and path != PACKAGE / "__init__.py":
+            return path
+    return None

@@ -1,0 +1,128 @@
+"""Compiled kernels: kept under the digest of their sources, announced once, off every clock."""
+
+import copy
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attribution_sched import kernels
+from attribution_sched.cluster.streams import integers, normal, uniform
+from attribution_sched.errors import SettingsError
+
+SCRIPT = """
+import sys, time
+import numpy as np
+from attribution_sched import kernels
+from attribution_sched.cluster import streams
+state = np.arange(1, 5).astype(np.uint64)
+began, ticked = time.perf_counter(), kernels.clock()
+drawn = [streams.normal(state), streams.uniform(state)]
+print(repr(drawn), time.perf_counter() - began, kernels.clock() - ticked, kernels.digest(), kernels.folder(), sep="\\n")
+"""
+
+
+def run(package: Path, script: str = SCRIPT, **environment: str) -> tuple[list[str], str]:
+    """Lines and stderr of a script in a process of its own, with the package at a place."""
+    given = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=given | {"PYTHONPATH": str(package)} | environment, cwd=package,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A copy of what kernels need, as an installation of its own."""
+    place = tmp_path / "installed"
+    here = kernels.PACKAGE.parent
+    for path in {*kernels.sources(), kernels.PACKAGE / "__init__.py", *kernels.PACKAGE.glob("*/__init__.py")}:
+        target = place / path.relative_to(here)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    return place
+
+
+def test_compiling_is_said_once_counts_on_no_clock_and_a_reinstall_keeps_it(installed, tmp_path):
+    first, said = run(installed, NUMBA_CACHE_DIR=str(tmp_path / "kept"))
+    assert said.count("Compiling the simulation's kernels") == 1
+    assert float(first[2]) < 0.2 * float(first[1])
+    assert first[4].startswith(str(tmp_path / "kept"))
+    moved = tmp_path / "moved"
+    shutil.copytree(installed, moved)
+    for path in moved.rglob("*.py"):
+        os.utime(path, (1, 1))
+    again, said = run(moved, NUMBA_CACHE_DIR=str(tmp_path / "kept"))
+    assert said == ""
+    assert (again[0], again[3]) == (first[0], first[3])
+
+
+def test_a_kernel_is_not_stale_when_another_file_changes(installed, tmp_path):
+    script = """
+import numpy as np
+from attribution_sched.cluster.arrivals import next_arrival
+state = np.arange(1, 5).astype(np.uint64)
+print(next_arrival(0, np.array([1.0, 0, 0, 1, 0, 0, 1]), np.zeros(0), 0, 0.0, state))
+"""
+    before, _ = run(installed, script, NUMBA_CACHE_DIR=str(tmp_path))
+    streams = installed / "attribution_sched" / "cluster" / "streams.py"
+    changed = streams.read_text().replace("return -math.log(uniform(state))", "return -2.0 * math.log(uniform(state))")
+    assert changed != streams.read_text()
+    streams.write_text(changed)
+    after, said = run(installed, script, NUMBA_CACHE_DIR=str(tmp_path))
+    assert float(after[0]) == 2.0 * float(before[0])
+    assert "Compiling" in said
+
+
+def test_an_error_raised_below_reaches_python():
+    @kernels.kernel
+    def draw(state, n):
+        return integers(state, n) + 1
+
+    with pytest.raises(SettingsError, match="at least one outcome"):
+        draw(np.arange(1, 5).astype(np.uint64), 0)
+
+
+def test_what_nobody_can_write_to_is_no_fault(installed, tmp_path):
+    (tmp_path / "file").touch()
+    lines, said = run(installed, NUMBA_CACHE_DIR=str(tmp_path / "file"))
+    assert "cannot be written" in said
+    assert lines[0] == run(installed, NUMBA_CACHE_DIR=str(tmp_path / "kept"))[0][0]
+
+
+def test_a_log_that_is_listened_to_gets_the_message_instead_of_stderr(installed, tmp_path):
+    listening = "import logging; logging.basicConfig(stream=__import__('sys').stdout, format='log: %(message)s')\n"
+    lines, said = run(installed, listening + SCRIPT, NUMBA_CACHE_DIR=str(tmp_path))
+    assert said == ""
+    assert lines[0].startswith("log: Compiling the simulation's kernels")
+
+
+def test_the_digest_covers_kernels_what_they_import_and_tables():
+    names = {path.relative_to(kernels.PACKAGE).as_posix() for path in kernels.sources()}
+    assert {"cluster/engine/state.py", "cluster/plan.py", "planning/bounds.py", "kernels.py"} <= names
+    assert "cluster/constants/power.json" in names
+    assert not {name for name in names if name.startswith(("explain/", "report/", "journal/", "cli/"))}
+    for path in kernels.PACKAGE.rglob("*.py"):
+        if "@kernel" in path.read_text("utf-8") and path != Path(kernels.__file__):
+            assert path.relative_to(kernels.PACKAGE).as_posix() in names
+
+
+def test_old_digests_are_swept_and_the_newest_few_stay(tmp_path):
+    for age in range(7):
+        place = tmp_path / f"kernels-{age}"
+        place.mkdir()
+        os.utime(place, (1e9 - age, 1e9 - age))
+    kernels._sweep(tmp_path / "kernels-6")
+    assert {place.name for place in tmp_path.iterdir()} == {"kernels-6", "kernels-0", "kernels-1", "kernels-2"}
+
+
+def test_copies_and_pickles_are_the_kernel_itself():
+    assert copy.deepcopy(normal) is normal
+    assert pickle.loads(pickle.dumps(uniform)) is uniform  # noqa: S301
