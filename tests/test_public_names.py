@@ -14,7 +14,7 @@ import pytest
 import attribution_sched
 from tests.docs_text import ROOT, TEXTS, blocks, named
 
-ROOMS = ("attribution", "cluster", "config", "explain", "feedback")
+ROOMS = ("attribution", "cluster", "config", "explain", "feedback", "journal")
 INNER = {"attribution_sched.session.submission"}
 """What no public name offers: the first case study looks behind the simulation, at what a task truly demands."""
 

@@ -430,7 +430,8 @@ def packed(arrays: Mapping[str, Any]) -> bytes:
         JournalError: If one of them has no such form.
     """
     import numpy as np
-    from safetensors.numpy import save
+
+    from attribution_sched.storage import pack
 
     made = {}
     for name, array in arrays.items():
@@ -440,7 +441,7 @@ def packed(arrays: Mapping[str, Any]) -> bytes:
             fix = "Give booleans, whole or floating-point numbers; the rest belongs into the facts"
             raise JournalError(problem(f"snapshot.arrays.{name}", f"shape {given.shape}", rule, fix))
         made[str(name)] = given.astype(given.dtype.newbyteorder("<"), copy=False)
-    return bytes(save(made))
+    return pack(made)
 
 
 def _header(header: JournalHeader) -> Row:

@@ -447,12 +447,12 @@ def unpacked(data: bytes) -> dict[str, Any]:
     Raises:
         JournalError: If they cannot be read.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
+    from attribution_sched.errors import CheckpointError
+    from attribution_sched.storage import unpack
 
     try:
-        return dict(load(data))
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        return unpack(data, "snapshot")
+    except CheckpointError as error:
         raise JournalError(problem("snapshot", f"{len(data)} bytes", f"cannot be read ({error})", DAMAGED)) from error
 
 
