@@ -436,7 +436,8 @@ def packed(arrays: Mapping[str, Any]) -> bytes:
         JournalError: If one of them has no such form.
     """
     import numpy as np
-    from safetensors.numpy import save
+
+    from attribution_sched.storage import pack
 
     made = {}
     for name, array in arrays.items():
@@ -446,7 +447,7 @@ def packed(arrays: Mapping[str, Any]) -> bytes:
             fix = "Give booleans, whole or floating-point numbers; the rest belongs into the facts"
             raise JournalError(problem(f"snapshot.arrays.{name}", f"shape {given.shape}", rule, fix))
         made[str(name)] = given.astype(given.dtype.newbyteorder("<"), copy=False)
-    return zlib.compress(bytes(save(made)), 1)
+    return zlib.compress(pack(made), 1)
 
 
 def _header(header: JournalHeader) -> Row:

@@ -455,16 +455,16 @@ def unpacked(data: bytes) -> dict[str, Any]:
     Raises:
         JournalError: If they cannot be read.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
+    from attribution_sched.errors import CheckpointError
+    from attribution_sched.storage import unpack
 
     try:
         reading = zlib.decompressobj()
         whole_data = reading.decompress(data, MOST_SNAPSHOT_BYTES)
         if not reading.eof:
             raise ValueError(f"more than {MOST_SNAPSHOT_BYTES} bytes, or not all of them")
-        return dict(load(whole_data))
-    except (zlib.error, SafetensorError, KeyError, ValueError, TypeError) as error:
+        return unpack(whole_data, "snapshot")
+    except (zlib.error, CheckpointError, ValueError) as error:
         raise JournalError(problem("snapshot", f"{len(data)} bytes", f"cannot be read ({error})", DAMAGED)) from error
 
 

@@ -216,7 +216,8 @@ class HiPpo:
         timings = {"upper": 0.0, "lower": 0.0}
         if not (np.asarray(view.free_devices) > 0).any():
             return self._done(None, view.slot, "waits", began, timings, 0.0)
-        view = weighed(view, self.wishes)
+        if self.wishes is not None:
+            view = weighed(view, self.wishes)
         deadline = Deadline(self.deadline_s, self.clock)
         decisions = self.read(view, self._ahead(view))
         decisions.check()
