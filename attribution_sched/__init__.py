@@ -1,7 +1,7 @@
 """Explainability-first scheduling of AI workloads.
 
 The names below are the public ones: documentation and examples use no others. Each loads on first use. The rooms
-(``attribution``, ``cluster``, ``config``, ``explain``, ``feedback``) offer what is rarer under their own names.
+(``attribution``, ``cluster``, ``config``, ``explain``, ``feedback``, ``journal``) offer what is rarer.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from attribution_sched.lazy import loader
 
 if TYPE_CHECKING:
-    from attribution_sched import attribution, cluster, config, explain, feedback, registration
+    from attribution_sched import attribution, cluster, config, explain, feedback, journal, registration
     from attribution_sched.arena import evaluate
     from attribution_sched.attribution.emshap import EmSHAP
     from attribution_sched.attribution.energy_model import EnergyModel
     from attribution_sched.attribution.vector import AttributionVector
-    from attribution_sched.cluster.decision import DecisionView
+    from attribution_sched.cluster.decision import DecisionView as Decision
     from attribution_sched.cluster.plan import Plan, Replica, Segment
     from attribution_sched.cluster.simulator.simulator import simulate
     from attribution_sched.config.sources import load_settings
@@ -43,7 +43,7 @@ __all__ = [
     "AttributionSchedError",
     "AttributionVector",
     "Background",
-    "DecisionView",
+    "Decision",
     "EmSHAP",
     "EnergyModel",
     "Explainer",
@@ -65,6 +65,7 @@ __all__ = [
     "evaluate",
     "explain",
     "feedback",
+    "journal",
     "load_settings",
     "make_policy",
     "play",
@@ -84,7 +85,7 @@ _HOMES = {
     "AttributionSchedError": "attribution_sched.errors",
     "AttributionVector": "attribution_sched.attribution.vector",
     "Background": "attribution_sched.explain.background",
-    "DecisionView": "attribution_sched.cluster.decision",
+    "Decision": "attribution_sched.cluster.decision:DecisionView",
     "EmSHAP": "attribution_sched.attribution.emshap",
     "EnergyModel": "attribution_sched.attribution.energy_model",
     "Explainer": "attribution_sched.explain.explainer",
@@ -105,6 +106,7 @@ _HOMES = {
     "evaluate": "attribution_sched.arena",
     "explain": "attribution_sched.explain",
     "feedback": "attribution_sched.feedback",
+    "journal": "attribution_sched.journal",
     "load_settings": "attribution_sched.config.sources",
     "make_policy": "attribution_sched.scheduler.registry",
     "play": "attribution_sched.scheduler.episode",

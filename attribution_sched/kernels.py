@@ -24,14 +24,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, update_wrapper
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 import numba
+from numba.core import types as numba_types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.extending import models, register_model
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+types: Any = numba_types
 
 KEPT = 4
 """Digests that are kept on disk, newest first: a few versions or branches that are used in turns."""
@@ -48,13 +50,13 @@ _logger = logging.getLogger(__name__)
 
 
 @overload
-def kernel(function: Function, /) -> Function: ...
+def kernel(function: Callable[..., Any], /) -> Callable[..., Any]: ...
 
 
 @overload
 def kernel(
-    *, fastmath: bool = False, inline: Literal["never", "always"] = "never"
-) -> Callable[[Function], Function]: ...
+    *, allocates: bool = False, fastmath: bool = False, inline: Literal["never", "always"] = "never"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 
 
 def kernel(function: Any = None, /, **options: Any) -> Any:
@@ -62,7 +64,9 @@ def kernel(function: Any = None, /, **options: Any) -> Any:
 
     Args:
         function: What to compile, when it is first called with arguments of some types.
-        options: ``fastmath`` lets sums be reordered; ``inline="always"`` copies it into its callers.
+        options: ``allocates`` is for kernels that make arrays, or get one from a kernel that does: without it no
+            references are counted, which otherwise is most of the code of a kernel whose arguments are tuples of
+            fifty arrays. ``fastmath`` lets sums be reordered; ``inline="always"`` copies it into its callers.
     """
     if function is None:
         return lambda given: Kernel(given, options)
@@ -80,9 +84,10 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         update_wrapper(self, function)
         self.py_func = function
-        self.targetoptions = {"error_model": "numpy"} | options
+        self.targetoptions = {"error_model": "numpy", "_nrt": options.pop("allocates", False)} | options
         self._door: Any = None
         self._part: Any = None
+        self._part_type: Any = None
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run it from Python; the first call with arguments of some types loads or compiles it."""
@@ -100,15 +105,36 @@ class Kernel:
         if self._part is None:
             compiled_for = {"pipeline_class": _PartCompiler, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
             self._part = numba.njit(**compiled_for, **self.targetoptions)(self.py_func)
-        return self._part._numba_type_
+            self._part_type = _PartType(self._part)
+        return self._part_type
 
     def __reduce__(self) -> str:
         # Copies and pickles refer to it by name, as to any function.
         return self.py_func.__qualname__
 
 
-class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
+class _PartType(types.Dispatcher):
+    """A kernel as its callers see it: compiled once for integers of any size, and not again for each constant."""
+
+    def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        return super().get_call_type(context, tuple(map(_plain, args)), {name: _plain(kws[name]) for name in kws})
+
+
+register_model(_PartType)(models.OpaqueModel)
+
+
+def _plain(given: Any) -> Any:
+    given = types.unliteral(given)
+    if isinstance(given, types.Integer) and given.signed and given.bitwidth < types.int64.bitwidth:
+        return types.int64
+    return given
+
+
+class _PartLibrary(JITCodeLibrary):
     """LLVM code of a kernel that waits for the kernels that call it: they optimise and emit it with their own."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         pass
@@ -140,7 +166,7 @@ class _WithoutEnvironment:
         pass
 
 
-class _PartCompiler(CompilerBase):  # type: ignore[misc]
+class _PartCompiler(CompilerBase):
     """numba's own passes, with a library that is only linked."""
 
     def define_pipelines(self) -> list[Any]:
@@ -150,7 +176,7 @@ class _PartCompiler(CompilerBase):  # type: ignore[misc]
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
 
 
-class _DigestLocator(_CacheLocator):  # type: ignore[misc]
+class _DigestLocator(_CacheLocator):
     """Where a kernel is kept: by digest and module, not by path and time of its file, so a reinstall finds it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -171,11 +197,11 @@ class _DigestLocator(_CacheLocator):  # type: ignore[misc]
         return cls(py_func)
 
 
-class _DigestCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+class _DigestCacheImpl(CompileResultCacheImpl):
     _locator_classes = (_DigestLocator,)
 
 
-class _DigestCache(FunctionCache):  # type: ignore[misc]
+class _DigestCache(FunctionCache):
     """numba's cache at our place; what it loads, and what is compiled because it has nothing, is off the clock."""
 
     _impl_class = _DigestCacheImpl

@@ -12,14 +12,15 @@ def loader(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
 
     Args:
         package: Its dotted name.
-        homes: Public name → dotted name of the module that holds it; a module by itself ends in its own name.
+        homes: Public name → dotted name of the module that holds it, followed by ``:`` and its name there if that is
+            another; a module by itself ends in its own name.
     """
 
     def load(name: str) -> Any:
-        home = homes.get(name)
-        if home is None:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(home)
-        return module if home.rpartition(".")[2] == name and not hasattr(module, name) else getattr(module, name)
+        home, _, inside = homes[name].partition(":")
+        module, inside = import_module(home), inside or name
+        return module if home.rpartition(".")[2] == inside and not hasattr(module, inside) else getattr(module, inside)
 
     return load, lambda: sorted(homes)

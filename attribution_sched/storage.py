@@ -81,8 +81,6 @@ def write(
     Raises:
         CheckpointError: If a weight is not finite, the header is not JSON, or the file cannot be written.
     """
-    from safetensors.numpy import save
-
     target = Path(path)
     try:
         text = json.dumps(header, sort_keys=True, allow_nan=False)
@@ -94,7 +92,7 @@ def write(
     about = {"format": FORMAT, "schema": schema, "version": version, "attribution_schema": attribution_schema}
     about |= {"header": text, "sha256": _digest(_Mark(schema, version, attribution_schema), text, packed)}
     # One key: safetensors writes several in no fixed order, and equal states should be equal files.
-    content = save(packed, metadata={"checkpoint": json.dumps(about, sort_keys=True)})
+    content = pack(packed, {"checkpoint": json.dumps(about, sort_keys=True)})
     try:
         _sweep(target)
         _replace(target, content)
@@ -141,6 +139,34 @@ def read(
         raise CheckpointError(problem("checkpoint attribution_schema", mark.attribution_schema, rule, fix))
     _refuse_odd_numbers(arrays, str(path), any_number)
     return header, arrays
+
+
+def pack(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Arrays as the bytes of a safetensors file, for whoever keeps them elsewhere than in a file of their own."""
+    from safetensors.numpy import save
+
+    return bytes(save(dict(arrays), metadata=None if metadata is None else dict(metadata)))
+
+
+def unpack(content: bytes, where: str) -> Arrays:
+    """What :func:`pack` packed; nothing of it is executed.
+
+    Args:
+        content: The bytes.
+        where: What to call them in a message.
+
+    Raises:
+        CheckpointError: If they are not those of a safetensors file.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays: Arrays = load(content)
+    # What safetensors raises for an element type that numpy lacks differs from release to release.
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError) as error:
+        raise CheckpointError(problem("checkpoint", where, "is truncated or not a checkpoint", _COPY)) from error
+    return arrays
 
 
 def take(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
@@ -227,7 +253,7 @@ def _unpack(content: bytes, path: str | Path) -> tuple[_Mark, dict[str, Any], Ar
         rule, fix = f"this release reads format {FORMAT}", "Use the release that wrote it, or train and save again"
         raise CheckpointError(problem("checkpoint format", told.get("format"), rule, fix))
     mark = _Mark(told.get("schema"), told.get("version"), told.get("attribution_schema"))
-    text, arrays = str(told.get("header", "")), _arrays(content, path)
+    text, arrays = str(told.get("header", "")), unpack(content, str(path))
     if told.get("sha256") != _digest(mark, text, arrays):
         raise _changed(path)
     return mark, _json(text, path, "header"), arrays
@@ -247,18 +273,6 @@ def _metadata(content: bytes, path: str | Path) -> dict[str, Any]:
     except (ValueError, RecursionError, AttributeError) as error:
         raise CheckpointError(problem("checkpoint", str(path), "is truncated or not a checkpoint", _COPY)) from error
     return metadata if isinstance(metadata, dict) else {}
-
-
-def _arrays(content: bytes, path: str | Path) -> Arrays:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        arrays: Arrays = load(content)
-    # What safetensors raises for an element type that numpy lacks differs from release to release.
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError) as error:
-        raise CheckpointError(problem("checkpoint", str(path), "is truncated or not a checkpoint", _COPY)) from error
-    return arrays
 
 
 def _json(text: Any, path: str | Path, what: str) -> dict[str, Any]:
@@ -362,7 +376,7 @@ def _convert(content: bytes, path: str | Path, schema: str) -> tuple[_Mark, dict
             if old != 1:
                 rule, fix = "files of 0.1 have version 1", "Train and save again with this release"
                 raise CheckpointError(problem("checkpoint version", old, rule, fix))
-            kind, text, arrays = told.get("kind"), str(told.get("header", "")), _arrays(content, path)
+            kind, text, arrays = told.get("kind"), str(told.get("header", "")), unpack(content, str(path))
             digest = hashlib.sha256(f"{kind}\n1\n{text}\n".encode())
             _add_arrays(digest, arrays)
             if told.get("sha256") != digest.hexdigest():
@@ -379,4 +393,4 @@ def _convert(content: bytes, path: str | Path, schema: str) -> tuple[_Mark, dict
         raise CheckpointError(problem(beside.name, sorted(told), rule, "Train and save again with this release"))
     if told["sha256"] != hashlib.sha256(content).hexdigest():
         raise _changed(path)
-    return _Mark(schema, 1, None), {"size": told["size"], "made": told["made"]}, _arrays(content, path)
+    return _Mark(schema, 1, None), {"size": told["size"], "made": told["made"]}, unpack(content, str(path))

@@ -12,7 +12,6 @@ decision is taken once. It is not carried over to forked processes.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import threading
@@ -39,9 +38,9 @@ from attribution_sched.journal import (
     WaitRecord,
 )
 from attribution_sched.kernels import clock
-from attribution_sched.scheduler.policy import Episodic, Policy
+from attribution_sched.scheduler.policy import Episodic, Policy, Recallable
 from attribution_sched.session import operations, options
-from attribution_sched.session.asking import Asked, Asking, as_policy, weighted, with_weights
+from attribution_sched.session.asking import Asked, Asking, Moment, as_policy, weighted, with_weights
 from attribution_sched.session.attributions import AttributionCache, CacheUse
 from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
 from attribution_sched.session.fitting import Fitting
@@ -50,12 +49,14 @@ from attribution_sched.session.memory import QUICK, Memory
 from attribution_sched.session.replay import outcome_record, replay
 from attribution_sched.session.reshaping import Reshaping, targets_of
 from attribution_sched.session.results import RewardTerms, RunSummary, SchedulingResult
+from attribution_sched.session.state import EVERY, record_snapshot, restore_snapshot
 from attribution_sched.session.status import Status, queue_table, status_of
 from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
 from attribution_sched.session.summary import Tally
 from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
-from attribution_sched.session.turn import Clock, Turn
+from attribution_sched.session.turn import Clock, Turn, log
 from attribution_sched.session.wording import plan_of, plan_record
+from attribution_sched.text import clean_text
 from attribution_sched.types import Outcome
 
 if TYPE_CHECKING:
@@ -70,10 +71,11 @@ Preset = str | Path | Mapping[str, Any] | Settings
 Progress = Callable[[int, int | None], None]
 """Called with how many tasks were placed, and of how many; None if that is open."""
 
-log = logging.getLogger("attribution_sched.system")
-
 PATIENCE = 1000
 """Decisions without a placement after which ``schedule_next_task`` returns one that leaves its task waiting."""
+
+AGAIN = 256
+"""Decisions of a long journal that are lived through again on resuming, so that explanations have a background."""
 
 FAILURES = 3
 """Tasks in a row on which a policy may fail before that is the caller's business: then the policy is broken."""
@@ -177,7 +179,7 @@ class System:
             self._set_up(settings, decider, seed, explain, queue, attributor)
             self._keep_in(journal)
             self.targets = self._reshaping.targets or self.targets
-            self._go_through(rehearse=rehearse and isinstance(self.policy, Episodic))
+            self._go_on_with(rehearse=rehearse and isinstance(self.policy, Episodic))
             self._submit_demo()
         except BaseException:
             journal.close()
@@ -187,7 +189,7 @@ class System:
     def _set_up(self, settings: Settings, policy: Any, seed: Any, explain: Any, queue: Any, attributor: Any) -> None:
         self.seed, self._queue = options.seed_of(seed), options.queue_of(queue)
         self._explaining = options.explaining(explain)
-        self.settings, self.policy = settings, policy
+        self.settings, self.policy, self._attributor = settings, policy, attributor
         self.world = settings.build_world()
         if self._queue == "demo":
             for request in DEMO:
@@ -204,14 +206,15 @@ class System:
         self._asking = Asking()
         self._recorded: dict[int, str] = {}
         self._since = 0
-        self._turn = threading.RLock()
+        self._turn, self._explaining_turn = threading.RLock(), threading.RLock()
+        self._again: SimulatedCluster | None = None
         self._turning: Turn | None = None
         self._entering: tuple[TaskRecord, TaskInstance] | None = None
         self._finished: Taken | None = None
         self._operating: operations.Operation | None = None
         self._failed: list[str] = []
         self._moving = self._torn = False
-        self._waits_s = -1.0
+        self._waits_s, self._snapshot_at = -1.0, 0
         if isinstance(policy, Episodic):
             policy.reset(self.seed)
 
@@ -363,7 +366,7 @@ class System:
         number = found[-1].number if found else self.journal.record_intent(what.kind, what.details())
         if not (again and operations.happened(self.cluster, what)):
             self._moving = True
-            operations.happen(self.cluster, what, live=True)
+            operations.happen(self.cluster, replace(what, number=number), live=True)
             self._moving = False
         self.journal.record_effect(int(number or 0))
         self._operating = None
@@ -422,26 +425,41 @@ class System:
         log.warning(note)
         return note
 
-    def _set_aside(self, error: Exception) -> None:
-        """Nobody is asked again about a task on which the policy failed: it must not block the others."""
-        name = self.cluster.residents[self.cluster.up].id
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        reason = f"set aside: {self.policy.name} failed on it ({told[:LONGEST_REASON]}); let in again with release"
-        self._operate(operations.operation(self.cluster, operations.SET_ASIDE, name, reason=reason))
-        log.warning("task %s %s", name, reason)
-        self._failed.append(name)
+    def _without_answer(self, error: Exception) -> Taken | None:
+        """Go on although the policy failed on a task: one that waits is set aside, one that runs keeps its plan.
+
+        Raises:
+            PolicyError: If it has failed too often in a row, or nobody else is left to ask about.
+        """
+        name, told = self.cluster.residents[self.cluster.up].id, type(error).__name__
+        told = clean_text(f"{told}: {error}" if str(error) else told)[:LONGEST_REASON]
+        taken = None
+        if self.cluster.replanning:
+            log.warning("task %s keeps its plan: %s failed on it (%s)", name, self.policy.name, told)
+            taken = self._decide(f"keeps ({self.policy.name} failed: {told})")
+        else:
+            reason = f"{self.policy.name} failed on it ({told}); mend the cause, then let it in again with release"
+            self._operate(operations.operation(self.cluster, operations.SET_ASIDE, name, reason=reason))
+            log.warning("task %s is set aside: %s", name, reason)
+        if name not in self._failed:
+            self._failed.append(name)
         if len(self._failed) >= FAILURES or not self.cluster.expecting:
             failed, self._failed = ", ".join(self._failed), []
-            rule = f"failed on {failed} in a row, which are set aside; the last error is {told}"
-            fix = "Mend the policy, then System.release(id) each of them; System.queue() lists them"
+            rule = f"failed on {failed} with nothing placed in between; the last error is {told}"
+            fix = "Mend the policy, then System.release(id) those that are set aside; System.queue() lists them"
             raise PolicyError(problem("policy", self.policy.name, rule, fix)) from error
+        return taken
 
-    def _decide(self) -> Taken:
-        """Take the pending decision: one turn of the ring."""
-        self._turning = self._propose()
+    def _decide(self, kept: str = "") -> Taken:
+        """Take the pending decision: one turn of the ring.
+
+        Args:
+            kept: Why a running task keeps its plan without a question; asks the policy by default.
+        """
+        self._turning = self._propose(kept)
         return self._complete(self._turning)
 
-    def _propose(self) -> Turn:
+    def _propose(self, kept: str) -> Turn:
         """Phases 1 to 3 of the ring; nothing has happened yet when they end."""
         clock = Clock()
         # 1 observe: the cluster as it is, the queue, the links, the weights in force
@@ -452,10 +470,13 @@ class System:
         clock.phase("attribute", f"{len(seen.queue)} tasks")
         clock.spent_s["attribute"] += self.attribute.spent_s()
         # 3 decide
-        asked = self._asking.ask(self.policy, self.cluster, self.reward, seen)
+        if kept:
+            asked = Asked(seen, None, 0.0, self.cluster.running == 0, kept)
+        else:
+            asked = self._asking.ask(self.policy, self.cluster, self.reward, seen)
         vector = self._attribution(asked)
         clock.phase("decide", asked.view.slot)
-        action = self.cluster.encode(asked.plan, asked.view.kind_index)
+        action = self._asking.encode(self.cluster, asked)
         told = decision_record(self.cluster, self.policy, asked, action, vector, clock.spent_s["attribute"])
         slot, task = asked.view.slot, self.cluster.residents[asked.view.slot]
         known = task.submitted or self._recorded.get(slot) == task.id
@@ -510,6 +531,8 @@ class System:
         reward = self._book(turn, made, effect, again=again)
         clock.phase("learn", made.id)
         self._turning = None
+        if effect.code == 1:
+            self._snapshot(EVERY)
         return Taken(made, asked, turn.task, turn.vector, effect, reward, clock.latencies_s(asked.seconds))
 
     def _book(self, turn: Turn, made: DecisionRecord, effect: Outcome, *, again: bool = True) -> RewardTerms:
@@ -557,13 +580,13 @@ class System:
             return finished
         while self._advance(limit_s) and self.now_s <= limit_s:
             try:
-                taken = self._decide()
+                taken: Taken | None = self._decide()
             except Exception as error:
                 if error is not self._asking.failure:
                     raise
                 self._asking.failure = None
-                self._set_aside(error)
-            else:
+                taken = self._without_answer(error)
+            if taken is not None:
                 if taken.effect.code == 1:
                     self._failed.clear()
                 return taken
@@ -577,7 +600,7 @@ class System:
             if known is None and turn is not None:
                 self._book(turn, decision, effect)
 
-        replay(cluster, self.journal, self.seed, after=after)
+        replay(cluster, self.journal, self.seed, start=restore_snapshot(self.journal, cluster), after=after)
         self.cluster, self._fitting = cluster, Fitting(cluster.engine)
         # What was recorded has happened by now; what was not is asked again.
         self._turning = self._entering = None
@@ -678,7 +701,8 @@ class System:
             ExplanationError: If an option is wrong.
         """
         chosen = options.explain_options(given)
-        with self._turn:
+        # Not the lock of decisions: whoever decides never waits for an explanation.
+        with self._explaining_turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
             decided, record = self._recall(name), self.journal.decision(name)
             task = handed_in(self.world, self.journal.task(str(record.task_id)), self.seed)
@@ -703,8 +727,12 @@ class System:
         memory = self._memory_of(record)
         if name in memory:
             return memory[name]
-        again = SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset", attribute=self.attribute)
-        replay(again, self.journal, self.seed, stop=record.sequence)
+        if self._again is None or self.journal.newest_snapshot(record.sequence) is None:
+            arrivals = self._queue == "preset"
+            self._again = SimulatedCluster(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
+        again = self._again
+        start = restore_snapshot(self.journal, again, record.sequence)
+        replay(again, self.journal, self.seed, start=start, stop=record.sequence, otherwise=[])
         reward = self._reshaping.in_force(record.sequence or 0, self.world.reward)
         view = weighted(again.pending(), with_weights(reward, record.weights))
         return memory.recall(name, view, plan_of(record.plan, self.domains))
@@ -818,8 +846,15 @@ class System:
             return write_report(self, path, lang=lang, **given)
 
     def close(self) -> None:
-        """Close the journal and let the next writer in; harmless when done twice."""
+        """Close the journal and let the next writer in; harmless when done twice.
+
+        The state is kept with it, so that whoever resumes it, also with a release that prices otherwise, need not live
+        through it again.
+        """
         with self._turn:
+            whole = not (self._moving or self._torn or self._entering or self._turning or self._operating)
+            if whole and self.journal.path is not None and not self.journal.closed:
+                self._snapshot(1)
             self.journal.close()
 
     def __enter__(self) -> System:
@@ -843,10 +878,49 @@ class System:
                 if request.id not in known:
                     self.submit(request)
 
-    def _go_through(self, *, rehearse: bool) -> None:
-        """Live through the journal again, and let take effect what was still pending."""
+    def _go_on_with(self, *, rehearse: bool) -> None:
+        """Go on with the journal where it ends.
+
+        Of a short journal everything is lived through, of a long one the newest decisions, so that explanations have a
+        background. Where that does not come out as recorded, because this release prices otherwise, the newest snapshot
+        is taken as it is. A policy that remembers, and cannot say what, lives through all of it.
+        """
+        count = self.journal.count()
+        recallable = not rehearse or isinstance(self.policy, Recallable)
+        near = count - AGAIN if count > self._memory.most and recallable else 0
+        try:
+            self._go_through(near, rehearse=rehearse)
+        except JournalError as error:
+            newest = self.journal.newest_snapshot()
+            if newest is None or newest.sequence <= near or not recallable:
+                raise
+            log.warning("going on from the snapshot after %d decisions: %s", newest.sequence, error)
+            self._set_up(
+                self.settings, self._versions.policy(ORIGINAL), self.seed, False, self._queue, self._attributor
+            )
+            self._keep_in(self.journal)
+            self._go_through(newest.sequence, rehearse=rehearse)
+
+    def _go_through(self, near: int, *, rehearse: bool) -> None:
+        """Go on from a snapshot: live through the decisions after it, and let take effect what was still pending.
+
+        Args:
+            near: Decisions that the snapshot may include at most; 0 lives through all of them.
+            rehearse: Ask the policy again, so that it remembers.
+        """
         versions, reshaping = self._versions, self._reshaping
         count, carried_out, otherwise = self.journal.count(), 0, 0
+        priced_otherwise: list[str] = []
+        start: dict[str, Any] = {"sequence": 0, "tasks": 0}
+        if near > 0:
+            self._adopt(versions.due(near))
+            start = restore_snapshot(self.journal, self.cluster, near, self.policy if rehearse else None)
+        if start["sequence"]:
+            self._recorded = {int(slot): name for slot, name in start["recorded"].items()}
+            deferred, *rest = start["asking"]
+            self._asking.state = Moment(frozenset(deferred), *rest)
+            self._since, self._waits_s = start["since"], start["waits_s"]
+            self._snapshot_at = start["sequence"]
 
         def before(cluster: SimulatedCluster, decision: DecisionRecord) -> None:
             nonlocal otherwise
@@ -870,15 +944,37 @@ class System:
                 self._memory.remember(decision.id, weighted(asked.view, self.reward), asked.plan)
             self._since = 0 if effect.code == 1 else self._since + 1
 
-        replay(self.cluster, self.journal, self.seed, before=before, after=after)
+        replay(
+            self.cluster, self.journal, self.seed, start=start, otherwise=priced_otherwise, before=before, after=after
+        )
         for unfinished in operations.still_open(self.journal):
             self.journal.record_effect(int(unfinished.number or 0))
         self._adopt(versions.due(count))
         if reshaping.set_at(count):
             self.reward = reshaping.in_force(count, self.reward)
         versions.anchored = versions.current if reshaping.anchored_weights is None else reshaping.anchored_weights
-        facts = {"decisions": count, "carried_out": carried_out, "rehearsed": rehearse, "decided_otherwise": otherwise}
+        facts = {
+            "decisions": count, "carried_out": carried_out, "rehearsed": rehearse, "decided_otherwise": otherwise,
+            "priced_otherwise": priced_otherwise[:100], "lived_through": count - start["sequence"],
+        }  # fmt: skip
+        if priced_otherwise:
+            log.warning("%d decisions come out at other prices in this release", len(priced_otherwise))
         self.journal.record_event(EventRecord("resumed", facts, self.now_s))
+
+    def _snapshot(self, every: int) -> None:
+        """Keep the state if so many decisions were taken since it was last kept."""
+        count = self.journal.count()
+        if count - self._snapshot_at < max(every, len(self.cluster.backlog) // 4):
+            return
+        deferred, *rest = self._asking.state
+        facts = {
+            "recorded": {str(slot): name for slot, name in self._recorded.items()},
+            "asking": [sorted(deferred), *rest],
+            "since": self._since,
+            "waits_s": self._waits_s,
+        }
+        record_snapshot(self.journal, self.cluster, self.policy, facts)
+        self._snapshot_at = count
 
     def _adopt(self, policy: Policy | None) -> None:
         if policy is not None:

@@ -55,12 +55,16 @@ def main() -> None:
     parser.add_argument("--lengths", default="100,1000,10000")
     parser.add_argument("--placements", type=int, default=60)
     chosen = parser.parse_args()
-    print("| policy | waiting | CPU ms per placement | kB per placement | decisions per placement | CPU ms to hand in |")
+    print(
+        "| policy | waiting | CPU ms per placement | kB per placement | decisions per placement | CPU ms to hand in |"
+    )
     print("|---|---|---|---|---|---|")
     for policy in chosen.policies.split(","):
         for length in map(int, chosen.lengths.split(",")):
             spent, size, decisions, handed_in = measure(policy, length, chosen.placements)
-            print(f"| {policy} | {length:,} | {spent:.1f} | {size:.1f} | {decisions:.2f} | {handed_in:.2f} |", flush=True)
+            print(
+                f"| {policy} | {length:,} | {spent:.1f} | {size:.1f} | {decisions:.2f} | {handed_in:.2f} |", flush=True
+            )
 
 
 if __name__ == "__main__":

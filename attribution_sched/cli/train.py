@@ -150,5 +150,5 @@ def _print_summary(summary: TrainingSummary) -> None:
     table.add_row(f"Best held-out return (iteration {summary.best_iteration})", best)
     console.print(table)
     console.print(f"best weights: {summary.best}", soft_wrap=True)
-    use = f"from attribution_sched.scheduler.hi_ppo.policy import HiPpo; HiPpo({str(summary.best)!r})"
+    use = f"from attribution_sched import HiPpo; HiPpo({str(summary.best)!r})"
     console.print(f"use them: {use}", soft_wrap=True)

@@ -142,7 +142,7 @@ def trace_row(times_s: FloatArray, time_s: float, period_s: float) -> int:
     return max(low - 1, 0)
 
 
-@kernel
+@kernel(allocates=True)
 def trace_rows(times_s: FloatArray, wanted_s: FloatArray, period_s: float) -> NDArray[np.int64]:
     """Return the rows that hold at each of ``wanted_s``."""
     rows = np.empty(wanted_s.size, np.int64)

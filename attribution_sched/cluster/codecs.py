@@ -182,7 +182,7 @@ class CrossDomainCodec:
         return np.zeros(active.size), np.zeros((active.size, 3))
 
 
-@kernel
+@kernel(allocates=True)
 def _testbed_masks(world: WorldArrays, state: StateArrays, memory: FloatArray, masks: BoolArray) -> None:
     """A device may take a task if it has a free place and room, and knows the precision."""
     for e in range(masks.shape[0]):

@@ -263,7 +263,7 @@ def plan_cost(
     plan_out[UTILISATION] = utilisation / count
 
 
-@kernel
+@kernel(allocates=True)
 def _replica_sync(
     tables: CostTables,
     model: int,

@@ -113,7 +113,7 @@ class Decisions:
             )
 
 
-@kernel
+@kernel(allocates=True)
 def _gather(
     world: WorldArrays,
     state: StateArrays,

@@ -45,7 +45,7 @@ def _operation(schedule: int, i: int, warmup: int, microbatches: int) -> int:
     return warmup + j // 2 if j % 2 == 0 else -1 - j // 2
 
 
-@kernel
+@kernel(allocates=True)
 def pipeline_finish(
     schedule: int,
     stages: int,
@@ -124,7 +124,7 @@ def pipeline_finish(
     return latest
 
 
-@kernel
+@kernel(allocates=True)
 def _batched(
     schedule: IntArray,
     stages: IntArray,

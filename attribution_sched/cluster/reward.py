@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,13 +72,11 @@ def r_high(eff: Number, cost: Number, w_eff: float, w_cost: float) -> Number:
     return w_eff * (eff - 1.0) - w_cost * cost
 
 
-_compiled = numba.njit(cache=True, error_model="numpy")
-
-r_eff_kernel = _compiled(r_eff)
-step_at_kernel = _compiled(step_at)
-cost_usd_kernel = _compiled(cost_usd)
-r_cost_kernel = _compiled(r_cost)
-total_kernel = _compiled(total)
+r_eff_kernel = kernel(r_eff)
+step_at_kernel = kernel(step_at)
+cost_usd_kernel = kernel(cost_usd)
+r_cost_kernel = kernel(r_cost)
+total_kernel = kernel(total)
 
 
 class RewardRates(NamedTuple):

@@ -33,7 +33,7 @@ def segment_pace_s(tables: CostTables, domains: DomainArrays, model: int, row: I
     return float((times[0, z] - times[0, a] + times[1, z] - times[1, a]) / (row[DP] * row[PP]))
 
 
-@kernel
+@kernel(allocates=True)
 def share_batch(
     tables: CostTables, domains: DomainArrays, model: int, batch: float, rows: IntArray, count: int, replicas: int
 ) -> None:

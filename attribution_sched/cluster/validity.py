@@ -41,8 +41,11 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 VALID = 0
+"""Nothing is wrong."""
+
 UNCOVERED, TWICE, DEVICES, FORMAT, INDIVISIBLE, MEMORY, POWER, STAGES, TRAINED_INT8, UNEVEN_BATCH = range(-1, -11, -1)
 OUTSIDE, LAYOUT, NODE, SEGMENTS, MICROBATCH_SIZE = range(-11, -16, -1)
+"""Codes of refusals; the words are below."""
 
 REFUSALS = {
     UNCOVERED: "the segments do not cover the model in order",

@@ -208,7 +208,7 @@ def emit_epsilon(latent: FloatArray, bound: float, epsilon: FloatArray) -> None:
             epsilon[i, j] = min(max(latent[i, j], -bound), bound) if i != j else 0.0
 
 
-@kernel
+@kernel(allocates=True)
 def effective_latency(base_s: FloatArray, utilisation: FloatArray, congestion: float) -> FloatArray:
     """Return ``base · (1 + congestion · u/(1−u))``: the waiting of an M/M/1 queue on top of propagation.
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.layouts import layout_table
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, REPLICA, TP, Plan
-from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.hybrids import (
     COLUMNS,
@@ -31,6 +30,7 @@ from attribution_sched.explain.hybrids import (
     rows_of,
 )
 from attribution_sched.planning.neighbours import every_cut
+from attribution_sched.planning.segment_table import formats_of_all
 from attribution_sched.planning.validity import runnable
 
 IntArray = NDArray[np.int64]
@@ -118,20 +118,10 @@ def _options(view: DecisionView, own: IntArray, part: str, rng: np.random.Genera
     elif part == LAYOUT:
         listed, complete = _layouts(view, own, rng)
     else:
-        values = view.kind.microbatches if part == MICRO else [precision.index for precision in _formats(view, own)]
+        values = view.kind.microbatches if part == MICRO else formats_of_all(view.cost, view.kind_index, own[:, DOMAIN])
         listed, complete = np.array([np.full((len(own), 1), value) for value in dict.fromkeys(values)]), True
     listed = listed.reshape(-1, len(own), len(COLUMNS[part]))
     return listed[(listed != own[:, COLUMNS[part]]).any(axis=(1, 2))], complete
-
-
-def _formats(view: DecisionView, own: IntArray) -> list[Precision]:
-    gpus = [view.cost.cluster.domains[domain].gpu for domain in own[:, DOMAIN]]
-    return [
-        precision
-        for precision in PRECISIONS
-        if all(gpu.supports(precision) for gpu in gpus)
-        and not (precision is Precision.INT8 and view.cost.training[view.kind_index])
-    ]
 
 
 def _layouts(view: DecisionView, own: IntArray, rng: np.random.Generator) -> tuple[IntArray, bool]:

@@ -17,6 +17,7 @@ import os
 import secrets
 import sqlite3
 import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +125,11 @@ class Journal(Reader):
         except BaseException:
             made.close()
             raise
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._store.closed
 
     def close(self) -> None:
         """Close it and let the next writer in; harmless when done twice."""
@@ -345,8 +351,8 @@ class Journal(Reader):
     ) -> int:
         """Record the state after so many decisions, to go on from; return its number.
 
-        The arrays are kept as safetensors, with their SHA-256 in the chain. Older ones are dropped but for the newest
-        and every so many-th; that they were there stays in the chain.
+        The arrays are kept as compressed safetensors, with their SHA-256 in the chain. Older ones are dropped but for
+        the newest and every so many-th; that they were there stays in the chain.
 
         Args:
             sequence: Decisions it includes; at most those there are.
@@ -424,13 +430,14 @@ class Journal(Reader):
 
 
 def packed(arrays: Mapping[str, Any]) -> bytes:
-    """Arrays as safetensors.
+    """Arrays as safetensors, compressed: most of a cluster's state is zeros.
 
     Raises:
         JournalError: If one of them has no such form.
     """
     import numpy as np
-    from safetensors.numpy import save
+
+    from attribution_sched.storage import pack
 
     made = {}
     for name, array in arrays.items():
@@ -440,7 +447,7 @@ def packed(arrays: Mapping[str, Any]) -> bytes:
             fix = "Give booleans, whole or floating-point numbers; the rest belongs into the facts"
             raise JournalError(problem(f"snapshot.arrays.{name}", f"shape {given.shape}", rule, fix))
         made[str(name)] = given.astype(given.dtype.newbyteorder("<"), copy=False)
-    return bytes(save(made))
+    return zlib.compress(pack(made), 1)
 
 
 def _header(header: JournalHeader) -> Row:

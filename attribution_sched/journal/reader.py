@@ -8,6 +8,7 @@ import os
 import re
 import sqlite3
 import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,9 @@ ENTRIES = (
     "FROM decisions d LEFT JOIN outcomes o ON o.sequence = d.sequence "
     "WHERE d.sequence >= ? AND d.sequence < ? ORDER BY d.sequence LIMIT ?"
 )
+
+MOST_SNAPSHOT_BYTES = 2**30
+"""Bytes of a snapshot, unpacked: more is not a state of ours but an attack on the memory."""
 
 NEIGHBOURS = 500
 """Ids of the newest records that a mistyped one is compared with."""
@@ -165,10 +169,14 @@ class Reader:
         """Whether there is a task of that id."""
         return self._store.row("SELECT 1 FROM tasks WHERE id = ?", (str(task_id),)) is not None
 
-    def tasks(self) -> Iterator[TaskRecord]:
-        """All tasks in the order they were recorded, page by page."""
-        for row in self._numbered("tasks"):
+    def tasks(self, start: int = 0) -> Iterator[TaskRecord]:
+        """Tasks in the order they were recorded, from the ``start``-th on, page by page."""
+        for row in self._numbered("tasks", whole("start", start)):
             yield read_task(row)
+
+    def task_count(self) -> int:
+        """Number of tasks."""
+        return self._whole("SELECT coalesce(max(number) + 1, 0) FROM tasks")
 
     def feedback(self) -> list[FeedbackRecord]:
         """All changes, oldest first, with whether they were taken back."""
@@ -225,13 +233,13 @@ class Reader:
         query = f"SELECT {select('intents')} FROM intents WHERE number NOT IN (SELECT number FROM effects)"
         return [IntentRecord(**decode("intents", row)) for row in self._store.rows(f"{query} ORDER BY number")]
 
-    def intents(self, since: int = 0) -> Iterator[IntentRecord]:
+    def intents(self, start: int = 0) -> Iterator[IntentRecord]:
         """Intents with their effects, oldest first.
 
         Args:
-            since: Decisions in the journal before the first of them.
+            start: Number of the first.
         """
-        numbers = f"SELECT number FROM intents WHERE after_decisions >= {whole('since', since)} ORDER BY number"
+        numbers = f"SELECT number FROM intents WHERE number >= {whole('start', start)} ORDER BY number"
         for row in self._store.rows(numbers):
             yield self.intent(row[0])
 
@@ -247,7 +255,7 @@ class Reader:
         most = LARGEST_INTEGER if at is None else whole("at", at)
         query = (
             f"SELECT {select('snapshots', 's')}, k.position FROM snapshots s JOIN snapshot_data k "
-            "ON k.position = s.position WHERE s.sequence <= ? ORDER BY s.sequence DESC, s.position DESC"
+            "ON k.position = s.position WHERE s.sequence <= ? ORDER BY s.sequence DESC, s.position DESC LIMIT 8"
         )
         skipped: list[str] = []
         for row in self._store.rows(query, (most,)):
@@ -350,9 +358,9 @@ class Reader:
                 values = decode(table, row)
                 yield row[0], row[-1].hex(), values
 
-    def _numbered(self, table: str) -> Iterator[Row]:
+    def _numbered(self, table: str, start: int = 0) -> Iterator[Row]:
         query = f"SELECT number, {select(table)} FROM {table} WHERE number >= ? AND number < ? ORDER BY number LIMIT ?"
-        for page in self._store.pages(query, 0, LARGEST_INTEGER):
+        for page in self._store.pages(query, start, LARGEST_INTEGER):
             for row in page:
                 yield row[1:]
 
@@ -457,12 +465,16 @@ def unpacked(data: bytes) -> dict[str, Any]:
     Raises:
         JournalError: If they cannot be read.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
+    from attribution_sched.errors import CheckpointError
+    from attribution_sched.storage import unpack
 
     try:
-        return dict(load(data))
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        reading = zlib.decompressobj()
+        whole_data = reading.decompress(data, MOST_SNAPSHOT_BYTES)
+        if not reading.eof:
+            raise ValueError(f"more than {MOST_SNAPSHOT_BYTES} bytes, or not all of them")
+        return unpack(whole_data, "snapshot")
+    except (zlib.error, CheckpointError, ValueError) as error:
         raise JournalError(problem("snapshot", f"{len(data)} bytes", f"cannot be read ({error})", DAMAGED)) from error
 
 

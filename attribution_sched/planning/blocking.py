@@ -16,15 +16,19 @@ import numpy as np
 from attribution_sched.cluster.compute import TP_DEGREES, CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.memory import in_flight
-from attribution_sched.cluster.stage_kernel import gradient_reduce_s, stage_cost
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import FloatArray, IntArray
+from attribution_sched.planning.segment_table import (
+    BACKWARD_S,
+    END_S,
+    FIXED_BYTES,
+    FORWARD_S,
+    HELD_BYTES,
+    STAGE_COLUMNS,
+    write_stage,
+)
 
 _TP = np.array(TP_DEGREES, dtype=np.int64)
-
-COMPUTE_S, TAIL_S, FIXED_BYTES, HELD_BYTES = range(4)
-"""Columns of :func:`stage_row`: both passes with their reductions, update and gradient sync, memory."""
-
 
 SUM_S, SLOWEST_S, LAST_S, ESTIMATE_S = range(4)
 """Columns of a partial pipeline: Σ(comp + comm), max(comp + comm), max(update + sync), and T from these."""
@@ -60,29 +64,17 @@ class Arrays(NamedTuple):
     workload: Workload
 
 
-@kernel
-def stage_row(
+@kernel(allocates=True)
+def _write_stage(
     cost: Arrays, domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int, m: int, out: FloatArray
 ) -> None:
-    """Write what layers ``[a, z)`` take as one stage into four columns."""
-    found = stage_cost(
-        cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload, domain, a, z, dp, tp, precision,
-        micro, 1.0,
+    write_stage(
+        cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload, domain, a, z, dp, tp, precision, micro,
+        m, out,
     )  # fmt: skip
-    passes = 1.0
-    tail = found.update_s
-    if cost.workload.training:
-        passes = 3.0 if cost.runtime.recompute else 2.0
-        tail += gradient_reduce_s(
-            cost.domains, cost.runtime, cost.tables, cost.workload.model, domain, a, z, dp, tp, precision, m
-        )
-    out[COMPUTE_S] = found.forward_s + found.backward_s + passes * found.reduce_s
-    out[TAIL_S] = tail
-    out[FIXED_BYTES] = found.fixed_bytes
-    out[HELD_BYTES] = found.held_bytes
 
 
-@kernel
+@kernel(allocates=True)
 def hop_s(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, i: int, j: int, layer: int, dp: int, precision: int,
     micro: int,
@@ -99,7 +91,7 @@ def hop_s(
     return float(total)
 
 
-@kernel
+@kernel(allocates=True)
 def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages: IntArray, micro: int, m: int) -> float:
     """Estimate the step of a pipeline.
 
@@ -111,30 +103,30 @@ def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages:
         micro: Samples of a microbatch.
         m: Microbatches of a step.
     """
-    row = np.zeros(4)
+    row = np.zeros(len(STAGE_COLUMNS))
     total = 0.0
     slowest = 0.0
     tail = 0.0
     for s in range(stages.shape[0]):
         domain, a, z, dp, tp, precision = stages[s]
-        stage_row(cost, domain, a, z, dp, tp, precision, micro, m, row)
-        seconds = row[COMPUTE_S]
+        _write_stage(cost, domain, a, z, dp, tp, precision, micro, m, row)
+        seconds = row[FORWARD_S] + row[BACKWARD_S]
         if s > 0:
             seconds += hop_s(cost, bandwidth, latency, stages[s - 1, 0], domain, a, dp, precision, micro)
         total += seconds
         slowest = max(slowest, seconds)
-        tail = max(tail, row[TAIL_S])
+        tail = max(tail, row[END_S])
     return (m - 1) * slowest + total + tail
 
 
-@kernel
+@kernel(allocates=True)
 def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArray) -> FloatArray:
     """What every stage takes in every region at every degree; infinite where it does not fit.
 
     Returns:
-        Columns of :func:`stage_row`, shape ``(regions, 4 tp degrees, stages, 4)``.
+        ``STAGE_COLUMNS``, shape ``(regions, 4 tp degrees, stages, 6)``.
     """
-    found = np.full((order.size, _TP.size, task.stages, 4), np.inf)
+    found = np.full((order.size, _TP.size, task.stages, len(STAGE_COLUMNS)), np.inf)
     for r in range(order.size):
         here = cost.domains.rows[order[r]]
         for t in range(_TP.size):
@@ -143,26 +135,26 @@ def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArr
             for s in range(task.stages):
                 first, stop = task.layers * s // task.stages, task.layers * (s + 1) // task.stages
                 row = found[r, t, s]
-                stage_row(cost, order[r], first, stop, task.dp, _TP[t], task.precision, task.micro, task.m, row)
+                _write_stage(cost, order[r], first, stop, task.dp, _TP[t], task.precision, task.micro, task.m, row)
                 held = in_flight(0, task.stages, s, task.m) if cost.workload.training else 0
                 if row[FIXED_BYTES] + held * row[HELD_BYTES] > here.memory_bytes:
-                    row[COMPUTE_S] = np.inf
+                    row[FORWARD_S] = np.inf
     return found
 
 
-@kernel
+@kernel(allocates=True)
 def _run_degree(table: FloatArray, start: int, count: int) -> int:
     """Row of the smallest degree that fits all stages of a run in a region; −1 if none does."""
     for t in range(_TP.size):
         fits = True
         for s in range(start, start + count):
-            fits = fits and table[t, s, COMPUTE_S] < np.inf
+            fits = fits and table[t, s, FORWARD_S] < np.inf
         if fits:
             return t
     return -1
 
 
-@kernel
+@kernel(allocates=True)
 def _extend(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, table: FloatArray, so_far: FloatArray,
     before: int, domain: int, start: int, count: int, out: FloatArray,
@@ -170,18 +162,18 @@ def _extend(
     """Add a run of stages in one region to a partial pipeline: sum, slowest, tail and estimate."""
     out[:] = so_far
     for s in range(start, start + count):
-        took = table[s, COMPUTE_S]
+        took = table[s, FORWARD_S] + table[s, BACKWARD_S]
         if s > 0:
             source = before if s == start else domain
             first = task.layers * s // task.stages
             took += hop_s(cost, bandwidth, latency, source, domain, first, task.dp, task.precision, task.micro)
         out[SUM_S] += took
         out[SLOWEST_S] = max(out[SLOWEST_S], took)
-        out[LAST_S] = max(out[LAST_S], table[s, TAIL_S])
+        out[LAST_S] = max(out[LAST_S], table[s, END_S])
     out[ESTIMATE_S] = (task.m - 1) * out[SLOWEST_S] + out[SUM_S] + out[LAST_S]
 
 
-@kernel
+@kernel(allocates=True)
 def best_stages(
     cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, order: IntArray, free_devices: IntArray,
     chosen: IntArray,

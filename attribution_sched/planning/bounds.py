@@ -7,9 +7,12 @@ first, until it is no better than what was found. What comes out is what pricing
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.cost_arrays import (
     BILL_USD,
@@ -19,7 +22,11 @@ from attribution_sched.cluster.cost_arrays import (
     SEGMENT_COLUMNS,
     STEP_S,
     UTILISATION,
+    DomainArrays,
+    PowerArrays,
+    RuntimeArrays,
     Scratch,
+    Workload,
     make_scratch,
 )
 from attribution_sched.cluster.cost_kernel import plan_cost
@@ -52,17 +59,14 @@ from attribution_sched.cluster.validity import VALID, segment_fault
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.local_search import LEAST_GAIN
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.planning.stage_table import (
+from attribution_sched.planning.segment_table import (
     BACKWARD_S,
     END_S,
     FIXED_BYTES,
     FORWARD_S,
     HELD_BYTES,
-    MEMORY_BITS,
-    PlanJudge,
-    StageMemory,
-    place_of,
-    remember,
+    STAGE_COLUMNS,
+    write_stage,
 )
 
 FloatArray = NDArray[np.float64]
@@ -71,6 +75,86 @@ BoolArray = NDArray[np.bool_]
 
 ROUNDING = 1e-9
 """Share by which a bound is loosened: it adds the same times up in another order than the recurrence does."""
+
+
+MEMORY_BITS = 15
+"""Stages remembered are 2 to the power of this; one that falls on another's place takes it."""
+
+MIX, MASK = 0x1E3779B97F4A7C15, 2**63 - 1
+"""Spread keys over places (Fibonacci hashing)."""
+
+
+class StageMemory(NamedTuple):
+    """Stages that were priced before.
+
+    Attributes:
+        keys: Which stage a place holds, shape ``(2^b,)``; 0 for none.
+        stages: Its times and memory, shape ``(2^b, 6)``, columns ``STAGE_COLUMNS``.
+    """
+
+    keys: IntArray
+    stages: FloatArray
+
+
+class PlanJudge(NamedTuple):
+    """What a decision's plans are judged by.
+
+    Attributes:
+        domains: The cluster.
+        runtime: Framework behaviour.
+        power_law: Constants of the power laws.
+        tables: Layer cost tables.
+        workload: The task.
+        bandwidth: Bytes per second between domains, shape ``(K, K)``.
+        latency_s: Shape ``(K, K)``.
+        free_devices: Devices that may be used, shape ``(K,)``.
+        formats: Formats worth using, shape ``(K, 4)``.
+        batch: Samples per step.
+        base_s: Step time of the baseline.
+        per_device_second: What a second of step time of one device costs beside that.
+        w_eff: Weight of efficiency.
+        w_util: Weight of utilisation.
+        w_cost: Weight of cost.
+        base_usd: Cost of a step of the baseline.
+        usd_per_j: Price of energy.
+        usd_per_g: Price of carbon.
+    """
+
+    domains: DomainArrays
+    runtime: RuntimeArrays
+    power_law: PowerArrays
+    tables: CostTables
+    workload: Workload
+    bandwidth: FloatArray
+    latency_s: FloatArray
+    free_devices: IntArray
+    formats: BoolArray
+    batch: float
+    base_s: float
+    per_device_second: float
+    w_eff: float
+    w_util: float
+    w_cost: float
+    base_usd: float
+    usd_per_j: float
+    usd_per_g: float
+
+
+@kernel(inline="always")
+def place_of(domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int) -> tuple[int, int]:
+    """Where a stage is remembered, and by which key; plans one change apart share most of their stages."""
+    key = ((((domain << 10 | a) << 10 | z) << 12 | dp) << 4 | tp) << 18 | precision << 16 | micro
+    return ((key * MIX) & MASK) >> (63 - MEMORY_BITS), key
+
+
+@kernel
+def remember(k: PlanJudge, memory: StageMemory, slot: int, key: int, row: IntArray, a: int, z: int) -> None:
+    """Price a stage and write down its times and memory."""
+    memory.keys[slot] = key
+    write_stage(
+        k.domains, k.runtime, k.power_law, k.tables, k.workload, row[DOMAIN], a, z, row[DP], row[TP], row[PRECISION],
+        row[MICROBATCH], 0, memory.stages[slot],
+    )  # fmt: skip
 
 
 class Screen:
@@ -110,7 +194,8 @@ class Screen:
             usd_per_g=float(usd_per_g(reward)),
         )
         self.scratch = make_scratch(view.max_segments * MAX_PP, int(view.kinds[kind].batch_size))
-        self.memory = StageMemory(np.zeros(2**MEMORY_BITS, dtype=np.int64), np.zeros((2**MEMORY_BITS, 5)))
+        places = 2**MEMORY_BITS
+        self.memory = StageMemory(np.zeros(places, dtype=np.int64), np.zeros((places, len(STAGE_COLUMNS))))
         self.seen = self.priced = 0
 
     def best(
@@ -131,7 +216,11 @@ class Screen:
         edges = np.searchsorted(owner, np.arange(len(reached) + 1))
         at = np.full(len(reached), -1, dtype=np.int64)
         best = np.array(reached, dtype=np.float64)
-        self.priced += _best(self.judge, self.scratch, self.memory, rows, counts, edges, at, best)
+        # One layout: a kernel for rows with gaps between them would be compiled beside the one for rows without.
+        packed = np.ascontiguousarray(rows)
+        self.priced += _best(self.judge, self.scratch, self.memory, packed, counts, edges, at, best)
+        if packed is not rows:
+            rows[...] = packed
         return at, best
 
     def recut(self, rows: IntArray, counts: IntArray) -> None:
@@ -140,10 +229,13 @@ class Screen:
         A plan whose segments cannot hold the model stays as it is.
         """
         self.seen += len(rows)
-        _recut(self.judge, self.scratch.layers[0], self.memory, rows, counts)
+        packed = np.ascontiguousarray(rows)
+        _recut(self.judge, self.scratch.layers[0], self.memory, packed, counts)
+        if packed is not rows:
+            rows[...] = packed
 
 
-@kernel
+@kernel(allocates=True)
 def _best(
     k: PlanJudge,
     scratch: Scratch,
@@ -181,7 +273,7 @@ def _best(
     return priced
 
 
-@kernel
+@kernel(allocates=True)
 def _shared(k: PlanJudge, rows: IntArray, counts: IntArray) -> FloatArray:
     """Let replicas share the batch as the cluster does; samples of a step, 0 for a plan that is not well formed."""
     samples = np.zeros(counts.size)
@@ -217,7 +309,7 @@ def _devices(rows: IntArray, count: int) -> int:
     return devices
 
 
-@kernel
+@kernel(allocates=True)
 def _bounds(
     k: PlanJudge,
     cuts: IntArray,
@@ -295,7 +387,7 @@ def _bounds(
     return found
 
 
-@kernel
+@kernel(allocates=True)
 def _recut(k: PlanJudge, cuts: IntArray, memory: StageMemory, rows: IntArray, counts: IntArray) -> None:
     """Dynamic program over segments and layers: least time of the slowest stage, then least time of all."""
     model = k.workload.model
@@ -351,7 +443,7 @@ def _recut(k: PlanJudge, cuts: IntArray, memory: StageMemory, rows: IntArray, co
             begin = stop
 
 
-@kernel
+@kernel(allocates=True)
 def _reward(k: PlanJudge, scratch: Scratch, rows: IntArray, count: int, samples: float) -> float:
     """What a plan that fits is worth: ``reward.worth`` for one plan."""
     plan_out, segment_out = np.zeros(len(PLAN_COLUMNS)), np.zeros((count, len(SEGMENT_COLUMNS)))

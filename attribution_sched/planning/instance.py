@@ -100,16 +100,6 @@ class Instance:
             batch, self.model, bandwidth_gbps=self.bandwidth_gbps, latency_s=self.latency_s, breakdown=False
         )
 
-    def twins(self) -> IntArray:
-        """Number the domains so that equal hardware with equal room has equal numbers, shape ``(K,)``.
-
-        Plans inside one of several twins are worth the same.
-        """
-        rows = self.cost.domains.rows
-        apart = {"devices"} if self.carbon_priced else {"devices", "carbon_g_per_j"}
-        told = [np.asarray(rows[name], dtype=np.float64) for name in rows.dtype.names or () if name not in apart]
-        return np.unique(np.column_stack([*told, self.free_devices]), axis=0, return_inverse=True)[1].reshape(-1)
-
     def seconds_per_sample(self) -> FloatArray:
         """Seconds one device takes for a sample, both passes, shape ``(4 precisions, K, 4 tp degrees)``."""
         times = self.cost.tables.times_s[self.model][np.asarray(self.cost.domains.rows.gpu)]

@@ -77,7 +77,7 @@ class IteratedLocalSearch:
         chosen: dict[bytes, Candidate] = {}
         for plan in known:
             if len(chosen) < starts:
-                chosen.setdefault(plan.rows[: plan.count, DOMAIN].tobytes(), plan)
+                chosen.setdefault(plan.rows[: plan.used, DOMAIN].tobytes(), plan)
         if not chosen:
             return None
         found = _distinct(self.descend(list(chosen.values()), few))
@@ -128,7 +128,7 @@ class IteratedLocalSearch:
 
     def perturbed(self, plan: Candidate) -> tuple[IntArray, int]:
         """The plan with one replica in another order, often with some layouts, its microbatch or a domain changed."""
-        rows, count = plan.rows.copy(), plan.count
+        rows, count = plan.rows.copy(), plan.used
         draw = self.source
         inside = np.flatnonzero(rows[:count, REPLICA] == draw.integers(rows[count - 1, REPLICA] + 1))
         changes = draw.random(3)
@@ -173,5 +173,5 @@ def _distinct(plans: list[Candidate]) -> list[Candidate]:
     """Different plans, best first."""
     kept: dict[bytes, Candidate] = {}
     for plan in sorted(plans, key=lambda each: -each.reward):
-        kept.setdefault(plan.rows[: plan.count].tobytes(), plan)
+        kept.setdefault(plan.rows[: plan.used].tobytes(), plan)
     return list(kept.values())

@@ -42,12 +42,12 @@ class Candidate(NamedTuple):
 
     Attributes:
         rows: Its rows, shape ``(P, 10)``.
-        count: How many of them are in use.
+        used: How many of them are in use.
         reward: What it is worth.
     """
 
     rows: IntArray
-    count: int
+    used: int
     reward: float
 
 
@@ -57,7 +57,7 @@ Worth = Callable[[IntArray, IntArray], FloatArray]
 
 def best_neighbour(candidate: Candidate, neighbours: Neighbours, limits: Limits, worth: Worth) -> Candidate:
     """The best valid plan one change away if it is better, else the plan itself."""
-    rows, counts = neighbours(candidate.rows, candidate.count)
+    rows, counts = neighbours(candidate.rows, candidate.used)
     valid = validity(limits, rows, counts) == VALID
     rows, counts = rows[valid], counts[valid]
     if len(rows) == 0:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.cost_arrays import DOMAIN_ROW, DomainArrays, PowerArrays, RuntimeArrays, Workload
+from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.layouts import MAX_PP, layout_table
 from attribution_sched.cluster.memory import activation_share, in_flight, state_bytes_per_parameter
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
 from attribution_sched.kernels import kernel
+from attribution_sched.planning.segment_table import hardware_classes
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -89,8 +90,8 @@ def make_tables(
     cost: CostModel, kinds: tuple[TaskKind, ...], base_step_s: FloatArray, base_cost_usd: FloatArray, max_segments: int
 ) -> PlannerTables:
     """Lay out the tables of a cluster; what fits is filled in when it is first asked for."""
-    layouts = layout_table(cost.cluster, False, MAX_PP)[:, :3]
-    classes, representatives = _hardware_classes(cost)
+    layouts = layout_table(cost.cluster, sharing=False)[:, :3]
+    classes, representatives = hardware_classes(cost)
     n, c, s = len(kinds), len(representatives), (max_segments - 1) * MAX_PP + 1
     width = int(cost.tables.n_layers.max()) + 1
     rooms = int(np.log2(max(domain.devices for domain in cost.cluster.domains))) + 1
@@ -119,15 +120,6 @@ def make_tables(
     )
     _fill_whole(tables)
     return tables
-
-
-def _hardware_classes(cost: CostModel) -> tuple[IntArray, IntArray]:
-    """Class of each domain (equal hardware) and one domain of each class."""
-    rows = cost.domains.rows
-    names = [name for name in DOMAIN_ROW.names or () if name not in ("devices", "carbon_g_per_j")]
-    told = np.column_stack([np.asarray(rows[name], dtype=np.float64) for name in names])
-    _, first, inverse = np.unique(told, axis=0, return_index=True, return_inverse=True)
-    return inverse.reshape(-1).astype(np.int64), first.astype(np.int64)
 
 
 def _formats(cost: CostModel, kinds: tuple[TaskKind, ...], representatives: IntArray) -> BoolArray:
@@ -269,7 +261,7 @@ def holds(
     return bool(_has_memory(t.cost.sizes[kind], t.runtime, t.training[kind], peak, needs, after, rows, 0))
 
 
-@kernel
+@kernel(allocates=True)
 def fill(t: PlannerTables, kind: int, c: int, after: int, stop: int) -> None:
     """Write how far back a segment that ends at ``stop`` can begin, for every layout, format and microbatch."""
     if t.filled[kind, c, after, stop]:

@@ -114,7 +114,7 @@ def repaired(programme: Assignment, choice: IntArray) -> IntArray:
     return repair.mended(choice, repair.utility, repair.columns(repair.utility))
 
 
-@kernel
+@kernel(allocates=True)
 def _place(i: int, k: int, demand: FloatArray, pools: IntArray, choice: IntArray, load: FloatArray) -> None:
     if choice[i] >= 0:
         load[pools[choice[i]]] -= demand[i, choice[i]]
@@ -123,7 +123,7 @@ def _place(i: int, k: int, demand: FloatArray, pools: IntArray, choice: IntArray
     choice[i] = k
 
 
-@kernel
+@kernel(allocates=True)
 def _drop_overloads(
     per_unit: FloatArray, demand: FloatArray, pools: IntArray, limit: FloatArray, choice: IntArray, load: FloatArray
 ) -> None:
@@ -140,7 +140,7 @@ def _drop_overloads(
             _place(worst, -1, demand, pools, choice, load)
 
 
-@kernel
+@kernel(allocates=True)
 def _insert(
     order: IntArray, columns: IntArray, demand: FloatArray, pools: IntArray, limit: FloatArray, choice: IntArray,
     load: FloatArray,
@@ -153,7 +153,7 @@ def _insert(
             _place(i, k, demand, pools, choice, load)
 
 
-@kernel
+@kernel(allocates=True)
 def _members(pools: IntArray, n_pools: int, choice: IntArray) -> tuple[IntArray, IntArray]:
     """List tasks pool by pool: those of pool p are ``member[first[p]:first[p + 1]]``."""
     first = np.zeros(n_pools + 1, np.int64)
@@ -171,7 +171,7 @@ def _members(pools: IntArray, n_pools: int, choice: IntArray) -> tuple[IntArray,
     return first, member
 
 
-@kernel
+@kernel(allocates=True)
 def _improve(
     columns: IntArray, utility: FloatArray, demand: FloatArray, pools: IntArray, limit: FloatArray, least: float,
     choice: IntArray, load: FloatArray, stamp: IntArray, seen: IntArray, clock: int,
@@ -247,7 +247,7 @@ def _improve(
     return clock
 
 
-@kernel
+@kernel(allocates=True)
 def _uniform(state: FloatArray) -> float:
     """Draw from [0, 1) by the splitmix64 generator, whose state the caller owns."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -258,7 +258,7 @@ def _uniform(state: FloatArray) -> float:
     return float(z >> np.uint64(11)) / 9007199254740992.0
 
 
-@kernel
+@kernel(allocates=True)
 def _recreate(
     noise: float, state: FloatArray, columns: IntArray, reduced: FloatArray, demand: FloatArray, pools: IntArray,
     limit: FloatArray, choice: IntArray, load: FloatArray, seen: IntArray,
@@ -288,7 +288,7 @@ def _recreate(
             _place(i, best_k, demand, pools, choice, load)
 
 
-@kernel
+@kernel(allocates=True)
 def _measure(utility: FloatArray, demand: FloatArray, pools: IntArray, choice: IntArray, load: FloatArray) -> float:
     """Sum the utility, and the loads afresh so that rounding does not build up."""
     value = 0.0
@@ -300,7 +300,7 @@ def _measure(utility: FloatArray, demand: FloatArray, pools: IntArray, choice: I
     return value
 
 
-@kernel
+@kernel(allocates=True)
 def _rebuild(
     rounds: int, target: float, unit: float, state: FloatArray, columns: IntArray, reduced: FloatArray,
     utility: FloatArray, demand: FloatArray, pools: IntArray, limit: FloatArray, best: IntArray,

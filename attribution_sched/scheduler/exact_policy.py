@@ -11,9 +11,11 @@ see (later arrivals, how the network will move, what moving costs) is left to th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
@@ -37,7 +39,7 @@ class Exact:
     Args:
         objective: What is minimised; minus the reward of the world by default.
         budget: Effort of the proof per decision.
-        crowding: Charge plans for the devices they keep from waiting tasks (see ``reward_objective``).
+        queue_pressure: Charge plans for the devices they keep from waiting tasks (see ``reward_objective``).
         shortest_first: Place the waiting task with the least work first, instead of the first to come.
     """
 
@@ -48,11 +50,11 @@ class Exact:
         objective: Objective | None = None,
         budget: int = POLICY_BUDGET,
         *,
-        crowding: bool = True,
+        queue_pressure: bool = True,
         shortest_first: bool = True,
     ) -> None:
         self.objective = objective
-        self.crowding = crowding
+        self.queue_pressure = queue_pressure
         self.shortest_first = shortest_first
         self.solver = ExactSolver(budget)
         self._shortest = ShortestJobFirst()
@@ -61,6 +63,14 @@ class Exact:
     def reset(self, seed: int) -> None:
         """Forget which tasks did not fit."""
         self._refused.clear()
+
+    def memory(self) -> dict[str, NDArray[np.float64]]:
+        """Which tasks were just found not to fit: time and slot, shape ``(n, 2)``."""
+        return {"refused": np.array(sorted(self._refused), dtype=np.float64).reshape(-1, 2)}
+
+    def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
+        """Remember which tasks did not fit."""
+        self._refused = {(float(time_s), int(slot)) for time_s, slot in memory["refused"]}
 
     def select(self, view: DecisionView) -> int:
         """Choose the waiting task with the least work that has not just been found not to fit."""
@@ -78,7 +88,7 @@ class Exact:
         found = None
         view = replace(view, free_devices=usable_devices(view))
         if (view.free_devices > 0).any():
-            objective = self.objective or reward_objective(view, crowding=self.crowding)
+            objective = self.objective or reward_objective(view, queue_pressure=self.queue_pressure)
             found = self.solver.try_solve(problem_of(_narrowed(view), objective), view.current_plan)
         if found is None:
             now = {entry for entry in self._refused if entry[0] == view.time_s}
@@ -107,7 +117,7 @@ class ExactSwitch(Exact):
         objective: What is minimised; minus the reward of the world by default.
         budget: Effort of the proof per decision.
         horizon_s: How long the network of the moment is expected to last; all the work left by default.
-        crowding: As for :class:`Exact`.
+        queue_pressure: As for :class:`Exact`.
         shortest_first: As for :class:`Exact`.
     """
 
@@ -119,10 +129,10 @@ class ExactSwitch(Exact):
         budget: int = POLICY_BUDGET,
         horizon_s: float = np.inf,
         *,
-        crowding: bool = True,
+        queue_pressure: bool = True,
         shortest_first: bool = True,
     ) -> None:
-        super().__init__(objective, budget, crowding=crowding, shortest_first=shortest_first)
+        super().__init__(objective, budget, queue_pressure=queue_pressure, shortest_first=shortest_first)
         self.horizon_s = horizon_s
 
     def decide(self, view: DecisionView) -> Plan | None:

@@ -12,9 +12,9 @@ import numpy as np
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import PlanCosts
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.layouts import MAX_PP, layouts_within
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.precision import Precision
-from attribution_sched.planning.candidates import layouts_within
 from attribution_sched.planning.instance import usable_devices
 
 PAIR_DOMAINS = 6
@@ -110,7 +110,7 @@ class Greedy:
                         if tp > min(room, domains[domain].node_devices):
                             break
                         pp = 1 << ((room // tp).bit_length() - 1)
-                        shapes.append((domain, 1, tp, min(pp, 8)))
+                        shapes.append((domain, 1, tp, min(pp, MAX_PP)))
                     if len(shapes) < 2:
                         continue
                     weights = [tp_ * pp for _, _, tp_, pp in shapes]

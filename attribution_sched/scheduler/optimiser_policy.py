@@ -26,8 +26,8 @@ from attribution_sched.cluster.decision import DecisionView, QueuedTask
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, nearest, problem
-from attribution_sched.planning.candidates import first_twins, plans_inside
 from attribution_sched.planning.instance import Instance, usable_devices
+from attribution_sched.planning.segment_table import first_twins, plans_inside, twins
 from attribution_sched.scheduler.assignment import NONE, Assignment, BoolArray, FloatArray, IntArray, Solution
 from attribution_sched.scheduler.dual_smoothing import Smoothing, solve_dual_smoothing
 from attribution_sched.scheduler.milp import check_limits, solve_milp
@@ -83,16 +83,16 @@ def sizes_within(free_devices: IntArray, all_sizes: bool) -> tuple[IntArray, Int
 def offers(view: DecisionView, kind_index: int, domains: IntArray, sizes: IntArray) -> Offers:
     """Find the best plan of one kind of task for every (domain, size)."""
     instance = Instance.of(view, kind_index)
-    # Domains of the same hardware and room share one twin's plans.
-    twins, alike = instance.twins(), first_twins(instance)
-    priced = {int(twins[domain]): domain for domain in alike}
+    # Domains of the same hardware with as many free devices share one twin's plans.
+    twin_of, alike = twins(instance), first_twins(instance)
+    priced = {int(twin_of[domain]): domain for domain in alike}
     batch = plans_inside(instance, alike)
     held = batch.segments[:, 0, DP] * batch.segments[:, 0, TP] * batch.segments[:, 0, PP]
     reward = value(view, batch, kind_index).reward if len(batch) else np.empty(0)
     plan, worth, devices = np.full(len(domains), NONE), np.full(len(domains), -np.inf), np.zeros_like(domains)
     known: dict[tuple[int, int], int] = {}
     for j, (domain, size) in enumerate(zip(domains.tolist(), sizes.tolist(), strict=True)):
-        twin = priced[int(twins[domain])]
+        twin = priced[int(twin_of[domain])]
         if (twin, size) not in known:
             known[twin, size] = _best_within(reward, held, (batch.segments[:, 0, DOMAIN] == twin) & (held <= size))
         best = known[twin, size]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -49,6 +49,19 @@ class AttributionReader(Protocol):
 
     def attributions(self, counters: FloatArray) -> FloatArray:
         """States ``(n, 7)`` in [−1, 1] of counters ``(n, 12)``, as in its training."""
+        ...
+
+
+@runtime_checkable
+class Recallable(Protocol):
+    """A policy that can say what it remembers, so that it need not live through all of it again."""
+
+    def memory(self) -> dict[str, FloatArray]:
+        """What it remembers between two decisions, as arrays by name."""
+        ...
+
+    def recall(self, memory: Mapping[str, FloatArray]) -> None:
+        """Remember what :meth:`memory` told, and nothing else."""
         ...
 
 

@@ -6,17 +6,19 @@ domains that hold the model when none holds it alone, let a task wait when nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.planning.candidates import best_of, first_twins, plans_inside
+from attribution_sched.planning.candidates import best_of
 from attribution_sched.planning.domain_orders import chain_plans, connected_orders
 from attribution_sched.planning.instance import Instance, IntArray
+from attribution_sched.planning.segment_table import first_twins, plans_inside, twins
 
 ORDERS = 24
 """Most orders of domains a fall-back tries for each number of domains."""
@@ -27,15 +29,15 @@ def first_with_room(view: DecisionView, kind_index: int, domains: Iterable[int])
     instance = Instance.of(view, kind_index)
     if not instance.free_devices.any():
         return None
-    twins = instance.twins()
+    twin_of = twins(instance)
     too_small: set[int] = set()
     for domain in domains:
-        if instance.free_devices[domain] == 0 or int(twins[domain]) in too_small:
+        if instance.free_devices[domain] == 0 or int(twin_of[domain]) in too_small:
             continue
         plan = best_of(view, plans_inside(instance, [domain]), kind_index)
         if plan is not None:
             return plan
-        too_small.add(int(twins[domain]))
+        too_small.add(int(twin_of[domain]))
     return None
 
 
@@ -138,6 +140,14 @@ class RoundRobin(_PlacedOnce):
     def reset(self, seed: int) -> None:
         """Begin with the first domain again."""
         self._next = 0
+
+    def memory(self) -> dict[str, NDArray[np.float64]]:
+        """Whose turn it is."""
+        return {"next": np.array([float(self._next)])}
+
+    def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
+        """Go on with the domain whose turn it was."""
+        self._next = int(memory["next"][0])
 
     def decide(self, view: DecisionView) -> Plan | None:
         """Place the task and pass the turn on."""

@@ -16,7 +16,7 @@ from attribution_sched.cluster.plan import DP, MICROBATCH, PP, TP, Plan, PlanBat
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.planning.candidates import best_of, first_twins, join, plans_inside, single_domain_plans
+from attribution_sched.planning.candidates import best_of, join
 from attribution_sched.planning.domain_orders import (
     all_orders,
     chain_plans,
@@ -25,6 +25,7 @@ from attribution_sched.planning.domain_orders import (
     uniform_cuts,
 )
 from attribution_sched.planning.instance import FloatArray, Instance, IntArray
+from attribution_sched.planning.segment_table import first_twins, plans_inside, single_domain_plans
 from attribution_sched.scheduler.moving import best_move
 
 __all__ = ["SpeedProportional", "SplitResult", "StaticUniform", "best_splits", "proportional_cuts", "uniform_cuts"]

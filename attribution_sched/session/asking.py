@@ -17,6 +17,7 @@ from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 from attribution_sched.session.breaches import beyond_limits, more_urgent, within_one_domain
 from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.types import IntArray
 
 
 class FunctionPolicy:
@@ -174,6 +175,15 @@ class Asking:
             instead = f"{'keeps' if seen.replanning else 'waits'} (refused: {refused})"
         breaches = () if plan is None else more_urgent(cluster, seen, self.state.deferred)
         return Asked(seen, plan, spent, idle, instead, breaches, refused)
+
+    def encode(self, cluster: SimulatedCluster, asked: Asked) -> IntArray:
+        """A plan as the cluster is told it.
+
+        Raises:
+            PlanError: If the cluster has no words for it; it is :attr:`failure` then.
+        """
+        with self._noticing():
+            return cluster.encode(asked.plan, asked.view.kind_index)
 
     def note(self, asked: Asked, number: int | None = None) -> None:
         """Remember that a decision was taken.

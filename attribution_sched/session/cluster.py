@@ -97,6 +97,7 @@ class SimulatedCluster:
         self.reservations: dict[str, Reservation] = {}
         self._reserved = 0
         self.set_aside = 0
+        self.operated = 0
         self._least_bytes = [_least_bytes(kind) for kind in world.kinds]
         self._memory_bytes = np.array([domain.gpu.memory_bytes for domain in world.cluster.domains])
         self._swaps, self._refilled_s = 0, -1.0
@@ -171,8 +172,7 @@ class SimulatedCluster:
         """
         state = self.engine.state
         while True:
-            if self.backlog:
-                self._refill()
+            self.settle()
             if self.deciding:
                 return True
             if self.now_s >= limit_s or not (self.expecting or self.running):
@@ -201,6 +201,11 @@ class SimulatedCluster:
     def up(self) -> int:
         """Slot of the task that the pending decision is on."""
         return int(self.engine.state.event[0, st.SLOT])
+
+    @property
+    def replanning(self) -> bool:
+        """Whether the pending decision is on a running task."""
+        return bool(self.engine.state.event[0, st.EVENT] == st.REPLAN)
 
     def choose(self, slot: int) -> None:
         """Put another waiting task up for the pending placement."""
@@ -300,9 +305,7 @@ class SimulatedCluster:
 
     def _admit(self, waiting: Waiting) -> None:
         """Let a task wait: in the window if it has room or a less urgent task makes room, else behind it."""
-        # Whether time was allowed to pass before this must not matter: it is not known when a journal is gone through.
-        if self.backlog:
-            self._refill()
+        self.settle()
         if not self.backlog and self.has_room:
             self._enter(waiting)
             return
@@ -431,6 +434,15 @@ class SimulatedCluster:
             used = np.isin(self.engine.state.occupant[0, at], own).any(axis=1).sum()
             kept[at] += max(0, devices - int(used))
         return kept
+
+    def settle(self) -> None:
+        """Bring into the window what can be there, as when time is about to pass.
+
+        Whoever changes the queue does it first, because whether somebody has let time pass at this moment is not known
+        when a journal is gone through again.
+        """
+        if self.backlog:
+            self._refill()
 
     def _refill(self) -> None:
         """Bring tasks from the backlog to where policies see them, those first that free devices could hold.

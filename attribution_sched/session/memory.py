@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -67,6 +68,8 @@ class Memory:
         self._policy = policy
         self._attribute = attribute
         self._seed = seed
+        # Shared by whoever decides and whoever explains; held for a moment only.
+        self._lock = threading.Lock()
         self._kept: OrderedDict[str, Memorised] = OrderedDict()
         self._count = 0
         self._twin: Policy | None = None
@@ -80,8 +83,10 @@ class Memory:
         return decision in self._kept
 
     def __iter__(self) -> Iterator[Decided]:
-        for name in self._kept:
-            yield self[name]
+        with self._lock:
+            kept = list(self._kept.items())
+        for name, memorised in kept:
+            yield self._decided(name, memorised)
 
     def __getitem__(self, decision: str) -> Decided:
         return self._decided(decision, self._kept[decision])
@@ -89,7 +94,8 @@ class Memory:
     def policy_changed(self, policy: Policy) -> None:
         """Another policy decides from now on: what the old one did is no background for it."""
         self._policy, self._twin, self._warm = policy, None, None
-        self._kept.clear()
+        with self._lock:
+            self._kept.clear()
         self._explainers.clear()
 
     def refresh(self) -> None:
@@ -102,10 +108,11 @@ class Memory:
             return
         # What such a policy sees depends on what it saw before, its forecasts for example: it is asked now or never.
         seen = perceived(self._policy, view) if isinstance(self._policy, Appraiser) else None
-        self._kept[decision] = Memorised(view, plan, seen)
-        self._count += 1
-        if len(self._kept) > self.most:
-            self._kept.popitem(last=False)
+        with self._lock:
+            self._kept[decision] = Memorised(view, plan, seen)
+            self._count += 1
+            if len(self._kept) > self.most:
+                self._kept.popitem(last=False)
 
     def explain(
         self, decided: Decided, *, parts: bool = False, task: TaskInstance | None = None, **options: Any
@@ -154,7 +161,9 @@ class Memory:
 
     def _ready(self, replanning: bool) -> Explainer:
         """What explains placements, or re-planning; made anew now and then, and once no warm-up is needed."""
-        enough = sum(kept.view.replanning == replanning for kept in self._kept.values()) >= LEAST_ALIKE
+        with self._lock:
+            alike = [kept.view.replanning for kept in self._kept.values()]
+        enough = alike.count(replanning) >= LEAST_ALIKE
         known = self._explainers.get(replanning)
         if known is None or self._count - known[0] >= REFRESH or (enough and not known[1]):
             from attribution_sched.explain.explainer import Explainer

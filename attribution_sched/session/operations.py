@@ -103,14 +103,14 @@ def operation(cluster: SimulatedCluster, kind: str, name: str, **more: Any) -> O
     return Operation(kind, name, cluster.now_s, cluster.came, cluster.deciding, more)
 
 
-def recorded(journal: Journal, since: int = 0) -> Iterator[Operation]:
+def recorded(journal: Journal, start: int = 0) -> Iterator[Operation]:
     """Operations of a journal in order.
 
     Args:
         journal: Where they are kept.
-        since: Decisions before the first of them.
+        start: Number of the first intent to look at.
     """
-    for each in journal.intents(since):
+    for each in journal.intents(start):
         if each.kind in KINDS:
             more = dict(each.details)
             at = [more.pop(part) for part in ("name", "cluster_time_s", "came", "deciding")]
@@ -119,8 +119,8 @@ def recorded(journal: Journal, since: int = 0) -> Iterator[Operation]:
 
 def still_open(journal: Journal) -> list[Operation]:
     """Operations whose effect is not recorded."""
-    numbers = {each.number for each in journal.open_intents() if each.kind in KINDS}
-    return [each for each in recorded(journal) if each.number in numbers] if numbers else []
+    numbers = [each.number for each in journal.open_intents() if each.kind in KINDS]
+    return [each for each in recorded(journal, min(numbers)) if not each.done] if numbers else []
 
 
 def happen(cluster: SimulatedCluster, what: Operation, *, live: bool) -> None:
@@ -131,6 +131,8 @@ def happen(cluster: SimulatedCluster, what: Operation, *, live: bool) -> None:
         what: The operation; it was checked before it was recorded.
         live: Whether this is the first time, so that a real cluster must be told; else it is lived through again.
     """
+    cluster.operated = int(what.number or 0) + 1
+    cluster.settle()
     if what.kind == RESERVE:
         cluster.reserve(Reservation(what.name, **what.more))
     elif what.kind == UNRESERVE:

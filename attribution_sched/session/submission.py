@@ -151,8 +151,9 @@ def steps_of(kind: TaskKind, steps: Any) -> int:
 
 
 def asked_for(request: TaskRequest, world: World, now_s: float) -> dict[str, Any]:
-    """What a request says of tenant, priority, deadline, devices and hold, as fields of a task; what it leaves out is
-    left out.
+    """What a request says of tenant, priority, deadline, devices and hold, as fields of a task.
+
+    What it leaves out is left out.
 
     Raises:
         TaskError: If one of them is wrong.
@@ -162,7 +163,8 @@ def asked_for(request: TaskRequest, world: World, now_s: float) -> dict[str, Any
         given["tenant"] = check_tenant("task.tenant", request.tenant, TaskError)
     if request.priority is not None:
         rule = f"must be a whole number from -{MOST_URGENT} to {MOST_URGENT}"
-        given["priority"] = _whole("priority", request.priority, -MOST_URGENT, MOST_URGENT, rule, "Larger is more urgent")
+        fix = "Larger is more urgent"
+        given["priority"] = _whole("priority", request.priority, -MOST_URGENT, MOST_URGENT, rule, fix)
     if request.deadline_s is not None:
         if not _is_number(request.deadline_s) or not 0.0 < request.deadline_s <= LONGEST_DEADLINE_S:
             rule = f"must be a number of seconds from now, above 0, at most {LONGEST_DEADLINE_S:g}"

@@ -29,7 +29,7 @@ from telling import COLOURS, say, show, table
 
 from attribution_sched import (
     Background,
-    DecisionView,
+    Decision,
     Explainer,
     HiPpo,
     Plan,
@@ -72,7 +72,7 @@ class StayPut:
 
     name = "stay put"
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Keep the plan."""
         return None
 
@@ -90,7 +90,7 @@ class Supervised:
         if hasattr(self.then, "reset"):
             self.then.reset(seed)
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Launch it by the exact solver, then ask the supervisor."""
         if view.replanning:
             return self.then.decide(view) if view.time_s >= 3600 * self.since_h else None

@@ -9,6 +9,7 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.instance import Instance, half_precision, inside_precisions, tp_indices, usable_devices
+from attribution_sched.planning.segment_table import twins
 from tests.cluster.engine_worlds import BERT, GPT2, SERVE, begun, decide, single, tiny_cluster, traced
 from tests.scheduler.states import mixed_cluster
 
@@ -78,9 +79,9 @@ def test_twins_differ_in_hardware_room_or_priced_carbon():
     cluster = replace(cluster, domains=(*cluster.domains[:2], greener, slower))
     instance = Instance.of(view(begun(traced((0, BERT), kinds=(BERT,), cluster=cluster))))
     assert not instance.carbon_priced
-    same = instance.twins()
+    same = twins(instance)
     assert same[0] == same[1] == same[2] != same[3]
-    priced = replace(instance, carbon_priced=True).twins()
+    priced = twins(replace(instance, carbon_priced=True))
     assert priced[0] == priced[1] != priced[2]
-    rooms = replace(instance, free_devices=np.array([4, 3, 4, 4])).twins()
+    rooms = twins(replace(instance, free_devices=np.array([4, 3, 4, 4])))
     assert rooms[0] == rooms[2] != rooms[1]

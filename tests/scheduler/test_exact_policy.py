@@ -64,13 +64,13 @@ def test_the_gain_is_reward_over_the_work_left_less_pause_and_traffic():
     assert pause_s > seen.restart_s
 
 
-def test_crowding_makes_plans_smaller_when_others_wait():
+def test_queue_pressure_makes_plans_smaller_when_others_wait():
     engine = begun(traced((0, LONG), *[(0, GPT2)] * 6, kinds=(LONG, GPT2)))
     for _ in range(6):
         decide(engine, None)
     seen = view(engine)
     crowded = replace(seen, queue=seen.queue * 20)
-    alone, small = Exact(crowding=False).best(crowded), Exact().best(crowded)
+    alone, small = Exact(queue_pressure=False).best(crowded), Exact().best(crowded)
     assert sum(s.device_count for s in small.segments) < sum(s.device_count for s in alone.segments)
 
 

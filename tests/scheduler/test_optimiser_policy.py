@@ -11,8 +11,8 @@ from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import SettingsError
-from attribution_sched.planning.candidates import single_domain_plans
 from attribution_sched.planning.instance import usable_devices
+from attribution_sched.planning.segment_table import single_domain_plans
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.optimiser_policy import DualSmoothing, IntegerProgramme, offers, sizes_within
 

@@ -7,7 +7,8 @@ import pytest
 
 from attribution_sched.cluster.decision import encode, pend, view
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.planning.candidates import best_of, single_domain_plans
+from attribution_sched.planning.candidates import best_of
+from attribution_sched.planning.segment_table import single_domain_plans
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.policy import Episodic, QueueOrder
 from attribution_sched.scheduler.rules import (

@@ -12,7 +12,7 @@ from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.errors import PlanError
-from attribution_sched.planning.candidates import single_domain_plans
+from attribution_sched.planning.segment_table import single_domain_plans
 from attribution_sched.scheduler.splits import (
     SpeedProportional,
     StaticUniform,

@@ -161,7 +161,7 @@ def _memory_fits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> b
     return True
 
 
-@kernel
+@kernel(allocates=True)
 def migration(
     world: WorldArrays, bandwidth: FloatArray, kind: int, old: IntArray, old_count: int, new: IntArray, new_count: int
 ) -> tuple[float, float]:
@@ -214,6 +214,17 @@ def _same_plan(state: StateArrays, e: int, slot: int, rows: IntArray, count: int
 
 
 @kernel
+def _restore(target: FloatArray, kept: FloatArray) -> None:
+    """Write back what was kept; both have the same shape.
+
+    Element by element: assigning an array to an array compiles numba's copy for overlaps, and its words about shapes
+    that differ, into every kernel that does it.
+    """
+    for i in range(kept.size):
+        target.flat[i] = kept.flat[i]
+
+
+@kernel
 def _occupy_all(
     world: WorldArrays, state: StateArrays, e: int, slot: int, action: IntArray, rows: IntArray, count: int, device: int
 ) -> bool:
@@ -225,7 +236,7 @@ def _occupy_all(
     for p in range(count):
         wanted = rows[p, DP] * rows[p, TP] * rows[p, PP]
         share = world.layouts[action[p, A_LAYOUT], L_SHARE] == 1
-        state.plans[e, slot, p] = rows[p]
+        _restore(state.plans[e, slot, p], rows[p])
         state.slots[e, slot, st.SEGMENTS] = p + 1
         if not _occupy(world, state, e, slot, rows[p, DOMAIN], wanted, share, device):
             return False
@@ -244,7 +255,7 @@ def _within_limits(world: WorldArrays, state: StateArrays, e: int, slot: int) ->
     return 0
 
 
-@kernel
+@kernel(allocates=True)
 def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, device: int, scratch: Scratch) -> int:
     """Carry out an action on the task of the pending event, and on no other; returns its code.
 
@@ -279,11 +290,11 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
             code = _within_limits(world, state, e, slot)
         if code < 0:
             state.slots[e, slot, st.SEGMENTS] = old_count
-            state.plans[e, slot] = old_plan
-            state.loads[e, slot] = old_loads
-            state.traffic[e, slot] = old_traffic
-            state.occupant[e] = occupant
-            task[:] = old_task
+            _restore(state.plans[e, slot], old_plan)
+            _restore(state.loads[e, slot], old_loads)
+            _restore(state.traffic[e, slot], old_traffic)
+            _restore(state.occupant[e], occupant)
+            _restore(task, old_task)
         elif placing:
             code = 1
             state.slots[e, slot, st.STATUS] = st.RUNNING
@@ -333,7 +344,7 @@ def conclude(world: WorldArrays, state: StateArrays, e: int, code: int) -> None:
         task[st.OFFERED] = state.clock[e, st.NOW] + world.retry_s
 
 
-@kernel
+@kernel(allocates=True)
 def probe(
     world: WorldArrays,
     state: StateArrays,
@@ -366,16 +377,16 @@ def probe(
     r_low = state.r_low[e].copy()
     for n in range(actions.shape[0]):
         enact(world, state, e, actions[n], devices[n], scratch)
-        decisions[n] = state.outcome[e, : st.INTEGRALS]
-        state.tasks[e, slot] = task
+        _restore(decisions[n], state.outcome[e, : st.INTEGRALS])
+        _restore(state.tasks[e, slot], task)
         state.slots[e, slot, st.STATUS] = status
         state.slots[e, slot, st.SEGMENTS] = count
-        state.plans[e, slot] = plan
-        state.loads[e, slot] = loads
-        state.traffic[e, slot] = traffic
-        state.occupant[e] = occupant
-    state.outcome[e, : st.INTEGRALS] = decision
-    state.r_low[e] = r_low
+        _restore(state.plans[e, slot], plan)
+        _restore(state.loads[e, slot], loads)
+        _restore(state.traffic[e, slot], traffic)
+        _restore(state.occupant[e], occupant)
+    _restore(state.outcome[e, : st.INTEGRALS], decision)
+    _restore(state.r_low[e], r_low)
 
 
 @kernel

@@ -61,7 +61,9 @@ def release(world: WorldArrays, state: StateArrays, e: int, slot: int) -> None:
 @kernel
 def snapshot_links(state: StateArrays, e: int, slot: int) -> None:
     """Remember the bandwidth of all links, to notice later when one that the task uses has moved."""
-    state.planned[e, slot] = state.links[e, 1]
+    for i in range(state.links.shape[2]):
+        for j in range(state.links.shape[3]):
+            state.planned[e, slot, i, j] = state.links[e, 1, i, j]
 
 
 @kernel

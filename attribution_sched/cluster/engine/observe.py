@@ -40,7 +40,7 @@ LINK_FEATURES: tuple[str, ...] = ("bandwidth_gbps", "latency_s", "price_usd_per_
 DAY_S = 86_400.0
 
 
-@kernel
+@kernel(allocates=True)
 def observe(
     world: WorldArrays,
     state: StateArrays,
@@ -110,7 +110,9 @@ def observe(
     if state.event[e, st.EVENT] == st.NO_EVENT:
         return
     slot = state.event[e, st.SLOT]
-    task[:] = world.kinds[kind_of(world, state, e, slot), st.K_FEATURES :]
+    kind = kind_of(world, state, e, slot)
+    for f in range(task.size):
+        task[f] = world.kinds[kind, st.K_FEATURES + f]
     event[0] = 1.0 if state.event[e, st.EVENT] == st.PLACE else 0.0
     event[1] = 1.0 if state.event[e, st.EVENT] == st.REPLAN else 0.0
     angle = 2.0 * np.pi * state.clock[e, st.NOW] / DAY_S

@@ -81,7 +81,7 @@ def segment_slowdown(world: WorldArrays, state: StateArrays, e: int, slot: int, 
     return worst
 
 
-@kernel
+@kernel(allocates=True)
 def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: FloatArray, scratch: Scratch) -> float:
     """Price the plan of a slot at the present network and co-location; returns its worst memory ratio.
 
@@ -193,7 +193,7 @@ def _any_spans_domains(state: StateArrays, e: int) -> bool:
     return False
 
 
-@kernel
+@kernel(allocates=True)
 def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, scratch: Scratch) -> None:
     """Price anew the running tasks that a change can have touched, against the link loads as they stood before.
 

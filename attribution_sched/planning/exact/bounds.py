@@ -38,7 +38,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
-@kernel
+@kernel(allocates=True)
 def bottleneck(
     segment: FloatArray,
     microbatches: int,

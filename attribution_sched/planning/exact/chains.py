@@ -89,7 +89,7 @@ class Space(NamedTuple):
     max_segments: int
 
 
-@kernel
+@kernel(allocates=True)
 def objective_of(goal: FloatArray, plan_out: FloatArray, norm: float, devices: int) -> float:
     """Value J of a priced plan; infinite if it does not fit memory or costs more than the cap."""
     if not plan_out[MEMORY_RATIO] <= 1.0 or plan_out[BILL_USD] * norm > goal[G_CAP]:
@@ -106,7 +106,7 @@ def objective_of(goal: FloatArray, plan_out: FloatArray, norm: float, devices: i
     )
 
 
-@kernel
+@kernel(allocates=True)
 def least_objective(
     goal: FloatArray, step_s: float, busy_s: float, placed: int, more: int, bill_usd: float, devices: float
 ) -> float:
@@ -118,7 +118,7 @@ def least_objective(
     return float(goal[G_TIME] * step_s * held - goal[G_UTILISATION] * share + goal[G_DOLLAR] * bill_usd)
 
 
-@kernel
+@kernel(allocates=True)
 def search_chains(
     pricing: Pricing,
     space: Space,

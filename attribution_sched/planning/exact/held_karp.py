@@ -36,7 +36,7 @@ Z, R, SENDS, BILL = range(4)
 STAGES, PARENT, L_DOMAIN, L_FIRST, L_OPTION, NEXT = range(6)
 
 
-@kernel
+@kernel(allocates=True)
 def _insert(
     heads: IntArray,
     state: int,
@@ -77,7 +77,7 @@ def _insert(
     return better < width
 
 
-@kernel
+@kernel(allocates=True)
 def held_karp(
     pricing: Pricing,
     space: Space,
@@ -230,7 +230,7 @@ def held_karp(
     return least_bound, written, made, True
 
 
-@kernel
+@kernel(allocates=True)
 def _write(
     space: Space, links: IntArray, parent: int, domain: int, option: int, stop: int, micro: int, m: int, plan: IntArray
 ) -> None:

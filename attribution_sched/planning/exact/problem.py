@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
-from attribution_sched.cluster.cost_arrays import DOMAIN_ROW
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.reward import rates
 from attribution_sched.errors import PlanError, problem
+from attribution_sched.planning.segment_table import options, usable_options
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -28,7 +26,7 @@ MAX_DOMAINS = 16
 class Objective:
     """What is minimised per global batch, under a cap on the bill.
 
-    ``J = time·step_s·(1 + crowding·devices) − utilisation·U + dollar·bill_usd + joule·energy_j + gram·carbon_g``
+    ``J = time·step_s·(1 + queue_pressure·devices) − utilisation·U + dollar·bill_usd + joule·energy_j + gram·carbon_g``
 
     The default is the step time alone. :func:`reward_objective` gives minus the reward R, up to a constant.
 
@@ -38,7 +36,7 @@ class Objective:
         dollar: Weight of a dollar of cross-domain traffic.
         joule: Weight of a joule.
         gram: Weight of a gram of CO2-equivalent.
-        crowding: What holding a device costs others, as a share of the time it is held.
+        queue_pressure: What holding a device costs others, as a share of the time it is held.
         max_bill_usd: Plans with a larger bill are left out.
     """
 
@@ -47,13 +45,13 @@ class Objective:
     dollar: float = 0.0
     joule: float = 0.0
     gram: float = 0.0
-    crowding: float = 0.0
+    queue_pressure: float = 0.0
     max_bill_usd: float = np.inf
 
     @property
     def time_and_bill_only(self) -> bool:
         """Whether faster is always better: neither utilisation, energy nor devices count."""
-        return self.utilisation == self.joule == self.gram == self.crowding == 0.0
+        return self.utilisation == self.joule == self.gram == self.queue_pressure == 0.0
 
 
 @dataclass(frozen=True)
@@ -112,19 +110,9 @@ class Problem:
         Args:
             complete: Include formats that another beats in a single pipeline.
         """
-        largest = int(self.free_devices.max())
         node = max(domain.node_devices for domain in self.cost.cluster.domains)
-        powers = [2**i for i in range(largest.bit_length())]
-        rows = [
-            (dp, tp, pp, q.index)
-            for q in self.precisions(complete=complete)
-            for tp in TP_DEGREES
-            for pp in powers
-            for dp in powers
-            if dp * tp * pp <= largest and tp <= node and pp <= min(MAX_PP, self.n_layers)
-            and any(m % dp == 0 for m in self.microbatches)
-        ]  # fmt: skip
-        return np.array(rows, dtype=np.int64)
+        formats = [precision.index for precision in self.precisions(complete=complete)]
+        return options(int(self.free_devices.max()), node, formats, self.n_layers, self.microbatches)
 
     def precisions(self, *, complete: bool = False) -> list[Precision]:
         """Formats worth trying: INT8 is for inference only, and what another format beats everywhere is left out.
@@ -153,30 +141,9 @@ class Problem:
                 kept.append(q)
         return kept
 
-    def allowed(self, options: IntArray) -> BoolArray:
-        """Which layouts each domain has devices and hardware for, shape ``(K, O)``."""
-        size = options[:, 0] * options[:, 1] * options[:, 2]
-        supports = np.array([
-            [domain.gpu.supports(PRECISIONS[int(q)]) for q in options[:, 3]] for domain in self.cost.cluster.domains
-        ])  # fmt: skip
-        node = np.array([domain.node_devices for domain in self.cost.cluster.domains])
-        fits: BoolArray = (size[None, :] <= self.free_devices[:, None]) & (options[None, :, 1] <= node[:, None])
-        usable: BoolArray = fits & supports
-        return usable
-
-    def hardware_classes(self) -> tuple[IntArray, IntArray]:
-        """Class of each domain (equal hardware), shape ``(K,)``, and one domain of each class."""
-        ignored = ("devices", "carbon_g_per_j")
-        seen: dict[tuple[object, ...], int] = {}
-        classes, representatives = [], []
-        rows = self.cost.domains.rows
-        for k in range(len(rows)):
-            key = tuple(rows[k][name].item() for name in DOMAIN_ROW.names or () if name not in ignored)
-            if key not in seen:
-                seen[key] = len(seen)
-                representatives.append(k)
-            classes.append(seen[key])
-        return np.array(classes), np.array(representatives)
+    def allowed(self, table: IntArray) -> BoolArray:
+        """Which options each domain has devices and hardware for, shape ``(K, O)``."""
+        return usable_options(self.cost, self.free_devices, table)
 
     def with_objective(self, objective: Objective) -> Problem:
         """The same task under another objective."""
@@ -199,13 +166,13 @@ def problem_of(view: DecisionView, objective: Objective | None = None, *, replic
     )
 
 
-def reward_objective(view: DecisionView, *, crowding: bool = False) -> Objective:
+def reward_objective(view: DecisionView, *, queue_pressure: bool = False) -> Objective:
     """Minus the reward R of the view's task, up to a constant.
 
     Args:
         view: The decision.
-        crowding: Charge a plan for the devices it keeps from other waiting tasks: with q others in the queue and D
-            devices in the cluster, a device held for a second makes them wait q/D seconds together.
+        queue_pressure: Charge a plan for the devices it keeps from other waiting tasks: with q others in the queue and
+            D devices in the cluster, a device held for a second makes them wait q/D seconds together.
     """
     others = sum(task.slot != view.slot for task in view.queue)
     devices = sum(domain.devices for domain in view.cost.cluster.domains)
@@ -216,5 +183,5 @@ def reward_objective(view: DecisionView, *, crowding: bool = False) -> Objective
         dollar=line.beta,
         joule=line.per_j,
         gram=line.per_g,
-        crowding=others / devices if crowding else 0.0,
+        queue_pressure=others / devices if queue_pressure else 0.0,
     )

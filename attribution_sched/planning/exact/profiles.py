@@ -11,8 +11,20 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
-from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
+from attribution_sched.cluster.precision import PRECISIONS
+from attribution_sched.cluster.stage_kernel import split_stages, tp_index
 from attribution_sched.kernels import kernel
+from attribution_sched.planning.exact.problem import Problem
+from attribution_sched.planning.segment_table import (
+    BACKWARD_S,
+    END_S,
+    FIXED_BYTES,
+    FORWARD_S,
+    HELD_BYTES,
+    STAGE_BUSY_S,
+    STAGE_COLUMNS,
+    write_stage,
+)
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -31,7 +43,7 @@ FIELDS = 10
 ANY_TAIL = 1e9
 
 
-@kernel
+@kernel(allocates=True)
 def fill(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -50,22 +62,21 @@ def fill(
     n = tables.n_layers[workload.model]
     prefix = tables.times_s[workload.model, here.gpu, precision, tp_index(tp), 0]
     cuts = np.zeros(pp + 1, dtype=np.int64)
-    reductions = (2.0 if runtime.recompute else 1.0) if workload.training else 0.0
     element = 4.0 if precision == 0 else 2.0
+    stage = np.zeros(len(STAGE_COLUMNS))
     for i in range(n):
         for j in range(i + pp, n + 1):
             split_stages(prefix, i, j, pp, 0, cuts)
             row = out[i, j]
             work, busy, slowest, tail = 0.0, 0.0, -1.0, ANY_TAIL
             for s in range(pp):
-                stage = stage_cost(
+                write_stage(
                     domains, runtime, power_law, tables, workload, domain, cuts[s], cuts[s + 1], dp, tp, precision,
-                    micro, 1.0,
+                    micro, microbatches, stage,
                 )  # fmt: skip
-                forward = stage.forward_s + stage.reduce_s
-                backward = stage.backward_s + reductions * stage.reduce_s
+                forward, backward = stage[FORWARD_S], stage[BACKWARD_S]
                 after = pp - 1 - s
-                busy += (stage.forward_s + stage.backward_s) / pp
+                busy += stage[STAGE_BUSY_S] / pp
                 if forward + backward > slowest:
                     slowest = forward + backward
                     row[SLOWEST_FORWARD_S] = forward
@@ -77,27 +88,22 @@ def fill(
                     volume = micro * element * tables.boundary[workload.model, cuts[s + 1]]
                     send = here.fabric_latency_s + volume / dp / here.fabric_bytes_per_s
                     work += 2.0 * send if workload.training else send
-                room = here.memory_bytes - stage.fixed_bytes
-                if room < min(1, microbatches) * stage.held_bytes:
+                left, held = here.memory_bytes - stage[FIXED_BYTES], stage[HELD_BYTES]
+                if left < min(1, microbatches) * held:
                     tail = -1.0
-                elif stage.held_bytes > 0.0 and np.floor(room / stage.held_bytes) < microbatches:
+                elif held > 0.0 and np.floor(left / held) < microbatches:
                     # One microbatch is in flight for this stage and one for each stage behind it.
-                    tail = min(tail, np.floor(room / stage.held_bytes) - after - 1.0)
+                    tail = min(tail, np.floor(left / held) - after - 1.0)
                 if s == 0:
                     row[FIRST_FORWARD_S] = forward
-                    row[FIRST_END_S] = stage.update_s
-                    if workload.training:
-                        row[FIRST_END_S] += gradient_reduce_s(
-                            domains, runtime, tables, workload.model, domain, cuts[0], cuts[1], dp, tp, precision,
-                            microbatches,
-                        )  # fmt: skip
+                    row[FIRST_END_S] = stage[END_S]
             row[WORK_S] = work
             row[SLOWEST_S] = slowest
             row[BUSY_S] = busy
             row[MAX_TAIL] = tail
 
 
-@kernel
+@kernel(allocates=True)
 def _stages(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -118,30 +124,26 @@ def _stages(
     here = domains.rows[domain]
     prefix = tables.times_s[workload.model, here.gpu, precision, tp_index(tp), 0]
     split_stages(prefix, i, j, pp, 0, cuts)
-    reductions = (2.0 if runtime.recompute else 1.0) if workload.training else 0.0
     element = 4.0 if precision == 0 else 2.0
+    stage = np.zeros(len(STAGE_COLUMNS))
     for s in range(pp):
         a, z = cuts[s], cuts[s + 1]
-        stage = stage_cost(domains, runtime, power_law, tables, workload, domain, a, z, dp, tp, precision, micro, 1.0)
-        out[s, 0] = stage.forward_s + stage.reduce_s
-        out[s, 1] = stage.backward_s + reductions * stage.reduce_s
-        out[s, 2] = stage.update_s
-        if workload.training:
-            out[s, 2] += gradient_reduce_s(
-                domains, runtime, tables, workload.model, domain, a, z, dp, tp, precision, microbatches
-            )
+        write_stage(
+            domains, runtime, power_law, tables, workload, domain, a, z, dp, tp, precision, micro, microbatches, stage
+        )  # fmt: skip
+        out[s, :3] = stage[:3]
         # A send that leaves the domain carries the whole microbatch, whatever the layout.
         volume = micro * element * tables.boundary[workload.model, z]
         out[s, 3] = volume / dp if s + 1 < pp else volume
-        room = here.memory_bytes - stage.fixed_bytes
+        left, held = here.memory_bytes - stage[FIXED_BYTES], stage[HELD_BYTES]
         out[s, 4] = -np.inf
-        if room >= stage.held_bytes:
-            out[s, 4] = -np.floor(room / stage.held_bytes) if stage.held_bytes > 0.0 else -np.inf
-        else:
+        if left < held:
             out[s, 4] = np.inf
+        elif held > 0.0:
+            out[s, 4] = -np.floor(left / held)
 
 
-@kernel
+@kernel(allocates=True)
 def keep_undominated(
     domains: DomainArrays,
     runtime: RuntimeArrays,
@@ -218,7 +220,7 @@ def keep_undominated(
             kept[i, j, 0] = found
 
 
-@kernel
+@kernel(allocates=True)
 def keep_feasible(profile: FloatArray, usable: IntArray, kept: IntArray) -> None:
     """List for every segment the layouts that fit memory at all; arguments as above."""
     n = profile.shape[1] - 1
@@ -230,3 +232,91 @@ def keep_feasible(profile: FloatArray, usable: IntArray, kept: IntArray) -> None
                     found += 1
                     kept[i, j, found] = usable[u]
             kept[i, j, 0] = found
+
+
+MEGABYTE = 1 << 20
+
+
+class SegmentProfiles:
+    """Profiles and choices of every task a cost model knows, made when first asked for.
+
+    What was used longest ago goes first when there is no room left.
+
+    Args:
+        megabytes: Room for profiles and choices together.
+    """
+
+    def __init__(self, megabytes: int = 512) -> None:
+        self.megabytes = megabytes
+        self._kept: dict[tuple[object, ...], NDArray[np.generic]] = {}
+
+    def _keep(self, key: tuple[object, ...], table: NDArray[np.generic]) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = table
+        size = sum(kept.nbytes for kept in self._kept.values())
+        while size > self.megabytes * MEGABYTE and len(self._kept) > 1:
+            size -= self._kept.pop(next(iter(self._kept))).nbytes
+
+    def profile(self, task: Problem, option_rows: IntArray, micro: int, microbatches: int, domain: int) -> FloatArray:
+        """Profile of all layouts on a class of domains, shape ``(O, N + 1, N + 1, 10)``.
+
+        Args:
+            task: The search problem.
+            option_rows: Layouts, shape ``(O, 4)``.
+            micro: Samples of a microbatch.
+            microbatches: Microbatches of a step (limits what is in flight).
+            domain: A domain of the class.
+        """
+        key = (task.cost, task.model, option_rows.tobytes(), micro, microbatches, domain)
+        found = self._kept.get(key)
+        if found is None:
+            found = self._make(task, option_rows, micro, microbatches, domain)
+        self._keep(key, found)
+        return found.view(np.float64)
+
+    def choices(
+        self,
+        task: Problem,
+        option_rows: IntArray,
+        usable: IntArray,
+        micro: int,
+        microbatches: int,
+        domain: int,
+        complete: bool,
+    ) -> IntArray:
+        """Layouts to try for every segment, shape ``(N + 1, N + 1, 1 + len(usable))``: how many, then which.
+
+        Where only time and traffic count, layouts that others beat in every stage are left out, unless the list is to
+        be ``complete``.
+        """
+        cost, n, time_only = task.cost, task.n_layers, task.objective.time_and_bill_only and not complete
+        lists = (option_rows.tobytes(), usable.tobytes())
+        key = (cost, task.model, *lists, micro, microbatches, domain, time_only)
+        known = self._kept.get(key)
+        found = known.view(np.int64) if known is not None else None
+        if found is None:
+            found = np.zeros((n + 1, n + 1, 1 + len(usable)), dtype=np.int64)
+            if time_only:
+                keep_undominated(
+                    cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(task.model), domain,
+                    option_rows, usable, micro, microbatches, found,
+                )  # fmt: skip
+            else:
+                keep_feasible(self.profile(task, option_rows, micro, microbatches, domain), usable, found)
+        self._keep(key, found)
+        return found
+
+    @staticmethod
+    def _make(task: Problem, option_rows: IntArray, micro: int, microbatches: int, domain: int) -> FloatArray:
+        cost, n = task.cost, task.n_layers
+        table = np.full((len(option_rows), n + 1, n + 1, FIELDS), np.nan)
+        table[..., MAX_TAIL] = -1.0
+        gpu = cost.cluster.domains[domain].gpu
+        supported = [q.index for q in PRECISIONS if gpu.supports(q)]
+        for o, option in enumerate(option_rows):
+            if micro % option[0] == 0 and option[3] in supported:
+                fill(
+                    cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(task.model), domain,
+                    option, micro, microbatches, table[o],
+                )  # fmt: skip
+        return table

@@ -41,7 +41,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-@kernel
+@kernel(allocates=True)
 def list_chains(
     pricing: Pricing,
     space: Space,
@@ -189,7 +189,7 @@ def list_chains(
     return at, tried, True
 
 
-@kernel
+@kernel(allocates=True)
 def combine(
     pricing: Pricing,
     goal: FloatArray,

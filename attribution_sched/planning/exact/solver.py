@@ -28,10 +28,11 @@ from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.exact.bounds import floors
 from attribution_sched.planning.exact.chains import Pricing, Space, search_chains
 from attribution_sched.planning.exact.held_karp import held_karp
-from attribution_sched.planning.exact.incumbents import ProfileBook
 from attribution_sched.planning.exact.problem import Objective, Problem
+from attribution_sched.planning.exact.profiles import SegmentProfiles
 from attribution_sched.planning.exact.replicas import combine, list_chains
 from attribution_sched.planning.exact.start import evaluate, improve, single_plans
+from attribution_sched.planning.segment_table import hardware_classes
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -100,7 +101,7 @@ class ExactSolver:
         self.budget = budget
         self.labels = labels
         self.tolerance = tolerance
-        self._book = ProfileBook()
+        self._profiles = SegmentProfiles()
         self._buffers: tuple[FloatArray, IntArray] | None = None
 
     def solve(self, task: Problem, start: Plan | None = None) -> Solution:
@@ -239,8 +240,8 @@ class ExactSolver:
 
     def _space(self, search: _Search, micro: int, microbatches: int, *, complete: bool = False) -> Space:
         task, options, allowed = search.task, search.options, search.allowed
-        classes, representatives = task.hardware_classes()
-        profiles = [self._book.profile(task, options, micro, microbatches, int(k)) for k in representatives]
+        classes, representatives = hardware_classes(task.cost)
+        profiles = [self._profiles.profile(task, options, micro, microbatches, int(k)) for k in representatives]
         divides = micro % options[:, 0] == 0
         found: dict[bytes, int] = {}
         groups = np.full(len(classes), -1, dtype=np.int64)
@@ -251,7 +252,7 @@ class ExactSolver:
             if key not in found:
                 found[key] = len(lists)
                 domain = int(representatives[classes[k]])
-                lists.append(self._book.choices(task, options, usable, micro, microbatches, domain, complete))
+                lists.append(self._profiles.choices(task, options, usable, micro, microbatches, domain, complete))
             groups[k] = found[key]
         widest = max(table.shape[-1] for table in lists)
         choices = np.zeros((len(lists), *lists[0].shape[:2], widest), dtype=np.int64)
@@ -358,8 +359,8 @@ def _subsets(domains: int, most: int) -> tuple[IntArray, IntArray]:
 
 def _goal(objective: Objective) -> FloatArray:
     return np.array(
-        [objective.time, objective.utilisation, objective.dollar, objective.joule, objective.gram, objective.crowding,
-         objective.max_bill_usd]
+        [objective.time, objective.utilisation, objective.dollar, objective.joule, objective.gram,
+         objective.queue_pressure, objective.max_bill_usd]
     )  # fmt: skip
 
 

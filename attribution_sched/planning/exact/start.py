@@ -44,7 +44,7 @@ def evaluate(task: Problem, rows: IntArray, counts: IntArray) -> FloatArray:
     goal = task.objective
     used = np.arange(rows.shape[1]) < counts[:, None]
     devices = (rows[:, :, DP] * rows[:, :, TP] * rows[:, :, PP] * used).sum(axis=1)
-    value = goal.time * priced.step_s * (1.0 + goal.crowding * devices) - goal.utilisation * priced.utilisation
+    value = goal.time * priced.step_s * (1.0 + goal.queue_pressure * devices) - goal.utilisation * priced.utilisation
     value = value + goal.dollar * priced.bill_usd + goal.joule * priced.energy_j + goal.gram * priced.carbon_g
     return np.where(priced.fits & (priced.bill_usd <= goal.max_bill_usd), value, np.inf)
 
@@ -77,4 +77,4 @@ def improve(task: Problem, options: IntArray, plan: IntArray, count: int, value:
         Candidate(plan, count, -value), functools.partial(near.one_change, moves=ONE_PIPELINE),
         limits_of(task.cost, task.model, task.free_devices), worth, ROUNDS,
     )  # fmt: skip
-    return found.rows, found.count, -found.reward
+    return found.rows, found.used, -found.reward

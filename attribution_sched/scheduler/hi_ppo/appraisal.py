@@ -71,7 +71,8 @@ def perceive(policy: HiPpo, view: DecisionView) -> Decisions:
     Links are forecast from what the policy has seen of them so far, so a decision is perceived as it was taken if it is
     perceived before the next one; nothing that is asked here changes what is decided later.
     """
-    view = weighed(view, policy.wishes)
+    if policy.wishes is not None:
+        view = weighed(view, policy.wishes)
     kept = policy._forecast
     policy._forecast = copy.deepcopy(kept)
     try:

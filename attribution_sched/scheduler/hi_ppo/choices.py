@@ -45,7 +45,7 @@ def bounded_log(value: float) -> float:
     return float(min(LARGEST, np.log(value)))
 
 
-@kernel
+@kernel(allocates=True)
 def _completes(
     t: PlannerTables, kind: int, free: IntArray, taken: BoolArray, stop: int, after: int, level: int, left: int
 ) -> bool:
@@ -103,7 +103,7 @@ def _domain_allowed(t: PlannerTables, d: Drafts, r: int, k: int, taken: BoolArra
     return allowed
 
 
-@kernel
+@kernel(allocates=True)
 def can_begin(t: PlannerTables, d: Drafts, r: int) -> bool:
     """Whether any plan can be completed from here."""
     taken = d.used[r].copy()
@@ -164,7 +164,7 @@ def _worthiest(t: PlannerTables, d: Drafts, r: int, k: int, first: int, work: fl
     return best
 
 
-@kernel
+@kernel(allocates=True)
 def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray, out: Float32Array) -> None:
     """Describe where the next segment may go; the last column ends the plan.
 
@@ -224,7 +224,7 @@ def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray,
                 row[14] = bounded_log(2.0 * params * 8e-9 / gbps / base) / 2.0
 
 
-@kernel
+@kernel(allocates=True)
 def cut_choices(
     t: PlannerTables, d: Drafts, rows: IntArray, domain: IntArray, mask: BoolArray, out: Float32Array
 ) -> None:
@@ -303,7 +303,7 @@ def cut_choices(
                 row[8] = max(-4.0, min(4.0, own - bounded_log(d.slowest[r]))) / 2.0
 
 
-@kernel
+@kernel(allocates=True)
 def segment_choices(
     t: PlannerTables,
     d: Drafts,

@@ -92,7 +92,7 @@ def open_drafts(
     )
 
 
-@kernel
+@kernel(allocates=True)
 def write_segments(
     t: PlannerTables,
     d: Drafts,

@@ -116,7 +116,7 @@ def log_pace(plane: FloatArray, attribution: Float32Array) -> float:
     return max(-_SLOWEST, min(_SLOWEST, found)) if measured else 0.0
 
 
-@kernel
+@kernel(allocates=True)
 def _describe(
     t: PlannerTables,
     d: Drafts,
@@ -182,13 +182,15 @@ def _describe(
             row[4] = bounded_log(best[m, 0] / base) / 2.0
             row[5] = bounded_log(best[m, 1] / base) / 4.0
             row[6] = min(4.0, bounded_log(best[m, 0] / nominal_s[m])) / 2.0
-            row[TASK_AT : TASK_AT + 5] = task_features[m]
+            for f in range(5):
+                row[TASK_AT + f] = task_features[m, f]
             if step_s[b] > 0.0:
                 row[TASK_AT + 5] = 1.0
                 row[TASK_AT + 6] = bounded_log(step_s[b] / base) / 2.0
                 row[TASK_AT + 7] = max(-2.0, min(2.0, bounded_log(step_s[b] / best[m, 0]) - slower))
                 row[TASK_AT + 8] = holding[b] / devices
-            row[ATTRIBUTION_AT:] = attribution[b, q]
+            for f in range(attribution.shape[2]):
+                row[ATTRIBUTION_AT + f] = attribution[b, q, f]
         d.kind[b], d.stop[b] = before_kind, before_stop
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from attribution_sched.errors import CheckpointError, problem
 from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.ppo.snapshot import Arrays, restore_engine, state_to_tensors
+from attribution_sched.scheduler.ppo.snapshot import restore_engine, state_to_tensors
+from attribution_sched.storage import Arrays
 
 ENGINE, FORECAST, RUNNING = "engine.", "forecast.", "running"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,19 @@ class ViewForecast:
         other = copy.copy(self)
         other._predictor = copy.copy(self._predictor)
         return other
+
+    def memory(self) -> dict[str, FloatArray]:
+        """What it knows of the links, as arrays; empty before the first reading, or if its predictor cannot say."""
+        known = self._predictor
+        if not isinstance(known, KalmanPredictor) or known.state is None:
+            return {}
+        return {"last_s": np.array([self._last_s]), **known.memory()}
+
+    def recall(self, memory: Mapping[str, FloatArray]) -> None:
+        """Know again what :meth:`memory` told."""
+        if isinstance(self._predictor, KalmanPredictor):
+            self._predictor.recall(memory)
+            self._last_s = float(memory["last_s"][0])
 
     def gbps(self, view: DecisionView) -> FloatArray | None:
         """Bandwidth expected to be left for the task; None if nobody measures the links."""

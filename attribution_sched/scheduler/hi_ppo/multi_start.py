@@ -79,7 +79,7 @@ def plan_alone(
     found = IteratedLocalSearch(search, seed).best_of(rows, counts, starts, keep, looks, expired)
     if found is None:
         return None
-    return PlanBatch(found.rows[None], np.array([found.count]), np.zeros(1, dtype=np.int64)).plan(0)
+    return PlanBatch(found.rows[None], np.array([found.used]), np.zeros(1, dtype=np.int64)).plan(0)
 
 
 def _wanted(rows: IntArray, counts: IntArray, free_devices: IntArray) -> BoolArray:

@@ -50,6 +50,9 @@ PLAN_NAMES: tuple[str, ...] = (
 """A plan as the critic sees it: its nominal reward terms, its size, and what it gains over the plan in force."""
 
 PLAN_FEATURES = len(PLAN_NAMES)
+(
+    F_NOTHING, F_EFF, F_UTIL, F_COST, F_TIME, F_SEGMENTS, F_REPLICAS, F_DEVICES, F_DEVICE_TIME, F_GAIN,
+) = range(PLAN_FEATURES)  # fmt: skip
 
 BUSY_S = 0
 """Column of the cost kernel's result for segments."""
@@ -82,7 +85,7 @@ def _segments(t: PlannerTables, d: Drafts, r: int, rows: IntArray) -> None:
     share_batch(t.cost, t.domains, d.kind[r], t.batch[d.kind[r]], rows, d.written[r], d.replica[r])
 
 
-@kernel
+@kernel(allocates=True)
 def _price(
     t: PlannerTables, d: Drafts, rows: IntArray, step_s: FloatArray, scratch: Scratch, segments: IntArray,
     out: Float32Array, traffic: FloatArray, busy_s: FloatArray,
@@ -98,7 +101,7 @@ def _price(
         r = rows[i]
         out[i] = 0.0
         if d.status[r] != DONE or d.written[r] == 0:
-            out[i, 0] = 1.0
+            out[i, F_NOTHING] = 1.0
             continue
         kind = d.kind[r]
         _segments(t, d, r, segments[i])
@@ -110,19 +113,19 @@ def _price(
         norm = t.batch[kind] / samples_kernel(segments[i], d.written[r])
         step = plan_out[STEP_S] * norm
         base = t.base_step_s[kind]
-        out[i, 1] = max(-4.0, r_eff_kernel(step, base))
-        out[i, 2] = plan_out[UTILISATION]
-        out[i, 3] = min(4.0, r_cost_kernel(plan_out[BILL_USD] * norm, t.base_cost_usd[kind]))
-        out[i, 4] = max(-4.0, min(4.0, np.log(step / base))) / 2.0
-        out[i, 5] = d.written[r] / t.max_segments
-        out[i, 6] = d.replica[r] / t.max_segments
-        out[i, 7] = d.devices[r] / devices
-        out[i, 8] = max(-4.0, min(4.0, np.log(step / base * d.devices[r]))) / 4.0
+        out[i, F_EFF] = max(-4.0, r_eff_kernel(step, base))
+        out[i, F_UTIL] = plan_out[UTILISATION]
+        out[i, F_COST] = min(4.0, r_cost_kernel(plan_out[BILL_USD] * norm, t.base_cost_usd[kind]))
+        out[i, F_TIME] = max(-4.0, min(4.0, np.log(step / base))) / 2.0
+        out[i, F_SEGMENTS] = d.written[r] / t.max_segments
+        out[i, F_REPLICAS] = d.replica[r] / t.max_segments
+        out[i, F_DEVICES] = d.devices[r] / devices
+        out[i, F_DEVICE_TIME] = max(-4.0, min(4.0, np.log(step / base * d.devices[r]))) / 4.0
         traffic[i] *= norm
         for p in range(d.written[r]):
             busy_s[i, p] = segment_out[p, BUSY_S] * norm
         if step_s[r] > 0.0:
-            out[i, 9] = max(-2.0, min(2.0, np.log(step_s[r] / step)))
+            out[i, F_GAIN] = max(-2.0, min(2.0, np.log(step_s[r] / step)))
 
 
 class PlanLoads(NamedTuple):

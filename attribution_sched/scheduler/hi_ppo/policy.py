@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
@@ -120,6 +121,7 @@ class HiPpo:
         self._warm = False
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
+        self._memory: dict[str, NDArray[np.float64]] = {}
 
     @property
     def network(self) -> HiPpoNetwork:
@@ -134,6 +136,15 @@ class HiPpo:
         """Forget the last episode."""
         self._chosen = None
         self._forecast = None
+
+    def memory(self) -> dict[str, NDArray[np.float64]]:
+        """What the forecast of the links has learnt of them; the rest is worked out anew from what is seen."""
+        return {} if self._forecast is None else self._forecast.memory()
+
+    def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
+        """Remember what was learnt of the links."""
+        self.reset(0)
+        self._memory = dict(memory)
 
     def planner(self, view: DecisionView) -> Planner:
         """Tables of the view's cluster, made once."""
@@ -205,7 +216,8 @@ class HiPpo:
         timings = {"upper": 0.0, "lower": 0.0}
         if not (np.asarray(view.free_devices) > 0).any():
             return self._done(None, view.slot, "waits", began, timings, 0.0)
-        view = weighed(view, self.wishes)
+        if self.wishes is not None:
+            view = weighed(view, self.wishes)
         deadline = Deadline(self.deadline_s, self.clock)
         decisions = self.read(view, self._ahead(view))
         decisions.check()
@@ -254,6 +266,9 @@ class HiPpo:
         if self._forecast is None:
             method = self.predict if isinstance(self.predict, str) else "kalman"
             self._forecast = ViewForecast(view.cost.cluster.wan, method=method)
+            if self._memory:
+                self._forecast.recall(self._memory)
+                self._memory = {}
         return self._forecast.gbps(view)
 
     def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:

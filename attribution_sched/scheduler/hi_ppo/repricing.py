@@ -22,7 +22,18 @@ from attribution_sched.cluster.plan import DP, MICROBATCHES, PP, REPLICA, TP, Pl
 from attribution_sched.cluster.reward import r_cost, r_eff, samples
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
+from attribution_sched.scheduler.hi_ppo.outcomes import (
+    F_COST,
+    F_DEVICE_TIME,
+    F_DEVICES,
+    F_EFF,
+    F_GAIN,
+    F_REPLICAS,
+    F_SEGMENTS,
+    F_TIME,
+    F_UTIL,
+    PLAN_FEATURES,
+)
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -33,7 +44,7 @@ P_STEP_S, P_UTILISATION, P_BILL_USD, P_ENERGY_J, P_CARBON_G = range(len(PRICES))
 """Columns of a price, per global batch except the utilisation."""
 
 
-@kernel
+@kernel(allocates=True)
 def _reprice(
     t: PlannerTables, kinds: IntArray, segments: IntArray, counts: IntArray, schedules: IntArray, norms: FloatArray,
     owner: IntArray, links: FloatArray, factors: FloatArray, scratch: Scratch, out: FloatArray,
@@ -63,11 +74,11 @@ def _reprice(
             t.domains, t.runtime, t.power_law, t.cost, workload, bandwidth, links[at, 1], segments[p], counts[p],
             schedules[p], ones, False, scratch, plan_out, segment_out, traffic,
         )  # fmt: skip
-        out[i, 0] = plan_out[STEP_S] * norms[p]
-        out[i, 1] = plan_out[UTILISATION]
-        out[i, 2] = plan_out[BILL_USD] * norms[p]
-        out[i, 3] = plan_out[ENERGY_J] * norms[p]
-        out[i, 4] = plan_out[CARBON_G] * norms[p]
+        out[i, P_STEP_S] = plan_out[STEP_S] * norms[p]
+        out[i, P_UTILISATION] = plan_out[UTILISATION]
+        out[i, P_BILL_USD] = plan_out[BILL_USD] * norms[p]
+        out[i, P_ENERGY_J] = plan_out[ENERGY_J] * norms[p]
+        out[i, P_CARBON_G] = plan_out[CARBON_G] * norms[p]
 
 
 def reprice_each(
@@ -120,14 +131,14 @@ def plan_features(
     base, base_usd = t.base_step_s[kind], t.base_cost_usd[kind]
     step = prices[:, :, P_STEP_S]
     out = np.zeros((*step.shape, PLAN_FEATURES), dtype=np.float32)
-    out[:, :, 1] = np.maximum(-4.0, r_eff(step, float(base)))
-    out[:, :, 2] = prices[:, :, P_UTILISATION]
-    out[:, :, 3] = np.minimum(4.0, r_cost(prices[:, :, P_BILL_USD], float(base_usd)))
-    out[:, :, 4] = np.clip(np.log(step / base), -4.0, 4.0) / 2.0
-    out[:, :, 5] = batch.counts / t.max_segments
-    out[:, :, 6] = replicas / t.max_segments
-    out[:, :, 7] = devices / np.asarray(t.domains.rows.devices).sum()
-    out[:, :, 8] = np.clip(np.log(step / base * devices), -4.0, 4.0) / 4.0
+    out[:, :, F_EFF] = np.maximum(-4.0, r_eff(step, float(base)))
+    out[:, :, F_UTIL] = prices[:, :, P_UTILISATION]
+    out[:, :, F_COST] = np.minimum(4.0, r_cost(prices[:, :, P_BILL_USD], float(base_usd)))
+    out[:, :, F_TIME] = np.clip(np.log(step / base), -4.0, 4.0) / 2.0
+    out[:, :, F_SEGMENTS] = batch.counts / t.max_segments
+    out[:, :, F_REPLICAS] = replicas / t.max_segments
+    out[:, :, F_DEVICES] = devices / np.asarray(t.domains.rows.devices).sum()
+    out[:, :, F_DEVICE_TIME] = np.clip(np.log(step / base * devices), -4.0, 4.0) / 4.0
     runs = step_s > 0.0
-    out[runs, :, 9] = np.clip(np.log(step_s[runs, None] / step[runs]), -2.0, 2.0)
+    out[runs, :, F_GAIN] = np.clip(np.log(step_s[runs, None] / step[runs]), -2.0, 2.0)
     return out

@@ -20,7 +20,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
-@kernel
+@kernel(allocates=True)
 def _free(world: WorldArrays, state: StateArrays, rows: IntArray, free: IntArray) -> None:
     """Count the devices that the pending decision of every cluster may use."""
     for b in range(rows.size):
@@ -30,7 +30,7 @@ def _free(world: WorldArrays, state: StateArrays, rows: IntArray, free: IntArray
             free[b, k] = free_devices(world, state, e, k, False, own)
 
 
-@kernel
+@kernel(allocates=True)
 def _stuck(
     t: PlannerTables, d: Drafts, world: WorldArrays, state: StateArrays, rows: IntArray, stuck: BoolArray
 ) -> None:

@@ -14,20 +14,34 @@ from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.precision import PRECISIONS
-from attribution_sched.planning.candidates import layouts_within
+from attribution_sched.planning import segment_table
 from attribution_sched.planning.exact.problem import MAX_DOMAINS, problem_of
 from attribution_sched.planning.instance import Instance, tp_indices
+from attribution_sched.planning.segment_table import usable_options
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-NODE_FEATURES = 9
-EDGE_FEATURES = 5
-TASK_FEATURES = 10
-OPTION_FEATURES = 14
 DEPTHS = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Relative depths at which the profile of the model's layers is described."""
+
+NODE_NAMES: tuple[str, ...] = (
+    "reach", "free_share", "memory", "node_size", "fabric", "best_time", "least_fill", "slower_than_best", "open",
+)  # fmt: skip
+EDGE_NAMES: tuple[str, ...] = ("hop_time", "latency", "hop_cost", "gradient_time", "gradient_cost")
+TASK_NAMES: tuple[str, ...] = (
+    "layers", "w_util", "w_cost", "fastest", "skew", *(f"parameters_before_{depth}" for depth in DEPTHS),
+)  # fmt: skip
+OPTION_NAMES: tuple[str, ...] = (
+    "time", "reduce_time", "fill", "kept_fill", "dp", "tp", "pp", *(precision.value for precision in PRECISIONS),
+    "spare_devices", "samples_per_rank", "bubble",
+)  # fmt: skip
+"""Columns of what the network sees of domains, links, the task and layouts."""
+
+NODE_FEATURES, EDGE_FEATURES, TASK_FEATURES, OPTION_FEATURES = map(
+    len, (NODE_NAMES, EDGE_NAMES, TASK_NAMES, OPTION_NAMES)
+)
 
 SMALLEST = 1e-6
 LARGEST = 12.0
@@ -44,14 +58,13 @@ class DecisionFeatures:
     """One decision as arrays: K domains, N layers, O layouts, M microbatch sizes.
 
     Attributes:
-        nodes: Shape ``(K, 9)``: room, share that is free, memory, node size, fabric, time and fill if the whole model
-            ran there, and their reach.
-        edges: Shape ``(K, K, 5)``: what a hop costs in time, latency and dollars; what a sync of gradients does.
-        task: Shape ``(10,)``: size, depth profile, wishes.
+        nodes: Shape ``(K, 9)``, columns ``NODE_NAMES``; time and fill are those of the whole model.
+        edges: Shape ``(K, K, 5)``, columns ``EDGE_NAMES``: what a hop and a reduction of gradients take.
+        task: Shape ``(10,)``, columns ``TASK_NAMES``.
         options: Layouts, shape ``(O, 4)``: dp, tp, pp, precision.
         allowed: Which a domain has room and hardware for, shape ``(K, O)``.
         divides: Which share a microbatch evenly, shape ``(M, O)``.
-        option_rows: Shape ``(K, M, O, 14)``; the first entry is the log time of the whole model, the third its fill.
+        option_rows: Shape ``(K, M, O, 14)``, columns ``OPTION_NAMES``.
         time: Time of the whole model over the baseline's step, shape ``(K, M, O)``.
         state_fill: Weights and states of the whole model over the memory of the devices, shape ``(K, M, O)``.
         kept_fill: The same of activations in flight, shape ``(K, M, O)``.
@@ -101,9 +114,7 @@ def features_of(view: DecisionView) -> DecisionFeatures:
     # Layouts are powers of two, so of 13 free devices a plan can use 8.
     reach = np.where(free_devices > 0, 2.0 ** np.floor(np.log2(np.maximum(1, free_devices))), 0.0)
     micro = np.array(tuple(dict.fromkeys(instance.microbatches)), dtype=np.int64)
-    size = options[:, 0] * options[:, 1] * options[:, 2]
-    supports = view.cost.domains.peak_flops[:, options[:, 3]] > 0.0
-    allowed = (size <= free_devices[:, None]) & (options[:, 1] <= instance.nodes[:, None]) & supports
+    allowed = usable_options(view.cost, free_devices, options)
     divides = micro[:, None] % options[:, 0] == 0
     base_s = float(view.base_step_s[view.kind_index])
     time, reduce = _times(view, instance, options, micro, base_s)
@@ -139,13 +150,7 @@ def option_table(view: DecisionView, instance: Instance) -> IntArray:
         seen = replace(view, free_devices=few)
     formats = [q.index for q in problem_of(seen).precisions()] if (view.free_devices > 0).any() else [1]
     largest, node = int(instance.free_devices.max(initial=1)), int(instance.nodes.max())
-    rows = [
-        (*layout, q)
-        for q in formats
-        for layout in layouts_within(max(1, largest), node)
-        if layout[2] <= instance.n_layers
-    ]
-    return np.array(rows, dtype=np.int64)
+    return segment_table.options(max(1, largest), node, formats, instance.n_layers)
 
 
 def _finite(values: FloatArray) -> FloatArray:
@@ -231,10 +236,10 @@ def _task(
     reward, n = view.reward, instance.n_layers
     depth = np.interp(DEPTHS, np.linspace(0.0, 1.0, n + 1), params)
     fastest = float(_finite(best_time).min())
-    wishes = (reward.w_util / max(reward.w_eff, 1e-3), reward.w_cost / max(reward.w_eff, 1e-3))
+    weights = (reward.w_util / max(reward.w_eff, 1e-3), reward.w_cost / max(reward.w_eff, 1e-3))
     skew = float(np.interp(0.5, np.linspace(0.0, 1.0, n + 1), work))
     return np.array([
-        np.log(n) - 4.0, *np.clip(wishes, 0.0, 4.0), float(log_ratio(np.array(fastest))), skew - 0.5,
+        np.log(n) - 4.0, *np.clip(weights, 0.0, 4.0), float(log_ratio(np.array(fastest))), skew - 0.5,
         *(depth - np.array(DEPTHS)),
     ])  # fmt: skip
 

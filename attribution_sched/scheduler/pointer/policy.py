@@ -12,8 +12,9 @@ from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.planning.candidates import best_of, first_twins, plans_inside
+from attribution_sched.planning.candidates import best_of
 from attribution_sched.planning.instance import Instance, usable_devices
+from attribution_sched.planning.segment_table import first_twins, plans_inside
 from attribution_sched.scheduler.exact_policy import switching_gain
 from attribution_sched.scheduler.splits import SpeedProportional
 

@@ -26,8 +26,8 @@ from attribution_sched.cluster.plan import (
     TP,
 )
 from attribution_sched.scheduler.pointer.features import (
-    EDGE_FEATURES,
-    OPTION_FEATURES,
+    EDGE_NAMES,
+    OPTION_NAMES,
     DecisionFeatures,
     log_ratio,
 )
@@ -36,12 +36,30 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-CONTEXT = 9
-DOMAIN_CHOICE = 2 * EDGE_FEATURES + 6
-MICRO_CHOICE = 6
-OPTION_CHOICE = OPTION_FEATURES + 4
-CUT_CHOICE = 10
-"""Numbers that describe an unfinished plan and each choice."""
+CONTEXT_NAMES: tuple[str, ...] = (
+    "complete", "work_left", "segments", "segments_left", "replica", "slowest", "has_segments", "memory_left",
+    "speed_left",
+)  # fmt: skip
+DOMAIN_NAMES: tuple[str, ...] = (
+    *(f"there_{name}" for name in EDGE_NAMES), *(f"back_{name}" for name in EDGE_NAMES),
+    "linked", "complete", "time", "fill", "fits", "slower_than_slowest",
+)  # fmt: skip
+MICRO_NAMES: tuple[str, ...] = ("samples", "microbatches", "level", "time", "slower_than_best", "fill")
+OPTION_CHOICE_NAMES: tuple[str, ...] = (
+    *OPTION_NAMES,
+    "slower_than_best",
+    "fill_of_rest",
+    "fits",
+    "slower_than_slowest",
+)
+CUT_NAMES: tuple[str, ...] = (
+    "depth", "work", "share_of_rest", "last", "time", "fill", "fits", "slower_than_slowest", "boundary", "fill_ratio",
+)  # fmt: skip
+"""Columns that describe an unfinished plan and each choice."""
+
+CONTEXT, DOMAIN_CHOICE, MICRO_CHOICE, OPTION_CHOICE, CUT_CHOICE = map(
+    len, (CONTEXT_NAMES, DOMAIN_NAMES, MICRO_NAMES, OPTION_CHOICE_NAMES, CUT_NAMES)
+)
 
 
 @dataclass(frozen=True, eq=False)

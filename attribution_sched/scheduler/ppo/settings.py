@@ -66,7 +66,7 @@ class PpoSettings:
     normalise_advantage: Switch = True
 
     def __post_init__(self) -> None:
-        for name, kind in _kinds(type(self)).items():
+        for name, kind in _kinds().items():
             _check(f"ppo.{name}", getattr(self, name), kind)
         if self.minibatch_size > self.num_steps:
             rule = f"must be at most num_steps, {self.num_steps}"
@@ -74,8 +74,9 @@ class PpoSettings:
 
 
 @cache
-def _kinds(record: type) -> dict[str, Any]:
-    hints = get_type_hints(record, include_extras=True)
+def _kinds() -> dict[str, Any]:
+    """Name of a setting → its annotation; looked up once."""
+    hints = get_type_hints(PpoSettings, include_extras=True)
     return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
 
 

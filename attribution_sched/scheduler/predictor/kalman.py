@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -79,6 +79,17 @@ class KalmanPredictor:
     def reset(self) -> None:
         """Forget every reading."""
         self._state = self._last = None
+
+    def memory(self) -> dict[str, FloatArray]:
+        """What it knows, as arrays by name; empty before the first reading."""
+        if self._state is None or self._last is None:
+            return {}
+        return {"last": self._last, **{f"state.{name}": array for name, array in self._state._asdict().items()}}
+
+    def recall(self, memory: Mapping[str, FloatArray]) -> None:
+        """Know again what :meth:`memory` told."""
+        self._last = memory["last"]
+        self._state = KalmanState(**{name: memory[f"state.{name}"] for name in KalmanState._fields})
 
     def observe(self, time_s: ArrayLike, bandwidth_gbps: ArrayLike) -> None:
         """Read all links, see :class:`~attribution_sched.scheduler.predictor.base.LinkPredictor`."""

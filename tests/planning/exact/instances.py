@@ -80,7 +80,7 @@ def random_problem(seed: int) -> Problem:
         Objective(time=float(rng.uniform(0.05, 2.0)), utilisation=0.5, dollar=float(rng.uniform(0.0, 5.0))),
         Objective(max_bill_usd=float(rng.choice([0.0, 0.05, 0.5]))),
         Objective(time=0.3, utilisation=0.3, joule=1e-5),
-        Objective(time=float(rng.uniform(0.05, 2.0)), utilisation=0.5, crowding=float(rng.uniform(0.0, 1.0))),
+        Objective(time=float(rng.uniform(0.05, 2.0)), utilisation=0.5, queue_pressure=float(rng.uniform(0.0, 1.0))),
     )[seed % 6]
     shake = rng.uniform(0.7, 1.3, (k, k))
     return Problem(
@@ -154,7 +154,7 @@ def brute_force(task: Problem) -> tuple[float, int]:
     goal = task.objective
     rows, used = batch.segments, np.arange(batch.segments.shape[1]) < batch.counts[:, None]
     devices = (rows[:, :, DP] * rows[:, :, TP] * rows[:, :, PP] * used).sum(axis=1)
-    time = goal.time * priced.step_s * (1 + goal.crowding * devices)
+    time = goal.time * priced.step_s * (1 + goal.queue_pressure * devices)
     rest = goal.dollar * priced.bill_usd + goal.joule * priced.energy_j + goal.gram * priced.carbon_g
     value = norm * (time + rest) - goal.utilisation * priced.utilisation
     allowed = priced.fits & (priced.bill_usd * norm <= goal.max_bill_usd)

@@ -8,8 +8,8 @@ import pytest
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, MICROBATCHES, PP, PRECISION, REPLICA, STOP, TP
 from attribution_sched.planning.exact.bounds import bottleneck, floors
-from attribution_sched.planning.exact.incumbents import ProfileBook
-from attribution_sched.planning.exact.profiles import FIRST_END_S, MAX_TAIL, WORK_S
+from attribution_sched.planning.exact.profiles import FIRST_END_S, MAX_TAIL, WORK_S, SegmentProfiles
+from attribution_sched.planning.segment_table import hardware_classes
 from tests.planning.exact.instances import all_plans, random_problem
 
 
@@ -26,8 +26,8 @@ def bounded(task, limit=400):
     )
     options = task.options(complete=True)
     lookup = {tuple(option): o for o, option in enumerate(options.tolist())}
-    classes, representatives = task.hardware_classes()
-    book, training = ProfileBook(), task.cost.training[0]
+    classes, representatives = hardware_classes(task.cost)
+    book, training = SegmentProfiles(), task.cost.training[0]
     boundary = task.cost.tables.boundary[0]
     found = []
     for p in range(len(rows)):
@@ -81,8 +81,8 @@ def test_floors_lie_below_every_segment(seed):
     allowed = task.allowed(options)
     micro = min(task.microbatches)
     floor = floors(task, options, allowed, micro)
-    classes, representatives = task.hardware_classes()
-    book = ProfileBook()
+    classes, representatives = hardware_classes(task.cost)
+    book = SegmentProfiles()
     n = task.n_layers
     for k in np.flatnonzero(task.free_devices > 0):
         profile = book.profile(task, options, micro, task.batch_size // micro, int(representatives[classes[k]]))

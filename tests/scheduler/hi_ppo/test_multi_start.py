@@ -97,7 +97,7 @@ def test_devices_that_a_budget_leaves_without_power_hold_nothing():
         idler().planner(first(tiny_world(replace(cards, domains=domains), (worlds.TALL,), max_segments=4)))
         for domains in (cards.domains, few)
     )
-    assert plenty.free_devices.tolist() == [8] * 4 and scarce.free_devices.tolist() == [4] * 4
+    assert plenty.rooms.tolist() == [8] * 4 and scarce.rooms.tolist() == [4] * 4
     assert not plenty.spanning[0] and scarce.spanning[0]
 
 

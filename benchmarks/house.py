@@ -1,0 +1,432 @@
+"""How large the house is, how far one decision walks through it, and how much of it a tour through every door uses.
+
+    python benchmarks/house.py             # files of a warm decision, lines, files, unreachable modules: half a minute
+    python benchmarks/house.py --tour      # and the tour: some minutes
+
+*Files of a decision*: package files whose functions run in one ``schedule_next_task()`` of a system that has decided
+a few times before (``sys.setprofile``). *The tour* goes through every door briefly: policies of the registry in two
+worlds, all targets of explanations, feedback, learning, reports, resuming, the arena, both environments and their
+batched twins, every command of the command line, the profiler, and some mistakes a user makes. Printed is the share of
+statements in function bodies that ran outside four rooms that are rebuilt by themselves (attribution, scheduler/hi_ppo,
+explain, report).
+Compiled kernels cannot be followed and are left out of the count, as are stubs of protocols. A function is followed in
+its first calls and then in ever fewer of them, so that the tour ends; the share is a lower bound.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import argparse
+import ast
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "attribution_sched"
+REBUILT = ("attribution/", "scheduler/hi_ppo/", "explain/", "report/")
+"""Rooms that are not counted in the tour."""
+
+SMALL = """\
+name: small
+domains: [{name: a}, {name: b}]
+domain_defaults: {gpu: A100-80, devices: 4, node_devices: 2}
+network: {links: {kind: uniform, gbps: 5.0, latency_s: 0.02, usd_per_gb: 0.08}}
+kinds: [{model: bert-base, batch_size: 32, microbatches: [4, 8, 16, 32], steps: [400, 1200], epoch_steps: 500}]
+arrivals: {kind: poisson, rate_per_hour: 60.0}
+episode: {horizon_s: 1200.0, max_running: 6, queue_capacity: 4, max_segments: 2}
+"""
+
+COURSE = """\
+extends: hi_ppo
+ppo: {num_steps: 32, minibatch_size: 16, update_epochs: 2}
+gnn: {hidden_dim: 16, out_dim: 16, num_layers: 1}
+course:
+  worlds: [{preset: small.yaml, scenario: ou30, clusters: 4}, {preset: small.yaml, scenario: load+20, clusters: 2}]
+  decisions: 40
+  head_dim: 8
+  demand_tasks: 200
+  cloning: {decisions: 16, searched: 4, epochs: 2, minibatch_size: 16}
+  comparing: {rounds: 1, decisions: 12, epochs: 1}
+  evaluation: {episodes: 2, every: 2}
+"""
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+def small():
+    layers = nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 14 * 14, 4)
+    return nn.Sequential(*layers), torch.randn(2, 3, 16, 16)
+"""
+
+
+# One decision ------
+
+
+def files_of_a_decision(policy: str = "hi-ppo", before: int = 5) -> dict[str, int]:
+    """Package files that one warm ``schedule_next_task()`` passes → calls of functions there."""
+    from attribution_sched import System
+
+    found: dict[str, int] = defaultdict(int)
+    prefix = str(PACKAGE) + os.sep
+
+    def called(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(prefix) and frame.f_code.co_name != "<module>":
+            found[frame.f_code.co_filename.removeprefix(prefix)] += 1
+
+    with System(policy=policy) as system:
+        for _ in range(before):
+            system.schedule_next_task()
+        sys.setprofile(called)
+        try:
+            system.schedule_next_task()
+        finally:
+            sys.setprofile(None)
+    return dict(found)
+
+
+# The tour ------
+
+
+@dataclass
+class Followed:
+    """Which lines of the package ran."""
+
+    lines: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    calls: dict[CodeType, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __enter__(self) -> Followed:
+        prefix = str(PACKAGE) + os.sep
+        lines, calls = self.lines, self.calls
+
+        def inside(frame: FrameType, event: str, _: Any) -> Any:
+            if event == "line":
+                lines[frame.f_code.co_filename].add(frame.f_lineno)
+            return inside
+
+        def entered(frame: FrameType, event: str, _: Any) -> Any:
+            code = frame.f_code
+            if not code.co_filename.startswith(prefix):
+                return None
+            calls[code] += 1
+            n = calls[code]
+            # The first calls, and then those whose number is a power of two.
+            return inside if n <= 48 or n & (n - 1) == 0 else None
+
+        sys.settrace(entered)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+
+def body_lines(path: Path) -> Iterator[tuple[str, set[int]]]:
+    """Name and first lines of the statements of every function of a file that can be followed."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if any("jit" in ast.unparse(one) or "overload" in ast.unparse(one) for one in node.decorator_list):
+            continue
+        lines = {one.lineno for one in _statements(node.body)}
+        if lines:
+            yield node.name, lines
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for one in body:
+        told = isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)  # docstrings and ...
+        # Names declared global, and imports for the type checker, run nothing.
+        if not told and not isinstance(one, ast.Global | ast.Nonlocal | ast.Pass):
+            yield one
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for part in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(one, part, []))
+        for handler in getattr(one, "handlers", []):
+            yield from _statements(handler.body)
+        for case in getattr(one, "cases", []):
+            yield from _statements(case.body)
+
+
+def shares(followed: Followed) -> dict[str, tuple[int, int, int, int]]:
+    """Room → statements that ran, all statements, functions entered, all functions."""
+    found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for path in sorted(PACKAGE.rglob("*.py")):
+        where = path.relative_to(PACKAGE).as_posix()
+        room = next((room for room in REBUILT if where.startswith(room)), where.split("/")[0])
+        ran = followed.lines.get(str(path), set())
+        for _, lines in body_lines(path):
+            sums = found[room]
+            sums[0] += len(lines & ran)
+            sums[1] += len(lines)
+            sums[2] += bool(lines & ran)
+            sums[3] += 1
+    return {room: (sums[0], sums[1], sums[2], sums[3]) for room, sums in found.items()}
+
+
+class Tour:
+    """A walk through every door.
+
+    Args:
+        folder: Where its files go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.journal = folder / "tour.sqlite"
+        for name, text in (("small.yaml", SMALL), ("course.yaml", COURSE), ("their_model.py", MODEL)):
+            (folder / name).write_text(text, encoding="utf-8")
+
+    def steps(self) -> list[tuple[str, Callable[[], object]]]:
+        """Doors, in order."""
+        return [
+            ("system", self.system),
+            ("system with targets", self.feedback),
+            ("resume", self.resume),
+            ("policies", self.policies),
+            ("arena", self.arena),
+            ("gymnasium", self.environments),
+            ("training", self.training),
+            ("commands", self.commands),
+            ("simulators", self.simulators),
+            ("mistakes", self.mistakes),
+        ]
+
+    def system(self) -> None:
+        """Submit, decide, run, explain by every target, report."""
+        from attribution_sched import System, reasoning
+
+        with System("testbed", journal=self.journal, explain=False) as system:
+            repr(system)
+            system.submit("resnet-50", steps=400)
+            result = system.schedule_next_task()
+            assert result is not None
+            str(result), result.to_dict(), result._repr_html_(), result.reasoning("zh")
+            str(system.run(6))
+            for target in ("reward", "choice", "returns", "simulator"):
+                _try(lambda target=target: reasoning(system.explain(result, target=target, rows=256, precision=None)))
+            _try(lambda: system.explain(result, parts=True))
+            system.history()
+            system.train(64, clusters=4)
+            for lang, name in (("en", "report.html"), ("zh", "report.md")):
+                system.report(self.folder / name, lang=lang, rivals=())
+
+    def feedback(self) -> None:
+        """Work toward a target."""
+        from attribution_sched import System
+
+        with System("testbed", policy="sjf", targets={"utilisation_at_least": 0.9}) as system:
+            system.run(24)
+            _try(lambda: system.feedback())
+
+    def resume(self) -> None:
+        """Go on after the process ended."""
+        from attribution_sched import System
+
+        with System.resume(self.journal) as system:
+            system.run(2)
+        with System.demo() as demo:
+            demo.run(3)
+
+    def policies(self) -> None:
+        """Every policy of the registry in two small worlds."""
+        from attribution_sched import config, load_settings, make_policy, play
+        from attribution_sched.scheduler.registry import POLICIES
+
+        worlds = [
+            replace(load_settings("testbed").build_world(), horizon_s=900.0),
+            replace(config.build_scenario("cross-domain", "ou30"), horizon_s=3 * 3600.0),
+        ]
+        for name in POLICIES:
+            for world in worlds:
+                play(world, make_policy(name), 3)
+
+    def arena(self) -> None:
+        """Policies side by side, kept, read again, drawn."""
+        from attribution_sched import config, evaluate
+
+        names, worlds = ["sjf", "greedy", "static-uniform"], str(self.folder / "small.yaml")
+        for _ in range(2):
+            result = evaluate(names, worlds, episodes=2, limit="sjf", folder=self.folder / "arena")
+        str(result), result.table()
+        for scenario in config.scenario_names():
+            config.build_scenario("cross-domain", scenario)
+
+    def environments(self) -> None:
+        """Both environments, one by one and batched."""
+        import gymnasium as gym
+        import numpy as np
+
+        from attribution_sched import registration
+
+        gym.register_envs(registration)
+        for name in (registration.TESTBED, registration.CROSS_DOMAIN):
+            env = gym.make(name)
+            _, info = env.reset(seed=1)
+            for _ in range(30):
+                mask = info.get("action_mask")
+                action = int(np.flatnonzero(mask)[0]) if np.ndim(mask) == 1 and name.endswith("Testbed-v0") else None
+                _, _, _, over, info = env.step(env.action_space.sample() if action is None else action)
+                if over:
+                    break
+            many = gym.make_vec(name, num_envs=2, vectorization_mode="vector_entry_point")
+            many.reset(seed=1)
+            for _ in range(10):
+                many.step(many.action_space.sample())
+
+    def training(self) -> None:
+        """Hi-PPO on a short course, stopped and resumed; learners of the testbed."""
+        from attribution_sched import config, train, train_testbed
+
+        with chdir(self.folder):
+            train("course.yaml", "run", stop=lambda: True)
+            train("course.yaml", "run", resume=True)
+        short = config.PpoSettings(num_steps=64, minibatch_size=32, update_epochs=1)
+        for agent in ("ppo", "lower-agent"):
+            train_testbed(agent, 64, clusters=8, settings=short, output=self.folder / f"{agent}.safetensors")
+
+    def commands(self) -> None:
+        """Every command, in this process."""
+        from typer.testing import CliRunner
+
+        from attribution_sched.cli.app import app
+
+        runner, kept = CliRunner(), ("--journal", "run.sqlite")
+        with chdir(self.folder):
+            for line in (
+                ("--help",),
+                ("version",),
+                ("run", "--preset", "testbed", "--tasks", "4", *kept),
+                ("run", "--preset", "testbed", "--tasks", "2", "--json"),
+                ("explain", "last", *kept),
+                ("explain", "last", "--lang", "zh", "--json", *kept),
+                ("report", *kept, "--output", "cli.html"),
+                ("export", *kept, "--output", "rows.csv"),
+                ("export", *kept, "--output", "all.json"),
+                ("doctor",),
+                ("doctor", *kept),
+                ("archive", *kept, "--output", "old.sqlite"),
+                ("compact", *kept),
+                ("bench", "policies"),
+                ("bench", "scenarios"),
+                ("bench", "schedulers", "--preset", "small.yaml", "--policies", "sjf,greedy", "--episodes", "1"),
+                ("simulate", "--preset", "small.yaml"),
+                ("simulate", "--preset", "small.yaml", "--engine", "simpy", "--mtbf-h", "1"),
+                ("profile", "their_model:small"),
+                ("train", "--preset", "course.yaml", "--output", "cli_run"),
+                ("simulate", "--policy", "gredy"),
+                ("explain", "nobody", *kept),
+            ):
+                done = runner.invoke(app, list(line))
+                if done.exit_code not in (0, 2):
+                    print(f"  attribution-sched {' '.join(line)}: exit {done.exit_code}", file=sys.stderr)
+
+    def simulators(self) -> None:
+        """The event simulator with failures and preemption."""
+        from attribution_sched import cluster, load_settings, make_policy, simulate
+
+        world = load_settings(self.folder / "small.yaml").build_world()
+        simulate(
+            world, make_policy("greedy"), 1, failures=cluster.Failures(0.5), preemption=cluster.Preemption(enabled=True)
+        )
+
+    def mistakes(self) -> None:
+        """What users get wrong."""
+        from attribution_sched import System, load_settings, make_policy, train
+
+        for wrong in (
+            lambda: load_settings("testbad"),
+            lambda: load_settings({"extends": "testbed", "episode": {"horizn_s": 1.0}}),
+            lambda: load_settings({"extends": "testbed", "episode": {"horizon_s": -1.0}}),
+            lambda: make_policy("gredy"),
+            lambda: System("testbed", policy=7),
+            lambda: System("testbed").submit("resnet-51"),
+            lambda: System("testbed").submit("resnet-50", steps=-1),
+            lambda: System.resume(self.folder / "nobody.sqlite"),
+            lambda: train("course.yaml", self.folder),
+        ):
+            _try(wrong)
+
+
+def _try(action: Callable[[], object]) -> None:
+    """Do something that may be refused; anything but a refusal is a defect and ends the tour."""
+    from attribution_sched import AttributionSchedError
+
+    try:
+        action()
+    except AttributionSchedError:
+        return
+
+
+# The count ------
+
+
+def unreachable() -> list[str]:
+    """Modules that no door leads to, as the test counts them."""
+    sys.path.insert(0, str(ROOT))
+    from tests.test_reachable import unreachable as count
+
+    return list(count(ROOT))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tour", action="store_true", help="go through every door")
+    parser.add_argument("--files", action="store_true", help="list the files of a decision")
+    args = parser.parse_args()
+    passed = files_of_a_decision()
+    outside = sorted(name for name in passed if not name.startswith(("scheduler/", "explain/")))
+    print(f"one warm schedule_next_task(): {len(passed)} files, {len(outside)} outside scheduler/ and explain/")
+    if args.files:
+        print(*(f"  {passed[name]:5d} {name}" for name in sorted(passed)), sep="\n")
+    files = sorted(PACKAGE.rglob("*.py"))
+    lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
+    print(f"{len(files)} files, {lines:,} lines, {len(unreachable())} unreachable modules")
+    if not args.tour:
+        return
+    began = time.perf_counter()
+    followed, failed = Followed(), list[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        sys.path.insert(0, folder)
+        tour = Tour(Path(folder))
+        for name, step in tour.steps():
+            since = time.perf_counter()
+            try:
+                with followed:
+                    step()
+            except Exception as error:  # what is broken is shown, and the other doors are still tried
+                failed.append(name)
+                print(f"  {name}: {type(error).__name__}: {error}")
+            print(f"  {name:20s} {time.perf_counter() - since:6.1f} s", flush=True)
+    found = shares(followed)
+    print(f"tour of {time.perf_counter() - began:.0f} s; statements of function bodies that ran, functions entered:")
+    for room, (ran, all_, entered, functions) in sorted(found.items(), key=lambda one: -one[1][1]):
+        aside = " (not counted)" if room in REBUILT else ""
+        print(f"  {room:24s} {ran:6d} of {all_:6d} = {ran / all_:4.0%}   {entered:5d} of {functions:5d}{aside}")
+    for label, rooms in (
+        ("outside the four rooms", [r for r in found if r not in REBUILT]),
+        ("in all", list(found)),
+    ):
+        ran, all_ = (sum(found[room][i] for room in rooms) for i in (0, 1))
+        entered, functions = (sum(found[room][i] for room in rooms) for i in (2, 3))
+        print(f"{label}: {ran / all_:.1%} of {all_:,} statements, {entered / functions:.1%} of {functions:,} functions")
+    if failed:
+        sys.exit(f"doors that did not open: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
