@@ -443,7 +443,7 @@ class System:
             log.warning("task %s is set aside: %s", name, reason)
         if name not in self._failed:
             self._failed.append(name)
-        if len(self._failed) >= FAILURES or not self.cluster.expecting:
+        if len(self._failed) >= FAILURES or (taken is None and not self.cluster.expecting):
             failed, self._failed = ", ".join(self._failed), []
             rule = f"failed on {failed} with nothing placed in between; the last error is {told}"
             fix = "Mend the policy, then System.release(id) those that are set aside; System.queue() lists them"
