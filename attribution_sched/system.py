@@ -48,7 +48,7 @@ from attribution_sched.session.learning import ORIGINAL, Learnt, Versions, learn
 from attribution_sched.session.memory import QUICK, Memory
 from attribution_sched.session.replay import outcome_record, replay
 from attribution_sched.session.reshaping import Reshaping, targets_of
-from attribution_sched.session.results import RewardTerms, RunSummary, SchedulingResult
+from attribution_sched.session.results import RunSummary, SchedulingResult
 from attribution_sched.session.state import EVERY, record_snapshot, restore_snapshot
 from attribution_sched.session.status import Status, queue_table, status_of
 from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
@@ -57,7 +57,7 @@ from attribution_sched.session.taking import Taken, decision_record, result_of, 
 from attribution_sched.session.turn import Clock, Turn, log
 from attribution_sched.session.wording import plan_of, plan_record
 from attribution_sched.text import clean_text
-from attribution_sched.types import Outcome
+from attribution_sched.types import Outcome, RewardTerms
 
 if TYPE_CHECKING:
     import pandas as pd

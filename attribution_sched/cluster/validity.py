@@ -250,7 +250,7 @@ def _plan_fault(limits: Limits, rows: IntArray, count: int) -> tuple[int, int]:
     return (UNCOVERED, count - 1) if at > 0 or count == 0 else (VALID, 0)
 
 
-@kernel
+@kernel(allocates=True)
 def _validity(limits: Limits, rows: IntArray, counts: IntArray) -> IntArray:
     codes = np.zeros(counts.size, dtype=np.int64)
     for n in range(counts.size):

@@ -184,7 +184,7 @@ def _differs(journal: Journal, decision: DecisionRecord, name: str, found: objec
 
 
 def _apart(journal: Journal, what: str, name: str, found: object, known: object) -> JournalError:
-    wrote = journal.header.version
+    wrote = journal.header.package_version
     if wrote != __version__:
         why = f"it was written by release {wrote}, this is {__version__}"
         fix = f"Resume it once with release {wrote} and close it, which leaves a snapshot to go on from"

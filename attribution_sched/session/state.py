@@ -1,6 +1,7 @@
 """A running system as arrays and plain facts, to the bit.
 
-A journal keeps it now and then, so that going on takes a bounded time however long the history is. Nothing here is pickled: arrays are saved as they are, the rest is JSON.
+A journal keeps it now and then, so that going on takes a bounded time however long the history is. Nothing here is
+pickled: arrays are saved as they are, the rest is JSON.
 """
 
 from __future__ import annotations
