@@ -32,6 +32,10 @@ class TraceError(AttributionSchedError):
     """A trace or recording file is malformed."""
 
 
+class PolicyError(AttributionSchedError):
+    """A policy failed on one task after the other."""
+
+
 class CounterError(AttributionSchedError):
     """A counter source or counter value is wrong or not available."""
 

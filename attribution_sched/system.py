@@ -16,7 +16,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +27,7 @@ from attribution_sched.attributor import as_attributor
 from attribution_sched.cluster.decision import attributed
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
-from attribution_sched.errors import ExplanationError, JournalError, SettingsError, problem
+from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
 from attribution_sched.journal import (
     DecisionRecord,
     EventRecord,
@@ -39,7 +39,7 @@ from attribution_sched.journal import (
 )
 from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy, Recallable
-from attribution_sched.session import options
+from attribution_sched.session import operations, options
 from attribution_sched.session.asking import Asked, Asking, Moment, as_policy, weighted, with_weights
 from attribution_sched.session.attributions import AttributionCache, CacheUse
 from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
@@ -50,11 +50,13 @@ from attribution_sched.session.replay import outcome_record, replay
 from attribution_sched.session.reshaping import Reshaping, targets_of
 from attribution_sched.session.results import RunSummary, SchedulingResult
 from attribution_sched.session.state import EVERY, recall_newest, record_snapshot, restore_snapshot
+from attribution_sched.session.status import Status, queue_table, status_of
 from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
 from attribution_sched.session.summary import Tally
 from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
 from attribution_sched.session.turn import Clock, Turn, log
 from attribution_sched.session.wording import plan_of, plan_record
+from attribution_sched.text import clean_text
 from attribution_sched.types import Outcome, RewardTerms
 
 if TYPE_CHECKING:
@@ -74,6 +76,12 @@ PATIENCE = 1000
 
 AGAIN = 256
 """Decisions of a long journal that are lived through again on resuming, so that explanations have a background."""
+
+FAILURES = 3
+"""Tasks in a row on which a policy may fail before that is the caller's business: then the policy is broken."""
+
+LONGEST_REASON = 300
+"""Characters of an error that are kept with a task that was set aside."""
 
 AS_ONE = 10_000
 """More records than a step of feedback ever has."""
@@ -203,6 +211,8 @@ class System:
         self._turning: Turn | None = None
         self._entering: tuple[TaskRecord, TaskInstance] | None = None
         self._finished: Taken | None = None
+        self._operating: operations.Operation | None = None
+        self._failed: list[str] = []
         self._moving = self._torn = False
         self._waits_s, self._snapshot_at = -1.0, 0
         if isinstance(policy, Episodic):
@@ -241,20 +251,144 @@ class System:
         Args:
             task: A kind of task of the preset by name, a mapping, or a
                 :class:`~attribution_sched.session.submission.TaskRequest`.
-            **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``provenance``, ``id``.
+            **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``provenance``, ``id``, ``tenant``,
+                ``priority``, ``deadline_s``, ``devices``, ``hold``.
 
         Returns:
             Its id.
 
         Raises:
             TaskError: If it is not a task of the preset, fits nowhere, or the queue is full.
-            CounterError: If a counter is wrong.
+            CounterError: If a counter is wrong, or the attributor cannot say where the task's joules go.
         """
         with self._call():
             record, made = prepared(task, given, self.world, self.seed, self.journal, self.cluster)
-            self._fitting.check(made.kind)
+            self._fitting.check(made.kind, made.task.devices)
             self._enter(record, made)
             return record.id
+
+    def withdraw(self, task: str) -> None:
+        """Take a task out of the queue that waits or is held, for good.
+
+        Args:
+            task: Its id.
+
+        Raises:
+            TaskError: If there is no such task, or it has finished, or it is running.
+        """
+        self._operate_on(operations.WITHDRAW, task)
+
+    def cancel(self, task: str) -> None:
+        """Stop a task that is running, which frees its devices; one that waits is withdrawn.
+
+        Args:
+            task: Its id.
+
+        Raises:
+            TaskError: If there is no such task, or it has finished.
+        """
+        self._operate_on(operations.CANCEL, task)
+
+    def hold(self, task: str) -> None:
+        """Ask nobody about a waiting task, until :meth:`release`.
+
+        Args:
+            task: Its id.
+
+        Raises:
+            TaskError: If it does not wait.
+        """
+        self._operate_on(operations.HOLD, task)
+
+    def release(self, task: str) -> None:
+        """Let a task wait again that was held, or set aside because the policy failed on it.
+
+        Args:
+            task: Its id.
+
+        Raises:
+            TaskError: If it is not held.
+        """
+        self._operate_on(operations.RELEASE, task)
+
+    def _operate_on(self, kind: str, task: Any) -> None:
+        with self._call():
+            name = operations.check_task(self.cluster, self.journal, kind, task)
+            self._operate(operations.operation(self.cluster, kind, name))
+
+    def reserve(self, domain: str, devices: int, *, tenant: str, hours: float) -> str:
+        """Keep devices of a domain for a tenant, from now on and as they fall free.
+
+        Decisions on tasks of other tenants do not see them as free.
+
+        Args:
+            domain: Name of the domain.
+            devices: How many.
+            tenant: For whom.
+            hours: For how long, on the cluster's clock.
+
+        Returns:
+            Its id, for :meth:`unreserve`.
+
+        Raises:
+            SettingsError: If an argument is wrong, or others have reserved too many.
+        """
+        with self._call():
+            made = operations.check_reservation(self.cluster, domain, devices, tenant, hours)
+            more = {name: value for name, value in asdict(made).items() if name != "id"}
+            self._operate(operations.operation(self.cluster, operations.RESERVE, made.id, **more))
+            return made.id
+
+    def unreserve(self, reservation: str) -> None:
+        """End a reservation before its time.
+
+        Args:
+            reservation: Its id.
+
+        Raises:
+            SettingsError: If there is none of that id.
+        """
+        with self._call():
+            if reservation not in self.cluster.reservations:
+                rule, known = "is no reservation in force", list(self.cluster.reservations)
+                fix = nearest(reservation, known) if known else "System.status() lists reservations; there are none"
+                raise SettingsError(problem("reservation", reservation, rule, fix))
+            self._operate(operations.operation(self.cluster, operations.UNRESERVE, reservation))
+
+    def _operate(self, what: operations.Operation, *, again: bool = False) -> None:
+        """Record an operation, let it take effect, record that it did; each once."""
+        self._operating = what
+        found = operations.still_open(self.journal) if again else []
+        if again and not found:
+            # It never reached the journal, or is done with: there is nothing to finish.
+            self._operating = None
+            return
+        number = found[-1].number if found else self.journal.record_intent(what.kind, what.details())
+        if not (again and operations.happened(self.cluster, what)):
+            self._moving = True
+            operations.happen(self.cluster, replace(what, number=number), live=True)
+            self._moving = False
+        self.journal.record_effect(int(number or 0))
+        self._operating = None
+
+    def queue(self) -> pd.DataFrame:
+        """Every task that waits or is held, in the order in which they are asked about, and what is known of why."""
+        with self._turn:
+            return queue_table(self.cluster)
+
+    def status(self) -> Status:
+        """The clock, free devices, tasks, reservations, weights: how all of it stands now."""
+        with self._turn:
+            weights = (self.reward.w_eff, self.reward.w_util, self.reward.w_cost)
+            path = None if self.journal.path is None else str(self.journal.path)
+            return status_of(self.cluster, self.journal.count(), weights, self.policy.name, path)
+
+    def __repr__(self) -> str:
+        cluster = self.cluster
+        return (
+            f"<System {self.settings.name!r}, policy {self.policy.name!r}, seed {self.seed}: {self.now_s:.0f} s, "
+            f"{cluster.running} running, {cluster.waiting} waiting, {len(cluster.held)} held>"
+        )
 
     def schedule_next_task(self) -> SchedulingResult | None:
         """Place the next task.
@@ -264,23 +398,68 @@ class System:
 
         Returns:
             The placement. None if no task waits and none will arrive. A decision that leaves its task waiting, after
-            :data:`PATIENCE` decisions without any placement.
+            :data:`PATIENCE` decisions without any placement; its ``note`` says so.
+
+        Raises:
+            PolicyError: If the policy failed on :data:`FAILURES` tasks in a row, or on all there are.
         """
         with self._call():
-            taken = None
+            taken, note = None, ""
             for _ in range(PATIENCE):
                 nothing = self._finished is None and not self.cluster.expecting
                 taken = None if nothing else self._next()
                 if taken is None or taken.effect.code == 1:
                     break
-            return None if taken is None else self._result(taken)
+            else:
+                note = self._gave_up()
+            return None if taken is None else replace(self._result(taken), note=note)
 
-    def _decide(self) -> Taken:
-        """Take the pending decision: one turn of the ring."""
-        self._turning = self._propose()
+    def _gave_up(self) -> str:
+        """Words for many decisions without a placement; also logged, because nobody may read a result."""
+        cluster = self.cluster
+        free = int(cluster.engine.free_devices().sum())
+        note = (
+            f"nothing was placed in {PATIENCE} decisions: {cluster.waiting} tasks wait, {cluster.running} run, "
+            f"{free} of {self.world.cluster.devices} devices are free; System.queue() says who waits"
+        )
+        log.warning(note)
+        return note
+
+    def _without_answer(self, error: Exception) -> Taken | None:
+        """Go on although the policy failed on a task: one that waits is set aside, one that runs keeps its plan.
+
+        Raises:
+            PolicyError: If it has failed too often in a row, or nobody else is left to ask about.
+        """
+        name, told = self.cluster.residents[self.cluster.up].id, type(error).__name__
+        told = clean_text(f"{told}: {error}" if str(error) else told)[:LONGEST_REASON]
+        taken = None
+        if self.cluster.replanning:
+            log.warning("task %s keeps its plan: %s failed on it (%s)", name, self.policy.name, told)
+            taken = self._decide(f"keeps ({self.policy.name} failed: {told})")
+        else:
+            reason = f"{self.policy.name} failed on it ({told}); mend the cause, then let it in again with release"
+            self._operate(operations.operation(self.cluster, operations.SET_ASIDE, name, reason=reason))
+            log.warning("task %s is set aside: %s", name, reason)
+        if name not in self._failed:
+            self._failed.append(name)
+        if len(self._failed) >= FAILURES or (taken is None and not self.cluster.expecting):
+            failed, self._failed = ", ".join(self._failed), []
+            rule = f"failed on {failed} with nothing placed in between; the last error is {told}"
+            fix = "Mend the policy, then System.release(id) those that are set aside; System.queue() lists them"
+            raise PolicyError(problem("policy", self.policy.name, rule, fix)) from error
+        return taken
+
+    def _decide(self, kept: str = "") -> Taken:
+        """Take the pending decision: one turn of the ring.
+
+        Args:
+            kept: Why a running task keeps its plan without a question; asks the policy by default.
+        """
+        self._turning = self._propose(kept)
         return self._complete(self._turning)
 
-    def _propose(self) -> Turn:
+    def _propose(self, kept: str) -> Turn:
         """Phases 1 to 3 of the ring; nothing has happened yet when they end."""
         clock = Clock()
         # 1 observe: the cluster as it is, the queue, the links, the weights in force
@@ -291,10 +470,13 @@ class System:
         clock.phase("attribute", f"{len(seen.queue)} tasks")
         clock.spent_s["attribute"] += self.attribute.spent_s()
         # 3 decide
-        asked = self._asking.ask(self.policy, self.cluster, self.reward, seen)
+        if kept:
+            asked = Asked(seen, None, 0.0, self.cluster.running == 0, kept)
+        else:
+            asked = self._asking.ask(self.policy, self.cluster, self.reward, seen)
         vector = self._attribution(asked)
         clock.phase("decide", asked.view.slot)
-        action = self.cluster.encode(asked.plan, asked.view.kind_index)
+        action = self._asking.encode(self.cluster, asked)
         told = decision_record(self.cluster, self.policy, asked, action, vector, clock.spent_s["attribute"])
         slot, task = asked.view.slot, self.cluster.residents[asked.view.slot]
         known = task.submitted or self._recorded.get(slot) == task.id
@@ -379,6 +561,8 @@ class System:
                 self._rebuild()
             if self._entering is not None:
                 self._enter(*self._entering, again=True)
+            if self._operating is not None:
+                self._operate(self._operating, again=True)
             self._finished = None if self._turning is None else self._complete(self._turning, again=True)
             yield
 
@@ -394,7 +578,19 @@ class System:
         finished, self._finished = self._finished, None
         if finished is not None:
             return finished
-        return self._decide() if self._advance(limit_s) and self.now_s <= limit_s else None
+        while self._advance(limit_s) and self.now_s <= limit_s:
+            try:
+                taken: Taken | None = self._decide()
+            except Exception as error:
+                if error is not self._asking.failure:
+                    raise
+                self._asking.failure = None
+                taken = self._without_answer(error)
+            if taken is not None:
+                if taken.effect.code == 1:
+                    self._failed.clear()
+                return taken
+        return None
 
     def _rebuild(self) -> None:
         """Make the cluster anew from the journal: it was left while it moved, and nobody knows how far it had come."""
@@ -657,7 +853,7 @@ class System:
         through it again.
         """
         with self._turn:
-            whole = not (self._moving or self._torn or self._entering or self._turning)
+            whole = not (self._moving or self._torn or self._entering or self._turning or self._operating)
             if whole and self.journal.path is not None and not self.journal.closed:
                 self._snapshot(1)
             self.journal.close()
@@ -766,6 +962,8 @@ class System:
         replay(
             self.cluster, self.journal, self.seed, start=start, otherwise=priced_otherwise, before=before, after=after
         )
+        for unfinished in operations.still_open(self.journal):
+            self.journal.record_effect(int(unfinished.number or 0))
         self._adopt(versions.due(count))
         if reshaping.set_at(count):
             self.reward = reshaping.in_force(count, self.reward)

@@ -218,7 +218,7 @@ class Looker:
         for columns in (belief, truth):
             engine = Engine(env.engine.world, env.num_envs)
             pool = engine.arrays.pool.copy()
-            pool[:, st.P_FACTORS :] = columns
+            pool[:, st.P_FACTORS : st.P_RAISED] = columns
             engine.arrays = engine.arrays._replace(pool=pool)
             self.engines.append(engine)
         reward = env.engine.world.reward
@@ -254,8 +254,8 @@ class Looker:
 def look(worlds: Worlds, size: Size) -> dict[str, dict[str, float]]:
     """What the one-step lookers reach, and how far their beliefs mislead them."""
     env = TestbedVectorEnv(worlds.test, size.looked)
-    truth = env.engine.arrays.pool[:, st.P_FACTORS :].copy()
-    nominal = Engine(replace(worlds.test, idiosyncrasy=0.0), 1).arrays.pool[:, st.P_FACTORS :].copy()
+    truth = env.engine.arrays.pool[:, st.P_FACTORS : st.P_RAISED].copy()
+    nominal = Engine(replace(worlds.test, idiosyncrasy=0.0), 1).arrays.pool[:, st.P_FACTORS : st.P_RAISED].copy()
     beliefs = {TRUE: truth, GUESSED: guessed_demands(worlds, nominal), NOMINAL: nominal}
     out = {}
     for name in LOOKERS:
@@ -275,8 +275,8 @@ def look(worlds: Worlds, size: Size) -> dict[str, dict[str, float]]:
 def guessed_demands(worlds: Worlds, nominal: Array) -> Array:
     """Demand ratios of held-out tasks by regression on their contributions and kind, learnt on the training tasks."""
     known, asked = build_pool(worlds.train), build_pool(worlds.test)
-    plain = Engine(replace(worlds.train, idiosyncrasy=0.0), 1).arrays.pool[:, st.P_FACTORS :]
-    true = Engine(worlds.train, 1).arrays.pool[:, st.P_FACTORS :]
+    plain = Engine(replace(worlds.train, idiosyncrasy=0.0), 1).arrays.pool[:, st.P_FACTORS : st.P_RAISED]
+    true = Engine(worlds.train, 1).arrays.pool[:, st.P_FACTORS : st.P_RAISED]
 
     def features(pool: Any) -> Array:
         kind = np.eye(len(worlds.train.kinds))[pool.kinds]

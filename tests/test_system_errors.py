@@ -13,7 +13,7 @@ from attribution_sched.errors import (
     CounterError,
     ExplanationError,
     JournalError,
-    PlanError,
+    PolicyError,
     SettingsError,
     TaskError,
 )
@@ -117,7 +117,7 @@ def test_a_plan_the_cluster_cannot_read_takes_no_effect():
         return Plan((Replica((Segment(0, 0, layers, 3, 1, 1),), 4, 8),))
 
     system = System(SMALL, nonsense)
-    with pytest.raises(PlanError, match="Use powers of two"):
+    with pytest.raises(PolicyError, match="failed on t000000, t000001, t000002.*Use powers of two"):
         system.schedule_next_task()
     assert len(system.history()) == 0
     assert system.cluster.running == 0

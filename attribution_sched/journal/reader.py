@@ -233,6 +233,16 @@ class Reader:
         query = f"SELECT {select('intents')} FROM intents WHERE number NOT IN (SELECT number FROM effects)"
         return [IntentRecord(**decode("intents", row)) for row in self._store.rows(f"{query} ORDER BY number")]
 
+    def intents(self, start: int = 0) -> Iterator[IntentRecord]:
+        """Intents with their effects, oldest first.
+
+        Args:
+            start: Number of the first.
+        """
+        numbers = f"SELECT number FROM intents WHERE number >= {whole('start', start)} ORDER BY number"
+        for row in self._store.rows(numbers):
+            yield self.intent(row[0])
+
     def newest_snapshot(self, at: int | None = None) -> SnapshotRecord | None:
         """The state to go on from: the newest snapshot, damaged ones passed over by name; None if there is none.
 

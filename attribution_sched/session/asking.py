@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -14,7 +15,9 @@ from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.registry import POLICIES, make_policy
+from attribution_sched.session.breaches import beyond_limits, more_urgent, within_one_domain
 from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.types import IntArray
 
 
 class FunctionPolicy:
@@ -76,6 +79,8 @@ class Asked:
         seconds: How long it took.
         idle: Whether nothing ran when it was asked.
         instead: Whose plan it is and why, if it is not the policy's own.
+        breaches: What tasks asked for and this decision passes over, in words.
+        refused: Why the policy's plan is not carried out; empty if it is.
     """
 
     view: Decision
@@ -83,6 +88,8 @@ class Asked:
     seconds: float
     idle: bool = False
     instead: str = ""
+    breaches: tuple[str, ...] = ()
+    refused: str = ""
 
 
 class Moment(NamedTuple):
@@ -110,6 +117,16 @@ class Asking:
 
     def __init__(self) -> None:
         self.state = Moment()
+        self.failure: Exception | None = None
+        """What the policy last raised: whoever catches an error knows by it whose it is."""
+
+    @contextlib.contextmanager
+    def _noticing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self.failure = error
+            raise
 
     def ask(
         self, policy: Policy, cluster: SimulatedCluster, reward: Reward | None = None, seen: Decision | None = None
@@ -121,25 +138,28 @@ class Asking:
             cluster: Where.
             reward: Weights in force, if they are not the world's.
             seen: The pending decision, if it was looked at already.
+
+        Raises:
+            Exception: Whatever the policy raises, or what says that its answer is no plan; it is :attr:`failure` then.
         """
         seen = weighted(cluster.pending(), reward) if seen is None else seen
         self._at(seen.time_s)
         began = clock()
         spent = 0.0
         if not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
-            chosen = policy.select(seen)
+            with self._noticing():
+                chosen = policy.select(seen)
             spent = clock() - began
             if chosen not in self.state.deferred:
                 cluster.choose(chosen)
                 seen = weighted(cluster.pending(), reward)
             began = clock()
-        plan: Any = policy.decide(seen)
+        with self._noticing():
+            plan, refused = _plan_of(policy, cluster, seen)
         spent += clock() - began
-        if plan is not None and not isinstance(plan, Plan):
-            rule = f"{policy.name} must decide on a Plan or None"
-            raise SettingsError(problem("plan", plan, rule, "Return a Plan, or None to wait"))
         idle = cluster.running == 0
         other: Any = getattr(policy, "fallback", None)
+        instead = ""
         if (
             plan is None
             and idle
@@ -147,10 +167,23 @@ class Asking:
             and callable(getattr(other, "decide", None))
         ):
             fallback: Policy = other
-            plan = fallback.decide(seen)
+            with self._noticing():
+                plan, refused = _plan_of(fallback, cluster, seen)
             spent = clock() - began
-            return Asked(seen, plan, spent, idle, f"fallback:{fallback.name} (all tasks were left waiting, none runs)")
-        return Asked(seen, plan, spent, idle)
+            instead = f"fallback:{fallback.name} (all tasks were left waiting, none runs)"
+        elif refused:
+            instead = f"{'keeps' if seen.replanning else 'waits'} (refused: {refused})"
+        breaches = () if plan is None else more_urgent(cluster, seen, self.state.deferred)
+        return Asked(seen, plan, spent, idle, instead, breaches, refused)
+
+    def encode(self, cluster: SimulatedCluster, asked: Asked) -> IntArray:
+        """A plan as the cluster is told it.
+
+        Raises:
+            PlanError: If the cluster has no words for it; it is :attr:`failure` then.
+        """
+        with self._noticing():
+            return cluster.encode(asked.plan, asked.view.kind_index)
 
     def note(self, asked: Asked, number: int | None = None) -> None:
         """Remember that a decision was taken.
@@ -176,6 +209,27 @@ class Asking:
     def _at(self, time_s: float) -> None:
         if time_s != self.state.time_s:
             self.state = self.state._replace(deferred=frozenset(), time_s=time_s)
+
+
+def _plan_of(policy: Policy, cluster: SimulatedCluster, seen: Decision) -> tuple[Plan | None, str]:
+    """A policy's plan within what its task may use, and why there is none if there is none for that reason.
+
+    Per domain a policy sees no more free devices than it may use. A plan over several domains can still sum up to more
+    than the task asked for: it is asked once more, about one domain.
+    """
+    wide, plan, refused = seen, None, ""
+    for attempt in range(2):
+        answer: Any = policy.decide(seen)
+        if answer is not None and not isinstance(answer, Plan):
+            rule = f"{policy.name} must decide on a Plan or None"
+            raise SettingsError(problem("plan", answer, rule, "Return a Plan, or None to wait"))
+        plan, beyond = answer, beyond_limits(cluster, wide, answer)
+        if not beyond:
+            return plan, refused if plan is None else ""
+        refused = beyond
+        if attempt == 0:
+            seen = replace(seen, free_devices=within_one_domain(seen))
+    return None, refused
 
 
 def with_weights(reward: Reward, weights: tuple[float, float, float] | None) -> Reward:

@@ -28,7 +28,7 @@ class Waiting:
     Attributes:
         task: The task, with its name, number and time of arrival.
         demands: Its latent demands, a batch of one.
-        row: The same as the engine's pool keeps it, shape ``(6,)``.
+        row: The same as the engine's pool keeps it, shape ``(8,)``.
         left: Work left, in steps; less than the task's own if it was at work before.
     """
 
@@ -69,6 +69,11 @@ class Backlog:
     def kinds(self) -> list[int]:
         """Kinds that some task here is of."""
         return [kind for kind in self._order if self._first(kind) is not None]
+
+    def most_urgent(self) -> Waiting | None:
+        """The first task of all, by urgency and age; None if there is none."""
+        entries = [entry for kind in self._order if (entry := self._first(kind)) is not None]
+        return self._tasks[min(entries)[2]] if entries else None
 
     def pop(self, kinds: Collection[int]) -> Waiting | None:
         """Take out the first task that is of one of these kinds; None if there is none."""

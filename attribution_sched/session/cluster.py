@@ -10,7 +10,7 @@ last bit, however often it was stopped. Without tasks handed in, it is the clust
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from attribution_sched.cluster.decision import Decision, encode, pend, view
 from attribution_sched.cluster.demands import Demands
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance
+from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance, offer_queue, release
 from attribution_sched.cluster.engine.prices import reprice
 from attribution_sched.cluster.engine.state import WorldArrays
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
@@ -31,6 +31,7 @@ from attribution_sched.cluster.pool import Attribute, TaskPool
 from attribution_sched.cluster.streams import integers
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.session.backlog import MOST, Backlog, Waiting
+from attribution_sched.session.operations import BY_OWNER, Held, Reservation
 from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, Task
 
 
@@ -92,6 +93,11 @@ class SimulatedCluster:
         engine.reset()
         self.residents: dict[int, Task] = {}
         self.backlog = Backlog()
+        self.held: dict[str, Held] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self._reserved = 0
+        self.set_aside = 0
+        self.operated = 0
         self._least_bytes = [_least_bytes(kind) for kind in world.kinds]
         self._memory_bytes = np.array([domain.gpu.memory_bytes for domain in world.cluster.domains])
         self._swaps, self._refilled_s = 0, -1.0
@@ -114,7 +120,7 @@ class SimulatedCluster:
 
     @property
     def waiting(self) -> int:
-        """Tasks in the queue, the backlog included."""
+        """Tasks in the queue, the backlog included; those that are held are not in it."""
         return self._in_window + len(self.backlog)
 
     @property
@@ -150,7 +156,7 @@ class SimulatedCluster:
     @property
     def accepts(self) -> bool:
         """Whether one more task may be handed in."""
-        return len(self.backlog) < MOST
+        return len(self.backlog) + len(self.held) < MOST
 
     def totals(self) -> Mapping[str, float]:
         """Sums since the start, by name; see :data:`~attribution_sched.cluster.engine.state.TOTAL_COLUMNS`."""
@@ -168,17 +174,20 @@ class SimulatedCluster:
         """
         state = self.engine.state
         while True:
-            if self.backlog:
-                self._refill()
+            self.settle()
             if self.deciding:
                 return True
             if self.now_s >= limit_s or not (self.expecting or self.running):
                 return False
             stepwise = math.isfinite(limit_s) or not self.endless
             tick_s = float(state.clock[0, st.NEXT_TICK]) if stepwise else math.inf
-            self._until(min(self._next_s, tick_s))
+            ends_s = min((each.until_s for each in self.reservations.values()), default=math.inf)
+            self._until(min(self._next_s, tick_s, ends_s))
             state.event[0, st.DONE] = 0
             self._go_on()
+            if self.now_s >= ends_s:
+                for name in [name for name, each in self.reservations.items() if each.until_s <= self.now_s]:
+                    self.unreserve(name)
             if not self.deciding and self.now_s >= self._next_s:
                 self._arrive()
 
@@ -187,7 +196,18 @@ class SimulatedCluster:
         seen = view(self.engine)
         if seen is None:
             raise RuntimeError("no decision is pending")
-        return seen
+        allowed = self.allowed_devices(seen)
+        return seen if allowed is None else replace(seen, free_devices=allowed)
+
+    @property
+    def up(self) -> int:
+        """Slot of the task that the pending decision is on."""
+        return int(self.engine.state.event[0, st.SLOT])
+
+    @property
+    def replanning(self) -> bool:
+        """Whether the pending decision is on a running task."""
+        return bool(self.engine.state.event[0, st.EVENT] == st.REPLAN)
 
     def choose(self, slot: int) -> None:
         """Put another waiting task up for the pending placement."""
@@ -272,7 +292,7 @@ class SimulatedCluster:
         """Whether a task of this name waits or runs."""
         statuses = self.engine.state.slots[0, :, st.STATUS]
         listed = any(task.id == name and statuses[slot] != st.FREE for slot, task in self.residents.items())
-        return listed or name in self.backlog
+        return listed or name in self.backlog or name in self.held
 
     def hand_in(self, made: TaskInstance, name: str) -> bool:
         """Put a task into the queue now; False if it holds no more."""
@@ -281,16 +301,159 @@ class SimulatedCluster:
         factors, index = made.demands.factors[0], made.task.kind_index
         inputs = self.world.kinds[index].model.layers[0].input_elements
         pcie = inputs * float(made.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
-        row = np.array([float(index), made.task.steps, *factors, pcie])
+        raised = float(made.task.priority - self.world.kinds[index].priority)
+        allowed_s = 0.0 if made.task.deadline_s is None else made.task.deadline_s - self.now_s
+        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s])
         number, self._came = self._came, self._came + 1
         self.engine.state.event[0, st.TAKEN] += 1
         task = replace(made.task, id=name, submitted=True, number=number, arrived_s=self.now_s)
         waiting = Waiting(task, made.demands, row, task.steps)
-        if self.backlog or not self.has_room:
-            self.backlog.add(waiting)
+        if task.hold:
+            self.held[name] = Held(waiting, BY_OWNER)
         else:
-            self._enter(waiting)
+            self._admit(waiting)
         return True
+
+    def _admit(self, waiting: Waiting) -> None:
+        """Let a task wait: in the window if it has room or a less urgent task makes room, else behind it."""
+        self.settle()
+        if not self.backlog and self.has_room:
+            self._enter(waiting)
+            return
+        queued = np.flatnonzero(self.engine.state.slots[0, :, st.STATUS] == st.QUEUED).tolist()
+        last = self._last(queued) if queued else None
+        if last is not None and waiting.task.priority > self.residents[last].priority:
+            self.backlog.add(self._leave(last))
+            self._enter(waiting)
+        else:
+            self.backlog.add(waiting)
+
+    def _last(self, slots: list[int]) -> int:
+        """Who makes room first: of the least urgent tasks the youngest."""
+        serials = self.engine.state.slots[0, :, st.SERIAL]
+        return max(slots, key=lambda slot: (-self.residents[slot].priority, int(serials[slot])))
+
+    def names(self) -> Iterator[str]:
+        """Of all tasks that wait, run or are held."""
+        statuses = self.engine.state.slots[0, :, st.STATUS]
+        yield from (task.id for slot, task in self.residents.items() if statuses[slot] != st.FREE)
+        yield from (each.task.id for each in self.backlog)
+        yield from self.held
+
+    def slot_of(self, name: str) -> int | None:
+        """Slot of a task that runs or waits in the window."""
+        statuses = self.engine.state.slots[0, :, st.STATUS]
+        found = (slot for slot, task in self.residents.items() if task.id == name and statuses[slot] != st.FREE)
+        return next(found, None)
+
+    def place_of(self, name: str) -> str | None:
+        """Where a task is: ``window``, ``backlog``, ``held`` or ``running``; None if it is in none of them."""
+        if name in self.held:
+            return "held"
+        if name in self.backlog:
+            return "backlog"
+        slot = self.slot_of(name)
+        if slot is None:
+            return None
+        return "running" if self.engine.state.slots[0, slot, st.STATUS] == st.RUNNING else "window"
+
+    def take_out(self, name: str) -> Waiting:
+        """Take a task that waits or is held out of the cluster."""
+        if name in self.held:
+            return self.held.pop(name).waiting
+        if name in self.backlog:
+            return self.backlog.remove(name)
+        slot = self.slot_of(name)
+        if slot is None:
+            raise RuntimeError(f"no task {name} waits")
+        return self._leave(slot)
+
+    def put_aside(self, name: str, reason: str, *, aside: bool = False) -> None:
+        """Let nobody be asked about a waiting task until it is let in again."""
+        waiting = self.take_out(name)
+        self.set_aside += aside
+        self.held[name] = Held(replace(waiting, task=replace(waiting.task, hold=True)), reason, aside)
+
+    def let_in(self, name: str) -> None:
+        """Let a task that is held wait again; what it was when it came decides its turn."""
+        waiting = self.held.pop(name).waiting
+        self._admit(replace(waiting, task=replace(waiting.task, hold=False)))
+
+    def cancel(self, name: str) -> None:
+        """Stop a running task. What also tells a real cluster overrides this one; see :meth:`carry_out`."""
+        self.stop(name)
+
+    def stop(self, name: str) -> None:
+        """Take a running task off its devices, in the simulation and nowhere else; what it has cost stays spent."""
+        slot = self.slot_of(name)
+        if slot is None:
+            raise RuntimeError(f"no task {name} runs")
+        world, state = self.engine.arrays, self.engine.state
+        release(world, state, 0, slot)
+        del self.residents[slot]
+        state.slots[0, slot] = (st.FREE, 0, 0, 0)
+        state.traffic[0, slot] = 0.0
+        reprice(world, state, 0, False, self.engine._scratch)
+        self._offer()
+
+    def reserve(self, wanted: Reservation) -> None:
+        """Keep devices for a tenant."""
+        self._reserved += 1
+        self.reservations[wanted.id] = wanted
+
+    def unreserve(self, name: str) -> None:
+        """Give reserved devices to all; whoever waits is asked about again."""
+        del self.reservations[name]
+        self._offer()
+
+    @property
+    def next_reservation(self) -> str:
+        """Name of the next reservation."""
+        return f"r{self._reserved:04d}"
+
+    def _offer(self) -> None:
+        """Something fell free: every waiting task may be asked about again."""
+        offer_queue(self.engine.state, 0)
+        self.engine.state.event[0, st.EVENT] = st.NO_EVENT
+
+    def allowed_devices(self, seen: Decision) -> IntArray | None:
+        """Free devices per domain that a decision may use, shape ``(K,)``; None if all of them.
+
+        Those reserved for other tenants are not counted, nor more than its task asked for.
+        """
+        task = seen.task
+        if task is None or (task.devices is None and not self.reservations):
+            return None
+        free = seen.free_devices.copy()
+        if self.reservations:
+            free -= self.reserved_devices(task.tenant)
+        if task.devices is not None:
+            np.minimum(free, task.devices, out=free)
+        return np.maximum(free, 0)
+
+    def reserved_devices(self, tenant: str) -> IntArray:
+        """Devices per domain that are kept for other tenants and not yet in use by them, shape ``(K,)``."""
+        names = [domain.name for domain in self.world.cluster.domains]
+        wanted: dict[tuple[str, str], int] = {}
+        for each in self.reservations.values():
+            if each.tenant != tenant:
+                wanted[each.tenant, each.domain] = wanted.get((each.tenant, each.domain), 0) + each.devices
+        kept = np.zeros(len(names), dtype=np.int64)
+        for (owner, domain), devices in wanted.items():
+            at = names.index(domain)
+            own = [slot for slot, task in self.residents.items() if task.tenant == owner]
+            used = np.isin(self.engine.state.occupant[0, at], own).any(axis=1).sum()
+            kept[at] += max(0, devices - int(used))
+        return kept
+
+    def settle(self) -> None:
+        """Bring into the window what can be there, as when time is about to pass.
+
+        Whoever changes the queue does it first, because whether somebody has let time pass at this moment is not known
+        when a journal is gone through again.
+        """
+        if self.backlog:
+            self._refill()
 
     def _refill(self) -> None:
         """Bring tasks from the backlog to where policies see them, those first that free devices could hold.
@@ -299,6 +462,11 @@ class SimulatedCluster:
         are counted in :attr:`left_waiting`. If none is left to ask about, the youngest makes room for the first of the
         backlog that could be held, at most a window of them at one moment.
         """
+        while self._exchange():
+            pass
+
+    def _exchange(self) -> bool:
+        """One step of refilling; whether a task made room. Done until none does, a second time nothing happens."""
         state, now_s = self.engine.state, self.now_s
         if now_s != self._refilled_s:
             self._swaps, self._refilled_s = 0, now_s
@@ -323,9 +491,10 @@ class SimulatedCluster:
             entering = self.backlog.pop(self._holdable(self.backlog.kinds()))
             if entering is not None:
                 self._swaps += 1
-                youngest = max(idle.tolist(), key=lambda slot: int(state.slots[0, slot, st.SERIAL]))
-                self.backlog.add(self._leave(youngest))
+                self.backlog.add(self._leave(self._last(idle.tolist())))
                 self._enter(entering)
+                return True
+        return False
 
     def _holdable(self, kinds: Collection[int]) -> list[int]:
         """Kinds that the empty devices could hold, by what the model itself takes: no policy shares devices."""

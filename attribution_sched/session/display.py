@@ -23,6 +23,9 @@ def as_text(result: SchedulingResult) -> str:
         f"  plan     {result.decision.words}  [{result.decision.policy}: {result.decision.source}]",
         f"  outcome  {outcome.says}; {_outcome(result)}",
         f"  reward   {_reward(result)}",
+        *(f"  breach   {each}" for each in result.breaches),
+        *([f"  note     {result.note}"] if result.note else []),
+        *([f"  asked    {_asked(result)}"] if _asked(result) else []),
         f"  joules   {_base(result)}",
     ]
     vector = result.attribution
@@ -45,6 +48,9 @@ def as_html(result: SchedulingResult) -> str:
         ("Decided by", escape(f"{result.decision.policy} ({result.decision.source})")),
         ("Outcome", escape(f"{result.outcome.says}; {_outcome(result)}")),
         ("Reward", escape(_reward(result))),
+        *(("Breach", escape(each)) for each in result.breaches),
+        *([("Note", escape(result.note))] if result.note else []),
+        *([("Asked for", escape(_asked(result)))] if _asked(result) else []),
         ("Energy", escape(_base(result)) + _bars(result)),
         ("Time", escape(", ".join(f"{part} {1e3 * s:.1f} ms" for part, s in result.latencies_s.items()))),
         ("Numbers", escape(", ".join(f"{name}: {how}" for name, how in result.provenance.items()))),
@@ -67,6 +73,11 @@ def summary_text(summary: RunSummary) -> str:
         f"turned away {summary.turned_away}; {summary.running} running, {summary.waiting} waiting",
         f"  {summary.energy_kwh:,.2f} kWh, {summary.traffic_usd:,.2f} USD of traffic, {summary.carbon_kg:,.2f} kg CO2e",
     ]
+    if summary.missed or summary.breaches or summary.set_aside:
+        lines.append(
+            f"  {summary.missed} finished after their deadline, {summary.breaches} decisions passed over a wish, "
+            f"{summary.set_aside} tasks set aside"
+        )
     if summary.mean_reward is not None:
         lines.append(
             f"  mean of placements: R {summary.mean_reward:+.3f}, R_eff {summary.mean_r_eff:+.3f}, "
@@ -76,6 +87,16 @@ def summary_text(summary: RunSummary) -> str:
         p50, p99 = 1e3 * summary.decision_p50_s, 1e3 * summary.decision_p99_s
         lines.append(f"  decision: median {p50:.1f} ms, 99 of 100 below {p99:.1f} ms")
     return "\n".join(lines)
+
+
+def _asked(result: SchedulingResult) -> str:
+    """What the task asked for; empty if it left all of it to its kind and to the scheduler."""
+    task = result.task
+    told = [f"tenant {task.tenant}"] if task.tenant != "default" else []
+    told += [f"priority {task.priority}"] if task.priority else []
+    told += [] if task.deadline_s is None else [f"deadline at {_clock(task.deadline_s)}"]
+    told += [] if task.devices is None else [f"at most {task.devices} devices"]
+    return ", ".join(told)
 
 
 def _outcome(result: SchedulingResult) -> str:

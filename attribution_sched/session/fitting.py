@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from attribution_sched.cluster.decision import DecisionView
@@ -24,22 +26,31 @@ class Fitting:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[int, str | None] = {}
+        self._known: dict[tuple[int, int | None], str | None] = {}
 
-    def check(self, kind: int) -> None:
+    def check(self, kind: int, devices: int | None = None) -> None:
         """Refuse a task that fits nowhere.
+
+        Args:
+            kind: Row of its kind.
+            devices: Devices it may use at most; all by default.
 
         Raises:
             TaskError: With what would make it fit.
         """
-        if kind not in self._known:
-            self._known[kind] = self._obstacle(kind)
-        found = self._known[kind]
+        if (kind, devices) not in self._known:
+            self._known[kind, devices] = self._obstacle(kind, devices)
+        found = self._known[kind, devices]
         if found is not None:
             raise TaskError(found)
 
-    def _obstacle(self, kind: int) -> str | None:
+    def _obstacle(self, kind: int, devices: int | None) -> str | None:
         seen = empty_view(self._engine, kind)
+        if devices is not None:
+            wide = self._obstacle(kind, None)
+            if wide is not None:
+                return wide
+            seen = replace(seen, free_devices=np.minimum(seen.free_devices, devices))
         batch = single_domain_plans(seen)
         least = np.inf
         if len(batch):
@@ -49,8 +60,12 @@ class Fitting:
                 return None
         from attribution_sched.scheduler.exact_policy import Exact
 
-        if Exact().decide(seen) is not None:
+        plan = Exact().decide(seen)
+        if plan is not None and (devices is None or sum(each.device_count for each in plan.segments) <= devices):
             return None
+        if devices is not None:
+            rule = f"{seen.kind.model.name} fits on no {devices} devices of this cluster"
+            return problem("task.devices", devices, rule, "Ask for more, or leave it out")
         name, domains = seen.kind.model.name, seen.cost.cluster.domains
         most = max(domains, key=lambda domain: domain.gpu.memory_bytes * domain.devices)
         if least <= 1.0:

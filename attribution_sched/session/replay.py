@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +16,7 @@ from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
 from attribution_sched.session.asking import Asked, weighted, with_weights
 from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.session.operations import Operation, happen, recorded
 from attribution_sched.session.submission import from_record
 from attribution_sched.session.wording import plan_of
 from attribution_sched.types import Outcome
@@ -57,14 +60,14 @@ def replay(
         JournalError: If the cluster does not do the same again, so that the journal belongs to other code.
     """
     domains = [domain.name for domain in cluster.world.cluster.domains]
-    handed_in = _handed_in(journal, 0 if start is None else int(start["tasks"]))
-    task = next(handed_in, None)
+    interventions = _interventions(journal, start or {})
+    coming = next(interventions, None)
     count, first = 0, 0 if start is None else int(start["sequence"])
     for decision, outcome in journal.entries(first, None if stop is None else stop + 1):
         number = decision.sequence or 0
-        while task is not None and task.meta["after_decisions"] <= number:
-            _hand_in(journal, cluster, task, seed)
-            count, task = count + 1, next(handed_in, None)
+        while coming is not None and _moment(coming)[0] <= number:
+            count += _intervene(journal, cluster, coming, seed)
+            coming = next(interventions, None)
         _reach(journal, cluster, decision)
         if before is not None:
             before(cluster, decision)
@@ -93,9 +96,9 @@ def replay(
             otherwise.append(decision.id)
         if after is not None:
             after(decision, Asked(view, plan_of(decision.plan, domains), 0.0, idle), effect, outcome)
-    while task is not None:
-        _hand_in(journal, cluster, task, seed)
-        count, task = count + 1, next(handed_in, None)
+    while coming is not None:
+        count += _intervene(journal, cluster, coming, seed)
+        coming = next(interventions, None)
     return count
 
 
@@ -118,6 +121,37 @@ def outcome_record(decision: str, effect: Outcome, view: DecisionView, reward: f
 def _handed_in(journal: Journal, start: int) -> Iterator[TaskRecord]:
     """Tasks that were handed in, in order; those of the simulation come by themselves."""
     return (task for task in journal.tasks(start) if "after_decisions" in task.meta)
+
+
+def _interventions(journal: Journal, start: Mapping[str, Any]) -> Iterator[TaskRecord | Operation]:
+    """What people did, in the order in which they did it: tasks handed in, and operations on them and on devices.
+
+    Args:
+        journal: What happened.
+        start: What a snapshot says, which holds what was done before it.
+    """
+    operations = recorded(journal, start["operated"][0] if "operated" in start else 0)
+    return heapq.merge(operations, _handed_in(journal, int(start.get("tasks", 0))), key=_moment)
+
+
+def _moment(each: TaskRecord | Operation) -> tuple[int, int, int]:
+    """By decisions, then by tasks that had come: an operation comes before the task that came next."""
+    if isinstance(each, Operation):
+        return each.after_decisions, each.came, 0
+    return int(each.meta["after_decisions"]), int(each.meta["number"]), 1
+
+
+def _intervene(journal: Journal, cluster: SimulatedCluster, what: TaskRecord | Operation, seed: int) -> int:
+    """Let it happen again; return how many tasks were handed in by it."""
+    if isinstance(what, TaskRecord):
+        _hand_in(journal, cluster, what, seed)
+        return 1
+    # A decision that was pending then is pending now: it may be what the operation is about.
+    cluster.advance(math.inf if what.deciding else what.cluster_time_s)
+    if cluster.now_s != what.cluster_time_s:
+        raise _apart(journal, f"{what.kind} {what.name}", "cluster_time_s", cluster.now_s, what.cluster_time_s)
+    happen(cluster, what, live=not what.done)
+    return 0
 
 
 def _hand_in(journal: Journal, cluster: SimulatedCluster, task: TaskRecord, seed: int) -> None:

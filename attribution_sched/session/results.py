@@ -33,6 +33,8 @@ class TaskInfo:
         priority: Larger is more urgent.
         tenant: Who asked for it.
         submitted: Whether it was handed in; else the simulation sent it.
+        deadline_s: When it must have finished, on the cluster's clock; None for no deadline of its own.
+        devices: Devices it may use at most; None leaves that to the scheduler.
     """
 
     id: str
@@ -45,6 +47,8 @@ class TaskInfo:
     priority: int
     tenant: str
     submitted: bool
+    deadline_s: float | None = None
+    devices: int | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,9 @@ class SchedulingResult:
         provenance: Which numbers are measured, estimated or simulated.
         between: Other decisions (tasks moved, kept or left waiting) since the result before this one.
         explanation: Why, if it was asked for.
+        breaches: What tasks asked for and did not get: a more urgent one passed over, a deadline that will be missed, a
+            plan refused because it used more devices than allowed.
+        note: What else is to be said, for example that nothing could be placed, and why.
     """
 
     id: str
@@ -138,6 +145,8 @@ class SchedulingResult:
     provenance: Mapping[str, str]
     between: int = 0
     explanation: Explanation | None = None
+    breaches: tuple[str, ...] = ()
+    note: str = ""
 
     def __post_init__(self) -> None:
         for name in ("latencies_s", "provenance"):
@@ -171,6 +180,8 @@ class SchedulingResult:
             "latencies_s": dict(self.latencies_s),
             "provenance": dict(self.provenance),
             "between": self.between,
+            "breaches": list(self.breaches),
+            "note": self.note,
             "explanation": None if self.explanation is None else self.explanation.to_dict(),
         }
 
@@ -209,6 +220,9 @@ class RunSummary:
         wall_s: Seconds it took.
         decision_p50_s: Median time of a decision.
         decision_p99_s: Time that one decision in a hundred exceeds.
+        missed: Tasks that finished after their deadline, their own or their kind's.
+        breaches: Decisions that passed over what a task asked for, see :attr:`SchedulingResult.breaches`.
+        set_aside: Tasks set aside because the policy failed on them.
         stopped: Why it ended: ``count``, ``empty``, ``hours``, ``nothing to decide`` or ``nothing placed``.
     """
 
@@ -231,6 +245,9 @@ class RunSummary:
     wall_s: float
     decision_p50_s: float | None
     decision_p99_s: float | None
+    missed: int = 0
+    breaches: int = 0
+    set_aside: int = 0
     stopped: str = field(default="count")
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from attribution_sched.scheduler.policy import Policy, Recallable
 from attribution_sched.session.backlog import Backlog, Waiting
 from attribution_sched.session.cluster import SimulatedCluster
 from attribution_sched.storage import take
+from attribution_sched.session.operations import Held, Reservation
 from attribution_sched.types import Task
 
 EVERY = 64
@@ -98,7 +99,7 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         "pool.samples_per_s": pool.samples_per_s.copy(),
         "pool.rows": cluster._arrays.pool.copy(),
     } | {f"pool.demands.{name}": array for name, array in _demands(pool.demands).items()}
-    waiting = list(cluster.backlog)
+    waiting = [*cluster.backlog, *(each.waiting for each in cluster.held.values())]
     if waiting:
         arrays |= {
             "backlog.counters": np.stack([each.task.counters for each in waiting]),
@@ -115,6 +116,9 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         "next_s": cluster._next_s if np.isfinite(cluster._next_s) else None,
         "swaps": [cluster._swaps, cluster._refilled_s],
         "left_waiting": dict(cluster.left_waiting),
+        "held": {name: [each.reason, each.aside] for name, each in cluster.held.items()},
+        "reservations": [asdict(each) for each in cluster.reservations.values()],
+        "operated": [cluster.operated, cluster._reserved, cluster.set_aside],
     }
     return arrays, facts
 
@@ -142,6 +146,7 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
         target[...] = arrays[name]
     cluster.residents.clear()
     cluster.backlog = Backlog()
+    cluster.held.clear()
     for slot, told in facts["residents"].items():
         task = cluster.attributed(_read_task(told, pool.counters.values[int(slot)].copy()))
         cluster.residents[int(slot)] = pool.tasks[int(slot)] = task
@@ -150,7 +155,13 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
         own = Demands(**{name: array[at : at + 1].copy() for name, array in demands.items()})
         task = _read_task(told, arrays["backlog.counters"][at].copy())
         left = float(arrays["backlog.left"][at])
-        cluster.backlog.add(Waiting(task, own, arrays["backlog.rows"][at].copy(), left))
+        waiting = Waiting(task, own, arrays["backlog.rows"][at].copy(), left)
+        if task.id in facts["held"]:
+            cluster.held[task.id] = Held(waiting, *facts["held"][task.id])
+        else:
+            cluster.backlog.add(waiting)
+    cluster.reservations = {each["id"]: Reservation(**each) for each in facts["reservations"]}
+    cluster.operated, cluster._reserved, cluster.set_aside = facts["operated"]
     cluster._arrived, cluster._came = int(facts["arrived"]), int(facts["came"])
     cluster._next_s = float("inf") if facts["next_s"] is None else float(facts["next_s"])
     cluster._swaps, cluster._refilled_s = facts["swaps"]

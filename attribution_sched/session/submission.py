@@ -16,11 +16,12 @@ from attribution_sched.cluster.counters import COUNTER_NAMES, counters, throughp
 from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.cluster.pool import SIMULATED as ALL_SIMULATED
 from attribution_sched.cluster.world import TaskKind, World
-from attribution_sched.errors import JournalError, TaskError, nearest, problem
+from attribution_sched.errors import CounterError, JournalError, TaskError, nearest, problem
 from attribution_sched.journal import Journal, TaskRecord
 from attribution_sched.limits import name_rule
 from attribution_sched.session.backlog import MOST
 from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
+from attribution_sched.session.operations import check_tenant
 from attribution_sched.session.readings import MEASURED, SIMULATED, UNAVAILABLE, checked, readings_of
 from attribution_sched.types import Task
 
@@ -39,6 +40,11 @@ class TaskRequest:
         provenance: Name of a counter → measured, estimated, simulated or unavailable; measured by default. One that is
             unavailable has no reading, and the simulation stands in for it.
         id: A name of its own; given by default.
+        tenant: Who asks for it; its kind's by default.
+        priority: Larger is more urgent, a whole number from −1000 to 1000; its kind's by default.
+        deadline_s: When it must have finished, in seconds from now; by default its kind's, if that has one.
+        devices: Devices that it may use at most, in all; left to the scheduler by default.
+        hold: Whether it is to wait aside, until ``System.release``.
     """
 
     kind: str
@@ -48,7 +54,18 @@ class TaskRequest:
     counters: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
+    tenant: str | None = None
+    priority: int | None = None
+    deadline_s: float | None = None
+    devices: int | None = None
+    hold: bool = False
 
+
+MOST_URGENT = 1000
+"""Priorities go from minus this to this: more steps of urgency than anybody tells apart."""
+
+LONGEST_DEADLINE_S = 1e9
+"""Seconds to a deadline; some thirty years."""
 
 DEMO: tuple[TaskRequest, ...] = (
     TaskRequest("resnet-50", training=True, id="ResNet50"),
@@ -133,6 +150,50 @@ def steps_of(kind: TaskKind, steps: Any) -> int:
     return found
 
 
+def asked_for(request: TaskRequest, world: World, now_s: float) -> dict[str, Any]:
+    """What a request says of tenant, priority, deadline, devices and hold, as fields of a task.
+
+    What it leaves out is left out.
+
+    Raises:
+        TaskError: If one of them is wrong.
+    """
+    given: dict[str, Any] = {}
+    if request.tenant is not None:
+        given["tenant"] = check_tenant("task.tenant", request.tenant, TaskError)
+    if request.priority is not None:
+        rule = f"must be a whole number from -{MOST_URGENT} to {MOST_URGENT}"
+        fix = "Larger is more urgent"
+        given["priority"] = _whole("priority", request.priority, -MOST_URGENT, MOST_URGENT, rule, fix)
+    if request.deadline_s is not None:
+        if not _is_number(request.deadline_s) or not 0.0 < request.deadline_s <= LONGEST_DEADLINE_S:
+            rule = f"must be a number of seconds from now, above 0, at most {LONGEST_DEADLINE_S:g}"
+            raise TaskError(problem("task.deadline_s", request.deadline_s, rule, "For example 3600.0 for an hour"))
+        given["deadline_s"] = now_s + float(request.deadline_s)
+    if request.devices is not None:
+        most = world.cluster.devices
+        rule = f"must be a whole number from 1 to {most}, which the cluster has"
+        given["devices"] = _whole("devices", request.devices, 1, most, rule, "Leave it out to let the scheduler choose")
+    if not isinstance(request.hold, bool | np.bool_):
+        raise TaskError(problem("task.hold", request.hold, "must be True or False", "Leave it out"))
+    return given | ({"hold": True} if request.hold else {})
+
+
+def _whole(name: str, value: Any, least: int, most: int, rule: str, fix: str) -> int:
+    try:
+        found = None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        found = None
+    if found is None or not least <= found <= most:
+        raise TaskError(problem(f"task.{name}", value, rule, fix))
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and math.isfinite(value)
+
+
 def instance(
     world: World,
     kind: int,
@@ -140,6 +201,7 @@ def instance(
     readings: Mapping[str, Any],
     seed: tuple[int, ...],
     how: Mapping[str, str] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> TaskInstance:
     """A task as the cluster takes it; a measured one is simulated with the demands its architecture has by itself.
 
@@ -150,6 +212,7 @@ def instance(
         readings: Measured counters; none to have them simulated.
         seed: Of its latent demands and the noise of its counters.
         how: Provenance of every counter; those given are measured by default.
+        given: What was asked for besides, see :func:`asked_for`; as its kind by default.
     """
     rng = np.random.default_rng(seed)
     what = world.kinds[kind]
@@ -159,6 +222,7 @@ def instance(
         kind_index=kind, model=what.model.name, steps=float(steps), batch_size=what.batch_size, training=what.training,
         tenant=what.tenant, priority=what.priority, counters=simulated, provenance=ALL_SIMULATED,
     )  # fmt: skip
+    task = replace(task, **(given or {}))
     if not readings:
         return TaskInstance(replace(task, samples_per_s=float(throughput(demands, rng)[0])), demands)
     unavailable = () if how is None else [name for name, word in how.items() if word == UNAVAILABLE]
@@ -182,7 +246,9 @@ def prepared(
     number = cluster.came
     name = _named(request.id, number, journal)
     given_readings, how = checked(request.counters, request.provenance)
-    made = instance(world, kind, steps, given_readings, (seed, number), how)
+    more = asked_for(request, world, cluster.now_s)
+    made = instance(world, kind, steps, given_readings, (seed, number), how, more)
+    _attributable(cluster, made.task)
     if not cluster.accepts:
         rule = f"{cluster.waiting} tasks wait already, and no more than {MOST} may"
         raise TaskError(problem("task", name, rule, "Let some be placed with schedule_next_task() first"))
@@ -193,8 +259,28 @@ def prepared(
         "measured": bool(given_readings),
         "provenance": how if given_readings else dict.fromkeys(COUNTER_NAMES, SIMULATED),
     }
+    if more:
+        meta["asked"] = more
     readings = dict(zip(COUNTER_NAMES, made.counters.tolist(), strict=True))
     return TaskRecord(name, world.kinds[kind].model.name, steps, cluster.now_s, readings, meta), made
+
+
+def _attributable(cluster: SimulatedCluster, task: Task) -> None:
+    """Refuse a task whose joules nobody can say the place of, before anything is recorded.
+
+    Raises:
+        CounterError: With what the attributor said.
+    """
+    try:
+        vector = cluster.attributed(task).attribution
+        state = None if vector is None else vector.state
+    except Exception as error:  # Whatever an attributor raises, it must not be met again at every decision.
+        told = str(error) or type(error).__name__
+        rule = f"the attributor cannot say where its joules go ({type(error).__name__}: {told})"
+        raise CounterError(problem("task.counters", task.model, rule, "Mend the counters or the attributor")) from error
+    if state is not None and not np.isfinite(state).all():
+        rule = "the attributor gives numbers that are not finite"
+        raise CounterError(problem("task.counters", task.model, rule, "Mend the counters or the attributor"))
 
 
 def _named(wanted: Any, number: int, journal: Journal) -> str:
@@ -216,8 +302,9 @@ def from_record(world: World, record: TaskRecord, seed: int) -> TaskInstance:
     meta = record.meta
     readings = dict(record.counters) if meta["measured"] else {}
     return instance(
-        world, int(meta["kind_index"]), record.steps, readings, (seed, int(meta["number"])), meta.get("provenance")
-    )
+        world, int(meta["kind_index"]), record.steps, readings, (seed, int(meta["number"])), meta.get("provenance"),
+        meta.get("asked"),
+    )  # fmt: skip
 
 
 def handed_in(world: World, record: TaskRecord, seed: int) -> TaskInstance | None:

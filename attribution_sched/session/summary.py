@@ -9,7 +9,7 @@ import numpy as np
 
 from attribution_sched.session.cluster import SimulatedCluster
 from attribution_sched.session.results import RunSummary
-from attribution_sched.session.taking import Taken
+from attribution_sched.session.taking import Taken, breaches_of
 
 TIMED = 10_000
 """Decisions whose times are kept for the quantiles, the last ones."""
@@ -31,12 +31,15 @@ class Tally:
         self.decisions = 0
         self.placed = 0
         self.in_vain = 0
+        self._breaches = 0
+        self._aside = cluster.set_aside
 
     def add(self, taken: Taken) -> None:
         """Count a decision."""
         self.decisions += 1
         self.in_vain += not taken.asked.view.replanning
         self._times_s.append(taken.asked.seconds)
+        self._breaches += bool(breaches_of(taken))
         if taken.effect.code == 1:
             self.placed += 1
             self.in_vain = 0
@@ -68,5 +71,8 @@ class Tally:
             wall_s=time.perf_counter() - self._began,
             decision_p50_s=timed[0],
             decision_p99_s=timed[1],
+            missed=int(passed["missed"]),
+            breaches=self._breaches,
+            set_aside=self._cluster.set_aside - self._aside,
             stopped=stopped,
         )

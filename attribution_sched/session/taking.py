@@ -12,6 +12,7 @@ from attribution_sched.cluster.world import Reward
 from attribution_sched.journal import DecisionRecord, TaskRecord
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.session.asking import Asked
+from attribution_sched.session.breaches import expected_late
 from attribution_sched.session.cluster import SimulatedCluster
 from attribution_sched.session.readings import in_a_word
 from attribution_sched.session.results import Outcome as ResultOutcome
@@ -127,7 +128,7 @@ def result_of(
         replanning=view.replanning,
         task=TaskInfo(
             task.id, task.model, task.training, task.batch_size, view.steps_left, waited, task.arrived_s,
-            task.priority, task.tenant, task.submitted,
+            task.priority, task.tenant, task.submitted, task.deadline_s, task.devices,
         ),
         decision=decision_of(
             taken.asked.plan, domains, taken.record.policy, taken.record.source, replanning=view.replanning
@@ -150,4 +151,12 @@ def result_of(
         provenance=taken.record.provenance,
         between=between,
         explanation=explanation,
+        breaches=breaches_of(taken),
     )  # fmt: skip
+
+
+def breaches_of(taken: Taken) -> tuple[str, ...]:
+    """What tasks asked for and did not get by a decision, in words."""
+    view = taken.asked.view
+    refused = (f"refused: {taken.asked.refused}",) if taken.asked.refused else ()
+    return refused + taken.asked.breaches + expected_late(taken.task, view.steps_left, view.time_s, taken.effect)

@@ -349,6 +349,8 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
                 pool.steps,
                 pool.demands.factors,
                 inputs[pool.kinds] * pool.demands.ratio[:, 3] * 4.0 / PCIE_BYTES_PER_S,
+                # As urgent as its kind, and with its kind's deadline.
+                np.zeros((len(pool), 2)),
             ]
         ),
         resources=np.stack([strengths(), np.array(load_constants("interference")["gain"], dtype=np.float64)]),

@@ -174,7 +174,9 @@ def is_late(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
     """Whether the deadline of a task has passed."""
     pool = state.slots[e, slot, st.POOL]
     kind = world.kinds[kind_of(world, state, e, slot)]
-    allowed_s = kind[st.K_SLACK] * world.pool[pool, st.P_STEPS] * kind[st.K_BASE_STEP]
+    allowed_s = world.pool[pool, st.P_ALLOWED_S]
+    if allowed_s <= 0.0:
+        allowed_s = kind[st.K_SLACK] * world.pool[pool, st.P_STEPS] * kind[st.K_BASE_STEP]
     taken_s = state.clock[e, st.NOW] - state.tasks[e, slot, st.ARRIVAL]
     return bool(taken_s > allowed_s * (1.0 + DEADLINE_TOLERANCE))
 
@@ -273,6 +275,13 @@ def _lose_domains(world: WorldArrays, state: StateArrays, e: int, before_s: floa
 
 
 @kernel
+def priority_of(world: WorldArrays, state: StateArrays, e: int, slot: int) -> float:
+    """How urgent a task is: as its kind, and what it was given beyond that."""
+    raised: float = world.pool[state.slots[e, slot, st.POOL], st.P_RAISED]
+    return raised + world.kinds[kind_of(world, state, e, slot), st.K_PRIORITY]
+
+
+@kernel
 def _next_decision(world: WorldArrays, state: StateArrays, e: int) -> bool:
     """Find what to decide at the present moment: first re-planning, then the most urgent waiting task."""
     running = 0
@@ -292,8 +301,7 @@ def _next_decision(world: WorldArrays, state: StateArrays, e: int) -> bool:
         if best < 0:
             best = slot
             continue
-        mine = world.kinds[kind_of(world, state, e, slot), st.K_PRIORITY]
-        other = world.kinds[kind_of(world, state, e, best), st.K_PRIORITY]
+        mine, other = priority_of(world, state, e, slot), priority_of(world, state, e, best)
         if mine > other or (mine == other and state.slots[e, slot, st.SERIAL] < state.slots[e, best, st.SERIAL]):
             best = slot
     if best < 0:

@@ -33,8 +33,9 @@ STATUS, POOL, SERIAL, SEGMENTS = range(4)
 K_BATCH, K_TRAINING, K_EPOCH, K_PRIORITY, K_BASE_STEP, K_BASE_COST, K_SLACK, K_MICRO, K_FEATURES = (*range(8), 11)
 """Columns of ``WorldArrays.kinds``; there are four microbatch sizes and five features."""
 
-P_KIND, P_STEPS, P_FACTORS, P_PCIE = 0, 1, 2, 5
-"""Columns of ``WorldArrays.pool``; three demand factors."""
+P_KIND, P_STEPS, P_FACTORS, P_PCIE, P_RAISED, P_ALLOWED_S = 0, 1, 2, 5, 6, 7
+"""Columns of ``WorldArrays.pool``; three demand factors; how much more urgent than its kind a task is, and the time it
+may take from its arrival on, 0 for its kind's."""
 
 FREE, QUEUED, RUNNING = 0, 1, 2
 """Status of a task slot."""
@@ -98,7 +99,7 @@ class WorldArrays(NamedTuple):
         tables: Layer cost tables; model m is kind m.
         base: Base bandwidth (bytes/s) and latency (s), shape ``(2, K, K)``.
         kinds: Task kinds, shape ``(n_kinds, 16)``, columns ``K_…``.
-        pool: Task instances, shape ``(n, 6)``, columns ``P_…``.
+        pool: Task instances, shape ``(n, 8)``, columns ``P_…``.
         resources: Coupling and demand gain of the shared resources, shape ``(2, 4)``.
         layouts: Shape ``(n_layouts, 4)``: dp, tp, pp, share.
         budget_w: Power budget per domain, shape ``(K,)``.
