@@ -16,7 +16,7 @@ from attribution_sched.errors import SettingsError, problem
 if TYPE_CHECKING:
     from attribution_sched.config import Settings
     from attribution_sched.scheduler.arena.play import Tick
-    from attribution_sched.scheduler.arena.result import ArenaResult
+    from attribution_sched.scheduler.arena.report import ArenaResult
     from attribution_sched.scheduler.policy import Policy
 
 DEFAULT_SCENARIOS = ("ou30",)

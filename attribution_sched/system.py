@@ -38,7 +38,7 @@ from attribution_sched.journal import (
     WaitRecord,
 )
 from attribution_sched.kernels import clock
-from attribution_sched.scheduler.policy import Episodic, Policy, Recallable
+from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy, Recallable
 from attribution_sched.session import operations, options
 from attribution_sched.session.asking import Asked, Asking, Moment, as_policy, weighted, with_weights
 from attribution_sched.session.attributions import AttributionCache, CacheUse
@@ -49,7 +49,7 @@ from attribution_sched.session.memory import QUICK, Memory
 from attribution_sched.session.replay import outcome_record, replay
 from attribution_sched.session.reshaping import Reshaping, targets_of
 from attribution_sched.session.results import RunSummary, SchedulingResult
-from attribution_sched.session.state import EVERY, record_snapshot, restore_snapshot
+from attribution_sched.session.state import EVERY, recall_newest, record_snapshot, restore_snapshot
 from attribution_sched.session.status import Status, queue_table, status_of
 from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
 from attribution_sched.session.summary import Tally
@@ -730,6 +730,7 @@ class System:
         if self._again is None or self.journal.newest_snapshot(record.sequence) is None:
             arrivals = self._queue == "preset"
             self._again = SimulatedCluster(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
+            self._again.compared = self._compares
         again = self._again
         start = restore_snapshot(self.journal, again, record.sequence)
         replay(again, self.journal, self.seed, start=start, stop=record.sequence, otherwise=[])
@@ -868,7 +869,13 @@ class System:
     def _new_cluster(self) -> SimulatedCluster:
         cluster = self._make_cluster(self.world, self.seed, arrivals=self._queue == "preset")
         cluster.attribute = self.attribute
+        cluster.compared = self._compares
         return cluster
+
+    @property
+    def _compares(self) -> bool:
+        """Whether the policy compares all waiting tasks that it sees, so that waiting is an answer for all of them."""
+        return bool(getattr(self.policy, "compares_window", False))
 
     def _submit_demo(self) -> None:
         """Hand in the demonstration's tasks, those that a killed process did not."""
@@ -912,9 +919,17 @@ class System:
         count, carried_out, otherwise = self.journal.count(), 0, 0
         priced_otherwise: list[str] = []
         start: dict[str, Any] = {"sequence": 0, "tasks": 0}
+        # One that says what it sees remembers by looking; any other that can say what it remembers is asked again only
+        # from its newest memory on.
+        ask_from = 0
         if near > 0:
             self._adopt(versions.due(near))
-            start = restore_snapshot(self.journal, self.cluster, near, self.policy if rehearse else None)
+            looks = rehearse and isinstance(self.policy, Appraiser)
+            start = restore_snapshot(self.journal, self.cluster, near, self.policy if looks else None)
+            if looks:
+                ask_from = count
+            elif rehearse and start["sequence"]:
+                ask_from = recall_newest(self.journal, self.policy)
         if start["sequence"]:
             self._recorded = {int(slot): name for slot, name in start["recorded"].items()}
             deferred, *rest = start["asking"]
@@ -927,7 +942,7 @@ class System:
             number = decision.sequence or 0
             self._adopt(versions.due(number))
             self.reward = with_weights(reshaping.in_force(number, self.world.reward), decision.weights)
-            if rehearse:
+            if rehearse and number >= ask_from:
                 asked = self._asking.ask(self.policy, cluster, self.reward)
                 otherwise += plan_record(asked.plan, self.domains, replanning=asked.view.replanning) != decision.plan
 

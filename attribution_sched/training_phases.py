@@ -47,8 +47,7 @@ def recorded(settings: TrainingSettings, say: Callable[[str], None]) -> list[Les
     from itertools import islice
 
     from attribution_sched.scheduler.hi_ppo.recorded import retell
-    from attribution_sched.scheduler.pointer.scenarios import Range
-    from attribution_sched.scheduler.pointer.traces import teach
+    from attribution_sched.scheduler.seq2seq.traces import Range, teach
 
     lessons: list[Lesson] = []
     cloning = settings.course.cloning

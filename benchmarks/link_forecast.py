@@ -31,20 +31,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from attribution_sched.cluster.bandwidth_trace import BandwidthTrace, read_trace_rows
 from attribution_sched.cluster.incidents import LinkCut, cut_links, pack
 from attribution_sched.cluster.wan import Wan, WanProcess, emit_epsilon
-from attribution_sched.scheduler.predictor.base import LinkPredictor
+from attribution_sched.scheduler.predictor.base import LinkPredictor, PersistencePredictor
 from attribution_sched.scheduler.predictor.gru import GruPredictor
 from attribution_sched.scheduler.predictor.kalman import KalmanParams, KalmanPredictor
-from attribution_sched.scheduler.predictor.persistence import PersistencePredictor
+from attribution_sched.types import FloatArray
 from research.kalman_fit import fit
 from research.link_score import HORIZONS_S, HorizonErrors, crps_gaussian, play, skill
-
-FloatArray = NDArray[np.float64]
 
 NAMES = ("west", "east", "north")
 TICK_S = 300.0

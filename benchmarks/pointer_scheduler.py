@@ -33,11 +33,20 @@ from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.scheduler.pointer.policy import SupervisedPointer
-from attribution_sched.scheduler.pointer.scenarios import Range, at, build_view, draw_decision, draw_world
-from attribution_sched.scheduler.pointer.traces import SearchTeacher, Trace, cached_traces, views_of
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.rules import GreedyBandwidth
+from attribution_sched.scheduler.seq2seq.policy import SupervisedPointer
+from attribution_sched.scheduler.seq2seq.traces import (
+    Range,
+    SearchTeacher,
+    Trace,
+    at,
+    build_view,
+    cached_traces,
+    draw_decision,
+    draw_world,
+    views_of,
+)
 from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform
 
 DEEP = Range(

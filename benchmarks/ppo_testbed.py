@@ -9,7 +9,7 @@ Needs ``stable-baselines3`` and ``sb3-contrib`` (``pip install 'attribution-sche
 - ``ours``: ``FlatAgent`` on the batched environment;
 - ``same settings``: MaskablePPO with our hyper-parameters on the same batched environment;
 - ``same, staggered``: the same, and its clusters are kept from running in step as ours are
-  (``attribution_sched.scheduler.ppo.stagger``), which Stable-Baselines3 does not do by itself;
+  (``attribution_sched.scheduler.ppo.collect``), which Stable-Baselines3 does not do by itself;
 - ``defaults``: MaskablePPO as it comes, 8 single environments, 2,048 decisions per update as ours.
 
 All use one thread, the same network (two tanh layers of 64, separate critic) and the same number of decisions.
@@ -45,8 +45,8 @@ from attribution_sched.cluster.env import TestbedEnv
 from attribution_sched.cluster.vector_env import TestbedVectorEnv
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.hi_ppo.testbed import TestbedPolicy
+from attribution_sched.scheduler.ppo.collect import Stagger
 from attribution_sched.scheduler.ppo.flat import FlatAgent
-from attribution_sched.scheduler.ppo.stagger import Stagger
 from attribution_sched.training import TESTBED_PPO
 
 SETTINGS = TESTBED_PPO

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from attribution_sched import storage
 from attribution_sched.scheduler.hi_ppo import checkpoint as hi_ppo
-from attribution_sched.scheduler.pointer import checkpoint as pointer
-from attribution_sched.scheduler.predictor import gru_weights
+from attribution_sched.scheduler.predictor import gru
+from attribution_sched.scheduler.seq2seq import network as seq2seq
 
 SHIPPED = (
     (hi_ppo.SHIPPED, hi_ppo.KIND, hi_ppo.ATTRIBUTION_SCHEMA),
-    (pointer.SHIPPED, pointer.KIND, None),
-    (gru_weights.SHIPPED, gru_weights.KIND, None),
+    (seq2seq.SHIPPED, seq2seq.KIND, None),
+    (gru.SHIPPED, gru.KIND, None),
 )
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from attribution_sched.scheduler.predictor.gru_weights import SHIPPED, save
+from attribution_sched.scheduler.predictor.gru import SHIPPED, save
 from research.gru_training import GruTraining, train
 
 

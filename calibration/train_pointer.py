@@ -1,6 +1,6 @@
 """Train the sequence-to-sequence scheduler on plans of optimisers: a local search, and the exact search.
 
-Writes ``attribution_sched/scheduler/pointer/weights.safetensors``. Run from the repository root;
+Writes ``attribution_sched/scheduler/seq2seq/weights.safetensors``. Run from the repository root;
 traces of the teacher are kept in the folder that is given, so that a second run only trains::
 
     python calibration/train_pointer.py --traces DIR
@@ -24,9 +24,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from attribution_sched.scheduler.pointer.checkpoint import SHIPPED, save
-from attribution_sched.scheduler.pointer.scenarios import Range
-from attribution_sched.scheduler.pointer.traces import Trace, cached_traces
+from attribution_sched.scheduler.seq2seq.network import SHIPPED, save
+from attribution_sched.scheduler.seq2seq.traces import Range, Trace, cached_traces
 from research.pointer_examples import examples_of
 from research.pointer_training import EpochReport, TrainingSettings, train
 

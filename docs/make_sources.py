@@ -313,11 +313,11 @@ def _weights() -> str:
 
 def _made(path: Path) -> str:
     if path.parent.name == "pointer":
-        from attribution_sched.scheduler.pointer.checkpoint import describe as describe_pointer
+        from attribution_sched.scheduler.seq2seq.network import describe as describe_pointer
 
         return f"`{describe_pointer(path)['made']['command']}`"
     if path.parent.name == "predictor":
-        from attribution_sched.scheduler.predictor.gru_weights import load
+        from attribution_sched.scheduler.predictor.gru import load
 
         return f"`{load(path).made['command']}`"
     from attribution_sched.scheduler.hi_ppo.checkpoint import describe

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.scheduler.predictor.gru import MEAN_UNIT, STD_AT_ZERO, features, horizon_features
-from attribution_sched.scheduler.predictor.gru_weights import GruSize, GruWeights, shapes
+from attribution_sched.scheduler.predictor.gru import (
+    MEAN_UNIT,
+    STD_AT_ZERO,
+    GruSize,
+    GruWeights,
+    features,
+    horizon_features,
+    shapes,
+)
 from research.link_paths import PathRange, draw_paths, draw_readings
 
 if TYPE_CHECKING:

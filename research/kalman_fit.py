@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attribution_sched.errors import ModelFitError, problem
-from attribution_sched.scheduler.predictor.base import FloatArray
-from attribution_sched.scheduler.predictor.kalman_state import KalmanParams, kalman_start, kalman_step
+from attribution_sched.scheduler.predictor.kalman import KalmanParams, kalman_start, kalman_step
+from attribution_sched.types import FloatArray
 
 JUMP_CHANCE = 1e-3
 """Assumed chance that a reading is a jump: about one in three days of readings every five minutes."""

@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PP, PRECISION, STOP, TP
 from attribution_sched.errors import TraceError, problem
-from attribution_sched.scheduler.pointer.features import DecisionFeatures, features_of
-from attribution_sched.scheduler.pointer.prefix import (
+from attribution_sched.scheduler.seq2seq.features import (
+    DecisionFeatures,
     advance,
     begins,
     context,
     cut_choices,
     domain_choices,
     empty,
+    features_of,
     micro_choices,
     option_choices,
 )
-from attribution_sched.scheduler.pointer.traces import Trace, views_of
+from attribution_sched.scheduler.seq2seq.traces import Trace, views_of
+from attribution_sched.types import BoolArray, IntArray
 
 FloatArray = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

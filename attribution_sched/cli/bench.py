@@ -13,7 +13,7 @@ from attribution_sched.cli.exits import STOPPED
 from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
-    from attribution_sched.scheduler.arena.result import ArenaResult
+    from attribution_sched.scheduler.arena.report import ArenaResult
 
 EXAMPLES = examples(
     "attribution-sched bench schedulers",

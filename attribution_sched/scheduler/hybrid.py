@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.layouts import layout_table
@@ -28,9 +27,7 @@ from attribution_sched.planning.validity import feasible, taken
 from attribution_sched.scheduler.exact_policy import switching_gain
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.rules import ShortestJobFirst
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from attribution_sched.types import FloatArray
 
 MOVES_WEIGHED = 8
 """Neighbours of highest reward whose cost of moving is worked out."""

@@ -16,9 +16,10 @@ from attribution_sched.cluster.plan import DOMAIN, Plan
 from attribution_sched.cluster.reward import value
 from attribution_sched.planning.candidates import best_of
 from attribution_sched.planning.domain_orders import chain_plans, connected_orders
-from attribution_sched.planning.instance import Instance, IntArray
+from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import first_twins, plans_inside
 from attribution_sched.scheduler.rules import first_with_room
+from attribution_sched.types import IntArray
 
 REGION_SETS = 24
 """Most ordered sets of regions looked at for each number of regions."""

@@ -97,13 +97,13 @@ _SPECS = (
     PolicySpec(
         "integer-programme",
         "tasks to resources by mixed-integer programme (HiGHS)",
-        "attribution_sched.scheduler.optimiser_policy",
+        "attribution_sched.scheduler.assignment_policy",
         "IntegerProgramme",
     ),
     PolicySpec(
         "dual-smoothing",
         "tasks to resources by smoothed dual ascent and repair",
-        "attribution_sched.scheduler.optimiser_policy",
+        "attribution_sched.scheduler.assignment_policy",
         "DualSmoothing",
     ),
     PolicySpec(
@@ -127,7 +127,7 @@ _SPECS = (
     PolicySpec(
         "seq2seq",
         "pointer network trained on optimal plans; prices its beam",
-        "attribution_sched.scheduler.pointer.policy",
+        "attribution_sched.scheduler.seq2seq.policy",
         "SupervisedPointer",
     ),
     PolicySpec(
@@ -135,6 +135,12 @@ _SPECS = (
         "hierarchical PPO: who, where and how by learnt policies; details searched",
         "attribution_sched.scheduler.hi_ppo.policy",
         "HiPpo",
+    ),
+    PolicySpec(
+        "rule",
+        "the rule that hi-ppo has learnt from: shortest first, where it is worth most; details searched",
+        "attribution_sched.scheduler.hi_ppo.rule",
+        "Rule",
     ),
     PolicySpec(
         "sjf+correct",

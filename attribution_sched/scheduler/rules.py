@@ -17,8 +17,9 @@ from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.planning.candidates import best_of
 from attribution_sched.planning.domain_orders import chain_plans, connected_orders
-from attribution_sched.planning.instance import Instance, IntArray
+from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import first_twins, plans_inside, twins
+from attribution_sched.types import IntArray
 
 ORDERS = 24
 """Most orders of domains a fall-back tries for each number of domains."""

@@ -21,7 +21,8 @@ from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.blocking import Arrays, Even, best_stages, blocking_s
-from attribution_sched.planning.instance import FloatArray, Instance, IntArray, half_precision
+from attribution_sched.planning.instance import Instance, half_precision
+from attribution_sched.types import FloatArray, IntArray
 
 REGIONS = 8
 """Regions with room that the search looks at, best connected first."""

@@ -24,9 +24,10 @@ from attribution_sched.planning.domain_orders import (
     proportional_cuts,
     uniform_cuts,
 )
-from attribution_sched.planning.instance import FloatArray, Instance, IntArray
+from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import first_twins, plans_inside, single_domain_plans
 from attribution_sched.scheduler.moving import best_move
+from attribution_sched.types import FloatArray, IntArray
 
 __all__ = ["SpeedProportional", "SplitResult", "StaticUniform", "best_splits", "proportional_cuts", "uniform_cuts"]
 

@@ -102,6 +102,8 @@ class SimulatedCluster:
         self._memory_bytes = np.array([domain.gpu.memory_bytes for domain in world.cluster.domains])
         self._swaps, self._refilled_s = 0, -1.0
         self.left_waiting: dict[str, int] = {}
+        # Whether who decides compares the whole window: then waiting is an answer for all of it.
+        self.compared = False
         self._arrived = 0
         self._came = 0
         self._next_s = self._draw(0.0) if arrivals else math.inf
@@ -242,8 +244,17 @@ class SimulatedCluster:
 
     def apply(self, action: IntArray) -> None:
         """Let the pending decision take effect in the simulation, and nowhere else."""
+        state = self.engine.state
+        placing = state.event[0, st.EVENT] == st.PLACE
         self._until(self.now_s)
         self.engine.step(action[None])
+        if placing and self.compared and self.backlog and int(state.outcome[0, st.D_CODE]) == 0:
+            # Whoever compares the whole window has answered for all of it: the others are not asked one by one.
+            queued = np.flatnonzero(state.slots[0, :, st.STATUS] == st.QUEUED)
+            offered = queued[state.tasks[0, queued, st.OFFERED] <= self.now_s]
+            state.tasks[0, offered, st.OFFERED] = self.now_s + self.world.retry_s
+            state.event[0, st.EVENT] = st.NO_EVENT
+            self.left_waiting = {"the policy waits": int(offered.size), "behind the window": len(self.backlog)}
 
     def effect(self, slot: int, paid: tuple[float, float, float]) -> Outcome:
         """What the last decision came to.

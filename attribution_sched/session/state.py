@@ -20,10 +20,11 @@ from attribution_sched.journal import Journal
 from attribution_sched.scheduler.policy import Policy, Recallable
 from attribution_sched.session.backlog import Backlog, Waiting
 from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.storage import take
 from attribution_sched.session.operations import Held, Reservation
 from attribution_sched.types import Task
 
-EVERY = 128
+EVERY = 64
 """Decisions between two snapshots: living through so many again is quick, and a snapshot is small beside them."""
 
 FORMAT = 1
@@ -74,11 +75,17 @@ def restore_snapshot(
     told: dict[str, Any] = json.loads(found.arrays["facts"].tobytes())
     restore_cluster(cluster, found.arrays, told)
     if policy is not None and isinstance(policy, Recallable):
-        own = {
-            name.removeprefix("policy."): array for name, array in found.arrays.items() if name.startswith("policy.")
-        }
-        policy.recall(own)
+        policy.recall(take(found.arrays, "policy."))
     return told | {"sequence": found.sequence}
+
+
+def recall_newest(journal: Journal, policy: Policy) -> int:
+    """Let a policy remember what it did at the newest snapshot; returns the decisions that this includes."""
+    found = journal.newest_snapshot()
+    if found is None or not isinstance(policy, Recallable):
+        return 0
+    policy.recall(take(found.arrays, "policy."))
+    return found.sequence
 
 
 def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:

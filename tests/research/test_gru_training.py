@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from attribution_sched.scheduler.predictor.gru import answer, recur
-from attribution_sched.scheduler.predictor.gru_weights import GruSize, GruWeights
+from attribution_sched.scheduler.predictor.gru import GruSize, GruWeights, answer, recur
 from research.gru_training import GruTraining, draw_batch, first_arrays, loss_of, train
 from research.link_score import crps_gaussian
 

@@ -7,9 +7,9 @@ import torch
 from attribution_sched.cluster.plan import DOMAIN, PlanBatch
 from attribution_sched.errors import ModelFitError, TraceError
 from attribution_sched.planning.validity import feasible
-from attribution_sched.scheduler.pointer.decoding import decode
-from attribution_sched.scheduler.pointer.network import NetworkSize
-from attribution_sched.scheduler.pointer.traces import teach, views_of
+from attribution_sched.scheduler.seq2seq.decoding import decode
+from attribution_sched.scheduler.seq2seq.network import NetworkSize
+from attribution_sched.scheduler.seq2seq.traces import teach, views_of
 from research.pointer_examples import example_of, examples_of, shrunk
 from research.pointer_training import TrainingSettings, loss_of, train
 

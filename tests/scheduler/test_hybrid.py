@@ -26,7 +26,7 @@ from attribution_sched.scheduler.rules import GreedyBandwidth, RoundRobin, Short
 from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform
 
 from ..cluster.engine_worlds import tiny_cluster, tiny_world
-from .pointer.decisions import moment
+from .seq2seq.decisions import moment
 from .states import check_states, small_worlds
 
 WORLDS = small_worlds()

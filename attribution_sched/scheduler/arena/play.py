@@ -19,7 +19,7 @@ from attribution_sched.cluster.world import World
 from attribution_sched.errors import AttributionSchedError, SettingsError, nearest, problem
 from attribution_sched.limits import check_name
 from attribution_sched.scheduler.arena.records import EpisodeRecord, EpisodeStore, Key, fingerprint
-from attribution_sched.scheduler.arena.result import ArenaResult, summarise
+from attribution_sched.scheduler.arena.report import ArenaResult, summarise
 from attribution_sched.scheduler.arena.stats import RESAMPLES
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder

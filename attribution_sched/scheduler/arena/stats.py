@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95

@@ -51,7 +51,7 @@ def save(path: str | Path, network: HiPpoNetwork, about: Mapping[str, Any]) -> N
         network: What to write.
         about: How it was made, ready for JSON.
     """
-    from attribution_sched.scheduler.ppo.learner_state import module_arrays
+    from attribution_sched.scheduler.ppo.run_state import module_arrays
 
     header = {**_made_for(network), "about": dict(about)}
     write(path, KIND, header, module_arrays(network, ""), attribution_schema=ATTRIBUTION_SCHEMA)
@@ -111,7 +111,7 @@ def save_training(path: str | Path, trainer: Trainer, extra: Mapping[str, Any]) 
         extra: What else belongs to the run, ready for JSON, without NaN.
     """
     from attribution_sched.scheduler.hi_ppo.field_state import field_arrays
-    from attribution_sched.scheduler.ppo.learner_state import generator_array, module_arrays, optimiser_arrays
+    from attribution_sched.scheduler.ppo.run_state import generator_array, module_arrays, optimiser_arrays
 
     if trainer._unlearnt:
         rule = f"the upper agent learns in every {trainer.settings.upper_every}-th and has not learnt from this one yet"
@@ -150,7 +150,7 @@ def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
             written by.
     """
     from attribution_sched.scheduler.hi_ppo.field_state import restore_field
-    from attribution_sched.scheduler.ppo.learner_state import restore_generator, restore_module, restore_optimiser
+    from attribution_sched.scheduler.ppo.run_state import restore_generator, restore_module, restore_optimiser
 
     header, arrays = _read(path, TRAINING_KIND)
     listed = [{"name": field.name, "clusters": field.clusters} for field in trainer.fields]

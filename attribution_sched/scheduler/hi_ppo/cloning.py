@@ -15,7 +15,7 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import join_traces
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Trace
-from attribution_sched.scheduler.ppo.gae import gae
+from attribution_sched.scheduler.ppo.ppo import gae
 from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]

@@ -14,7 +14,7 @@ from attribution_sched.scheduler.hi_ppo.features import ATTRIBUTION_AT, TASK_AT,
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.pointing import sparse
 from attribution_sched.scheduler.hi_ppo.walk import HEADS, UPPER, Offer, Steps, Trace
-from attribution_sched.scheduler.ppo.masking import chosen, entropy, masked_log_softmax, sample
+from attribution_sched.scheduler.ppo.policy import chosen, entropy, masked_log_softmax, sample
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.errors import CheckpointError, problem
 from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.ppo.snapshot import restore_engine, state_to_tensors
+from attribution_sched.scheduler.ppo.run_state import restore_engine, state_to_tensors
 from attribution_sched.storage import Arrays
 
 ENGINE, FORECAST, RUNNING = "engine.", "forecast.", "running"

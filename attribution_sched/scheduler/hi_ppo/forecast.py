@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import DecisionView
@@ -15,17 +14,15 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import SettingsError, nearest, problem
-from attribution_sched.scheduler.predictor.base import LinkPredictor
-from attribution_sched.scheduler.predictor.kalman import KalmanPredictor
-from attribution_sched.scheduler.predictor.kalman_state import (
+from attribution_sched.scheduler.predictor.base import LinkPredictor, PersistencePredictor
+from attribution_sched.scheduler.predictor.kalman import (
+    KalmanPredictor,
     kalman_forecast,
     kalman_restart,
     kalman_start,
     kalman_update,
 )
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray
 
 HORIZON_S = 1800.0
 """How far ahead the upper agent is told: about as long as a network state lasts."""
@@ -81,8 +78,6 @@ def link_predictor(method: str, wan: Wan) -> LinkPredictor:
         from attribution_sched.scheduler.predictor.gru import GruPredictor
 
         return GruPredictor(base_gbps=wan.bandwidth_gbps)
-    from attribution_sched.scheduler.predictor.persistence import PersistencePredictor
-
     return PersistencePredictor()
 
 

@@ -68,6 +68,28 @@ def plan_alone(
             many = decisions.take(np.zeros(PROPOSALS, dtype=np.int64))
             drawn = walk(planner, many, NetworkChooser(network, source, must_act=True)).batch
             rows, counts = np.concatenate([rows, drawn.segments]), np.concatenate([counts, drawn.counts])
+    return search_around(rows, counts, search, thorough=thorough, seed=seed, expired=expired)
+
+
+def search_around(
+    rows: IntArray,
+    counts: IntArray,
+    search: LocalSearch,
+    *,
+    thorough: bool = True,
+    seed: int = 0,
+    expired: Callable[[], bool] | None = None,
+) -> Plan | None:
+    """Search around proposals, likeliest first, and give the best plan found; None if there is none.
+
+    Args:
+        rows: Segment rows of the proposals, shape ``(P, S, 10)``.
+        counts: Segments of each, shape ``(P,)``; 0 for a proposal to do nothing, which is left out.
+        search: As for :func:`plan_alone`.
+        thorough: As for :func:`plan_alone`.
+        seed: Of the search.
+        expired: Says when there is no time left; what was found until then counts.
+    """
     rows, counts = rows[counts > 0], counts[counts > 0]
     if len(rows) == 0:
         return None

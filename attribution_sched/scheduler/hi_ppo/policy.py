@@ -87,6 +87,8 @@ class HiPpo:
     """
 
     name = "hi-ppo"
+    compares_window = True
+    """Its upper agent chooses among all waiting tasks and waiting itself: one answer for the whole window."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from attribution_sched.scheduler.hi_ppo.cloning import Lesson
 from attribution_sched.scheduler.hi_ppo.evaluate import take_trace, trace_offsets
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
-from attribution_sched.scheduler.pointer.traces import Trace, views_of
+from attribution_sched.scheduler.seq2seq.traces import Trace, views_of
 
 
 def stack(decisions: list[Decisions]) -> Decisions:

@@ -31,7 +31,7 @@ from attribution_sched.scheduler.hi_ppo.features import State, wishes_of
 from attribution_sched.scheduler.hi_ppo.nearest import Nearest
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import UPPER, Offer, Planner, walk
-from attribution_sched.scheduler.ppo.masking import chosen, masked_log_softmax
+from attribution_sched.scheduler.ppo.policy import chosen, masked_log_softmax
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]

@@ -16,7 +16,7 @@ from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import HEADS, Offer, Planner, Steps, Trace
-from attribution_sched.scheduler.ppo.gae import gae
+from attribution_sched.scheduler.ppo.ppo import gae
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -16,10 +16,9 @@ from attribution_sched.planning.memory_feasibility import FORMATS
 from attribution_sched.scheduler.hi_ppo.drafts import FORMAT_CHOICE, LEVEL_CHOICE
 from attribution_sched.scheduler.hi_ppo.features import LOWER_NAMES
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, LowerPolicy, NetworkSize, orthogonal_heads
-from attribution_sched.scheduler.ppo.masking import chosen, entropy, masked_log_softmax, sample
-from attribution_sched.scheduler.ppo.policy import Decision
+from attribution_sched.scheduler.ppo.policy import Decision, chosen, entropy, masked_log_softmax, sample
+from attribution_sched.scheduler.ppo.ppo import Evaluation
 from attribution_sched.scheduler.ppo.quick_tanh import Tanh
-from attribution_sched.scheduler.ppo.update import Evaluation
 
 DEVICE_NUMBERS: tuple[str, ...] = ("gpu_utilisation", "memory_utilisation", "memory_bandwidth", "pcie_bandwidth")
 """What is known of each of the four devices."""

@@ -1,6 +1,6 @@
 """Training of Hi-PPO: experience from several worlds at once, one update for both levels.
 
-The update itself is :mod:`~attribution_sched.scheduler.ppo.update`; here both levels are joined to it. The upper
+The update itself is :mod:`~attribution_sched.scheduler.ppo.ppo`; here both levels are joined to it. The upper
 agent's clipped surrogate is its main loss; the lower agents' surrogate, their entropy and the action-value heads are
 added.
 Lower agents learn in every iteration, the upper agent in every ``upper_every``-th, from all it has done since.
@@ -24,8 +24,8 @@ from attribution_sched.scheduler.hi_ppo.evaluate import Judgement, judge, take_t
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import Experience, collect
+from attribution_sched.scheduler.ppo.ppo import Evaluation, Rollout, UpdateStats, update
 from attribution_sched.scheduler.ppo.settings import PpoSettings
-from attribution_sched.scheduler.ppo.update import Evaluation, Rollout, UpdateStats, update
 from attribution_sched.threads import one_thread
 
 IntArray = NDArray[np.int64]

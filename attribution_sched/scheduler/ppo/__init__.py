@@ -1,1 +1,1 @@
-"""Masked proximal policy optimisation in plain torch: masks, advantages, the update, a flat agent."""
+"""Masked proximal policy optimisation in plain torch: ``ppo`` is the algorithm, ``flat`` an agent of one level."""

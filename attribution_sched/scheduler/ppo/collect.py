@@ -2,6 +2,11 @@
 
 After an episode's end the environment shows its final observation (often without any allowed action); the next step
 only resets. That step is played like the others, so that arrays stay rectangular, and marked as not valid.
+
+A batch of clusters begun together would show a learner one time of day at once. So cluster e of E is restarted once,
+between two rollouts, when the share (e + ½)/E of its first episode has passed (``Stagger``). From then on every rollout
+holds all phases of an episode. No step is wasted and nothing is mistaken for an end: the rollout before the restart
+bootstraps from the last observation it saw.
 """
 
 from __future__ import annotations
@@ -15,12 +20,48 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.vector_env import ClusterVectorEnv
 from attribution_sched.errors import ModelFitError, SettingsError, problem
 from attribution_sched.scheduler.ppo.policy import ActorCritic
-from attribution_sched.scheduler.ppo.stagger import Stagger
+from attribution_sched.types import BoolArray, FloatArray
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+
+class Stagger:
+    """Which clusters of an environment still have to be restarted.
+
+    Args:
+        env: A vector environment; one that is not of ``cluster.vector_env`` is left alone.
+        wanted: False leaves every environment alone.
+    """
+
+    def __init__(self, env: Any, wanted: bool = True) -> None:
+        inner = env.unwrapped
+        self._env = inner if isinstance(inner, ClusterVectorEnv) else None
+        self.waiting: BoolArray = np.full(env.num_envs, wanted and self._env is not None)
+        self._share = (np.arange(env.num_envs) + 0.5) / env.num_envs
+
+    def restart_due(self, over: BoolArray) -> tuple[Any, BoolArray] | None:
+        """Restart the clusters whose time has come.
+
+        Args:
+            over: Clusters whose episode just ended, shape ``(E,)``: they begin anew by themselves.
+
+        Returns:
+            New observations and masks of all clusters, or None if nothing was restarted.
+        """
+        self.waiting &= ~over
+        if self._env is None or not self.waiting.any():
+            return None
+        engine = self._env.engine
+        passed = engine.state.clock[:, st.NOW] / engine.world.horizon_s
+        due: BoolArray = self.waiting & (passed >= self._share)
+        if not due.any():
+            return None
+        self.waiting &= ~due
+        engine.reset(due)
+        self._env.codec.settle(due)
+        return self._env.codec.observe(), self._env.codec.masks()
 
 
 @dataclass(frozen=True)
@@ -69,7 +110,7 @@ class Collector:
         components: Signed weight of each entry of ``info["reward_terms"]`` in the reward; empty: the reward itself
             is the one component.
         seed: Seed of the environment's first reset.
-        stagger: Keep the episodes of a cluster environment from running in step, see ``stagger``.
+        stagger: Keep the episodes of a cluster environment from running in step, see ``Stagger``.
     """
 
     def __init__(self, env: Any, components: Mapping[str, float], seed: int, stagger: bool = False) -> None:

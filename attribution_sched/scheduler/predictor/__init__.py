@@ -1,5 +1,5 @@
 """Forecasts of link bandwidth.
 
-``base`` holds the protocol; ``persistence`` the baseline, ``kalman`` and ``gru`` the predictors. ``kalman_state`` is
-the filter as pure functions of arrays. What fits their parameters and scores them stands in ``research``.
+``base`` holds the protocol and the baseline, persistence; ``kalman`` and ``gru`` are the predictors. What fits their
+parameters and scores them stands in ``research``.
 """

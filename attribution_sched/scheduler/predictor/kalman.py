@@ -1,15 +1,33 @@
-"""The Kalman predictor: the filter of :mod:`.kalman_state` behind the protocol, with every reading checked."""
+"""A Kalman filter of every link: pure functions of its state, for one link or any array of them, and the predictor.
+
+The bandwidth is read relative to a reference: ``B / reference − 1 = level + deviation + noise``.
+
+- The *deviation* is an Ornstein–Uhlenbeck process: over a step Δ it keeps the share ``a = e^(−θΔ)`` and gains variance
+  ``s²(1 − a²)``, the exact law, so steps may be unequal.
+- The *level* is a slow random walk, of variance ``q²Δ``: where the link settles, relative to the reference.
+- A reading further than ``gate`` standard deviations from what was expected is a *jump*: a cut, a detour, a repair. If
+  the base of the link would explain it, the reference is the base again. Otherwise the reference is moved so that the
+  deviation goes on as it was, and the level around it is taken as unknown. A link that is cut stays cut in the
+  forecast until a reading says otherwise.
+
+With the base known, no noise and no drift the forecast is exactly the conditional mean of the process. When a cut will
+end the readings do not tell; who knows how long repairs take may say so, and the forecast of a link below its base
+becomes a mixture of staying there and being back.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.wan import DEFAULT_REVERSION_PER_S, DEFAULT_SPREAD, Wan
+from attribution_sched.errors import NetworkError, problem
 from attribution_sched.scheduler.predictor.base import (
-    FloatArray,
     Forecast,
     between_domains,
     checked_base,
@@ -19,26 +37,221 @@ from attribution_sched.scheduler.predictor.base import (
     follows,
     no_reading,
 )
-from attribution_sched.scheduler.predictor.kalman_state import (
-    KalmanParams,
-    KalmanState,
-    kalman_forecast,
-    kalman_restart,
-    kalman_start,
-    kalman_step,
-    kalman_update,
-)
+from attribution_sched.types import FloatArray
 
-__all__ = [
-    "KalmanParams",
-    "KalmanPredictor",
-    "KalmanState",
-    "kalman_forecast",
-    "kalman_restart",
-    "kalman_start",
-    "kalman_step",
-    "kalman_update",
-]
+UNKNOWN_LEVEL = 1.0
+"""Standard deviation of a level of which nothing is known, relative to the reference."""
+
+LEAST_SHARE = 0.01
+"""A forecast is never below this share of the reference: bandwidth is positive, the Gaussian is not."""
+
+
+@dataclass(frozen=True)
+class KalmanParams:
+    """How links move, the same for all of them.
+
+    Attributes:
+        reversion_per_s: Rate θ at which a deviation is forgotten, 1/s.
+        spread: Stationary standard deviation s of the deviation, relative to the level.
+        noise: Standard deviation of a reading around the truth, relative to the level.
+        drift_per_sqrt_s: Standard deviation q that the level gains per square root of a second.
+        gate: Standard deviations from which on a reading is a jump; infinity for never.
+        repair_s: Mean seconds until a link that jumped below its base is back there; infinity foresees no repair.
+    """
+
+    reversion_per_s: float = DEFAULT_REVERSION_PER_S
+    spread: float = DEFAULT_SPREAD
+    noise: float = 0.0
+    drift_per_sqrt_s: float = 0.0
+    gate: float = 4.5
+    repair_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Check every figure."""
+        for name, positive in (
+            ("reversion_per_s", True),
+            ("spread", True),
+            ("noise", False),
+            ("drift_per_sqrt_s", False),
+        ):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and (value > 0 or (value == 0 and not positive))):
+                rule = f"must be finite and {'>' if positive else '>='} 0"
+                raise NetworkError(problem(name, value, rule, "Give the figure of the network, or fit a recording"))
+        if not self.gate > 0:
+            raise NetworkError(problem("gate", self.gate, "must be > 0", "Use infinity to never take a jump"))
+        if not self.repair_s > 0:
+            raise NetworkError(problem("repair_s", self.repair_s, "must be > 0", "Use infinity to foresee no repair"))
+
+
+class KalmanState(NamedTuple):
+    """What the filter knows; all arrays have the shape of the links, except ``time_s``.
+
+    Attributes:
+        base_gbps: Base bandwidth; NaN where it is not known.
+        reference_gbps: What level and deviation are relative to; NaN before the first reading of an unknown base.
+        level: Mean of the level.
+        deviation: Mean of the deviation.
+        level_var: Variance of the level.
+        deviation_var: Variance of the deviation.
+        covariance: Covariance of the two.
+        time_s: Time of the last reading, of a shape that broadcasts to the links; −infinity before the first.
+    """
+
+    base_gbps: FloatArray
+    reference_gbps: FloatArray
+    level: FloatArray
+    deviation: FloatArray
+    level_var: FloatArray
+    deviation_var: FloatArray
+    covariance: FloatArray
+    time_s: FloatArray
+
+
+class KalmanStep(NamedTuple):
+    """An update with what the reading told.
+
+    Attributes:
+        state: The state after it.
+        innovation: Reading minus expectation, relative to the reference; after the move where it was a jump.
+        innovation_var: Its variance.
+        jumped: Where the reading was a jump.
+    """
+
+    state: KalmanState
+    innovation: FloatArray
+    innovation_var: FloatArray
+    jumped: NDArray[np.bool_]
+
+
+def kalman_start(
+    params: KalmanParams, shape: tuple[int, ...], base_gbps: ArrayLike | None = None, time_shape: tuple[int, ...] = ()
+) -> KalmanState:
+    """Build the state before any reading.
+
+    Args:
+        params: How links move.
+        shape: Shape of the links, for example ``(clusters, K, K)``.
+        base_gbps: Base bandwidth, broadcastable to ``shape``; ``None`` or NaN where it is not known.
+        time_shape: Shape of the times, for example ``(clusters, 1, 1)`` where every cluster has its own clock.
+    """
+    base = np.broadcast_to(np.asarray(math.nan if base_gbps is None else base_gbps, dtype=np.float64), shape)
+    zero = np.zeros(shape)
+    spread_var = np.full(shape, params.spread**2)
+    return KalmanState(base, base, zero, zero, zero, spread_var, zero, np.full(time_shape, -math.inf))
+
+
+def kalman_restart(state: KalmanState, params: KalmanParams, where: NDArray[np.bool_]) -> KalmanState:
+    """Forget every reading of some links, where a cluster of a batch begins a new episode.
+
+    Args:
+        state: The state; it must have a time per cluster unless all restart.
+        params: How links move.
+        where: Which clusters, of the shape of ``time_s``.
+    """
+    fresh = kalman_start(params, state.level.shape, state.base_gbps, state.time_s.shape)
+    return KalmanState(*(np.where(where, new, old) for new, old in zip(fresh, state, strict=True)))
+
+
+def kalman_update(
+    state: KalmanState, params: KalmanParams, time_s: ArrayLike, bandwidth_gbps: FloatArray
+) -> KalmanState:
+    """Take a reading in. Nothing is checked but the order of times; see :class:`KalmanPredictor` for the rest.
+
+    Args:
+        state: What was known; it is left as it is.
+        params: How links move.
+        time_s: Time of the reading, of a shape that broadcasts to the links. Links whose time has not moved on keep
+            their state.
+        bandwidth_gbps: What was read, of the shape of the links, all > 0.
+    """
+    return kalman_step(state, params, time_s, bandwidth_gbps).state
+
+
+def kalman_step(state: KalmanState, params: KalmanParams, time_s: ArrayLike, bandwidth_gbps: FloatArray) -> KalmanStep:
+    """As :func:`kalman_update`, with the innovation."""
+    times = np.asarray(time_s, dtype=np.float64)
+    step_s = times - state.time_s
+    if step_s.min() < 0:
+        rule = "must not lie before the last reading"
+        raise NetworkError(problem("time_s", float(times.min()), rule, "Restart the clusters that begin an episode"))
+    decay = np.exp(-params.reversion_per_s * step_s)
+    gained = params.spread**2 * -np.expm1(-2.0 * params.reversion_per_s * step_s)
+    level, level_var = state.level, state.level_var
+    if params.drift_per_sqrt_s > 0:
+        # A first reading follows no other: the level has not drifted since.
+        level_var = level_var + params.drift_per_sqrt_s**2 * np.where(np.isinf(step_s), 0.0, step_s)
+    deviation = state.deviation * decay
+    deviation_var = state.deviation_var * (decay * decay) + gained
+    covariance = state.covariance * decay
+    noise_var = params.noise**2
+    reference = state.reference_gbps
+
+    innovation = bandwidth_gbps / reference - 1.0 - level - deviation
+    innovation_var = level_var + deviation_var + 2.0 * covariance + noise_var
+    still = step_s == 0.0
+    if still.any():
+        innovation_var = np.where(still, 1.0, innovation_var)
+        innovation = np.where(still, 0.0, innovation)
+    # Written so that the NaN of a link without reference counts as a jump.
+    jumped = ~(innovation * innovation <= params.gate**2 * innovation_var)
+    if jumped.any():
+        back = bandwidth_gbps / state.base_gbps - 1.0 - deviation
+        healed = jumped & (back * back <= params.gate**2 * (deviation_var + noise_var))
+        moved = bandwidth_gbps / np.maximum(1.0 + deviation, LEAST_SHARE)
+        reference = np.where(healed, state.base_gbps, np.where(jumped, moved, reference))
+        level = np.where(jumped, 0.0, level)
+        level_var = np.where(healed, 0.0, np.where(jumped, UNKNOWN_LEVEL**2, level_var))
+        covariance = np.where(jumped, 0.0, covariance)
+        innovation = np.where(jumped, bandwidth_gbps / reference - 1.0 - deviation, innovation)
+        innovation_var = np.where(jumped, level_var + deviation_var + noise_var, innovation_var)
+
+    level_cov = level_var + covariance
+    deviation_cov = deviation_var + covariance
+    level_gain = level_cov / innovation_var
+    deviation_gain = deviation_cov / innovation_var
+    after = KalmanState(
+        state.base_gbps,
+        reference,
+        level + level_gain * innovation,
+        deviation + deviation_gain * innovation,
+        np.maximum(level_var - level_gain * level_cov, 0.0),
+        np.maximum(deviation_var - deviation_gain * deviation_cov, 0.0),
+        covariance - level_gain * deviation_cov,
+        np.broadcast_to(times, step_s.shape),
+    )
+    if still.any():
+        kept = (np.where(still, old, new) for old, new in zip(state, after, strict=True))
+        after = KalmanState(*kept)
+    return KalmanStep(after, innovation, innovation_var, jumped)
+
+
+def kalman_forecast(state: KalmanState, params: KalmanParams, horizon_s: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation of the bandwidth in Gb/s, ``horizon_s`` after the last reading.
+
+    Args:
+        state: What is known, after at least one reading or with a known base.
+        params: How links move.
+        horizon_s: A number, or an array that broadcasts to the links.
+    """
+    ahead_s = np.asarray(horizon_s, dtype=np.float64)
+    decay = np.exp(-params.reversion_per_s * ahead_s)
+    gained = (
+        params.spread**2 * -np.expm1(-2.0 * params.reversion_per_s * ahead_s) + params.drift_per_sqrt_s**2 * ahead_s
+    )
+    share = 1.0 + state.level + decay * state.deviation
+    var = state.level_var + decay * (decay * state.deviation_var + 2.0 * state.covariance) + gained
+    mean: FloatArray = state.reference_gbps * np.maximum(share, LEAST_SHARE)
+    std: FloatArray = state.reference_gbps * np.sqrt(np.maximum(var, 0.0))
+    if math.isfinite(params.repair_s):
+        base = state.base_gbps
+        below = state.reference_gbps < base
+        back = np.where(below, -np.expm1(-ahead_s / params.repair_s), 0.0)
+        gap = np.where(below, base - mean, 0.0)
+        mended_std = np.where(below, params.spread * base, 0.0)
+        std = np.sqrt((1.0 - back) * std**2 + back * mended_std**2 + back * (1.0 - back) * gap**2)
+        mean = mean + back * gap
+    return mean, std
 
 
 class KalmanPredictor:

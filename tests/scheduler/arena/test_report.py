@@ -10,8 +10,19 @@ from matplotlib.figure import Figure
 
 from attribution_sched.scheduler.arena import report as arena_report
 from attribution_sched.scheduler.arena.play import evaluate
-from attribution_sched.scheduler.arena.plot import COLOURS, draw, draw_scenario, far_below, place_labels, styles_of
-from attribution_sched.scheduler.arena.report import cells, headings, interval, write_report, write_whole
+from attribution_sched.scheduler.arena.report import (
+    COLOURS,
+    cells,
+    draw,
+    draw_scenario,
+    far_below,
+    headings,
+    interval,
+    place_labels,
+    styles_of,
+    write_report,
+    write_whole,
+)
 from attribution_sched.scheduler.arena.stats import UNKNOWN, Estimate
 from tests.scheduler.arena_players import Lone, Waiter, small_world
 

@@ -9,7 +9,7 @@ from attribution_sched.scheduler.hi_ppo import evaluate
 from attribution_sched.scheduler.hi_ppo.evaluate import judge, take_trace, trace_offsets
 from attribution_sched.scheduler.hi_ppo.rollout import join_traces
 from attribution_sched.scheduler.hi_ppo.walk import walk
-from attribution_sched.scheduler.ppo.masking import masked_log_softmax
+from attribution_sched.scheduler.ppo.policy import masked_log_softmax
 
 from . import worlds
 

@@ -10,7 +10,7 @@ from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
 from attribution_sched.scheduler.hi_ppo.held_out import Measured
 from attribution_sched.scheduler.hi_ppo.learning import Best, Budget, Learning
 from attribution_sched.scheduler.hi_ppo.trainer import Iteration
-from attribution_sched.scheduler.ppo.update import UpdateStats
+from attribution_sched.scheduler.ppo.ppo import UpdateStats
 
 STATS = UpdateStats(0.1, 0.2, 0.3, 0.01, 0.05, (0.5, float("nan"), 0.7), 4, False)
 PRICES = Multipliers.start(("balance",), value=0.5)

@@ -5,8 +5,7 @@ from itertools import islice
 import numpy as np
 
 from attribution_sched.scheduler.hi_ppo.recorded import retell
-from attribution_sched.scheduler.pointer.scenarios import Range
-from attribution_sched.scheduler.pointer.traces import teach
+from attribution_sched.scheduler.seq2seq.traces import Range, teach
 
 
 def test_most_plans_are_kept_and_every_kept_choice_was_on_offer():

@@ -1,13 +1,16 @@
-"""Rollouts: what belongs to which step, which steps count, and what a wrong environment is told."""
+"""Rollouts of a batched environment, and episodes that do not run in step."""
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.vector_env import TestbedVectorEnv
 from attribution_sched.errors import ModelFitError, PlanError, SettingsError
-from attribution_sched.scheduler.ppo.collect import Collector, checked_observation, reward_components
+from attribution_sched.scheduler.ppo.collect import Collector, Stagger, checked_observation, reward_components
 from attribution_sched.scheduler.ppo.policy import FlatPolicy
+from tests.cluster.engine_worlds import testbed_world
 from tests.scheduler.ppo.toys import Counting, Identity, Terms
 
 
@@ -124,3 +127,56 @@ def test_a_running_environment_that_allows_nothing_is_named():
 def test_bad_observations_are_refused(obs, message):
     with pytest.raises(ModelFitError, match=message):
         checked_observation(obs, (2, 3))
+
+
+def phases(env):
+    return env.engine.state.clock[:, st.NOW] / env.engine.world.horizon_s
+
+
+def collector(stagger, clusters=16):
+    env = TestbedVectorEnv(testbed_world(), clusters)
+    policy = FlatPolicy(32, 64, 3, torch.Generator().manual_seed(0))
+    return Collector(env, reward_components(env), 0, stagger), policy, torch.Generator().manual_seed(1)
+
+
+def test_after_one_episode_all_phases_are_there():
+    spread = {}
+    for wanted in (True, False):
+        played, policy, generator = collector(wanted)
+        while played.stagger.waiting.any() or phases(played.env).max() < 0.8:
+            played.collect(policy, 4, generator)
+        spread[wanted] = np.sort(phases(played.env))
+    # Sixteen clusters: no gap above a quarter of an episode, against all of them in the same half.
+    edges = np.concatenate([spread[True], [1.0 + spread[True][0]]])
+    assert np.diff(edges).max() < 0.25
+    assert np.ptp(spread[False]) < 0.5
+
+
+def test_each_cluster_is_restarted_once_when_its_share_has_passed():
+    played, policy, generator = collector(True)
+    restarts, number = np.zeros(16, dtype=int), 0
+    while played.stagger.waiting.any():
+        before, arrived = played.stagger.waiting.copy(), played.env.engine.state.event[:, st.TAKEN].copy()
+        steps = played.collect(policy, 2, generator)
+        gone = before & ~played.stagger.waiting & ~steps.ended.any(axis=0)
+        restarts += gone
+        assert (played.env.engine.state.event[gone, st.TAKEN] < np.maximum(arrived[gone], 3)).all()
+        number += 1
+        assert number < 200
+    assert restarts.max() == 1 and restarts.sum() >= 14
+
+
+def test_a_restart_shows_the_new_episode_and_its_mask():
+    played, policy, generator = collector(True)
+    while not (played.stagger.waiting.any() and not played.stagger.waiting.all()):
+        played.collect(policy, 2, generator)
+    np.testing.assert_array_equal(played.obs, played.env.codec.observe())
+    np.testing.assert_array_equal(played.mask, played.env.codec.masks())
+    assert not played.over.any()
+
+
+def test_nothing_happens_to_other_environments_or_where_it_is_not_wanted():
+    assert not Stagger(Counting(4)).waiting.any()
+    env = TestbedVectorEnv(testbed_world(), 4)
+    assert not Stagger(env, False).waiting.any()
+    assert Stagger(env, False).restart_due(np.zeros(4, dtype=bool)) is None

@@ -7,10 +7,14 @@ import pytest
 
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import NetworkError
-from attribution_sched.scheduler.predictor.base import LinkPredictor, checked_links
+from attribution_sched.scheduler.predictor.base import (
+    PRIOR_VOLATILITY,
+    LinkPredictor,
+    PersistencePredictor,
+    checked_links,
+)
 from attribution_sched.scheduler.predictor.gru import GruPredictor
 from attribution_sched.scheduler.predictor.kalman import KalmanParams, KalmanPredictor
-from attribution_sched.scheduler.predictor.persistence import PersistencePredictor
 
 BASE = np.array([[0.0, 8.0, 7.0], [6.0, 100.0, 5.0], [4.0, 3.0, 100.0]])
 MAKERS = {
@@ -161,3 +165,33 @@ def test_the_predictor_of_a_network_takes_its_motion():
     assert (predictor.params.spread, predictor.params.reversion_per_s) == (0.07, 1e-3)
     predictor.observe(0.0, wan.bandwidth_gbps)
     assert predictor.forecast(600.0).mean_gbps[0, 1] == 5.0
+
+
+def two(gbps):
+    return np.array([[100.0, gbps], [gbps, 100.0]])
+
+
+def test_the_forecast_is_the_last_value_at_every_horizon():
+    predictor = PersistencePredictor()
+    predictor.observe(0.0, two(4.0))
+    predictor.observe(300.0, two(5.0))
+    for horizon_s in (0.0, 300.0, 86400.0):
+        assert np.array_equal(predictor.forecast(horizon_s).mean_gbps, two(5.0))
+
+
+def test_the_spread_is_that_of_a_random_walk_with_the_changes_seen():
+    predictor = PersistencePredictor()
+    predictor.observe(0.0, two(4.0))
+    assert math.isclose(predictor.forecast(900.0).std_gbps[0, 1], 4.0 * PRIOR_VOLATILITY * 30.0)
+    predictor.observe(100.0, two(5.0))
+    predictor.observe(300.0, two(3.0))
+    rate = ((4.0 * PRIOR_VOLATILITY) ** 2 + 1.0 / 100.0 + 4.0 / 200.0) / 3
+    assert math.isclose(predictor.forecast(900.0).std_gbps[0, 1], math.sqrt(900.0 * rate))
+
+
+def test_reset_forgets():
+    predictor = PersistencePredictor()
+    predictor.observe(900.0, two(4.0))
+    predictor.reset()
+    predictor.observe(0.0, two(6.0))
+    assert predictor.forecast(300.0).mean_gbps[0, 1] == 6.0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from attribution_sched.cluster.wan import Wan, WanProcess
 from attribution_sched.errors import NetworkError
 from attribution_sched.scheduler.predictor.kalman import (
+    UNKNOWN_LEVEL,
     KalmanParams,
     KalmanPredictor,
     kalman_forecast,
@@ -19,7 +20,6 @@ from attribution_sched.scheduler.predictor.kalman import (
     kalman_step,
     kalman_update,
 )
-from attribution_sched.scheduler.predictor.kalman_state import UNKNOWN_LEVEL
 
 
 def two(gbps):

@@ -1,0 +1,105 @@
+"""The rule that Hi-PPO has learnt from, as a policy of its own: what the networks add is the difference to it.
+
+:class:`~attribution_sched.scheduler.hi_ppo.teachers.ShortestFirst` answers every question that the networks would be
+asked; what may be chosen, what attributions say of a task's time and the search that settles details are Hi-PPO's.
+Where a task cannot gain by waiting, Hi-PPO searches around 32 plans drawn from its networks, the rule around its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.planning.local_search import LocalSearch
+from attribution_sched.scheduler.hi_ppo.features import State
+from attribution_sched.scheduler.hi_ppo.multi_start import search_around
+from attribution_sched.scheduler.hi_ppo.policy import Coordination, HiPpo, _queue_pressure
+from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
+from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
+from attribution_sched.types import Attributor, FloatArray, IntArray
+
+
+class _MustAct(ShortestFirst):
+    """The rule about a task that has to be placed now: the first candidate that fits, if the rule would rather wait."""
+
+    def task(self, state: State) -> IntArray:
+        """A candidate; one past the last only where none fits."""
+        found, nothing = super().task(state), state.mask.shape[1] - 1
+        first = state.mask[:, :-1].argmax(axis=1)
+        idle = (found == nothing) & state.mask[:, :-1].any(axis=1)
+        return np.asarray(np.where(idle, first, found), dtype=np.int64)
+
+
+class _RuleInCharge(HiPpo):
+    """Hi-PPO's coordination with the rule in the networks' place. No deadline: a decision must not hang on a clock."""
+
+    def __init__(self, attributor: Attributor | None, search: bool) -> None:
+        super().__init__(attributor=attributor, search=search, deadline_s=np.inf)
+
+    def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
+        return walk(planner, decisions, ShortestFirst(), timings, self.clock)
+
+    def _search_widely(
+        self,
+        view: DecisionView,
+        planner: Planner,
+        chosen: Decisions,
+        others: int,
+        late: float,
+        *,
+        thorough: bool = True,
+    ) -> Plan | None:
+        kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
+        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure)
+        own = walk(planner, chosen, _MustAct()).batch
+        return search_around(own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late)
+
+
+class Rule:
+    """Shortest task first, each where and as it is worth most by itself; details searched as Hi-PPO does.
+
+    It has nothing to learn and no probabilities to explain: it is asked like any function of a decision.
+
+    Args:
+        attributor: How counters become attributions where a decision does not carry them, and what attributions mean;
+            as Hi-PPO has learnt it by default.
+        search: Whether a search settles details of a plan, and places tasks that waiting would not help.
+    """
+
+    name = "rule"
+
+    def __init__(self, attributor: Attributor | None = None, *, search: bool = True) -> None:
+        self._coordinator = _RuleInCharge(attributor, search)
+
+    @property
+    def last(self) -> Coordination | None:
+        """How the last decision came about."""
+        return self._coordinator.last
+
+    def reset(self, seed: int) -> None:
+        """Forget the last episode; the seed decides nothing."""
+        self._coordinator.reset(seed)
+
+    def select(self, view: DecisionView) -> int:
+        """Choose which waiting task goes first."""
+        return self._coordinator.select(view)
+
+    def decide(self, view: DecisionView) -> Plan | None:
+        """Place, defer, move or keep the task of the view."""
+        return self._coordinator.decide(view)
+
+    def attributions(self, counters: FloatArray) -> FloatArray:
+        """States ``(n, 7)`` of counters ``(n, 12)``, as it reads them."""
+        return self._coordinator.attributions(counters)
+
+    def memory(self) -> dict[str, FloatArray]:
+        """What the forecast of the links has learnt of them."""
+        return self._coordinator.memory()
+
+    def recall(self, memory: Mapping[str, FloatArray]) -> None:
+        """Remember what was learnt of the links."""
+        self._coordinator.recall(memory)
