@@ -113,8 +113,9 @@ def recorded(journal: Journal, start: int = 0) -> Iterator[Operation]:
     for each in journal.intents(start):
         if each.kind in KINDS:
             more = dict(each.details)
-            at = [more.pop(part) for part in ("name", "cluster_time_s", "came", "deciding")]
-            yield Operation(each.kind, *at, more, each.after_decisions, each.number, each.effect is not None)
+            moment = {part: more.pop(part) for part in ("name", "cluster_time_s", "came", "deciding")}
+            at, done = each.after_decisions, each.effect is not None
+            yield Operation(each.kind, **moment, more=more, after_decisions=at, number=each.number, done=done)
 
 
 def still_open(journal: Journal) -> list[Operation]:

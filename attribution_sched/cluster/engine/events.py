@@ -278,7 +278,8 @@ def _lose_domains(world: WorldArrays, state: StateArrays, e: int, before_s: floa
 def priority_of(world: WorldArrays, state: StateArrays, e: int, slot: int) -> float:
     """How urgent a task is: as its kind, and what it was given beyond that."""
     raised: float = world.pool[state.slots[e, slot, st.POOL], st.P_RAISED]
-    return raised + world.kinds[kind_of(world, state, e, slot), st.K_PRIORITY]
+    usual: float = world.kinds[kind_of(world, state, e, slot), st.K_PRIORITY]
+    return raised + usual
 
 
 @kernel
