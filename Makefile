@@ -21,7 +21,7 @@ help:
 	@echo "make lint       ruff, mypy --strict and the import rules of the rooms"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make bench      every script under benchmarks/"
-	@echo "make campaign   every campaign at full size (kills, fuzz, ...); hours; ends at the first finding"
+	@echo "make campaign   every campaign at full size (kills, interrupts, fuzz, ...); hours; ends at the first finding"
 	@echo "make notebooks  build and run the case studies under examples/"
 	@echo "make docs       these pages as a site: site/index.html"
 	@echo "make clean      remove the environment and all caches"
@@ -61,11 +61,17 @@ bench: $(STAMP)
 
 # Campaigns: what breaks the package is looked for at length. Each is a script with its arguments (commas for spaces),
 # prints what it tried and what it found, and fails if it found anything. Small runs of them are among the tests.
-CAMPAIGNS := campaign_fuzz.py,--cases,80000
+CAMPAIGNS := benchmarks/campaign_fuzz.py,--cases,80000 benchmarks/campaign_journal.py,--runs,5000 \
+	-m,tests.campaigns.fail_points,--runs,8000 \
+	-m,tests.campaigns.fail_points,--runs,1500,--session,feedback \
+	-m,tests.campaigns.fail_points,--runs,300,--session,hi-ppo \
+	-m,tests.campaigns.fail_points,--runs,200,--session,train \
+	-m,tests.campaigns.kills,--kills,1000 -m,tests.campaigns.soak,--minutes,10 -m,tests.campaigns.repeatable \
+	-m,tests.campaigns.disturbed,--runs,50 -m,tests.campaigns.energy,--worlds,500
 
 campaign: $(STAMP)
 	set -e; for campaign in $(CAMPAIGNS); do \
-		echo "== $$campaign" | tr , ' '; $(ENVIRONMENT) $(BIN)/python benchmarks/$$(echo $$campaign | tr , ' '); \
+		echo "== $$campaign" | tr , ' '; $(ENVIRONMENT) $(BIN)/python $$(echo $$campaign | tr , ' '); \
 	done
 
 # Its own stamp: nobody else needs what builds the site.

@@ -543,7 +543,7 @@ class System:
             self.journal.record_outcome(outcome_record(made.id, effect, asked.view, reward.total))
         self._recorded[asked.view.slot] = turn.task.id
         self._asking.note(asked, turn.number)
-        self._memory.remember(made.id, asked.view, asked.plan)
+        self._memory.remember(made.id, asked.view, asked.plan, turn.number)
         self._since = turn.since + 1
         return reward
 
@@ -594,16 +594,12 @@ class System:
 
     def _rebuild(self) -> None:
         """Make the cluster anew from the journal: it was left while it moved, and nobody knows how far it had come."""
-        cluster, turn = self._new_cluster(), self._turning
-
-        def after(decision: DecisionRecord, asked: Asked, effect: Outcome, known: OutcomeRecord | None) -> None:
-            if known is None and turn is not None:
-                self._book(turn, decision, effect)
-
-        replay(cluster, self.journal, self.seed, start=restore_snapshot(self.journal, cluster), after=after)
+        cluster = self._new_cluster()
+        replay(cluster, self.journal, self.seed, start=restore_snapshot(self.journal, cluster))
         self.cluster, self._fitting = cluster, Fitting(cluster.engine)
-        # What was recorded has happened by now; what was not is asked again.
-        self._turning = self._entering = None
+        # What was recorded has happened by now, and a decision among it is booked and returned by who called this; a
+        # task that was not recorded is handed in again by whoever was told so.
+        self._entering = None
         self._moving = False
 
     def _enter(self, record: TaskRecord, made: TaskInstance, *, again: bool = False) -> None:
@@ -842,8 +838,7 @@ class System:
         from attribution_sched.report.write import write_report
 
         options.known_options("report", write_report, given)
-        with self._turn:
-            self._memory.refresh()
+        with self._turn, self._memory.refreshed():
             return write_report(self, path, lang=lang, **given)
 
     def close(self) -> None:
@@ -956,7 +951,7 @@ class System:
             self._asking.note(asked, decision.sequence)
             if (decision.sequence or 0) >= count - self._memory.most:
                 # The journal keeps weights; what feedback did to the energy price is known here.
-                self._memory.remember(decision.id, weighted(asked.view, self.reward), asked.plan)
+                self._memory.remember(decision.id, weighted(asked.view, self.reward), asked.plan, decision.sequence)
             self._since = 0 if effect.code == 1 else self._since + 1
 
         replay(

@@ -67,9 +67,32 @@ def test_explanations_are_made_for_some_and_those_at_hand_are_used():
     mine = system.explain(placed[0])
     window = system._reshaping.window(4, system.explain)
     told = [each for each in window.explanations if each is not None]
-    assert len(told) == 4
+    assert len(told) == 5
     assert np.array_equal(window.explanations[0].values, mine.values)
     assert set(COMPONENTS) <= set(told[-1].outputs)
+
+
+def test_a_step_that_was_cut_short_explains_the_same_decisions_when_it_is_repeated():
+    """Which ones were left to explain depended on what the first try had explained, and so did the weights."""
+    explained = []
+    for cut in (False, True):
+        system = System(small(), "greedy", seed=1)
+        system.run(12)
+        calls = []
+
+        def explain(name, cut=cut, calls=calls, system=system):
+            calls.append(name)
+            if cut and len(calls) == 3:
+                raise KeyboardInterrupt
+            return system.explain(name, rows=60)
+
+        if cut:
+            with pytest.raises(KeyboardInterrupt):
+                system._reshaping.window(4, explain)
+        system._reshaping.window(4, explain)
+        explained.append([name for name in system.history().decision_id if system.journal.explanations(name)])
+    assert len(explained[0]) == 4
+    assert explained[0] == explained[1]
 
 
 @pytest.mark.parametrize(("count", "most"), [(10, 3), (3, 3), (3, 9), (1, 1), (5, 0), (0, 4), (5, -1)])

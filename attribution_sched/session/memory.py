@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ MOST = 1000
 """Decisions that are remembered by default."""
 
 REFRESH = 250
-"""Decisions after which the background is put together anew."""
+"""Decisions after which the background is put together anew; sooner while there are few."""
 
 WARM_UP = 160
 """Decisions of a warm-up at most."""
@@ -49,6 +50,7 @@ class Memorised:
     view: DecisionView
     plan: Plan | None
     seen: Decisions | None
+    number: int = 0
 
 
 class Memory:
@@ -71,7 +73,8 @@ class Memory:
         # Shared by whoever decides and whoever explains; held for a moment only.
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Memorised] = OrderedDict()
-        self._count = 0
+        self._next = 0
+        self._newest = False
         self._twin: Policy | None = None
         self._warm: list[Decided] | None = None
         self._explainers: dict[bool, tuple[int, bool, Explainer]] = {}
@@ -98,19 +101,32 @@ class Memory:
             self._kept.clear()
         self._explainers.clear()
 
-    def refresh(self) -> None:
-        """Explain from now on against the background of all decisions that are remembered."""
-        self._explainers.clear()
+    @contextmanager
+    def refreshed(self) -> Iterator[None]:
+        """Explain meanwhile against the background of all decisions that are remembered."""
+        self._newest = True
+        try:
+            yield
+        finally:
+            self._newest = False
 
-    def remember(self, decision: str, view: DecisionView, plan: Plan | None) -> None:
-        """Keep a decision; to be called before the next one is taken. Told twice, it is kept once."""
+    def remember(self, decision: str, view: DecisionView, plan: Plan | None, number: int | None = None) -> None:
+        """Keep a decision; to be called before the next one is taken. Told twice, it is kept once.
+
+        Args:
+            decision: Its id.
+            view: What was decided on.
+            plan: What was decided.
+            number: Its number in the journal; the next one by default.
+        """
         if decision in self._kept:
             return
+        number = self._next if number is None else number
         # What such a policy sees depends on what it saw before, its forecasts for example: it is asked now or never.
         seen = perceived(self._policy, view) if isinstance(self._policy, Appraiser) else None
         with self._lock:
-            self._kept[decision] = Memorised(view, plan, seen)
-            self._count += 1
+            self._kept[decision] = Memorised(view, plan, seen, number)
+            self._next = number + 1
             if len(self._kept) > self.most:
                 self._kept.popitem(last=False)
 
@@ -161,19 +177,36 @@ class Memory:
 
     def _ready(self, replanning: bool) -> Explainer:
         """What explains placements, or re-planning; made anew now and then, and once no warm-up is needed."""
-        with self._lock:
-            alike = [kept.view.replanning for kept in self._kept.values()]
-        enough = alike.count(replanning) >= LEAST_ALIKE
-        known = self._explainers.get(replanning)
-        if known is None or self._count - known[0] >= REFRESH or (enough and not known[1]):
+        until = self._until()
+        alike = sum(kept.view.replanning == replanning for kept in self._own(until).values())
+        enough, known = alike >= LEAST_ALIKE, self._explainers.get(replanning)
+        if known is None or known[:2] != (until, enough):
             from attribution_sched.explain.explainer import Explainer
 
             explainer = Explainer(self._asked(), self._background(enough), world=self.world)
-            known = self._explainers[replanning] = (self._count, enough, explainer)
+            known = self._explainers[replanning] = (until, enough, explainer)
         return known[2]
 
+    def _until(self) -> int:
+        """Decisions before this one are the background.
+
+        It follows from how many were taken, not from when somebody asked: a resumed system, whose memory is made anew,
+        explains like one that never stopped.
+        """
+        if self._newest:
+            return self._next
+        fewest = next((step for step in (10, 50) if self._next < 5 * step), REFRESH)
+        step = max(1, min(fewest, REFRESH, self.most // 4))
+        return self._next - self._next % step
+
+    def _own(self, until: int) -> dict[str, Memorised]:
+        # Not the oldest: they are forgotten before the background is put together anew.
+        first = until - self.most + self.most // 4
+        with self._lock:
+            return {name: kept for name, kept in self._kept.items() if first <= kept.number < until}
+
     def _background(self, enough: bool) -> Background:
-        own = list(self)
+        own = [self._decided(name, kept) for name, kept in self._own(self._until()).items()]
         if enough:
             return Background.of(own, f"the last {len(own)} decisions")
         if self._warm is None:

@@ -89,7 +89,7 @@ class Reshaping:
         """Plans that were put in force since the last step, and why.
 
         Args:
-            most: How many of them to have explained, spread over the window; those explained before come first.
+            most: How many of them to have explained, spread over the window; what was explained before counts too.
             explain: Explains one.
         """
         entries = [pair for pair in self._journal.entries(self.seen) if pair[1] is not None and pair[1].code > 0]
@@ -101,10 +101,10 @@ class Reshaping:
             told = [each for each in self._journal.explanations(decision.id) if each.target in COMPARABLE]
             if told:
                 explanations[decision.id] = Explanation.from_dict(told[0].explanation)
-        missing = [decision.id for decision, _ in entries if decision.id not in explanations]
         if explain is not None:
-            for name in _spread(missing, most - len(explanations)):
-                told_now = explain(name)
+            # Which ones follows from the window alone: a step that was cut short explains the same when it is repeated.
+            for name in _spread([decision.id for decision, _ in entries], most):
+                told_now = None if name in explanations else explain(name)
                 if told_now is not None:
                     explanations[name] = told_now
         return Window.of(_outcomes(entries), explanations, self._span_s())
