@@ -24,15 +24,11 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.gpus import Gpu
-from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.gpus import Gpu, Precision
 from attribution_sched.errors import SettingsError, problem
-
-FloatArray = NDArray[np.float64]
-"""Floating-point array; its axes are stated where it is used."""
+from attribution_sched.types import FloatArray
 
 
 def draw_w(

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.layouts import layout_table
 from attribution_sched.cluster.plan import (
     MICROBATCHES,
     Plan,
     PlanBatch,
+    layout_table,
 )
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.validity import VALID, limits_of, validity

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.gpus import GPUS, gpu
+from attribution_sched.cluster.gpus import GPUS, PRECISIONS, gpu
 from attribution_sched.cluster.power import (
     IdleRule,
     Meter,
@@ -24,7 +24,6 @@ from attribution_sched.cluster.power import (
     split_energy,
     step_energy_j,
 )
-from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.throughput import floor_law
 from attribution_sched.errors import SettingsError
 

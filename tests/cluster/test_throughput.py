@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution_sched.cluster.gpus import GPUS, gpu
-from attribution_sched.cluster.precision import PRECISIONS, Precision
+from attribution_sched.cluster.gpus import GPUS, PRECISIONS, Precision, gpu
 from attribution_sched.cluster.throughput import (
     efficiency,
     families,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster.cost_arrays import Scratch
+from attribution_sched.cluster.cost_kernel import Scratch, share_batch
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.events import offer_queue, release, snapshot_links
 from attribution_sched.cluster.engine.prices import domain_power_w, kind_of, link_load, price, shares_devices
-from attribution_sched.cluster.engine.state import FloatArray, IntArray, StateArrays, WorldArrays
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.plan import (
@@ -28,8 +28,8 @@ from attribution_sched.cluster.plan import (
     TP,
 )
 from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel
-from attribution_sched.cluster.shares import share_batch
 from attribution_sched.kernels import kernel
+from attribution_sched.types import FloatArray, IntArray
 
 A_DOMAIN, A_STOP, A_LAYOUT, A_PRECISION, A_BATCH = range(5)
 """Columns of an action row."""

@@ -6,11 +6,12 @@ import numpy as np
 
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.prices import domain_power_w, kind_of, link_load
-from attribution_sched.cluster.engine.state import Float32Array, IntArray, StateArrays, WorldArrays
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, STOP, TP
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.kernels import kernel
+from attribution_sched.types import Float32Array, IntArray
 
 GROUPS = 4
 """Devices of a domain are reported in four groups of neighbours (on the testbed: one device each)."""

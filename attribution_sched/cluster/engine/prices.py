@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster.cost_arrays import (
+from attribution_sched.cluster.cost_kernel import (
     BILL_USD,
     BUSY_S,
     CARBON_G,
@@ -22,15 +22,16 @@ from attribution_sched.cluster.cost_arrays import (
     UTILISATION,
     Scratch,
     Workload,
+    plan_cost,
 )
-from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.state import FloatArray, StateArrays, WorldArrays
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.cluster.reward import cost_usd_kernel, r_cost_kernel, r_eff_kernel, samples_kernel
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.kernels import kernel
+from attribution_sched.types import FloatArray
 
 LEAST_BANDWIDTH_SHARE = 0.1
 """What a task gets of a link however crowded it is."""

@@ -9,17 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays
+from attribution_sched.cluster.cost_kernel import DomainArrays, PowerArrays, RuntimeArrays
 from attribution_sched.cluster.plan import SEGMENT_FIELDS
+from attribution_sched.cluster.streams import StreamState
 from attribution_sched.cluster.validity import REFUSALS
-
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-UintArray = NDArray[np.uint64]
+from attribution_sched.types import FloatArray, IntArray
 
 NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W, LAST_TICK = range(6)
 """Columns of ``StateArrays.clock``: times in seconds; what all devices draw and how much of it no task uses."""
@@ -172,7 +168,7 @@ class StateArrays(NamedTuple):
 
     clock: FloatArray
     event: IntArray
-    streams: UintArray
+    streams: StreamState
     links: FloatArray
     slots: IntArray
     tasks: FloatArray

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.vector_env import ClusterVectorEnv
+from attribution_sched.cluster.env import ClusterVectorEnv
 from attribution_sched.errors import CheckpointError, problem
 from attribution_sched.storage import Arrays
 
@@ -51,7 +51,7 @@ def restore_engine(engine: Engine, tensors: Mapping[str, NDArray[Any]]) -> None:
 
 
 def env_arrays(env: Any) -> Arrays | None:
-    """State of a cluster environment of ``cluster.vector_env``; None for any other environment."""
+    """State of a cluster environment of ``cluster.env``; None for any other environment."""
     inner = env.unwrapped
     if not isinstance(inner, ClusterVectorEnv):
         return None

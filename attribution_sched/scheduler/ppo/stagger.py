@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.vector_env import ClusterVectorEnv
+from attribution_sched.cluster.env import ClusterVectorEnv
 
 BoolArray = NDArray[np.bool_]
 
@@ -22,7 +22,7 @@ class Stagger:
     """Which clusters of an environment still have to be restarted.
 
     Args:
-        env: A vector environment; one that is not of ``cluster.vector_env`` is left alone.
+        env: A vector environment; one that is not of ``cluster.env`` is left alone.
         wanted: False leaves every environment alone.
     """
 

@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.arrivals import ArrivalRow, Poisson, TraceArrivals
-from attribution_sched.cluster.baseline import baseline_costs
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.simulator.failures import Failures, Preemption
-from attribution_sched.cluster.simulator.job import Deployment, Job
-from attribution_sched.cluster.simulator.record import Status
+from attribution_sched.cluster.reward import baseline_costs
+from attribution_sched.cluster.simulator.dispatch import Failures, Preemption
+from attribution_sched.cluster.simulator.job import Deployment, Job, Status
 from attribution_sched.cluster.simulator.simulator import Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind, World

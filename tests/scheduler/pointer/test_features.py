@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from attribution_sched.cluster.compute import TP_DEGREES
-from attribution_sched.cluster.precision import PRECISIONS
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.scheduler.pointer.features import (
     EDGE_FEATURES,
     NODE_FEATURES,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attribution_sched.cluster.vector_env import TestbedVectorEnv
+from attribution_sched.cluster.env import TestbedVectorEnv
 from attribution_sched.errors import CheckpointError
 from attribution_sched.scheduler.ppo.flat import FlatAgent
 from attribution_sched.scheduler.ppo.policy import FlatPolicy

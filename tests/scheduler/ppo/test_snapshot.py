@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.vector_env import TestbedVectorEnv
+from attribution_sched.cluster.env import TestbedVectorEnv
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import CheckpointError
 from attribution_sched.scheduler.ppo.snapshot import env_arrays, restore_engine, restore_env, state_to_tensors

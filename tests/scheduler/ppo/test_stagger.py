@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.vector_env import TestbedVectorEnv
+from attribution_sched.cluster.env import TestbedVectorEnv
 from attribution_sched.scheduler.ppo.collect import Collector, reward_components
 from attribution_sched.scheduler.ppo.policy import FlatPolicy
 from attribution_sched.scheduler.ppo.stagger import Stagger
