@@ -87,12 +87,20 @@ TIME_COLUMNS = (
     "compute_forward", "memory_forward", "weights_forward", "floor_forward",
     "compute_backward", "memory_backward", "weights_backward", "floor_backward",
 )  # fmt: skip
+(
+    COMPUTE_FORWARD, MEMORY_FORWARD, WEIGHTS_FORWARD, FLOOR_FORWARD,
+    COMPUTE_BACKWARD, MEMORY_BACKWARD, WEIGHTS_BACKWARD, FLOOR_BACKWARD,
+) = range(len(TIME_COLUMNS))  # fmt: skip
 """Columns of ``CostTables.times_s``: seconds per sample (compute, memory) or per pass (weights, floor)."""
 
 SIZE_COLUMNS = (
     "params_sharded", "params_whole", "kept_sharded", "kept_whole", "scores", "inputs",
     "reduced_elements", "reduces", "flops", "kept_divided",
 )  # fmt: skip
+(
+    PARAMS_SHARDED, PARAMS_WHOLE, KEPT_SHARDED, KEPT_WHOLE, SCORES, INPUTS,
+    REDUCED_ELEMENTS, REDUCES, FLOPS, KEPT_DIVIDED,
+) = range(len(SIZE_COLUMNS))  # fmt: skip
 """Columns of ``CostTables.sizes``: per-sample elements, parameter counts, all-reduce count, forward FLOPs."""
 
 

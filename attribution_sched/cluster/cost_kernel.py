@@ -20,8 +20,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.memory import activation_share, in_flight, state_bytes_per_parameter
+from attribution_sched.cluster.compute import (
+    COMPUTE_BACKWARD,
+    COMPUTE_FORWARD,
+    FLOOR_BACKWARD,
+    FLOOR_FORWARD,
+    INPUTS,
+    KEPT_DIVIDED,
+    KEPT_SHARDED,
+    KEPT_WHOLE,
+    MEMORY_BACKWARD,
+    MEMORY_FORWARD,
+    PARAMS_SHARDED,
+    PARAMS_WHOLE,
+    REDUCED_ELEMENTS,
+    REDUCES,
+    SCORES,
+    WEIGHTS_BACKWARD,
+    WEIGHTS_FORWARD,
+    CostTables,
+)
+from attribution_sched.cluster.memory import activation_share, element_bytes, in_flight, state_bytes_per_parameter
 from attribution_sched.cluster.pipeline import pipeline_finish
 from attribution_sched.cluster.plan import (
     DOMAIN,
@@ -215,6 +234,7 @@ def tp_index(tp: int) -> int:
 def _floor_law(floor: float, work: float, p: float) -> float:
     if floor <= 0.0:
         return work
+    # The fitted training exponent: a square root is several times cheaper than two powers.
     if p == 2.0:
         return float(np.sqrt(floor * floor + work * work))
     return float((floor**p + work**p) ** (1.0 / p))
@@ -229,8 +249,10 @@ def split_stages(prefix: FloatArray, first: int, stop: int, parts: int, at: int,
     stage_first[at] = first
     for part in range(1, parts):
         goal = begin + total * part / parts
+        # A stage has one layer at least: the one taken here, and those left over for the stages to come.
         layer += 1
         limit = stop - (parts - part)
+        # A layer joins the stage that its middle falls into.
         while layer < limit and 0.5 * (prefix[layer] + prefix[layer + 1]) <= goal:
             layer += 1
         stage_first[at + part] = layer
@@ -276,21 +298,29 @@ def stage_cost(
     p = tables.sharpness[model]
     t = tp_index(tp)
     b = micro / dp
-    element = 4.0 if precision == 0 else (1.0 if precision == 3 else 2.0)
+    element = element_bytes(precision)
     times = tables.times_s[model, here.gpu, precision, t]
     kc, km, kh = workload.compute_factor, workload.memory_factor, workload.host_factor
-    forward_compute = b * kc * (times[0, z] - times[0, a])
-    forward_memory = km * (b * (times[1, z] - times[1, a]) + times[2, z] - times[2, a])
-    forward = _floor_law(kh * (times[3, z] - times[3, a]), forward_compute + forward_memory, p)
+    forward_compute = b * kc * (times[COMPUTE_FORWARD, z] - times[COMPUTE_FORWARD, a])
+    forward_memory = km * (
+        b * (times[MEMORY_FORWARD, z] - times[MEMORY_FORWARD, a])
+        + times[WEIGHTS_FORWARD, z]
+        - times[WEIGHTS_FORWARD, a]
+    )
+    forward = _floor_law(kh * (times[FLOOR_FORWARD, z] - times[FLOOR_FORWARD, a]), forward_compute + forward_memory, p)
     backward = 0.0
     if workload.training:
         backward = _floor_law(
-            kh * (times[7, z] - times[7, a]),
-            b * (kc * (times[4, z] - times[4, a]) + km * (times[5, z] - times[5, a]))
-            + km * (times[6, z] - times[6, a]),
+            kh * (times[FLOOR_BACKWARD, z] - times[FLOOR_BACKWARD, a]),
+            b
+            * (
+                kc * (times[COMPUTE_BACKWARD, z] - times[COMPUTE_BACKWARD, a])
+                + km * (times[MEMORY_BACKWARD, z] - times[MEMORY_BACKWARD, a])
+            )
+            + km * (times[WEIGHTS_BACKWARD, z] - times[WEIGHTS_BACKWARD, a]),
             p,
         )
-    host_share = min(1.0, kh * (times[3, z] - times[3, a]) / forward)
+    host_share = min(1.0, kh * (times[FLOOR_FORWARD, z] - times[FLOOR_FORWARD, a]) / forward)
     # Power follows from what share of the busy time the units really work; a cap stretches it. The heavier of the
     # two counts as busy whenever the device works, as in the fit of the power law.
     working = min(1.0, (forward_compute + forward_memory) / forward)
@@ -308,29 +338,42 @@ def stage_cost(
     reduce_s = 0.0
     if tp > 1 and tables.measured[model, here.gpu, t] == 0:
         link = here.fabric_bytes_per_s if tp > here.node_devices else here.nvlink_bytes_per_s
-        reduce_s = ring_all_reduce_s(float(tp), b * element * (sizes[6, z] - sizes[6, a]), link, 0.0)
-        reduce_s += 2.0 * (tp - 1.0) * runtime.collective_latency_s * (sizes[7, z] - sizes[7, a])
+        reduce_s = ring_all_reduce_s(
+            float(tp), b * element * (sizes[REDUCED_ELEMENTS, z] - sizes[REDUCED_ELEMENTS, a]), link, 0.0
+        )
+        reduce_s += 2.0 * (tp - 1.0) * runtime.collective_latency_s * (sizes[REDUCES, z] - sizes[REDUCES, a])
     # Memory, and the optimiser's pass over its states.
-    params = (sizes[0, z] - sizes[0, a]) / tp + sizes[1, z] - sizes[1, a]
+    # What tensor parallelism does not shard every rank holds whole.
+    params = (
+        (sizes[PARAMS_SHARDED, z] - sizes[PARAMS_SHARDED, a]) / tp + sizes[PARAMS_WHOLE, z] - sizes[PARAMS_WHOLE, a]
+    )
     states = state_bytes_per_parameter(element, workload.training, runtime.zero_stage, float(dp))
+    # Every byte of the states is read once and written once.
     update_s = 2.0 * params * states / here.hbm_bytes_per_s if workload.training else 0.0
     fixed = params * states + runtime.reserved_bytes
+    # Assumed: activations stay in half precision where weights are INT8.
     activation_bytes = max(element, 2.0) * b
     peak = tables.peak_layer[model, t]
     held = 0.0
     if not workload.training:
+        # Nothing is kept for a backward pass: one layer's set lives at a time.
         fixed += activation_bytes * peak
     elif runtime.recompute:
-        inputs = sizes[5, z] - sizes[5, a]
+        inputs = sizes[INPUTS, z] - sizes[INPUTS, a]
         if runtime.sequence_parallel:
             inputs /= tp
         fixed += activation_bytes * peak
         held = activation_bytes * inputs
     else:
         share = activation_share(float(tp), runtime.sequence_parallel)
-        kept = (sizes[2, z] - sizes[2, a]) * share + sizes[3, z] - sizes[3, a] + (sizes[9, z] - sizes[9, a]) / tp
+        kept = (
+            (sizes[KEPT_SHARDED, z] - sizes[KEPT_SHARDED, a]) * share
+            + sizes[KEPT_WHOLE, z]
+            - sizes[KEPT_WHOLE, a]
+            + (sizes[KEPT_DIVIDED, z] - sizes[KEPT_DIVIDED, a]) / tp
+        )
         if not runtime.flash_attention:
-            kept += (sizes[4, z] - sizes[4, a]) / tp
+            kept += (sizes[SCORES, z] - sizes[SCORES, a]) / tp
         held = activation_bytes * kept
     return StageCost(
         forward * stretch, backward * stretch, reduce_s, update_s, power, compute_share, memory_share, host_share,
@@ -355,8 +398,11 @@ def gradient_reduce_s(
     """Seconds of averaging the gradients of layers ``[a, z)`` over the dp ranks of a segment, once per step."""
     here = domains.rows[domain]
     sizes = tables.sizes[model]
-    params = (sizes[0, z] - sizes[0, a]) / tp + sizes[1, z] - sizes[1, a]
-    element = 4.0 if precision == 0 else 2.0
+    params = (
+        (sizes[PARAMS_SHARDED, z] - sizes[PARAMS_SHARDED, a]) / tp + sizes[PARAMS_WHOLE, z] - sizes[PARAMS_WHOLE, a]
+    )
+    # INT8 is not trained in: gradients take two bytes at least.
+    element = max(element_bytes(precision), 2.0)
     link = here.nvlink_bytes_per_s if dp * tp <= here.node_devices else here.fabric_bytes_per_s
     reduce_s = ring_all_reduce_s(float(dp), params * element, link, here.fabric_latency_s)
     if runtime.zero_stage >= 3:
@@ -370,7 +416,7 @@ def _hardware_missing(domains: DomainArrays, tables: CostTables, model: int, seg
     """Say whether some segment runs in a precision its device does not have: its times are NaN."""
     for r in range(count):
         row = segments[r]
-        if np.isnan(tables.times_s[model, domains.rows[row[DOMAIN]].gpu, row[PRECISION], 0, 0, -1]):
+        if np.isnan(tables.times_s[model, domains.rows[row[DOMAIN]].gpu, row[PRECISION], 0, COMPUTE_FORWARD, -1]):
             return True
     return False
 
@@ -412,7 +458,7 @@ def plan_cost(
         scratch: Buffers.
         plan_out: Shape ``(10,)``, columns ``PLAN_COLUMNS``; infinite time, energy and memory ratio for a plan
             in a precision that its device has no hardware for.
-        segment_out: Shape ``(P, 6)``, columns ``SEGMENT_COLUMNS``.
+        segment_out: Shape ``(P, 7)``, columns ``SEGMENT_COLUMNS``.
         traffic_out: Bytes per step from domain to domain, shape ``(K, K)``; added to, not cleared.
     """
     forward_s, backward_s = scratch.seconds[0], scratch.seconds[1]
@@ -445,7 +491,7 @@ def plan_cost(
         while end < count and segments[end, REPLICA] == replica:
             row = segments[end]
             gpu = domains.rows[row[DOMAIN]].gpu
-            prefix = tables.times_s[model, gpu, row[PRECISION], tp_index(row[TP]), 0]
+            prefix = tables.times_s[model, gpu, row[PRECISION], tp_index(row[TP]), COMPUTE_FORWARD]
             split_stages(prefix, row[FIRST], row[STOP], row[PP], stages, stage_first)
             for part in range(row[PP]):
                 stage_segment[stages + part] = end
@@ -480,6 +526,7 @@ def plan_cost(
             segment_out[row_index, MEMORY_SHARE] += stage.memory_share / row[PP]
             segment_out[row_index, HOST_SHARE] += stage.host_share / row[PP]
             slowest_compute = max(slowest_compute, m_count * (forward + backward) + update_s[s])
+            # Stages of one segment lie on different devices: the fullest decides.
             held = in_flight(schedule, stages, s, m_count)
             used = stage.fixed_bytes + held * stage.held_bytes
             segment_out[row_index, MEMORY_BYTES] = max(segment_out[row_index, MEMORY_BYTES], used)
@@ -492,10 +539,12 @@ def plan_cost(
         for s in range(stages - 1):
             row = segments[stage_segment[s]]
             after = segments[stage_segment[s + 1]]
-            element = 4.0 if row[PRECISION] == 0 else 2.0
+            # What crosses a cut is in half precision at least, as the activations that a stage keeps.
+            element = max(element_bytes(row[PRECISION]), 2.0)
             volume = micro * element * tables.boundary[model, stage_first[s + 1]]
             i, j = row[DOMAIN], after[DOMAIN]
             if i == j:
+                # Inside a domain each data-parallel rank sends its own part; over the WAN they share one link.
                 send_forward_s[s] = domains.rows[i].fabric_latency_s + volume / row[DP] / (
                     domains.rows[i].fabric_bytes_per_s
                 )
@@ -507,6 +556,7 @@ def plan_cost(
                 if workload.training:
                     traffic_out[j, i] += m_count * volume
             send_backward_s[s + 1] = back if workload.training else 0.0
+        # So far watts times seconds: the mean over the busy time.
         for row_index in range(begin, end):
             segment_out[row_index, POWER_W] /= segment_out[row_index, BUSY_S]
         pipeline_finish(
@@ -529,6 +579,7 @@ def plan_cost(
             replica_finish = max(replica_finish, done)
         step = max(step, replica_finish)
         if breakdown:
+            # The same pipeline with free communication: what the step would take, and so what communication costs.
             pipeline_finish(
                 order, stages, m_count, free_forward_s, free_backward_s,
                 zero_s, zero_s, False, arrival, finish_s,
@@ -552,6 +603,7 @@ def plan_cost(
         n = row[DP] * row[TP] * row[PP]
         idle = domains.rows[k].idle_w
         busy = segment_out[row_index, BUSY_S]
+        # Devices are held for the whole step, and draw more than idle only while they compute.
         joules = n * (idle * step + (segment_out[row_index, POWER_W] - idle) * busy)
         energy += joules
         carbon += joules * domains.rows[k].carbon_g_per_j
@@ -600,9 +652,14 @@ def _replica_sync(
             if segments[r, FIRST] <= layer < segments[r, STOP]:
                 owner[segments[r, REPLICA]] = segments[r, DOMAIN]
                 run_stop = min(run_stop, segments[r, STOP])
-                if segments[r, PRECISION] == 0:
-                    element = 4.0
-        volume = element * (sizes[0, run_stop] - sizes[0, layer] + sizes[1, run_stop] - sizes[1, layer])
+                # Replicas may differ in precision; all of a ring send in the widest.
+                element = max(element, element_bytes(segments[r, PRECISION]))
+        volume = element * (
+            sizes[PARAMS_SHARDED, run_stop]
+            - sizes[PARAMS_SHARDED, layer]
+            + sizes[PARAMS_WHOLE, run_stop]
+            - sizes[PARAMS_WHOLE, layer]
+        )
         sent = ring_sent_bytes(float(replicas), volume)
         slowest = 0.0
         for r in range(replicas):
@@ -610,6 +667,7 @@ def _replica_sync(
             j = owner[(r + 1) % replicas]
             traffic_out[i, j] += sent
             slowest = max(slowest, sent / bandwidth[i, j] + 2.0 * (replicas - 1) * latency[i, j])
+        # A ring is as slow as its slowest link, and all its domains wait for it.
         for r in range(replicas):
             busy[owner[r]] += slowest
         layer = run_stop
@@ -621,7 +679,10 @@ def segment_pace_s(tables: CostTables, domains: DomainArrays, model: int, row: I
     """Forward seconds per sample of a segment, divided over its ranks and stages."""
     times = tables.times_s[model, domains.rows[row[DOMAIN]].gpu, row[PRECISION], tp_index(row[TP])]
     a, z = row[FIRST], row[STOP]
-    return float((times[0, z] - times[0, a] + times[1, z] - times[1, a]) / (row[DP] * row[PP]))
+    return float(
+        (times[COMPUTE_FORWARD, z] - times[COMPUTE_FORWARD, a] + times[MEMORY_FORWARD, z] - times[MEMORY_FORWARD, a])
+        / (row[DP] * row[PP])
+    )
 
 
 @kernel(allocates=True)
@@ -649,4 +710,5 @@ def share_batch(
     total = speed.sum()
     for p in range(count):
         share = speed[rows[p, REPLICA]] / total
+        # Rounding may make a few samples more or fewer than the batch; prices are per global batch and make it good.
         rows[p, MICROBATCHES] = max(1, round(batch * share / rows[p, MICROBATCH]))

@@ -31,13 +31,12 @@ import numpy as np
 from attribution_sched.cluster.cost import JOULES_PER_KWH, CostModel, PlanCosts
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import MICROBATCH, MICROBATCHES, REPLICA, Plan, PlanBatch, Replica, Segment
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import Reward, TaskKind, World
 from attribution_sched.kernels import kernel
 from attribution_sched.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.decision import DecisionView
-    from attribution_sched.cluster.world import Reward
 
 
 Number = TypeVar("Number", float, FloatArray)
@@ -234,16 +233,13 @@ def baseline_plan(world: World, kind: TaskKind) -> Plan:
     return Plan((Replica(tuple(segments), micro, kind.batch_size // micro),))
 
 
-def baseline_costs(world: World, cost: CostModel) -> tuple[np.ndarray, np.ndarray]:
+def baseline_costs(world: World, cost: CostModel) -> tuple[FloatArray, FloatArray]:
     """Step time (s) and cost (USD per step) of the baseline of every task kind, each of shape ``(n_kinds,)``."""
     steps, dollars = [], []
     reward = world.reward
     for k, kind in enumerate(world.kinds):
         scored = cost.score(baseline_plan(world, kind), k, breakdown=False)
         steps.append(float(scored.step_s[0]))
-        dollars.append(
-            float(scored.bill_usd[0])
-            + reward.energy_usd_per_kwh / 3.6e6 * float(scored.energy_j[0])
-            + reward.carbon_usd_per_kg / 1e3 * float(scored.carbon_g[0])
-        )
+        bill_usd, energy_j, carbon_g = (float(x[0]) for x in (scored.bill_usd, scored.energy_j, scored.carbon_g))
+        dollars.append(cost_usd(bill_usd, energy_j, carbon_g, usd_per_j(reward), usd_per_g(reward)))
     return np.array(steps), np.array(dollars)

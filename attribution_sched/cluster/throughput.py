@@ -37,11 +37,6 @@ def floor_law(t_floor_s: Any, t1_s: Any, batch: Any, p: Any) -> Any:
     return (t_floor_s**p + (batch * t1_s) ** p) ** (1.0 / p)
 
 
-def knee_batch(t_floor_s: Any, t1_s: Any) -> Any:
-    """Batch at which floor and work weigh the same: below it, larger batches are almost free."""
-    return t_floor_s / t1_s
-
-
 @dataclass(frozen=True)
 class Efficiency:
     """How well one family uses one GPU in one precision.

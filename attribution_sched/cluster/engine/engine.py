@@ -38,7 +38,7 @@ from attribution_sched.cluster.incidents import pack
 from attribution_sched.cluster.interference import EPSILON, PCIE_BYTES_PER_S, slowdown_cap, strengths
 from attribution_sched.cluster.plan import Plan, PlanBatch, layout_table
 from attribution_sched.cluster.pool import TaskPool, build_pool
-from attribution_sched.cluster.reward import baseline_costs, total_of
+from attribution_sched.cluster.reward import baseline_costs, total_of, usd_per_g, usd_per_j
 from attribution_sched.cluster.streams import seed_stream
 from attribution_sched.cluster.wan import ou_coefficients
 from attribution_sched.cluster.world import BATCH_LEVELS, World
@@ -362,8 +362,8 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
         congestion=wan.congestion,
         coupling_epsilon=EPSILON,
         slowdown_cap=slowdown_cap(),
-        energy_usd_per_j=reward.energy_usd_per_kwh / 3.6e6,
-        carbon_usd_per_g=reward.carbon_usd_per_kg / 1e3,
+        energy_usd_per_j=usd_per_j(reward),
+        carbon_usd_per_g=usd_per_g(reward),
         horizon_s=world.horizon_s,
         tick_s=world.tick_s,
         interval_s=reward.interval_s,

@@ -50,7 +50,7 @@ TASK_COLUMNS = (
 """Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch, ``started_s`` the first start."""
 
 LOAD_COLUMNS = ("busy", "memory_bytes", "dynamic_w", "intra_comm_s", "host", "compute", "memory", "pcie")
-BUSY, MEMORY, DYNAMIC_W, INTRA, HOST = range(5)
+BUSY, MEMORY, DYNAMIC_W, INTRA, HOST, COMPUTE_DEMAND, MEMORY_DEMAND, PCIE_DEMAND = range(len(LOAD_COLUMNS))
 """Columns of ``StateArrays.loads``: what one device of a segment carries; the last four are its demands on
 the shared resources."""
 
@@ -155,7 +155,7 @@ class StateArrays(NamedTuple):
         streams: Random streams of the network and of the tasks, shape ``(E, 2, 4)``.
         links: Latent process and bandwidth now (bytes/s), shape ``(E, 2, K, K)``.
         slots: Shape ``(E, S, 4)``.
-        tasks: Shape ``(E, S, 19)``, columns ``TASK_COLUMNS``.
+        tasks: Shape ``(E, S, 20)``, columns ``TASK_COLUMNS``.
         plans: Segment rows of running tasks, shape ``(E, S, P, 10)``.
         loads: Shape ``(E, S, P, 8)``, columns ``LOAD_COLUMNS``.
         traffic: Bytes per step of every task, shape ``(E, S, K, K)``.

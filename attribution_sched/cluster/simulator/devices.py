@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched.cluster.compute import TP_DEGREES
+from attribution_sched.cluster.compute import COMPUTE_FORWARD, MEMORY_FORWARD, TP_DEGREES
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import BYTES_PER_GB, BYTES_PER_GBIT, JOULES_PER_KWH, CostModel, move_cost
 from attribution_sched.cluster.gpus import Precision
@@ -75,19 +75,19 @@ class Prices:
         self.bandwidth = self.network.bandwidth_gbps * left * BYTES_PER_GBIT
 
     def flows(self, jobs: Iterable[Job], now_s: float) -> dict[int, FloatArray]:
-        """Bytes per second that each job which is at work sends over the links, by berth."""
+        """Bytes per second that each job which is at work sends over the links, by slot."""
         sending = {}
         for job in jobs:
             deployed = job.plan_in_force
             if not job.paused(now_s) and len(deployed.devices) > 1 and deployed.step_s > 0.0:
-                sending[job.berth] = deployed.traffic_bytes / deployed.step_s
+                sending[job.slot] = deployed.traffic_bytes / deployed.step_s
         return sending
 
     def total(self, flows: dict[int, FloatArray], without: int | None = None) -> FloatArray:
-        """Bytes per second on every link, leaving out the job in one berth."""
+        """Bytes per second on every link, leaving out the job in one slot."""
         load = np.zeros_like(self.bandwidth)
-        for berth, flow in flows.items():
-            if berth != without:
+        for slot, flow in flows.items():
+            if slot != without:
                 load += flow
         return load
 
@@ -152,7 +152,12 @@ class Prices:
             for s in replica.segments:
                 gpu = gpus.index(self.world.cluster.domains[s.domain].gpu)
                 times = self.cost.tables.times_s[kind_index, gpu, s.precision.index, TP_DEGREES.index(s.tp)]
-                seconds = times[0, s.stop] - times[0, s.first] + times[1, s.stop] - times[1, s.first]
+                seconds = (
+                    times[COMPUTE_FORWARD, s.stop]
+                    - times[COMPUTE_FORWARD, s.first]
+                    + times[MEMORY_FORWARD, s.stop]
+                    - times[MEMORY_FORWARD, s.first]
+                )
                 slowest = max(slowest, float(seconds) / (s.dp * s.pp))
             speeds.append(1.0 / slowest)
         total = sum(speeds)
@@ -193,8 +198,8 @@ class Floor:
         self._layouts = {tuple(int(n) for n in row[:3]) for row in table}
 
     def in_order(self) -> list[Job]:
-        """Running jobs by berth."""
-        return [self.running[berth] for berth in sorted(self.running)]
+        """Running jobs by slot."""
+        return [self.running[slot] for slot in sorted(self.running)]
 
     def elapse(self, now_s: float) -> None:
         """Let time pass: progress, joules, grams and dollars at the rates of the moment before."""
@@ -267,7 +272,7 @@ class Floor:
         for job in self.in_order():
             if network_only and len(job.plan_in_force.devices) == 1:
                 continue
-            changed = self.prices.price(job, self.prices.total(flows, without=job.berth))
+            changed = self.prices.price(job, self.prices.total(flows, without=job.slot))
             job.timer_stale = job.timer_stale or changed
 
     def refusal(self, job: Job, plan: Plan) -> str:
@@ -366,9 +371,9 @@ class Floor:
     def lift(self, job: Job) -> None:
         """Take a running job off its devices."""
         self._leave(job)
-        del self.running[job.berth]
+        del self.running[job.slot]
 
     def put_back(self, job: Job) -> None:
         """Undo ``lift``."""
         self._enter(job)
-        self.running[job.berth] = job
+        self.running[job.slot] = job

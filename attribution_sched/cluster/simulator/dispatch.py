@@ -120,7 +120,7 @@ class Dispatcher:
         self.jobs: list[Job] = []
         self.timeline: list[Happening] = []
         self.deferred = False
-        self._berths = list(range(self.world.max_running + self.world.queue_capacity))
+        self._free_slots = list(range(self.world.max_running + self.world.queue_capacity))
         self._links_changed = self._devices_freed = False
         self._baseline = baseline_costs(self.world, self.prices.cost)
 
@@ -130,15 +130,15 @@ class Dispatcher:
         """Take in a new job, or turn it away when the queue is full."""
         pool = self.prices.pool
         kind = int(pool.kinds[instance])
-        accepted = bool(self._berths) and len(self.floor.waiting) < self.world.queue_capacity
+        accepted = bool(self._free_slots) and len(self.floor.waiting) < self.world.queue_capacity
         job = Job(
-            len(self.jobs), heapq.heappop(self._berths) if accepted else -1, instance, kind, self.world.kinds[kind],
+            len(self.jobs), heapq.heappop(self._free_slots) if accepted else -1, instance, kind, self.world.kinds[kind],
             self.floor.now_s, float(pool.steps[instance]),
         )  # fmt: skip
         self.jobs.append(job)
         self.floor.sums["arrived"] += 1
         if accepted:
-            self.floor.waiting[job.berth] = job
+            self.floor.waiting[job.slot] = job
         else:
             job.status = Status.TURNED_AWAY
             self.floor.sums["dropped"] += 1
@@ -240,7 +240,7 @@ class Dispatcher:
     def _finish(self, job: Job) -> None:
         self.floor.lift(job)
         job.deployment, job.status, job.finish_s = None, Status.FINISHED, self.floor.now_s
-        heapq.heappush(self._berths, job.berth)
+        heapq.heappush(self._free_slots, job.slot)
         self.floor.sums["completed"] += 1
         self.floor.sums["completion_s"] += job.finish_s - job.arrival_s
         self.floor.sums["missed"] += self._late(job)
@@ -261,7 +261,7 @@ class Dispatcher:
         job.last_plan, job.deployment = job.plan_in_force.plan, None
         job.status, job.returned, job.review = Status.WAITING, True, False
         job.paused_until_s, job.offered_s = 0.0, self.floor.now_s
-        self.floor.waiting[job.berth] = job
+        self.floor.waiting[job.slot] = job
         self._devices_freed = True
         self._log(why, job)
         self._offer_queue()
@@ -274,7 +274,7 @@ class Dispatcher:
     # Decisions
 
     def _next_decision(self) -> Job | None:
-        """First re-planning, by berth; then the most urgent waiting job, if one more may run."""
+        """First re-planning, by slot; then the most urgent waiting job, if one more may run."""
         now_s = self.floor.now_s
         for job in self.floor.in_order():
             if job.review and not job.paused(now_s):
@@ -337,8 +337,8 @@ class Dispatcher:
         return True
 
     def _start(self, job: Job) -> None:
-        del self.floor.waiting[job.berth]
-        self.floor.running[job.berth] = job
+        del self.floor.waiting[job.slot]
+        self.floor.running[job.slot] = job
         job.status, job.epoch_left, job.last_start_s = Status.RUNNING, float(job.kind.epoch_steps), self.floor.now_s
         self.floor.sums["placed"] += 1
         if job.start_s is None:
@@ -395,7 +395,7 @@ class Dispatcher:
 
     def _view(self, job: Job) -> DecisionView:
         flows = self.prices.flows(self.floor.in_order(), self.floor.now_s)
-        busy = self.prices.utilisation(self.prices.total(flows, without=job.berth))
+        busy = self.prices.utilisation(self.prices.total(flows, without=job.slot))
         return DecisionView(
             kind=job.kind,
             kind_index=job.kind_index,
@@ -404,7 +404,7 @@ class Dispatcher:
             current_plan=job.deployment.plan if job.deployment is not None else None,
             steps_left=job.left,
             time_s=self.floor.now_s,
-            slot=job.berth,
+            slot=job.slot,
             queue=self._queue(),
             free_devices=self.floor.free_devices(job),
             bandwidth_gbps=self.prices.bandwidth * np.maximum(LEAST_SHARE, 1.0 - busy) / BYTES_PER_GBIT,
@@ -424,7 +424,7 @@ class Dispatcher:
         waiting = sorted(self.floor.waiting.values(), key=lambda job: job.serial)
         pool, kinds = self.prices.pool, self.world.kinds
         return tuple(
-            pool.task(job.instance, kinds).at(job.berth, job.left, self.floor.now_s - job.arrival_s) for job in waiting
+            pool.task(job.instance, kinds).at(job.slot, job.left, self.floor.now_s - job.arrival_s) for job in waiting
         )
 
     def _log(self, what: str, job: Job | None, detail: str = "") -> None:

@@ -288,8 +288,8 @@ class Job:
 
     Attributes:
         serial: Number of its arrival.
-        berth: Its place among all tasks the cluster keeps, the lowest free one at its arrival. Simultaneous
-            affairs are settled in the order of berths.
+        slot: Its place among all tasks the cluster keeps, the lowest free one at its arrival. Simultaneous
+            affairs are settled in the order of slots.
         instance: Row of the task pool.
         kind_index: Index into ``World.kinds``.
         kind: What it is.
@@ -310,7 +310,7 @@ class Job:
     """
 
     serial: int
-    berth: int
+    slot: int
     instance: int
     kind_index: int
     kind: TaskKind

@@ -260,12 +260,12 @@ class Inspector:
             assert device.in_service or not device.jobs
             assert len(set(map(id, device.jobs))) == len(device.jobs)
             for job in device.jobs:
-                seats.setdefault(job.berth, []).append(device)
+                seats.setdefault(job.slot, []).append(device)
         assert seats.keys() == floor.running.keys()
         assert not floor.running.keys() & floor.waiting.keys()
         assert len(floor.running) <= self.simulator.world.max_running
-        for berth, devices in seats.items():
-            assert len(devices) == sum(s.device_count for s in floor.running[berth].deployment.segments)
+        for slot, devices in seats.items():
+            assert len(devices) == sum(s.device_count for s in floor.running[slot].deployment.segments)
         return self.inner.decide(view)
 
 
