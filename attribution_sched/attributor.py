@@ -320,8 +320,8 @@ def task_energy_j(world: World, kinds: IntArray, demands: Demands) -> FloatArray
         demands: Latent demands of the tasks.
     """
     from attribution_sched.cluster.cost import CostModel
+    from attribution_sched.cluster.gpus import Precision
     from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
-    from attribution_sched.cluster.precision import Precision
 
     half = world.cluster.domains[0].gpu.supports(Precision.FP16)
     precision = Precision.FP16 if half else Precision.FP32

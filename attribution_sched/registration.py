@@ -38,7 +38,7 @@ def make_cross_domain(preset: Any = "cross-domain", attributor: Any = None, **kw
 
 def make_testbed_vector(num_envs: int = 1, preset: Any = "testbed", attributor: Any = None, **kwargs: Any) -> Any:
     """Build the batched twin of the four-device environment."""
-    from attribution_sched.cluster.vector_env import TestbedVectorEnv
+    from attribution_sched.cluster.env import TestbedVectorEnv
 
     world = load_settings(preset).build_world()
     return TestbedVectorEnv(world, num_envs, state_of(attributor, world), **kwargs)
@@ -48,7 +48,7 @@ def make_cross_domain_vector(
     num_envs: int = 1, preset: Any = "cross-domain", attributor: Any = None, **kwargs: Any
 ) -> Any:
     """Build the batched twin of the cross-domain environment."""
-    from attribution_sched.cluster.vector_env import CrossDomainVectorEnv
+    from attribution_sched.cluster.env import CrossDomainVectorEnv
 
     world = load_settings(preset).build_world()
     return CrossDomainVectorEnv(world, num_envs, state_of(attributor, world), **kwargs)

@@ -50,9 +50,9 @@ from attribution_sched.attributor import simulated_attributor
 from attribution_sched.cluster.codecs import Attributor
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.env import TestbedVectorEnv
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.pool import build_pool
-from attribution_sched.cluster.vector_env import TestbedVectorEnv
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.arena.stats import Estimate, PairedBootstrap

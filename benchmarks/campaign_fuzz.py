@@ -228,7 +228,7 @@ def _tables(folder: Path) -> list[Target]:
     from attribution_sched.attribution.recordings import Column, ColumnMap, load_recording
     from attribution_sched.attribution.sources.reading import ReadingBuilder
     from attribution_sched.cluster.arrivals import TraceArrivals
-    from attribution_sched.cluster.bandwidth_trace import BandwidthTrace
+    from attribution_sched.cluster.wan import BandwidthTrace
 
     meant = ColumnMap(
         {"watts": Column("watts", "W", missing_ok=True), "cycles": Column("cycles", "1/s", scale=1e-9)},

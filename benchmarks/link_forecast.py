@@ -33,9 +33,8 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr
 
-from attribution_sched.cluster.bandwidth_trace import BandwidthTrace, read_trace_rows
 from attribution_sched.cluster.incidents import LinkCut, cut_links, pack
-from attribution_sched.cluster.wan import Wan, WanProcess, emit_epsilon
+from attribution_sched.cluster.wan import BandwidthTrace, Wan, WanProcess, emit_epsilon, read_trace_rows
 from attribution_sched.scheduler.predictor.base import LinkPredictor, PersistencePredictor
 from attribution_sched.scheduler.predictor.gru import GruPredictor
 from attribution_sched.scheduler.predictor.kalman import KalmanParams, KalmanPredictor

@@ -26,11 +26,12 @@ from scheduler_instances import Decision, FloatArray, memory_tight, shaken
 
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.layouts import MAX_PP
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
     FIRST,
+    MAX_PP,
     MICROBATCH,
     MICROBATCHES,
     PP,
@@ -40,7 +41,6 @@ from attribution_sched.cluster.plan import (
     Plan,
     Replica,
 )
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.candidates import chain_batch
 from attribution_sched.planning.domain_orders import all_orders, chain_plans, proportional_cuts

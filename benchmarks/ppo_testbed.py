@@ -41,8 +41,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from attribution_sched.cluster.env import TestbedEnv
-from attribution_sched.cluster.vector_env import TestbedVectorEnv
+from attribution_sched.cluster.env import TestbedEnv, TestbedVectorEnv
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.hi_ppo.testbed import TestbedPolicy
 from attribution_sched.scheduler.ppo.collect import Stagger

@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.throughput import efficiency
 
 TARGET = 0.15

@@ -31,9 +31,9 @@ import numpy as np
 from scheduler_instances import SAILOR_INSTANCES, Decision, two_regions
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.cost_kernel import gradient_reduce_s, split_stages, stage_cost
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica
-from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.exact.solver import ExactSolver
 from attribution_sched.scheduler.mast import Mast

@@ -26,12 +26,11 @@ from attribution_sched.cluster.engine.actions import conclude, enact
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance, begin
 from attribution_sched.cluster.engine.prices import reprice
-from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.simulator.record import SimulationResult, Status
+from attribution_sched.cluster.simulator.job import SimulationResult, Status
 from attribution_sched.cluster.simulator.simulator import Decider, Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind, World

@@ -31,11 +31,11 @@ import numpy as np
 from field_days import Array, Days, play_days
 
 from attribution_sched.cluster.arrivals import TraceArrivals
-from attribution_sched.cluster.cost_arrays import BUSY_S
+from attribution_sched.cluster.cost_kernel import BUSY_S
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.episode import play

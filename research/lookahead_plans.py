@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, JOULES_PER_KWH
-from attribution_sched.cluster.cost_arrays import DomainArrays
+from attribution_sched.cluster.cost_kernel import DomainArrays, share_batch
 from attribution_sched.cluster.engine.actions import INT8
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.state import K_BASE_COST, K_BASE_STEP
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.plan import DOMAIN, FIRST, PRECISION, REPLICA, SEGMENT_FIELDS, STOP, PlanBatch
-from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.reward import GRAMS_PER_KG, r_cost, r_eff, samples, total
-from attribution_sched.cluster.shares import share_batch
 from attribution_sched.errors import PlanError, problem
 
 FloatArray = NDArray[np.float64]

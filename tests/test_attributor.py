@@ -16,8 +16,8 @@ from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form
 from attribution_sched.attributor import ENOUGH_TASKS, as_attributor, simulated_attributor, task_energy_j
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
+from attribution_sched.cluster.env import CrossDomainVectorEnv, TestbedVectorEnv
 from attribution_sched.cluster.pool import build_pool
-from attribution_sched.cluster.vector_env import CrossDomainVectorEnv, TestbedVectorEnv
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError
 

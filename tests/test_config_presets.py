@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.cost import CostModel, PlanCosts
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.config import load_settings, preset_names
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from attribution_sched.cluster.vector_env import CrossDomainVectorEnv, TestbedVectorEnv
+from attribution_sched.cluster.env import CrossDomainVectorEnv, TestbedVectorEnv
 from attribution_sched.errors import SettingsError
 from attribution_sched.registration import CROSS_DOMAIN, TESTBED, register
 

@@ -16,8 +16,8 @@ from scheduler_instances import (
     two_regions,
 )
 
-from attribution_sched.cluster.models.profiled import profiled_model
-from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.gpus import Precision
+from attribution_sched.cluster.models.catalogue import profiled_model
 from attribution_sched.cluster.regions import wan_between
 from attribution_sched.planning.exact.solver import ExactSolver
 

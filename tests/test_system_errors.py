@@ -6,8 +6,8 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.cluster.counters import COUNTER_NAMES
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import (
     AttributionSchedError,
     CounterError,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from attribution_sched import System
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import Precision
 from tests.session.small import small
 
 PAGE = os.sysconf("SC_PAGE_SIZE")

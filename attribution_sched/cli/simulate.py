@@ -15,7 +15,7 @@ from attribution_sched.cli.console import Stages, examples, notes, out, say_json
 from attribution_sched.errors import SettingsError, nearest, problem
 
 if TYPE_CHECKING:
-    from attribution_sched.cluster.simulator.record import SimulationResult
+    from attribution_sched.cluster.simulator.job import SimulationResult
     from attribution_sched.cluster.world import World
 
 EXAMPLES = examples(
@@ -71,7 +71,7 @@ def simulate(
         raise SettingsError(problem("--mtbf-h", mtbf_h, rule, "Add --engine simpy"))
     failures = None
     if mtbf_h is not None:
-        from attribution_sched.cluster.simulator.failures import Failures
+        from attribution_sched.cluster.simulator.dispatch import Failures
 
         failures = Failures(mtbf_h=mtbf_h)
     from attribution_sched.config import load_settings

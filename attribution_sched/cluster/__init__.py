@@ -1,7 +1,7 @@
 """The world: tasks and layers, GPUs, networks, and what a plan costs on them; simulator and environments.
 
 Start at ``world.World`` (the scheduling problem), ``cost.CostModel`` (what a plan takes), ``engine.Engine`` (many
-clusters at once), ``env`` and ``vector_env`` (Gymnasium), ``simulator`` (events, failures, preemption). Public names
+clusters at once), ``env`` (Gymnasium, one or many), ``simulator`` (events, failures, preemption). Public names
 load on first use, so importing this package costs nothing.
 """
 
@@ -32,18 +32,18 @@ _HOMES = {
     "CostModel": "attribution_sched.cluster.cost",
     "DEMAND_NAMES": "attribution_sched.cluster.demands",
     "DOMAIN_FEATURES": "attribution_sched.cluster.engine.observe",
-    "Failures": "attribution_sched.cluster.simulator.failures",
-    "PRECISIONS": "attribution_sched.cluster.precision",
+    "Failures": "attribution_sched.cluster.simulator.dispatch",
+    "PRECISIONS": "attribution_sched.cluster.gpus",
     "Plan": "attribution_sched.cluster.plan",
-    "Precision": "attribution_sched.cluster.precision",
-    "Preemption": "attribution_sched.cluster.simulator.failures",
+    "Precision": "attribution_sched.cluster.gpus",
+    "Preemption": "attribution_sched.cluster.simulator.dispatch",
     "Replica": "attribution_sched.cluster.plan",
     "Segment": "attribution_sched.cluster.plan",
     "Shared": "attribution_sched.cluster.simulator.dispatch",
     "TASK_FEATURES": "attribution_sched.cluster.engine.observe",
     "TaskKind": "attribution_sched.cluster.world",
     "World": "attribution_sched.cluster.world",
-    "move_cost": "attribution_sched.cluster.moves",
+    "move_cost": "attribution_sched.cluster.cost",
     "simulate": "attribution_sched.cluster.simulator.simulator",
 }
 

@@ -15,15 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import SeedSequence
-from numpy.typing import NDArray
 
-from attribution_sched.cluster.bandwidth_trace import number, read_trace_rows, row_error
 from attribution_sched.cluster.streams import StreamState, exponential, seed_stream, uniform
+from attribution_sched.cluster.wan import number, read_trace_rows, row_error
 from attribution_sched.errors import SettingsError, TraceError, nearest, problem
 from attribution_sched.kernels import kernel
 from attribution_sched.limits import name_rule
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 HOUR_S = 3600.0
 DAY_S = 24.0 * HOUR_S

@@ -24,9 +24,9 @@ from attribution_sched.cluster.engine.observe import (
 )
 from attribution_sched.cluster.engine.prices import kind_of
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
+from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, PlanBatch
-from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem

@@ -10,28 +10,72 @@ over the achieved share of the HBM bandwidth (they run between the matrix produc
 ``weights`` the weight bytes read once per pass, ``floor`` the host and launch time. The κ are the task's own
 demand multipliers (1 for a nominal task). Where a layer profile was measured, its fitted floor and slope
 replace the roofline. Everything is kept as prefix sums over layers, so any stage is two look-ups.
+
+Measured layer profiles are shipped as fitted floor laws: for each profiled (model, GPU, tensor-parallel degree)
+and layer class, forward and backward seconds of b samples follow ``t(b) = sqrt(floor² + (b·slope)²)``, fitted
+to the measured microbatches. Tensor-parallel communication was running while they were measured and is part of
+the figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.gpus import Gpu
-from attribution_sched.cluster.layers import Model
+from attribution_sched.cluster.domains import Runtime
+from attribution_sched.cluster.gpus import PRECISIONS, Gpu, Precision
 from attribution_sched.cluster.memory import activation_share
-from attribution_sched.cluster.precision import PRECISIONS, Precision
-from attribution_sched.cluster.profiles import layer_profile
-from attribution_sched.cluster.runtime import Runtime
+from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.throughput import ANCHOR, PrecisionTable, chip_is_fitted, efficiency, precision_table
+from attribution_sched.types import FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+LayerLaws = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+"""Forward slope and floor, backward slope and floor; seconds (per sample), each of shape ``(n_layers,)``."""
+
+
+@dataclass(frozen=True)
+class LayerProfile:
+    """The measured laws of one model on one GPU type.
+
+    Attributes:
+        precision: Numeric format the profile was taken in.
+        by_tp: Tensor-parallel degree → laws of every layer.
+    """
+
+    precision: Precision
+    by_tp: dict[int, LayerLaws]
+
+    def law(self, tp: int) -> LayerLaws | None:
+        """Laws at a tensor-parallel degree; None where nothing near was measured.
+
+        A degree that was not measured is scaled from the nearest measured one by the ratio of the degrees,
+        which keeps a profile consistent over layouts.
+        """
+        if tp in self.by_tp:
+            return self.by_tp[tp]
+        near = min(self.by_tp, key=lambda t: abs(np.log2(t / tp)))
+        ratio = near / tp
+        slope_f, floor_f, slope_b, floor_b = self.by_tp[near]
+        return slope_f * ratio, floor_f, slope_b * ratio, floor_b
+
+
+def layer_profile(model: Model, gpu: str) -> LayerProfile | None:
+    """Look up the shipped profile of a model on a GPU type; None where none was measured."""
+    stored = load_constants("profiles")["models"].get(model.name, {}).get("gpus", {}).get(gpu)
+    if stored is None:
+        return None
+    kinds = load_constants("profiles")["models"][model.name]["layer_classes"]
+    index = np.array(kinds)
+    by_tp: dict[int, LayerLaws] = {}
+    for tp, rows in stored.items():
+        laws: Any = np.array(rows, dtype=np.float64)[index].T
+        by_tp[int(tp)] = (laws[0], laws[1], laws[2], laws[3])
+    return LayerProfile(Precision.FP32, by_tp)
+
 
 LANGUAGE_FAMILIES = ("gpt", "opt", "llama")
 """Families whose absolute speed is pinned by large-model training runs, not by throughput tables."""
@@ -43,12 +87,20 @@ TIME_COLUMNS = (
     "compute_forward", "memory_forward", "weights_forward", "floor_forward",
     "compute_backward", "memory_backward", "weights_backward", "floor_backward",
 )  # fmt: skip
+(
+    COMPUTE_FORWARD, MEMORY_FORWARD, WEIGHTS_FORWARD, FLOOR_FORWARD,
+    COMPUTE_BACKWARD, MEMORY_BACKWARD, WEIGHTS_BACKWARD, FLOOR_BACKWARD,
+) = range(len(TIME_COLUMNS))  # fmt: skip
 """Columns of ``CostTables.times_s``: seconds per sample (compute, memory) or per pass (weights, floor)."""
 
 SIZE_COLUMNS = (
     "params_sharded", "params_whole", "kept_sharded", "kept_whole", "scores", "inputs",
     "reduced_elements", "reduces", "flops", "kept_divided",
 )  # fmt: skip
+(
+    PARAMS_SHARDED, PARAMS_WHOLE, KEPT_SHARDED, KEPT_WHOLE, SCORES, INPUTS,
+    REDUCED_ELEMENTS, REDUCES, FLOPS, KEPT_DIVIDED,
+) = range(len(SIZE_COLUMNS))  # fmt: skip
 """Columns of ``CostTables.sizes``: per-sample elements, parameter counts, all-reduce count, forward FLOPs."""
 
 

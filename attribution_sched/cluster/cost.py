@@ -1,7 +1,8 @@
 """The cost model: what a plan takes, in seconds, bytes, joules, grams and dollars.
 
 One call scores any number of plans; the single case is a batch of one. The compiled work is done in
-``cost_kernel.py``; this module turns records into arrays and back.
+``cost_kernel.py``; this module turns records into arrays and back. ``move_cost`` prices the way from one
+plan to another: sending the state of layers to domains that do not hold them yet.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import (
     TP_DEGREES,
@@ -20,7 +20,7 @@ from attribution_sched.cluster.compute import (
     efficiencies,
 )
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.cost_arrays import (
+from attribution_sched.cluster.cost_kernel import (
     DOMAIN_ROW,
     PLAN_COLUMNS,
     SEGMENT_COLUMNS,
@@ -30,18 +30,18 @@ from attribution_sched.cluster.cost_arrays import (
     Scratch,
     Workload,
     make_scratch,
+    plan_cost,
 )
-from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.domains import Cluster
-from attribution_sched.cluster.layers import Model
+from attribution_sched.cluster.gpus import PRECISIONS
+from attribution_sched.cluster.memory import state_bytes_per_parameter
+from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.plan import MICROBATCHES, PP, Plan, PlanBatch
 from attribution_sched.cluster.power import cap_floor_w, precision_factor
-from attribution_sched.cluster.precision import PRECISIONS
+from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import NetworkError, PlanError, problem
 from attribution_sched.kernels import kernel
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 BYTES_PER_GBIT = 1e9 / 8.0
 BYTES_PER_GB = 1e9
@@ -101,9 +101,9 @@ def _score(
     factors: FloatArray,
     bandwidth: FloatArray,
     latency: FloatArray,
-    segments: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    schedules: NDArray[np.int64],
+    segments: IntArray,
+    counts: IntArray,
+    schedules: IntArray,
     slowdown: FloatArray,
     breakdown: bool,
     scratch: Scratch,
@@ -337,3 +337,29 @@ def _links(name: str, given: FloatArray | None, base: FloatArray, n: int, k: int
         raise NetworkError(problem(f"{name}{list(at)}", float(values[at]), rule, "Mend the link figures"))
     # A fresh array: a read-only view would be another type to the compiler.
     return np.array(values.reshape(-1, k, k), order="C")
+
+
+def move_cost(
+    kind: TaskKind, old: Plan, new: Plan, bytes_per_s: FloatArray, usd_per_byte: FloatArray
+) -> tuple[float, float]:
+    """Seconds and dollars of carrying a task's state from one plan to another.
+
+    A copy comes from the first domain that has it; different links send side by side.
+
+    Args:
+        kind: The task.
+        old: Plan in force.
+        new: Plan to come.
+        bytes_per_s: WAN bandwidth now, shape ``(K, K)``.
+        usd_per_byte: Egress price, shape ``(K, K)``.
+    """
+    moved = np.zeros_like(bytes_per_s)
+    params = kind.model.column("params")
+    for target in new.segments:
+        each = state_bytes_per_parameter(float(target.precision.element_bytes), kind.training, 0, 1.0)
+        for layer in range(target.first, target.stop):
+            holders = [s.domain for s in old.segments if s.first <= layer < s.stop]
+            if target.domain not in holders:
+                moved[holders[0], target.domain] += params[layer] * each
+    sent = moved > 0.0
+    return float((moved[sent] / bytes_per_s[sent]).max(initial=0.0)), float((moved * usd_per_byte)[sent].sum())

@@ -13,14 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.demands import CLOCK_HZ, DEMAND_NAMES, Demands
 from attribution_sched.errors import CounterError, nearest, problem
-
-FloatArray = NDArray[np.float64]
-"""Floating-point array; its axes are stated where it is used."""
+from attribution_sched.types import FloatArray
 
 COUNTER_UNITS: dict[str, str] = {
     "cpu_cycles": "1/s",

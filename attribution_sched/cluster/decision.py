@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel, move_cost
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.engine.prices import LEAST_BANDWIDTH_SHARE
 from attribution_sched.cluster.incidents import is_lost
-from attribution_sched.cluster.moves import move_cost
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import Reward, TaskKind

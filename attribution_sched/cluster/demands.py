@@ -17,18 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.gpus import Gpu, gpu
+from attribution_sched.cluster.gpus import Gpu, Precision, gpu
 from attribution_sched.cluster.interference import MEMORY_EFFICIENCY, PCIE_BYTES_PER_S
-from attribution_sched.cluster.layers import Model
-from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.throughput import efficiency
 from attribution_sched.errors import TaskError, problem
-
-FloatArray = NDArray[np.float64]
-"""Floating-point array; its axes are stated where it is used."""
+from attribution_sched.types import FloatArray, IntArray
 
 DEMAND_NAMES: tuple[str, ...] = (
     "cpu_cycles", "l3_misses", "memory_bandwidth", "pcie_bandwidth", "conv", "fc", "attention",
@@ -121,7 +117,7 @@ class Demands:
         shares: FloatArray = np.clip(scaled / np.maximum(stretch, 1e-12)[:, None], 0.0, 1.0)
         return shares
 
-    def take(self, index: int | slice | NDArray[np.int64]) -> Demands:
+    def take(self, index: int | slice | IntArray) -> Demands:
         """The tasks at ``index``, as a batch."""
         rows = [index] if isinstance(index, int) else index
         return Demands(self.values[rows], self.nominal[rows], self.nominal_s[rows])

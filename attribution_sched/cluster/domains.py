@@ -5,13 +5,42 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.gpus import Gpu
 from attribution_sched.cluster.power import check_cap
-from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import SettingsError, problem
+from attribution_sched.types import IntArray
+
+GIGA = 1e9
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Framework behaviour shared by every task of a cluster: switches that change time and memory but are no plan.
+
+    Attributes:
+        recompute: Recompute activations in the backward pass (keeps layer inputs only).
+        zero_stage: ZeRO stage 0..3: what data-parallel ranks shard (optimiser, gradients, weights).
+        sequence_parallel: Shard layer norms and dropout over tensor-parallel ranks too.
+        flash_attention: Fused attention; no score matrices are kept or moved.
+        blocking_sends: A stage computes nothing while it sends (as frameworks that synchronise after
+            every point-to-point transfer do); otherwise sends overlap with computing.
+        reserved_bytes: Device memory that context, communicators and allocator slack take.
+    """
+
+    recompute: bool = False
+    zero_stage: int = 1
+    sequence_parallel: bool = False
+    flash_attention: bool = True
+    blocking_sends: bool = False
+    reserved_bytes: float = 2.0 * GIGA
+
+    def __post_init__(self) -> None:
+        if self.zero_stage not in (0, 1, 2, 3):
+            raise SettingsError(problem("zero_stage", self.zero_stage, "must be 0, 1, 2 or 3", "Pick one of these"))
+        if not self.reserved_bytes >= 0:
+            raise SettingsError(problem("reserved_bytes", self.reserved_bytes, "must be >= 0", "Use bytes"))
 
 
 @dataclass(frozen=True)
@@ -103,7 +132,7 @@ class Cluster:
         return sum(domain.devices for domain in self.domains)
 
 
-def within_budgets(cluster: Cluster, free: NDArray[np.int64]) -> NDArray[np.int64]:
+def within_budgets(cluster: Cluster, free: IntArray) -> IntArray:
     """Leave so many of the free devices that power budgets hold whatever they and the rest draw, shape ``(..., K)``."""
     domains = cluster.domains
     if all(domain.power_budget_w is None for domain in domains):

@@ -1,13 +1,37 @@
-"""The GPU catalogue: dense peaks, memory, power, and where each figure comes from."""
+"""The GPU catalogue and the numeric formats GPUs run: dense peaks, memory, power, and where each figure comes from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
 
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import SettingsError, nearest, problem
+
+
+class Precision(StrEnum):
+    """A numeric format; the order is the order of the precision axis in every table."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    INT8 = "int8"
+
+    @property
+    def index(self) -> int:  # type: ignore[override]
+        """Position on the precision axis."""
+        return PRECISIONS.index(self)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one activation or weight element in this format."""
+        return {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}[self.value]
+
+
+PRECISIONS: tuple[Precision, ...] = tuple(Precision)
+"""Every precision, in axis order: fp32, fp16, bf16, int8."""
+
 
 GB = 1e9
 TERA = 1e12

@@ -18,12 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.kernels import kernel
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 I_DOMAIN, I_TARGET, I_START, I_END, I_FACTOR, I_LOSS = range(6)
 """Columns of the packed incidents: domain or source, target, start and end (s), factor, 1 for a lost domain."""

@@ -17,17 +17,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.gpus import Gpu
-from attribution_sched.cluster.layers import Model
-from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.gpus import Gpu, Precision
+from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.throughput import efficiency, floor_law
 from attribution_sched.errors import ModelFitError, problem
-
-FloatArray = NDArray[np.float64]
-"""Floating-point array; its axes are stated where it is used."""
+from attribution_sched.types import FloatArray, IntArray
 
 RESOURCES: tuple[str, ...] = ("host", "compute", "memory", "pcie")
 """Order of the resource axis."""
@@ -107,7 +103,7 @@ def resource_demands(
 
 
 def fit_demands(
-    pairs: NDArray[np.int64],
+    pairs: IntArray,
     throughput: FloatArray,
     prior: FloatArray,
     prior_weight: FloatArray,

@@ -19,14 +19,22 @@ OPTIMISER_BYTES_FULL = 8.0
 
 
 @kernel
-def state_bytes_per_parameter(element_bytes: float, training: bool, zero_stage: int, dp: float) -> float:
+def element_bytes(precision: int) -> float:
+    """Bytes of one element in the format at a position of the precision axis: fp32, fp16, bf16, int8."""
+    if precision == 0:
+        return 4.0
+    return 1.0 if precision == 3 else 2.0
+
+
+@kernel
+def state_bytes_per_parameter(each_bytes: float, training: bool, zero_stage: int, dp: float) -> float:
     """Bytes of weights, gradients and optimiser states that one device keeps per parameter."""
     if not training:
-        return element_bytes
+        return each_bytes
     # Below two bytes weights are still trained from a half-precision copy.
-    weight = max(element_bytes, 2.0)
+    weight = max(each_bytes, 2.0)
     gradient = weight
-    optimiser = 8.0 if weight >= 4.0 else 12.0
+    optimiser = OPTIMISER_BYTES_FULL if weight >= 4.0 else OPTIMISER_BYTES_MIXED
     if zero_stage >= 1:
         optimiser /= dp
     if zero_stage >= 2:
@@ -39,6 +47,7 @@ def state_bytes_per_parameter(element_bytes: float, training: bool, zero_stage: 
 @kernel
 def in_flight(schedule: int, stages: int, stage: int, microbatches: int) -> int:
     """Microbatches whose activations stage ``stage`` holds at its peak."""
+    # GPipe runs every forward pass before the first backward one; 1F1B frees a set as soon as the pipeline is full.
     if schedule == 1:
         return microbatches
     return min(microbatches, stages - stage)

@@ -39,12 +39,6 @@ def region_names() -> tuple[str, ...]:
     return tuple(load_constants("regions")["names"])
 
 
-def region_sources() -> dict[str, list[dict[str, str]]]:
-    """Return, for each field of the table, repository, commit, licence and date of its figures."""
-    sources: dict[str, list[dict[str, str]]] = load_constants("regions")["sources"]
-    return {name: [dict(entry) for entry in entries] for name, entries in sources.items()}
-
-
 def carbon_g_per_kwh(name: str) -> float | None:
     """Return the carbon intensity of the grid of a region or zone, or None where no figure is known.
 

@@ -12,6 +12,12 @@ so R_high is R without utilisation, less the constant w_eff: both levels of Hi-P
 
 Every formula is one function that takes numbers or arrays alike; the names that end in ``_kernel`` are the same
 functions compiled, for use inside other kernels.
+
+The named baseline of R_eff and R_cost is the static uniform split. Layers are dealt evenly over all K domains
+in their given order (the first ones, if there are fewer layers than domains); every domain gives as many
+devices as data parallelism over the largest microbatch can use, in half precision, at base bandwidth. In a
+world of one domain a task runs on one device, in single precision. It is the reference because the method's
+founding text names it, not because it is good; where it would not fit memory its time is still the reference.
 """
 
 from __future__ import annotations
@@ -21,18 +27,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attribution_sched.cluster.cost import JOULES_PER_KWH, PlanCosts
-from attribution_sched.cluster.plan import MICROBATCH, MICROBATCHES, REPLICA, PlanBatch
+from attribution_sched.cluster.cost import JOULES_PER_KWH, CostModel, PlanCosts
+from attribution_sched.cluster.gpus import Precision
+from attribution_sched.cluster.plan import MICROBATCH, MICROBATCHES, REPLICA, Plan, PlanBatch, Replica, Segment
+from attribution_sched.cluster.world import Reward, TaskKind, World
 from attribution_sched.kernels import kernel
+from attribution_sched.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.decision import DecisionView
-    from attribution_sched.cluster.world import Reward
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+
 Number = TypeVar("Number", float, FloatArray)
 """A number or an array of any shape."""
 
@@ -202,3 +208,38 @@ def samples_kernel(rows: IntArray, count: int) -> int:
             last = rows[row, REPLICA]
             found += rows[row, MICROBATCH] * rows[row, MICROBATCHES]
     return found
+
+
+def uniform_split(n_layers: int, parts: int) -> list[tuple[int, int]]:
+    """Cut a chain into ``parts`` runs of nearly equal length."""
+    stops = [round(n_layers * (p + 1) / parts) for p in range(parts)]
+    return list(zip([0, *stops[:-1]], stops, strict=True))
+
+
+def baseline_plan(world: World, kind: TaskKind) -> Plan:
+    """Build the static uniform split of a task kind over the cluster."""
+    cluster = world.cluster
+    parts = min(len(cluster), len(kind.model))
+    micro = kind.microbatches[1] if len(cluster) == 1 else kind.microbatches[-1]
+    segments = []
+    for domain, (first, stop) in enumerate(uniform_split(len(kind.model), parts)):
+        gpu = cluster.domains[domain].gpu
+        precision = Precision.FP16 if len(cluster) > 1 and gpu.supports(Precision.FP16) else Precision.FP32
+        dp = 1
+        # A one-domain world (the testbed) runs a task on one device.
+        while len(cluster) > 1 and 2 * dp <= cluster.domains[domain].devices and micro % (2 * dp) == 0:
+            dp *= 2
+        segments.append(Segment(domain, first, stop, dp, 1, 1, precision))
+    return Plan((Replica(tuple(segments), micro, kind.batch_size // micro),))
+
+
+def baseline_costs(world: World, cost: CostModel) -> tuple[FloatArray, FloatArray]:
+    """Step time (s) and cost (USD per step) of the baseline of every task kind, each of shape ``(n_kinds,)``."""
+    steps, dollars = [], []
+    reward = world.reward
+    for k, kind in enumerate(world.kinds):
+        scored = cost.score(baseline_plan(world, kind), k, breakdown=False)
+        steps.append(float(scored.step_s[0]))
+        bill_usd, energy_j, carbon_g = (float(x[0]) for x in (scored.bill_usd, scored.energy_j, scored.carbon_g))
+        dollars.append(cost_usd(bill_usd, energy_j, carbon_g, usd_per_j(reward), usd_per_g(reward)))
+    return np.array(steps), np.array(dollars)

@@ -16,15 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.gpus import Gpu
-from attribution_sched.cluster.precision import PRECISIONS, Precision
+from attribution_sched.cluster.gpus import PRECISIONS, Gpu, Precision
 from attribution_sched.errors import PlanError, SettingsError, nearest, problem
-
-FloatArray = NDArray[np.float64]
-"""Floating-point array; its axes are stated where it is used."""
+from attribution_sched.types import FloatArray
 
 ANCHOR = Precision.FP32
 """The precision that fitted efficiencies refer to: FP32 on V100, TF32 on A100 and H100."""
@@ -39,11 +35,6 @@ def floor_law(t_floor_s: Any, t1_s: Any, batch: Any, p: Any) -> Any:
     Broadcasts over arrays.
     """
     return (t_floor_s**p + (batch * t1_s) ** p) ** (1.0 / p)
-
-
-def knee_batch(t_floor_s: Any, t1_s: Any) -> Any:
-    """Batch at which floor and work weigh the same: below it, larger batches are almost free."""
-    return t_floor_s / t1_s
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import TP_DEGREES
-from attribution_sched.cluster.layouts import MAX_PP
+from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
     FIRST,
+    MAX_PP,
     MICROBATCH,
     MICROBATCHES,
     PP,
@@ -31,14 +31,12 @@ from attribution_sched.cluster.plan import (
     TP,
     PlanBatch,
 )
-from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.kernels import kernel
+from attribution_sched.types import BoolArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.cost import CostModel
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 VALID = 0
 """Nothing is wrong."""

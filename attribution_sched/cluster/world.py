@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
 from attribution_sched.cluster.domains import Cluster
 from attribution_sched.cluster.incidents import Incident, check_incidents
-from attribution_sched.cluster.layers import Model, TaskType
+from attribution_sched.cluster.models import Model, TaskType
 from attribution_sched.errors import SettingsError, TaskError, problem
 
 Arrivals = Poisson | Diurnal | TraceArrivals

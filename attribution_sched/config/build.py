@@ -19,7 +19,7 @@ from attribution_sched.errors import AttributionSchedError, NetworkError, Settin
 if TYPE_CHECKING:
     from attribution_sched.cluster.domains import Domain
     from attribution_sched.cluster.incidents import Incident
-    from attribution_sched.cluster.layers import Model
+    from attribution_sched.cluster.models import Model
     from attribution_sched.cluster.wan import Wan, WanMotion
     from attribution_sched.cluster.world import Arrivals, TaskKind, World
     from attribution_sched.config.schema import Settings
@@ -39,8 +39,7 @@ def known_carbon(name: str) -> float | None:
 
 def build_world(settings: Settings) -> World:
     """Build the world that ``settings`` describe; see :meth:`Settings.build_world`."""
-    from attribution_sched.cluster.domains import Cluster
-    from attribution_sched.cluster.runtime import Runtime
+    from attribution_sched.cluster.domains import Cluster, Runtime
     from attribution_sched.cluster.world import Reward, World
 
     with _named("network"):
@@ -72,9 +71,8 @@ def _named(key: str) -> Iterator[None]:
 
 
 def _wan(settings: Settings) -> Wan:
-    from attribution_sched.cluster.bandwidth_trace import BandwidthTrace
     from attribution_sched.cluster.regions import wan_between
-    from attribution_sched.cluster.wan import Wan
+    from attribution_sched.cluster.wan import BandwidthTrace, Wan
 
     network, names = settings.network, settings.domain_names
     motion = cast("WanMotion", network.motion.model_dump())
@@ -119,7 +117,7 @@ def _domains(settings: Settings) -> tuple[Domain, ...]:
 
 def _model(name: str) -> Model:
     from attribution_sched.cluster.models import model
-    from attribution_sched.cluster.models.profiled import profiled_model
+    from attribution_sched.cluster.models.catalogue import profiled_model
 
     if name.startswith(PROFILED_PREFIX):
         return profiled_model(name.removeprefix(PROFILED_PREFIX))

@@ -114,7 +114,7 @@ class DomainSettings(Record):
 
 
 class RuntimeSettings(Record):
-    """How the framework behaves, see :class:`attribution_sched.cluster.runtime.Runtime`.
+    """How the framework behaves, see :class:`attribution_sched.cluster.domains.Runtime`.
 
     Attributes:
         recompute: Recompute activations in the backward pass.

@@ -82,7 +82,7 @@ class KindSettings(Record):
     @classmethod
     def _known_model(cls, name: str) -> str:
         from attribution_sched.cluster.models import model_names
-        from attribution_sched.cluster.models.profiled import PROFILED_NAMES
+        from attribution_sched.cluster.models.catalogue import PROFILED_NAMES
 
         if name.startswith(PROFILED_PREFIX):
             if name.removeprefix(PROFILED_PREFIX) not in PROFILED_NAMES:

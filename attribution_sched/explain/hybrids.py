@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.cost_kernel import share_batch
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
     DOMAIN,
@@ -27,7 +28,6 @@ from attribution_sched.cluster.plan import (
     Plan,
     PlanBatch,
 )
-from attribution_sched.cluster.shares import share_batch
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.shapley.exact import coalition_block
 from attribution_sched.planning.validity import runnable, taken

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.layouts import layout_table
-from attribution_sched.cluster.plan import DOMAIN, DP, PP, REPLICA, TP, Plan
+from attribution_sched.cluster.plan import DOMAIN, DP, PP, REPLICA, TP, Plan, layout_table
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.hybrids import (
     COLUMNS,

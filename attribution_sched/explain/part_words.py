@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -19,7 +20,6 @@ from attribution_sched.cluster.plan import (
     TP,
     PlanBatch,
 )
-from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.hybrids import (
     CUTS,

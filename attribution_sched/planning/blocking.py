@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES, CostTables
-from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
+from attribution_sched.cluster.cost_kernel import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.memory import in_flight
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import FloatArray, IntArray

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.cost_arrays import (
+from attribution_sched.cluster.cost_kernel import (
     BILL_USD,
     CARBON_G,
     ENERGY_J,
@@ -28,14 +28,17 @@ from attribution_sched.cluster.cost_arrays import (
     Scratch,
     Workload,
     make_scratch,
+    plan_cost,
+    share_batch,
+    split_stages,
+    tp_index,
 )
-from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
     FIRST,
+    MAX_PP,
     MICROBATCH,
     MICROBATCHES,
     PP,
@@ -53,8 +56,6 @@ from attribution_sched.cluster.reward import (
     usd_per_g,
     usd_per_j,
 )
-from attribution_sched.cluster.shares import share_batch
-from attribution_sched.cluster.stage_kernel import split_stages, tp_index
 from attribution_sched.cluster.validity import VALID, segment_fault
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.local_search import LEAST_GAIN

@@ -8,7 +8,7 @@ import numpy as np
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.cost_arrays import DomainArrays
+from attribution_sched.cluster.cost_kernel import DomainArrays, share_batch
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
     MICROBATCHES,
@@ -17,7 +17,6 @@ from attribution_sched.cluster.plan import (
     PlanBatch,
 )
 from attribution_sched.cluster.reward import value
-from attribution_sched.cluster.shares import share_batch
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import IntArray
 

@@ -9,11 +9,11 @@ from itertools import permutations, product
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES
-from attribution_sched.cluster.layouts import MAX_PP
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
     FIRST,
+    MAX_PP,
     MICROBATCH,
     MICROBATCHES,
     PP,

@@ -11,8 +11,8 @@ from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import CostModel, PlanCosts
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.domains import within_budgets
+from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.errors import PlanError, problem
 
 FloatArray = NDArray[np.float64]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.domains import within_budgets
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import DP, MICROBATCHES, PP, TP, PlanBatch
-from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.validity import VALID, Limits, limits_of, validity
 from attribution_sched.planning.candidates import microbatch_counts

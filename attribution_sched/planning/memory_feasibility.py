@@ -14,11 +14,19 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
-from attribution_sched.cluster.layouts import MAX_PP, layout_table
+from attribution_sched.cluster.cost_kernel import (
+    DomainArrays,
+    PowerArrays,
+    RuntimeArrays,
+    Workload,
+    gradient_reduce_s,
+    split_stages,
+    stage_cost,
+    tp_index,
+)
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.memory import activation_share, in_flight, state_bytes_per_parameter
-from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.stage_kernel import gradient_reduce_s, split_stages, stage_cost, tp_index
+from attribution_sched.cluster.plan import MAX_PP, layout_table
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.segment_table import hardware_classes
@@ -220,7 +228,7 @@ def _has_memory(
 ) -> bool:  # fmt: skip
     """Whether every stage between the cuts in row ``at`` has memory, with ``after`` stages behind the last.
 
-    The memory of :func:`~attribution_sched.cluster.stage_kernel.stage_cost`, which a table asks for thousands of
+    The memory of :func:`~attribution_sched.cluster.cost_kernel.stage_cost`, which a table asks for thousands of
     times, without the times and draws that go with it.
     """
     for stage in range(needs.stages):

@@ -14,12 +14,18 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.cost_arrays import DOMAIN_ROW, DomainArrays, PowerArrays, RuntimeArrays, Workload
+from attribution_sched.cluster.cost_kernel import (
+    DOMAIN_ROW,
+    DomainArrays,
+    PowerArrays,
+    RuntimeArrays,
+    Workload,
+    gradient_reduce_s,
+    stage_cost,
+)
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.layouts import layouts_within
-from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch
-from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.stage_kernel import gradient_reduce_s, stage_cost
+from attribution_sched.cluster.gpus import Precision
+from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch, layouts_within
 from attribution_sched.cluster.validity import hardware_formats
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import Instance, inside_precisions

@@ -11,9 +11,10 @@ import numpy as np
 from attribution_sched.cluster import validity as rules
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.validity import BoolArray, IntArray, Limits, limits_of, validity
+from attribution_sched.cluster.validity import Limits, limits_of, validity
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.candidates import as_carried_out
+from attribution_sched.types import BoolArray, IntArray
 
 
 def limits_at(view: DecisionView) -> Limits:

@@ -12,9 +12,8 @@ import numpy as np
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import PlanCosts
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.layouts import MAX_PP, layouts_within
-from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
-from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.gpus import Precision
+from attribution_sched.cluster.plan import MAX_PP, Plan, PlanBatch, Replica, Segment, layouts_within
 from attribution_sched.planning.instance import usable_devices
 
 PAIR_DOMAINS = 6

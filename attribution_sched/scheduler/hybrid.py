@@ -11,11 +11,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.layouts import layout_table
 from attribution_sched.cluster.plan import (
     MICROBATCHES,
     Plan,
     PlanBatch,
+    layout_table,
 )
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.validity import VALID, limits_of, validity

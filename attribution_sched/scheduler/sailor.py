@@ -16,9 +16,8 @@ import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.layouts import MAX_PP
-from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
-from attribution_sched.cluster.precision import PRECISIONS, Precision
+from attribution_sched.cluster.gpus import PRECISIONS, Precision
+from attribution_sched.cluster.plan import MAX_PP, Plan, PlanBatch, Replica, Segment
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.blocking import Arrays, Even, best_stages, blocking_s
 from attribution_sched.planning.instance import Instance, half_precision

@@ -12,8 +12,8 @@ import numpy as np
 
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import DP, MICROBATCH, PP, TP, Plan, PlanBatch
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.candidates import best_of, join

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.session.results import Decision
 

@@ -6,14 +6,12 @@ import numpy as np
 
 from attribution_sched.cluster.arrivals import ArrivalRow, Poisson, TraceArrivals
 from attribution_sched.cluster.decision import encode
-from attribution_sched.cluster.domains import Cluster, Domain
+from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind, World
 

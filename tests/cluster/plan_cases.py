@@ -7,13 +7,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Cluster, Domain
-from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.domains import Cluster, Domain, Runtime
+from attribution_sched.cluster.gpus import PRECISIONS, Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import PRECISIONS, Precision
-from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.wan import Wan
 
 CARDS = ("A100-80", "H100-80", "V100-32", "A100-40")

@@ -9,9 +9,8 @@ from attribution_sched.cluster.codecs import CrossDomainCodec, TestbedCodec
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import PlanError, SettingsError
 

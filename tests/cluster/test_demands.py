@@ -15,10 +15,9 @@ from attribution_sched.cluster.demands import (
     draw_demands,
     nominal_demands,
 )
-from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.interference import RESOURCES, resource_demands, slowdown
 from attribution_sched.cluster.models import model
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import TaskError
 
 NAMES = ("resnet-50", "efficientnet-b0", "vit-b-16", "bert-base", "gpt2-small", "llama-3-8b")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.interference import (
     RESOURCES,
     fit_demands,
@@ -17,7 +17,6 @@ from attribution_sched.cluster.interference import (
     summed_throughput,
 )
 from attribution_sched.cluster.models import model
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import ModelFitError
 
 needs_data = pytest.mark.skipif("ATTRIBUTION_SCHED_DATA" not in os.environ, reason="needs the measured tables")

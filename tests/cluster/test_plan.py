@@ -1,4 +1,9 @@
-"""Plans: properties, round trips through arrays, and every way a plan can be wrong."""
+"""Plans: properties, round trips through arrays, and every way a plan can be wrong.
+
+Every layout that fits the largest domain is on the table, once.
+"""
+
+from __future__ import annotations
 
 from dataclasses import replace
 
@@ -7,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.pipeline import Schedule
-from attribution_sched.cluster.plan import SEGMENT_FIELDS, Plan, PlanBatch, Replica, Segment
-from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.plan import SEGMENT_FIELDS, Plan, PlanBatch, Replica, Segment, layout_table
 from attribution_sched.errors import PlanError
 from tests.cluster.plan_cases import plans
+
+from .engine_worlds import tiny_cluster
 
 LAYERS, DOMAINS = 26, 4
 TP = (1, 2, 4, 8)
@@ -127,3 +134,27 @@ def test_rows_beyond_the_count_are_not_looked_at():
 def test_arrays_keep_the_precision_of_each_segment():
     mixed = changed(1, precision=Precision.BF16)
     assert [s.precision for s in PlanBatch.of([mixed]).plan(0).segments] == [Precision.FP16, Precision.BF16]
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 4, 6, 16])
+@pytest.mark.parametrize("sharing", [False, True])
+def test_the_table_is_what_enumeration_gives(devices, sharing):
+    cluster = tiny_cluster(2, devices, node_devices=4)
+    table = {tuple(row) for row in layout_table(cluster, sharing).tolist()}
+    assert len(table) == len(layout_table(cluster, sharing))
+    powers = (1, 2, 4, 8, 16)
+    wanted = {
+        (dp, tp, pp, share)
+        for dp in powers
+        for tp in (1, 2, 4)
+        for pp in (1, 2, 4, 8)
+        for share in ((0, 1) if sharing else (0,))
+        if dp * tp * pp <= devices
+    }
+    assert table == wanted
+
+
+def test_tensor_parallelism_stays_inside_the_largest_node():
+    table = layout_table(tiny_cluster(1, 16, node_devices=2), sharing=False)
+    assert table[:, 1].max() == 2
+    assert np.all(table[:, :3].prod(axis=1) <= 16)

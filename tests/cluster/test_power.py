@@ -1,4 +1,4 @@
-"""Draw, caps and accounting: the laws of measured devices as properties."""
+"""Draw and caps: the laws of measured devices as properties."""
 
 import os
 
@@ -8,23 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.gpus import GPUS, gpu
+from attribution_sched.cluster.gpus import GPUS, PRECISIONS, gpu
 from attribution_sched.cluster.power import (
-    IdleRule,
-    Meter,
     cap_beta,
     cap_floor_w,
-    cap_provenance,
     cap_slowdown,
     check_cap,
     fit_cap_beta,
     natural_power_w,
-    optimal_cap_w,
     precision_factor,
-    split_energy,
-    step_energy_j,
 )
-from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.cluster.throughput import floor_law
 from attribution_sched.errors import SettingsError
 
@@ -69,7 +62,6 @@ def test_a_cap_above_the_draw_changes_nothing_and_a_lower_one_only_slows(device,
     slow = cap_slowdown(natural, caps, p0, beta)
     assert (slow >= 1).all() and slow[0] >= slow[1]
     assert (slow[caps >= natural] == 1.0).all()
-    assert (step_energy_j(1.0, natural, caps, p0, beta)[caps >= natural] == natural).all()
 
 
 @given(devices, st.floats(0.7, 1.0), st.floats(0.15, 0.45))
@@ -77,11 +69,11 @@ def test_a_cap_above_the_draw_changes_nothing_and_a_lower_one_only_slows(device,
 def test_energy_is_u_shaped_where_the_cap_binds(device, draw, beta):
     natural, p0 = draw * device.tdp_w, cap_floor_w(device)
     caps = np.linspace(p0 + 2, natural, 400)
-    energy = step_energy_j(1.0, natural, caps, p0, beta)
+    energy = caps * cap_slowdown(natural, caps, p0, beta)
     turn = np.sign(np.diff(energy))
     assert turn[0] < 0 < turn[-1]
     assert (np.diff(turn) >= 0).all()  # falls, then rises, once
-    best = optimal_cap_w(natural, p0, beta, 0.0)
+    best = min(natural, p0 + np.sqrt(beta * p0 * (natural - p0) / (1 - beta)))  # where the derivative vanishes
     assert best == pytest.approx(caps[energy.argmin()], abs=2 * (caps[1] - caps[0]))
 
 
@@ -109,57 +101,15 @@ def test_fit_recovers_beta(beta, natural):
     assert fit_cap_beta(caps, times, natural, 60.0) == pytest.approx(beta)
 
 
-def test_caps_and_factors_are_checked_and_marked():
+def test_caps_and_factors_are_checked():
     for device in GPUS.values():
         assert device.idle_w < cap_floor_w(device) < device.min_cap_w
-    assert cap_provenance(gpu("V100-16")) == "measured" and cap_provenance(gpu("H100-80")) == "estimated"
     assert check_cap(gpu("A100-80"), 250.0) == 250.0
     for bad in (50.0, 900.0, float("nan")):
         with pytest.raises(SettingsError, match=r"power cap .* A100-80 accepts caps from 100 to 400 W"):
             check_cap(gpu("A100-80"), bad)
     assert all(0.9 <= precision_factor(p) <= 1.1 for p in PRECISIONS)
     assert 0 == cap_beta(0.0) < cap_beta(0.5) < cap_beta(1.0) < 0.5
-
-
-tasks = st.lists(st.tuples(st.just(0.0) | st.floats(1, 500), st.floats(0, 1)), min_size=1, max_size=6)
-
-
-@given(tasks, st.lists(st.floats(0.1, 1e4), min_size=1, max_size=5), st.sampled_from(list(IdleRule)))
-@settings(deadline=None, max_examples=50)
-def test_every_joule_is_accounted_for(loads, durations, rule):
-    meter = Meter(devices=len(loads), idle_w=55.0)
-    for step, duration in enumerate(durations):
-        running = {f"t{i}": load for i, load in enumerate(loads) if (i + step) % 2 == 0}
-        meter.advance(duration, {n: w for n, (w, _) in running.items()}, {n: h for n, (_, h) in running.items()})
-    split = meter.split(rule)
-    assert split.gap <= 1e-9
-    assert split.scale == pytest.approx(1.0)
-    assert split.unallocated_j >= -1e-6 * split.meter_j
-    assert split.meter_j == pytest.approx(
-        split.dynamic_j.sum() + split.idle_share_j.sum() + split.unallocated_j, rel=1e-9
-    )
-
-
-def test_idle_rules_by_hand():
-    meter = Meter(devices=2, idle_w=50.0)
-    meter.advance(10.0, {"a": 200.0}, {"a": 1.0})
-    meter.advance(10.0, {"a": 200.0, "b": 100.0}, {"a": 1.0, "b": 0.5})
-    assert meter.meter_j == 2 * 50 * 20 + 200 * 20 + 100 * 10
-    assert meter.split(IdleRule.RESERVATION).task_j == pytest.approx([4000 + 1000, 1000 + 250])
-    assert meter.split(IdleRule.RESERVATION).unallocated_j == pytest.approx(750)
-    assert meter.split(IdleRule.TIME).task_j == pytest.approx([4000 + 1600, 1000 + 400])
-    assert meter.split(IdleRule.TIME).unallocated_j == pytest.approx(0)
-    assert meter.split(IdleRule.UNALLOCATED).task_j == pytest.approx([4000, 1000])
-    assert meter.split(IdleRule.UNALLOCATED).unallocated_j == pytest.approx(2000)
-
-
-def test_wrong_estimates_are_rescaled_to_the_meter_and_say_so():
-    split = split_energy(1000.0, 400.0, [100.0, 200.0], [1.0, 1.0], 4.0, IdleRule.UNALLOCATED)
-    assert split.dynamic_j == pytest.approx([200, 400]) and split.scale == pytest.approx(2.0)
-    with pytest.raises(SettingsError, match="meter_j"):
-        split_energy(float("nan"), 1.0, [1.0], [1.0], 1.0)
-    with pytest.raises(SettingsError, match="device-seconds"):
-        split_energy(10.0, 1.0, [1.0], [3.0], 1.0)
 
 
 @needs_data

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.regions import carbon_g_per_kwh, region_names, region_sources, wan_between
+from attribution_sched.cluster.regions import carbon_g_per_kwh, region_names, wan_between
 from attribution_sched.cluster.wan import WanProcess
 from attribution_sched.errors import NetworkError
 
@@ -201,7 +201,7 @@ def test_carbon_is_known_for_gcp_and_honestly_unknown_elsewhere():
 
 
 def test_every_field_names_repository_commit_licence_and_date():
-    sources = region_sources()
+    sources = load_constants("regions")["sources"]
     assert {"gbps", "rtt_ms", "usd_per_gb", "carbon_g_per_kwh"} <= set(sources)
     for field, entries in sources.items():
         for entry in entries:

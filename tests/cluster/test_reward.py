@@ -1,25 +1,35 @@
-"""R and its terms: the formulas by hand, the compiled and the numpy door, and that nobody else writes them."""
+"""R and its terms: the formulas by hand, the compiled and the numpy door, and that nobody else writes them.
+
+The named baseline: the static uniform split, against which R_eff is 0 and R_cost is 1.
+"""
 
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import strategies as hs
 
 import attribution_sched
 from attribution_sched.cluster import reward as r
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.gpus import Precision
+from attribution_sched.cluster.reward import baseline_plan, uniform_split
 from attribution_sched.cluster.world import Reward
+
+from .engine_worlds import BERT, GPT2, begun, decide, single, testbed_world, tiny_cluster, tiny_world, traced
 
 ROOT = Path(attribution_sched.__file__).parent
 HOME = ROOT / "cluster" / "reward.py"
 WEIGHTS = {"w_eff", "w_util", "w_cost"}
 
-positive = st.floats(1e-3, 1e3)
-weight = st.floats(0.0, 10.0)
+positive = hs.floats(1e-3, 1e3)
+weight = hs.floats(0.0, 10.0)
 
 
 def test_terms_by_hand():
@@ -31,7 +41,7 @@ def test_terms_by_hand():
     assert r.total(0.75, 0.5, 0.25, 4.0, 2.0, 8.0) == 2.0
 
 
-@given(positive, st.floats(0, 1), positive, positive, positive, weight, weight, weight)
+@given(positive, hs.floats(0, 1), positive, positive, positive, weight, weight, weight)
 def test_the_upper_reward_is_the_reward_without_utilisation_up_to_a_constant(
     step_s, util, dollars, base_s, base_usd, w_eff, w_util, w_cost
 ):
@@ -45,7 +55,7 @@ def test_the_upper_reward_is_the_reward_without_utilisation_up_to_a_constant(
 
 
 @settings(deadline=None)  # the first call compiles
-@given(positive, st.floats(0, 1), positive, positive, positive, weight, weight, weight)
+@given(positive, hs.floats(0, 1), positive, positive, positive, weight, weight, weight)
 def test_compiled_scalar_and_batch_agree_bit_for_bit(step_s, util, dollars, base_s, base_usd, w_eff, w_util, w_cost):
     eff, cost = r.r_eff(step_s, base_s), r.r_cost(dollars, base_usd)
     assert r.r_eff_kernel(step_s, base_s) == eff == r.r_eff(np.array([step_s]), base_s)[0]
@@ -132,3 +142,67 @@ def test_a_copy_is_noticed(copy):
 
 def test_the_home_is_where_the_formulas_are():
     assert written_again(HOME.read_text(encoding="utf-8"))
+
+
+@given(hs.integers(1, 120), hs.integers(1, 64))
+def test_a_uniform_split_covers_the_chain_in_parts_of_nearly_equal_length(layers, parts):
+    parts = min(layers, parts)
+    runs = uniform_split(layers, parts)
+    assert runs[0][0] == 0
+    assert runs[-1][1] == layers
+    assert all(before[1] == after[0] for before, after in pairwise(runs))
+    lengths = [stop - first for first, stop in runs]
+    assert min(lengths) >= 1
+    assert max(lengths) - min(lengths) <= 2
+
+
+def test_the_baseline_uses_every_domain_with_data_parallelism_first():
+    world = tiny_world()
+    plan = baseline_plan(world, BERT)
+    plan.check(len(BERT.model), 3)
+    assert plan.domains == (0, 1, 2)
+    assert [(s.dp, s.tp, s.pp) for s in plan.segments] == [(4, 1, 1)] * 3
+    assert {s.precision for s in plan.segments} == {Precision.FP16}
+    assert plan.samples == BERT.batch_size
+
+
+def test_with_more_domains_than_layers_the_first_ones_are_used():
+    layers = len(BERT.model)
+    world = tiny_world(tiny_cluster(layers + 3, 1))
+    plan = baseline_plan(world, BERT)
+    plan.check(layers, layers + 3)
+    assert plan.domains == tuple(range(layers))
+
+
+def test_on_one_domain_a_task_runs_on_one_device_in_single_precision():
+    plan = baseline_plan(testbed_world(), BERT)
+    (segment,) = plan.segments
+    assert (segment.device_count, segment.precision) == (1, Precision.FP32)
+
+
+@pytest.mark.parametrize("kind", [BERT, GPT2])
+@pytest.mark.parametrize("priced", [False, True])
+def test_the_baseline_itself_earns_no_efficiency_and_costs_one(kind, priced):
+    reward = Reward(energy_usd_per_kwh=0.1 * priced, carbon_usd_per_kg=0.05 * priced, per_decision=True)
+    engine = begun(traced((0, kind), reward=reward, max_segments=3))
+    _, terms = decide(engine, baseline_plan(engine.world, kind))
+    assert engine.decisions()["code"][0] == 1
+    assert terms[0, 0] == pytest.approx(0.0, abs=1e-12)
+    assert terms[0, 2] == pytest.approx(1.0, rel=1e-12)
+
+
+def test_where_no_traffic_leaves_and_energy_has_no_price_there_is_no_cost():
+    for price in (0.0, 0.2):
+        reward = Reward(per_decision=True, energy_usd_per_kwh=price)
+        still = tiny_cluster(1, motion={"spread": 0.0})
+        engine = begun(traced((0, BERT), cluster=still, reward=reward, max_segments=1))
+        assert (engine.arrays.kinds[0, st.K_BASE_COST] > 0.0) == (price > 0.0)
+        _, terms = decide(engine, single(BERT))
+        assert (terms[0, 2] > 0.0) == (price > 0.0)
+
+
+def test_the_baseline_knows_nothing_of_the_present_network():
+    slow = tiny_cluster(motion={"spread": 0.25})
+    first = begun(tiny_world(slow), seed=1).arrays.kinds
+    second = begun(replace(tiny_world(slow), idiosyncrasy=0.0), seed=2).arrays.kinds
+    assert (first[:, st.K_BASE_STEP] == second[:, st.K_BASE_STEP]).all()

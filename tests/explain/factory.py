@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL, Explanation
 from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
 from attribution_sched.explain.wording import describe_plan

@@ -10,10 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, PlanBatch, Segment
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background

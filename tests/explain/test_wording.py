@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.wording import (
     describe_plan,

@@ -8,8 +8,8 @@ import pytest
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import view
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.planning.blocking import Even, best_stages
 from attribution_sched.planning.instance import Instance
 from attribution_sched.scheduler.sailor import _arrays, estimate_s

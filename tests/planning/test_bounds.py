@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attribution_sched.cluster.cost_kernel import split_stages, stage_cost, tp_index
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, PRECISION, REPLICA, STOP, TP
-from attribution_sched.cluster.stage_kernel import split_stages, stage_cost, tp_index
 from attribution_sched.cluster.validity import VALID, validity
 from attribution_sched.cluster.world import Reward
 from attribution_sched.planning.bounds import Screen, _bounds, _shared

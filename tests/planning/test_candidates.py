@@ -10,6 +10,7 @@ from hypothesis import strategies as hs
 from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.actions import decode
+from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -22,7 +23,6 @@ from attribution_sched.cluster.plan import (
     Replica,
     Segment,
 )
-from attribution_sched.cluster.precision import PRECISIONS, Precision
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.candidates import as_carried_out, best_of, join, microbatch_counts

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.precision import Precision
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.instance import Instance, half_precision, inside_precisions, tp_indices, usable_devices
 from attribution_sched.planning.segment_table import twins

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.planning.memory_feasibility import fill, holds
 from tests.scheduler.hi_ppo import worlds
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.layouts import layout_table
-from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, PRECISION, STOP, TP
+from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, PRECISION, STOP, TP, layout_table
 from attribution_sched.planning import neighbours
 from attribution_sched.planning.neighbours import ANY_DEVICES, SAME_DEVICES, Move, Neighbourhood, every_cut
 from tests.cluster.engine_worlds import tiny_cluster

@@ -9,10 +9,20 @@ import pytest
 
 import attribution_sched
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.layouts import MAX_PP, layout_table, layouts_within
-from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, MICROBATCHES, PRECISION, SEGMENT_FIELDS, STOP
-from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.stage_kernel import gradient_reduce_s, stage_cost
+from attribution_sched.cluster.cost_kernel import gradient_reduce_s, stage_cost
+from attribution_sched.cluster.gpus import Precision
+from attribution_sched.cluster.plan import (
+    DOMAIN,
+    DP,
+    MAX_PP,
+    MICROBATCH,
+    MICROBATCHES,
+    PRECISION,
+    SEGMENT_FIELDS,
+    STOP,
+    layout_table,
+    layouts_within,
+)
 from attribution_sched.cluster.validity import VALID, limits_of, validity
 from attribution_sched.planning import segment_table as table
 from tests.cluster.engine_worlds import tiny_cluster
@@ -111,4 +121,4 @@ def test_the_most_stages_are_said_once():
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "MAX_PP" for t in node.targets)
     ]
-    assert said == ["cluster/layouts.py"]
+    assert said == ["cluster/plan.py"]

@@ -7,9 +7,8 @@ import pytest
 
 from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.layouts import layouts_within
 from attribution_sched.cluster.models import model
-from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.cluster.plan import Plan, PlanBatch, layouts_within
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.scheduler.greedy import Greedy
 

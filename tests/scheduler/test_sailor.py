@@ -7,12 +7,10 @@ import pytest
 
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.domains import Cluster, Domain
-from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.domains import Cluster, Domain, Runtime
+from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.precision import Precision
-from attribution_sched.cluster.runtime import Runtime
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.instance import Instance

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster.cost_arrays import Scratch
+from attribution_sched.cluster.compute import PARAMS_SHARDED, PARAMS_WHOLE
+from attribution_sched.cluster.cost_kernel import Scratch, share_batch
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.events import offer_queue, release, snapshot_links
 from attribution_sched.cluster.engine.prices import domain_power_w, kind_of, link_load, price, shares_devices
-from attribution_sched.cluster.engine.state import FloatArray, IntArray, StateArrays, WorldArrays
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
-from attribution_sched.cluster.memory import state_bytes_per_parameter
+from attribution_sched.cluster.memory import element_bytes, state_bytes_per_parameter
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -28,8 +29,8 @@ from attribution_sched.cluster.plan import (
     TP,
 )
 from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel
-from attribution_sched.cluster.shares import share_batch
 from attribution_sched.kernels import kernel
+from attribution_sched.types import FloatArray, IntArray
 
 A_DOMAIN, A_STOP, A_LAYOUT, A_PRECISION, A_BATCH = range(5)
 """Columns of an action row."""
@@ -175,7 +176,12 @@ def migration(
     sizes = world.tables.sizes[kind]
     training = world.kinds[kind, st.K_TRAINING] == 1.0
     for layer in range(world.tables.n_layers[kind]):
-        params = sizes[0, layer + 1] - sizes[0, layer] + sizes[1, layer + 1] - sizes[1, layer]
+        params = (
+            sizes[PARAMS_SHARDED, layer + 1]
+            - sizes[PARAMS_SHARDED, layer]
+            + sizes[PARAMS_WHOLE, layer + 1]
+            - sizes[PARAMS_WHOLE, layer]
+        )
         source = -1
         for p in range(old_count):
             if old[p, FIRST] <= layer < old[p, STOP]:
@@ -190,7 +196,7 @@ def migration(
                 if old[q, DOMAIN] == target and old[q, FIRST] <= layer < old[q, STOP]:
                     held = True
             if not held:
-                element = 4.0 if new[p, PRECISION] == 0 else (1.0 if new[p, PRECISION] == INT8 else 2.0)
+                element = element_bytes(new[p, PRECISION])
                 moved[source, target] += params * state_bytes_per_parameter(element, training, 0, 1.0)
     seconds = 0.0
     dollars = 0.0

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import SeedSequence
-from numpy.typing import NDArray
 
-from attribution_sched.cluster.baseline import baseline_costs
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
-from attribution_sched.cluster.cost_arrays import Scratch, make_scratch
+from attribution_sched.cluster.cost_kernel import Scratch, make_scratch
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.actions import conclude, enact, free_devices, probe
 from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance, begin, is_late
@@ -35,23 +33,18 @@ from attribution_sched.cluster.engine.state import (
     WorldArrays,
     make_state,
 )
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.incidents import pack
 from attribution_sched.cluster.interference import EPSILON, PCIE_BYTES_PER_S, slowdown_cap, strengths
-from attribution_sched.cluster.layouts import layout_table
-from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.cluster.plan import Plan, PlanBatch, layout_table
 from attribution_sched.cluster.pool import TaskPool, build_pool
-from attribution_sched.cluster.precision import PRECISIONS
-from attribution_sched.cluster.reward import total_of
+from attribution_sched.cluster.reward import baseline_costs, total_of, usd_per_g, usd_per_j
 from attribution_sched.cluster.streams import seed_stream
 from attribution_sched.cluster.wan import ou_coefficients
 from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import kernel
-
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, Float32Array, FloatArray, IntArray
 
 ACTION_COLUMNS: tuple[str, ...] = ("domain", "stop", "layout", "precision", "batch")
 """Columns of an action row."""
@@ -371,8 +364,8 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
         congestion=wan.congestion,
         coupling_epsilon=EPSILON,
         slowdown_cap=slowdown_cap(),
-        energy_usd_per_j=reward.energy_usd_per_kwh / 3.6e6,
-        carbon_usd_per_g=reward.carbon_usd_per_kg / 1e3,
+        energy_usd_per_j=usd_per_j(reward),
+        carbon_usd_per_g=usd_per_g(reward),
         horizon_s=world.horizon_s,
         tick_s=world.tick_s,
         interval_s=reward.interval_s,

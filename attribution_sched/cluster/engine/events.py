@@ -7,14 +7,13 @@ actions, never on the batch it is in.
 from __future__ import annotations
 
 from attribution_sched.cluster.arrivals import next_arrival
-from attribution_sched.cluster.bandwidth_trace import trace_row
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.prices import kind_of, meter
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import cut_links, is_lost
 from attribution_sched.cluster.plan import DOMAIN
 from attribution_sched.cluster.streams import integers
-from attribution_sched.cluster.wan import ou_advance, ou_stationary
+from attribution_sched.cluster.wan import ou_advance, ou_stationary, trace_row
 from attribution_sched.kernels import kernel
 
 SETTLED, PRICE_NETWORK, PRICE_ALL = 0, 1, 2

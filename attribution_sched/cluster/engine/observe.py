@@ -6,11 +6,12 @@ import numpy as np
 
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.prices import domain_power_w, kind_of, link_load
-from attribution_sched.cluster.engine.state import Float32Array, IntArray, StateArrays, WorldArrays
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, STOP, TP
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.kernels import kernel
+from attribution_sched.types import Float32Array, IntArray
 
 GROUPS = 4
 """Devices of a domain are reported in four groups of neighbours (on the testbed: one device each)."""
@@ -29,13 +30,20 @@ DOMAIN_FEATURES: tuple[str, ...] = (
 
 A lost domain looks full: its GPU and memory utilisation are 1, and it draws nothing."""
 
+GPU_UTILISATION, MEMORY_UTILISATION, CPU_UTILISATION = 0, GROUPS, 2 * GROUPS
+MEMORY_BANDWIDTH, PCIE_BANDWIDTH = 2 * GROUPS + 1, 3 * GROUPS + 1
+TOTAL_POWER, QUEUE_LENGTH, POWER_BUDGET = 4 * GROUPS + 1, 4 * GROUPS + 2, 4 * GROUPS + 3
+"""Where they begin in ``DOMAIN_FEATURES``: those of devices have one column a group."""
+
 TASK_FEATURES: tuple[str, ...] = ("task_type", "model_size", "input_height", "input_width", "batch_size")
 """The 5 task numbers: type code over 3, log10 parameters over 12, log2 of the others over 16."""
 
 EVENT_FEATURES: tuple[str, ...] = ("is_place", "is_replan", "day_sine", "day_cosine", "steps_left", "waited")
+IS_PLACE, IS_REPLAN, DAY_SINE, DAY_COSINE, STEPS_LEFT, WAITED = range(len(EVENT_FEATURES))
 """The event: its kind, the time of day, log10 of steps left over 8, hours waited over 24."""
 
 LINK_FEATURES: tuple[str, ...] = ("bandwidth_gbps", "latency_s", "price_usd_per_gb")
+BANDWIDTH_GBPS, LATENCY_S, PRICE_USD_PER_GB = range(len(LINK_FEATURES))
 
 DAY_S = 86_400.0
 
@@ -72,10 +80,11 @@ def observe(
     link_load(state, e, load)
     for i in range(k):
         for j in range(k):
-            links[0, i, j] = state.links[e, 1, i, j] * 8e-9
+            # The state holds bytes per second and dollars per byte.
+            links[BANDWIDTH_GBPS, i, j] = state.links[e, 1, i, j] * 8e-9
             share = load[i, j] / state.links[e, 1, i, j] if i != j else 0.0
-            links[1, i, j] = effective_latency(world.base[1, i, j], share, world.congestion)
-            links[2, i, j] = world.domains.price_usd_per_byte[i, j] * 1e9
+            links[LATENCY_S, i, j] = effective_latency(world.base[1, i, j], share, world.congestion)
+            links[PRICE_USD_PER_GB, i, j] = world.domains.price_usd_per_byte[i, j] * 1e9
     waiting = 0
     for slot in range(state.slots.shape[1]):
         if state.slots[e, slot, st.STATUS] == st.QUEUED:
@@ -94,18 +103,21 @@ def observe(
                 for p in range(state.slots[e, slot, st.SEGMENTS]):
                     if state.plans[e, slot, p, DOMAIN] == i:
                         loads = state.loads[e, slot, p]
-                        row[group] += loads[st.BUSY] / size
-                        row[4 + group] += loads[st.MEMORY] / world.domains.rows[i].memory_bytes / size
-                        row[8] += loads[st.HOST] / devices
-                        row[9 + group] += loads[st.HOST + 2] / size
-                        row[13 + group] += loads[st.HOST + 3] / size
+                        row[GPU_UTILISATION + group] += loads[st.BUSY] / size
+                        row[MEMORY_UTILISATION + group] += loads[st.MEMORY] / world.domains.rows[i].memory_bytes / size
+                        row[CPU_UTILISATION] += loads[st.HOST] / devices
+                        row[MEMORY_BANDWIDTH + group] += loads[st.MEMORY_DEMAND] / size
+                        row[PCIE_BANDWIDTH + group] += loads[st.PCIE_DEMAND] / size
         if is_lost(world.incidents, state.clock[e, st.LAST_TICK], i):
-            row[: 2 * GROUPS] = 1.0
+            # Full devices and full memory: nobody who reads this places anything here.
+            row[:CPU_UTILISATION] = 1.0
         peak = devices * world.domains.rows[i].tdp_w
-        row[17] = domain_power_w(world, state, e, i, False, False)[0] / peak
-        row[18] = waiting / world.queue_capacity
-        row[19] = min(1.0, world.budget_w[i] / peak)
-        for f in range(20):
+        row[TOTAL_POWER] = domain_power_w(world, state, e, i, False, False)[0] / peak
+        row[QUEUE_LENGTH] = waiting / world.queue_capacity
+        # A domain without a budget has an infinite one.
+        row[POWER_BUDGET] = min(1.0, world.budget_w[i] / peak)
+        # Two tasks on a device may ask for more than all of it.
+        for f in range(row.size):
             row[f] = min(1.0, row[f])
     if state.event[e, st.EVENT] == st.NO_EVENT:
         return
@@ -113,13 +125,13 @@ def observe(
     kind = kind_of(world, state, e, slot)
     for f in range(task.size):
         task[f] = world.kinds[kind, st.K_FEATURES + f]
-    event[0] = 1.0 if state.event[e, st.EVENT] == st.PLACE else 0.0
-    event[1] = 1.0 if state.event[e, st.EVENT] == st.REPLAN else 0.0
+    event[IS_PLACE] = 1.0 if state.event[e, st.EVENT] == st.PLACE else 0.0
+    event[IS_REPLAN] = 1.0 if state.event[e, st.EVENT] == st.REPLAN else 0.0
     angle = 2.0 * np.pi * state.clock[e, st.NOW] / DAY_S
-    event[2] = np.sin(angle)
-    event[3] = np.cos(angle)
-    event[4] = min(1.0, np.log10(max(1.0, state.tasks[e, slot, st.LEFT])) / 8.0)
-    event[5] = min(1.0, (state.clock[e, st.NOW] - state.tasks[e, slot, st.ARRIVAL]) / DAY_S)
+    event[DAY_SINE] = np.sin(angle)
+    event[DAY_COSINE] = np.cos(angle)
+    event[STEPS_LEFT] = min(1.0, np.log10(max(1.0, state.tasks[e, slot, st.LEFT])) / 8.0)
+    event[WAITED] = min(1.0, (state.clock[e, st.NOW] - state.tasks[e, slot, st.ARRIVAL]) / DAY_S)
     if state.slots[e, slot, st.STATUS] == st.RUNNING:
         for p in range(state.slots[e, slot, st.SEGMENTS]):
             segment = state.plans[e, slot, p]

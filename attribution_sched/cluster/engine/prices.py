@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster.cost_arrays import (
+from attribution_sched.cluster.cost_kernel import (
     BILL_USD,
     BUSY_S,
     CARBON_G,
@@ -22,15 +22,16 @@ from attribution_sched.cluster.cost_arrays import (
     UTILISATION,
     Scratch,
     Workload,
+    plan_cost,
 )
-from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.state import FloatArray, StateArrays, WorldArrays
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.cluster.reward import cost_usd_kernel, r_cost_kernel, r_eff_kernel, samples_kernel
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.kernels import kernel
+from attribution_sched.types import FloatArray
 
 LEAST_BANDWIDTH_SHARE = 0.1
 """What a task gets of a link however crowded it is."""
@@ -106,6 +107,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
             # A paused task sends nothing, so its traffic is not in the load.
             if own_step > 0.0 and task[st.PAUSED] <= state.clock[e, st.NOW]:
                 others -= state.traffic[e, slot, i, j] / own_step
+            # Taking the own share off again may leave a rounding below zero.
             share = max(0.0, others) / state.links[e, 1, i, j] if i != j else 0.0
             bandwidth[i, j] = state.links[e, 1, i, j] * max(LEAST_BANDWIDTH_SHARE, 1.0 - share)
             latency[i, j] = effective_latency(world.base[1, i, j], share, world.congestion)
@@ -132,6 +134,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     memory_ratio = 0.0
     for row in range(count):
         domain = segments[row, DOMAIN]
+        # M·(f + b) and M times adding f and b may differ in the last bit.
         busy = min(1.0, segment_out[row, BUSY_S] / plan_out[STEP_S])
         dynamic = (segment_out[row, POWER_W] - world.domains.rows[domain].idle_w) * busy
         row_load = state.loads[e, slot, row]
@@ -142,7 +145,8 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
         shares = (segment_out[row, HOST_SHARE], segment_out[row, COMPUTE_SHARE], segment_out[row, MEMORY_SHARE])
         for r in range(3):
             row_load[st.HOST + r] = min(1.0, world.resources[1, r] * shares[r] * busy)
-        row_load[st.HOST + 3] = min(
+        # Seconds of the host's bus that a sample takes, times samples per second.
+        row_load[st.PCIE_DEMAND] = min(
             1.0, world.resources[1, 3] * world.pool[pool, st.P_PCIE] * samples / plan_out[STEP_S]
         )
         memory_ratio = max(memory_ratio, segment_out[row, MEMORY_BYTES] / world.domains.rows[domain].memory_bytes)

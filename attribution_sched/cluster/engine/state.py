@@ -9,17 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays
+from attribution_sched.cluster.cost_kernel import DomainArrays, PowerArrays, RuntimeArrays
 from attribution_sched.cluster.plan import SEGMENT_FIELDS
+from attribution_sched.cluster.streams import StreamState
 from attribution_sched.cluster.validity import REFUSALS
-
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-UintArray = NDArray[np.uint64]
+from attribution_sched.types import FloatArray, IntArray
 
 NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W, LAST_TICK = range(6)
 """Columns of ``StateArrays.clock``: times in seconds; what all devices draw and how much of it no task uses."""
@@ -55,7 +51,7 @@ TASK_COLUMNS = (
 """Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch, ``started_s`` the first start."""
 
 LOAD_COLUMNS = ("busy", "memory_bytes", "dynamic_w", "intra_comm_s", "host", "compute", "memory", "pcie")
-BUSY, MEMORY, DYNAMIC_W, INTRA, HOST = range(5)
+BUSY, MEMORY, DYNAMIC_W, INTRA, HOST, COMPUTE_DEMAND, MEMORY_DEMAND, PCIE_DEMAND = range(len(LOAD_COLUMNS))
 """Columns of ``StateArrays.loads``: what one device of a segment carries; the last four are its demands on
 the shared resources."""
 
@@ -160,7 +156,7 @@ class StateArrays(NamedTuple):
         streams: Random streams of the network and of the tasks, shape ``(E, 2, 4)``.
         links: Latent process and bandwidth now (bytes/s), shape ``(E, 2, K, K)``.
         slots: Shape ``(E, S, 4)``.
-        tasks: Shape ``(E, S, 19)``, columns ``TASK_COLUMNS``.
+        tasks: Shape ``(E, S, 20)``, columns ``TASK_COLUMNS``.
         plans: Segment rows of running tasks, shape ``(E, S, P, 10)``.
         loads: Shape ``(E, S, P, 8)``, columns ``LOAD_COLUMNS``.
         traffic: Bytes per step of every task, shape ``(E, S, K, K)``.
@@ -173,7 +169,7 @@ class StateArrays(NamedTuple):
 
     clock: FloatArray
     event: IntArray
-    streams: UintArray
+    streams: StreamState
     links: FloatArray
     slots: IntArray
     tasks: FloatArray

@@ -1,17 +1,122 @@
-"""The model zoo: named networks as chains of layers, computed from their architecture on first use."""
+"""The model zoo: named networks as chains of layers, computed from their architecture on first use.
+
+To the scheduler a model is a chain of layers with real arithmetic behind each number. All per-sample figures
+are for **one sample**: one image, or one sequence of ``Model.sequence_length`` tokens. "Elements" are tensor
+elements; bytes follow from the precision a stage runs in.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, cached_property
+
+import numpy as np
 
 from attribution_sched.errors import TaskError, nearest, problem
+from attribution_sched.types import FloatArray
 
-if TYPE_CHECKING:
-    from attribution_sched.cluster.layers import Model
+__all__ = ["MODELS", "Layer", "Model", "TaskType", "model", "model_names"]
 
-__all__ = ["MODELS", "model", "model_names"]
+
+class TaskType(StrEnum):
+    """The coarse kind of a workload (the seed's one-number task type)."""
+
+    VISION = "vision"
+    LANGUAGE = "language"
+    SPEECH = "speech"
+    RECOMMENDATION = "recommendation"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One schedulable unit of a model: the pipeline may be cut before or after it, never inside.
+
+    Attributes:
+        name: Readable name, for example ``block 7``.
+        kind: ``embedding``, ``block``, ``conv``, ``norm`` or ``head``; layers of one kind and equal
+            numbers share a measured profile.
+        params: Number of trainable parameters.
+        conv_flops: Forward FLOPs of convolutions per sample (a multiply-add counts as two).
+        fc_flops: Forward FLOPs of matrix products with weights per sample.
+        attention_flops: Forward FLOPs of the weight-free attention products per sample.
+        input_elements: Elements entering the layer per sample.
+        output_elements: Elements leaving the layer per sample: what a cut after it must send.
+        activation_elements: Elements kept for the backward pass per sample, attention score
+            matrices not counted.
+        score_elements: Elements of attention score matrices kept per sample when attention is not
+            fused; a fused (flash) kernel keeps none.
+        moved_elements: Elements read and written in device memory by one forward pass per sample,
+            weights not counted.
+        tp_reduced_elements: Elements all-reduced across tensor-parallel ranks in one forward pass
+            per sample (0 where the layer is replicated, not sharded).
+        tp_sharded: Whether tensor parallelism divides this layer's weights and FLOPs.
+    """
+
+    name: str
+    kind: str
+    params: float
+    conv_flops: float
+    fc_flops: float
+    attention_flops: float
+    input_elements: float
+    output_elements: float
+    activation_elements: float
+    score_elements: float
+    moved_elements: float
+    tp_reduced_elements: float
+    tp_sharded: bool
+
+    @property
+    def forward_flops(self) -> float:
+        """Forward FLOPs per sample."""
+        return self.conv_flops + self.fc_flops + self.attention_flops
+
+
+@dataclass(frozen=True)
+class Model:
+    """A named chain of layers.
+
+    Attributes:
+        name: Catalogue name, for example ``llama-3-8b``.
+        family: Architecture family (``resnet``, ``efficientnet``, ``bert``, ``gpt``, ``opt``,
+            ``llama``, ``vit``), the key of measured batch and precision curves.
+        task_type: Coarse workload type.
+        layers: The chain, first layer first.
+        sequence_length: Tokens per sample; 1 for vision models.
+        input_size: The seed's two input-size numbers: (height, width) or (tokens, hidden size).
+        published_params: Parameter count stated by the model's authors.
+    """
+
+    name: str
+    family: str
+    task_type: TaskType
+    layers: tuple[Layer, ...]
+    sequence_length: int
+    input_size: tuple[int, int]
+    published_params: float
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise TaskError(problem("layers", self.layers, "a model needs at least one layer", "Add a layer"))
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @cached_property
+    def params(self) -> float:
+        """Number of trainable parameters."""
+        return float(sum(layer.params for layer in self.layers))
+
+    @cached_property
+    def forward_flops(self) -> float:
+        """Forward FLOPs per sample."""
+        return float(sum(layer.forward_flops for layer in self.layers))
+
+    def column(self, field: str) -> FloatArray:
+        """One attribute of every layer as an array of shape ``(n_layers,)``."""
+        return np.array([float(getattr(layer, field)) for layer in self.layers])
 
 
 @cache

@@ -3,27 +3,83 @@
 What comes due at one instant is settled in a fixed order: work, pauses and epochs that ended, prices, then
 decisions (re-planning before placing; urgent before early). Nothing here waits: time is the floor's, and the
 processes of ``simulator.py`` say when it is later.
+
+Devices fail and jobs give way. A device in service fails after an exponential time of mean ``mtbf_h``, out of
+service draws no power, and is back after ``repair_h``. A task that sat on it falls back to its last checkpoint.
+A preempted task saves its state first and loses nothing. Both kinds wait again at the front of their priority
+and, when they start again, pay the restart pause and, where they start elsewhere, the sending of their state
+over the WAN.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from attribution_sched.cluster.baseline import baseline_costs
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.simulator.devices import Floor
-from attribution_sched.cluster.simulator.failures import Failures, Preemption
-from attribution_sched.cluster.simulator.job import Device, Job
-from attribution_sched.cluster.simulator.prices import LEAST_SHARE
-from attribution_sched.cluster.simulator.record import Happening, Status
+from attribution_sched.cluster.reward import baseline_costs
+from attribution_sched.cluster.simulator.devices import LEAST_SHARE, Floor
+from attribution_sched.cluster.simulator.job import Device, Happening, Job, Status
+from attribution_sched.errors import SettingsError, problem
 from attribution_sched.types import Task
+
+
+@dataclass(frozen=True)
+class Failures:
+    """How devices fail.
+
+    Attributes:
+        mtbf_h: Mean hours a device in service runs until it fails.
+        repair_h: Hours until a failed device is back.
+        checkpoint_steps: A task saves its state whenever it has done another this many steps; saving is taken to
+            overlap with work and costs no time.
+    """
+
+    mtbf_h: float
+    repair_h: float = 1.0
+    checkpoint_steps: int = 100
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.mtbf_h) and self.mtbf_h > 0):
+            fix = "Use hours, or failures=None for devices that never fail"
+            raise SettingsError(problem("failures.mtbf_h", self.mtbf_h, "must be finite and > 0", fix))
+        if not (math.isfinite(self.repair_h) and self.repair_h >= 0):
+            raise SettingsError(problem("failures.repair_h", self.repair_h, "must be finite and >= 0", "Use hours"))
+        steps = self.checkpoint_steps
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            rule = "must be a whole number >= 1"
+            raise SettingsError(problem("failures.checkpoint_steps", steps, rule, "Use steps between checkpoints"))
+
+    def saved_steps(self, done_steps: float) -> float:
+        """Steps that survive a failure after ``done_steps``, by the regular checkpoints alone."""
+        # A count that rounding left just below a checkpoint has reached it.
+        return math.floor(done_steps / self.checkpoint_steps + 1e-9) * float(self.checkpoint_steps)
+
+
+@dataclass(frozen=True)
+class Preemption:
+    """Whether urgent tasks may take devices from others.
+
+    Attributes:
+        enabled: A waiting task for which the policy finds no feasible plan may send running tasks of strictly
+            lower priority back to the queue: the least urgent first, and among equals the last started.
+    """
+
+    enabled: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.enabled, bool):
+            raise SettingsError(
+                problem("preemption.enabled", self.enabled, "must be true or false", "Use True or False")
+            )
+
 
 DEADLINE_TOLERANCE = 1e-9
 """Relative lateness that is rounding and no lateness."""
@@ -64,7 +120,7 @@ class Dispatcher:
         self.jobs: list[Job] = []
         self.timeline: list[Happening] = []
         self.deferred = False
-        self._berths = list(range(self.world.max_running + self.world.queue_capacity))
+        self._free_slots = list(range(self.world.max_running + self.world.queue_capacity))
         self._links_changed = self._devices_freed = False
         self._baseline = baseline_costs(self.world, self.prices.cost)
 
@@ -74,15 +130,15 @@ class Dispatcher:
         """Take in a new job, or turn it away when the queue is full."""
         pool = self.prices.pool
         kind = int(pool.kinds[instance])
-        accepted = bool(self._berths) and len(self.floor.waiting) < self.world.queue_capacity
+        accepted = bool(self._free_slots) and len(self.floor.waiting) < self.world.queue_capacity
         job = Job(
-            len(self.jobs), heapq.heappop(self._berths) if accepted else -1, instance, kind, self.world.kinds[kind],
+            len(self.jobs), heapq.heappop(self._free_slots) if accepted else -1, instance, kind, self.world.kinds[kind],
             self.floor.now_s, float(pool.steps[instance]),
         )  # fmt: skip
         self.jobs.append(job)
         self.floor.sums["arrived"] += 1
         if accepted:
-            self.floor.waiting[job.berth] = job
+            self.floor.waiting[job.slot] = job
         else:
             job.status = Status.TURNED_AWAY
             self.floor.sums["dropped"] += 1
@@ -184,7 +240,7 @@ class Dispatcher:
     def _finish(self, job: Job) -> None:
         self.floor.lift(job)
         job.deployment, job.status, job.finish_s = None, Status.FINISHED, self.floor.now_s
-        heapq.heappush(self._berths, job.berth)
+        heapq.heappush(self._free_slots, job.slot)
         self.floor.sums["completed"] += 1
         self.floor.sums["completion_s"] += job.finish_s - job.arrival_s
         self.floor.sums["missed"] += self._late(job)
@@ -205,7 +261,7 @@ class Dispatcher:
         job.last_plan, job.deployment = job.plan_in_force.plan, None
         job.status, job.returned, job.review = Status.WAITING, True, False
         job.paused_until_s, job.offered_s = 0.0, self.floor.now_s
-        self.floor.waiting[job.berth] = job
+        self.floor.waiting[job.slot] = job
         self._devices_freed = True
         self._log(why, job)
         self._offer_queue()
@@ -218,7 +274,7 @@ class Dispatcher:
     # Decisions
 
     def _next_decision(self) -> Job | None:
-        """First re-planning, by berth; then the most urgent waiting job, if one more may run."""
+        """First re-planning, by slot; then the most urgent waiting job, if one more may run."""
         now_s = self.floor.now_s
         for job in self.floor.in_order():
             if job.review and not job.paused(now_s):
@@ -281,8 +337,8 @@ class Dispatcher:
         return True
 
     def _start(self, job: Job) -> None:
-        del self.floor.waiting[job.berth]
-        self.floor.running[job.berth] = job
+        del self.floor.waiting[job.slot]
+        self.floor.running[job.slot] = job
         job.status, job.epoch_left, job.last_start_s = Status.RUNNING, float(job.kind.epoch_steps), self.floor.now_s
         self.floor.sums["placed"] += 1
         if job.start_s is None:
@@ -339,7 +395,7 @@ class Dispatcher:
 
     def _view(self, job: Job) -> DecisionView:
         flows = self.prices.flows(self.floor.in_order(), self.floor.now_s)
-        busy = self.prices.utilisation(self.prices.total(flows, without=job.berth))
+        busy = self.prices.utilisation(self.prices.total(flows, without=job.slot))
         return DecisionView(
             kind=job.kind,
             kind_index=job.kind_index,
@@ -348,7 +404,7 @@ class Dispatcher:
             current_plan=job.deployment.plan if job.deployment is not None else None,
             steps_left=job.left,
             time_s=self.floor.now_s,
-            slot=job.berth,
+            slot=job.slot,
             queue=self._queue(),
             free_devices=self.floor.free_devices(job),
             bandwidth_gbps=self.prices.bandwidth * np.maximum(LEAST_SHARE, 1.0 - busy) / BYTES_PER_GBIT,
@@ -368,7 +424,7 @@ class Dispatcher:
         waiting = sorted(self.floor.waiting.values(), key=lambda job: job.serial)
         pool, kinds = self.prices.pool, self.world.kinds
         return tuple(
-            pool.task(job.instance, kinds).at(job.berth, job.left, self.floor.now_s - job.arrival_s) for job in waiting
+            pool.task(job.instance, kinds).at(job.slot, job.left, self.floor.now_s - job.arrival_s) for job in waiting
         )
 
     def _log(self, what: str, job: Job | None, detail: str = "") -> None:

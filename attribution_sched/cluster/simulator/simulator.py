@@ -3,7 +3,7 @@
 The same world as the batched engine, written a second time as processes: arrivals, the network's ticks, running
 jobs that are interrupted when their speed changes, devices that fail, and a dispatcher that settles whatever
 came due at an instant and asks the policy. On a run without failures and preemption both agree on every job;
-this one adds devices that fail and urgent jobs that take devices from others (``failures.py``).
+this one adds devices that fail and urgent jobs that take devices from others (``dispatch.py``).
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ from numpy.random import SeedSequence
 from attribution_sched.cluster.arrivals import TraceArrivals, next_arrival
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.pool import build_pool
-from attribution_sched.cluster.simulator.devices import Floor
-from attribution_sched.cluster.simulator.dispatch import Decider, Dispatcher, Shared
-from attribution_sched.cluster.simulator.failures import Failures, Preemption
-from attribution_sched.cluster.simulator.job import Device, Job
-from attribution_sched.cluster.simulator.prices import Prices
-from attribution_sched.cluster.simulator.record import SimulationResult, Status, Totals
+from attribution_sched.cluster.simulator.devices import Floor, Prices
+from attribution_sched.cluster.simulator.dispatch import Decider, Dispatcher, Failures, Preemption, Shared
+from attribution_sched.cluster.simulator.job import Device, Job, SimulationResult, Status, Totals
 from attribution_sched.cluster.streams import integers, seed_stream
 from attribution_sched.cluster.wan import WanProcess
 from attribution_sched.cluster.world import World

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost_arrays import (
+from attribution_sched.cluster.cost_kernel import (
     BILL_USD,
     CARBON_G,
     ENERGY_J,
@@ -25,8 +25,8 @@ from attribution_sched.cluster.cost_arrays import (
     RuntimeArrays,
     Scratch,
     Workload,
+    plan_cost,
 )
-from attribution_sched.cluster.cost_kernel import plan_cost
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.precision import PRECISIONS, Precision
+from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.reward import rates
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.segment_table import options, usable_options

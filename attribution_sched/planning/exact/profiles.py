@@ -10,9 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost_arrays import DomainArrays, PowerArrays, RuntimeArrays, Workload
-from attribution_sched.cluster.precision import PRECISIONS
-from attribution_sched.cluster.stage_kernel import split_stages, tp_index
+from attribution_sched.cluster.cost_kernel import (
+    DomainArrays,
+    PowerArrays,
+    RuntimeArrays,
+    Workload,
+    split_stages,
+    tp_index,
+)
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.problem import Problem
 from attribution_sched.planning.segment_table import (

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.cost_arrays import Scratch
-from attribution_sched.cluster.cost_kernel import plan_cost
+from attribution_sched.cluster.cost_kernel import Scratch, plan_cost, segment_pace_s, share_batch
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -24,7 +23,6 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
-from attribution_sched.cluster.shares import segment_pace_s, share_batch
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.bounds import bottleneck
 from attribution_sched.planning.exact.chains import (

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.cost_arrays import make_scratch
-from attribution_sched.cluster.layouts import MAX_PP
-from attribution_sched.cluster.plan import MICROBATCH, PP, Plan, PlanBatch
+from attribution_sched.cluster.cost_kernel import make_scratch
+from attribution_sched.cluster.plan import MAX_PP, MICROBATCH, PP, Plan, PlanBatch
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.exact.bounds import floors
 from attribution_sched.planning.exact.chains import Pricing, Space, search_chains

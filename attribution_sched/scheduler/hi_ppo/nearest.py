@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.drafts import D_DOMAIN, Drafts

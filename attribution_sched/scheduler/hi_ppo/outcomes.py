@@ -8,13 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.cost_arrays import BILL_USD, STEP_S, UTILISATION, Scratch, Workload, make_scratch
-from attribution_sched.cluster.cost_kernel import plan_cost
-from attribution_sched.cluster.layouts import MAX_PP
+from attribution_sched.cluster.cost_kernel import (
+    BILL_USD,
+    STEP_S,
+    UTILISATION,
+    Scratch,
+    Workload,
+    make_scratch,
+    plan_cost,
+    share_batch,
+)
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
     FIRST,
+    MAX_PP,
     MICROBATCH,
     PP,
     PRECISION,
@@ -25,7 +33,6 @@ from attribution_sched.cluster.plan import (
     PlanBatch,
 )
 from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel, samples_kernel
-from attribution_sched.cluster.shares import share_batch
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.drafts import (

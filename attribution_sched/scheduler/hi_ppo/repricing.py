@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.cost_arrays import (
+from attribution_sched.cluster.cost_kernel import (
     BILL_USD,
     CARBON_G,
     ENERGY_J,
@@ -15,10 +15,9 @@ from attribution_sched.cluster.cost_arrays import (
     Scratch,
     Workload,
     make_scratch,
+    plan_cost,
 )
-from attribution_sched.cluster.cost_kernel import plan_cost
-from attribution_sched.cluster.layouts import MAX_PP
-from attribution_sched.cluster.plan import DP, MICROBATCHES, PP, REPLICA, TP, PlanBatch
+from attribution_sched.cluster.plan import DP, MAX_PP, MICROBATCHES, PP, REPLICA, TP, PlanBatch
 from attribution_sched.cluster.reward import r_cost, r_eff, samples
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables

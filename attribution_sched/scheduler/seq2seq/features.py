@@ -17,6 +17,7 @@ import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.plan import (
     DOMAIN,
@@ -30,7 +31,6 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
-from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.planning import segment_table
 from attribution_sched.planning.exact.problem import MAX_DOMAINS, problem_of
 from attribution_sched.planning.instance import Instance, tp_indices

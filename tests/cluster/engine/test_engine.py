@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as hs
 
 from attribution_sched.cluster.arrivals import Poisson, TraceArrivals
-from attribution_sched.cluster.bandwidth_trace import BandwidthTrace
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import encode
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.prices import domain_power_w
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
-from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.wan import BandwidthTrace, Wan
 from attribution_sched.errors import PlanError, SettingsError
 from tests.cluster.engine_worlds import (
     BERT,

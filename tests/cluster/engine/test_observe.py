@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
+from attribution_sched.cluster.engine import observe
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, EVENT_FEATURES, LINK_FEATURES, TASK_FEATURES
 from attribution_sched.cluster.plan import Plan
@@ -32,6 +33,15 @@ def column(name):
 def test_there_are_twenty_system_five_task_six_event_and_three_link_numbers():
     assert (len(DOMAIN_FEATURES), len(TASK_FEATURES), len(EVENT_FEATURES), len(LINK_FEATURES)) == (20, 5, 6, 3)
     assert len(set(DOMAIN_FEATURES)) == 20
+
+
+def test_columns_are_where_their_names_are():
+    per_group = ("GPU_UTILISATION", "MEMORY_UTILISATION", "MEMORY_BANDWIDTH", "PCIE_BANDWIDTH")
+    for name in per_group:
+        assert DOMAIN_FEATURES[getattr(observe, name)] == f"{name.lower()}_0"
+    for name in ("CPU_UTILISATION", "TOTAL_POWER", "QUEUE_LENGTH", "POWER_BUDGET"):
+        assert DOMAIN_FEATURES[getattr(observe, name)] == name.lower()
+    assert [st.LOAD_COLUMNS[at] for at in (st.HOST, st.MEMORY_DEMAND, st.PCIE_DEMAND)] == ["host", "memory", "pcie"]
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 4, 5, 6, 7, 8, 12])

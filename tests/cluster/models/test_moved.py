@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from attribution_sched.cluster.models.convnets import efficientnet, resnet50
-from attribution_sched.cluster.models.transformer_block import BlockSpec, block_layer
+from attribution_sched.cluster.models.transformers import BlockSpec, block_layer
 from tests.cluster.models.test_convnets import torch_efficientnet, torch_resnet50
 from tests.cluster.models.test_transformers import TorchBlock
 

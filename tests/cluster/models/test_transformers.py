@@ -11,8 +11,15 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from attribution_sched.cluster.models import model
-from attribution_sched.cluster.models.transformer_block import Activation, BlockSpec, block_layer, block_params
-from attribution_sched.cluster.models.transformers import LanguageSpec, language_model, megatron_gpt
+from attribution_sched.cluster.models.transformers import (
+    Activation,
+    BlockSpec,
+    LanguageSpec,
+    block_layer,
+    block_params,
+    language_model,
+    megatron_gpt,
+)
 from attribution_sched.errors import TaskError
 
 torch.set_num_threads(1)

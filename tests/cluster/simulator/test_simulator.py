@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.arrivals import ArrivalRow, Poisson, TraceArrivals
-from attribution_sched.cluster.baseline import baseline_costs
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.simulator.failures import Failures, Preemption
-from attribution_sched.cluster.simulator.job import Deployment, Job
-from attribution_sched.cluster.simulator.record import Status
+from attribution_sched.cluster.reward import baseline_costs
+from attribution_sched.cluster.simulator.dispatch import Failures, Preemption
+from attribution_sched.cluster.simulator.job import Deployment, Job, Status
 from attribution_sched.cluster.simulator.simulator import Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind, World
@@ -261,12 +260,12 @@ class Inspector:
             assert device.in_service or not device.jobs
             assert len(set(map(id, device.jobs))) == len(device.jobs)
             for job in device.jobs:
-                seats.setdefault(job.berth, []).append(device)
+                seats.setdefault(job.slot, []).append(device)
         assert seats.keys() == floor.running.keys()
         assert not floor.running.keys() & floor.waiting.keys()
         assert len(floor.running) <= self.simulator.world.max_running
-        for berth, devices in seats.items():
-            assert len(devices) == sum(s.device_count for s in floor.running[berth].deployment.segments)
+        for slot, devices in seats.items():
+            assert len(devices) == sum(s.device_count for s in floor.running[slot].deployment.segments)
         return self.inner.decide(view)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.explain import plots
 from attribution_sched.explain.comparison import compare
 from attribution_sched.explain.overview import Overview

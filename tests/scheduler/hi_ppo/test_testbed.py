@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attribution_sched.cluster.vector_env import TestbedVectorEnv
+from attribution_sched.cluster.env import TestbedVectorEnv
 from attribution_sched.config import load_settings
 from attribution_sched.errors import PlanError
 from attribution_sched.scheduler.hi_ppo.testbed import TestbedPolicy
