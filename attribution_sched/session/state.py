@@ -20,8 +20,8 @@ from attribution_sched.journal import Journal
 from attribution_sched.scheduler.policy import Policy, Recallable
 from attribution_sched.session.backlog import Backlog, Waiting
 from attribution_sched.session.cluster import SimulatedCluster
-from attribution_sched.storage import take
 from attribution_sched.session.operations import Held, Reservation
+from attribution_sched.storage import take
 from attribution_sched.types import Task
 
 EVERY = 64
