@@ -15,7 +15,7 @@ from attribution_sched.errors import AttributionSchedError, ExplanationError
 if TYPE_CHECKING:
     from attribution_sched.cli.run_asked import Asked
     from attribution_sched.explain.explanation import Explanation
-    from attribution_sched.feedback.change import FeedbackChange
+    from attribution_sched.feedback.loop import FeedbackChange
     from attribution_sched.feedback.targets import Targets
     from attribution_sched.journal import Journal
     from attribution_sched.session.results import RunSummary

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS
 from attribution_sched.explain.stacking import Stack, stack
-from attribution_sched.feedback.settings import FeedbackSettings
+from attribution_sched.feedback.targets import FeedbackSettings
 from attribution_sched.feedback.window import Window
 
 FloatArray = NDArray[np.float64]

@@ -4,28 +4,100 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.explain.explanation import COMPONENTS
-from attribution_sched.feedback import wording
-from attribution_sched.feedback.ascent import ascend, pursued
-from attribution_sched.feedback.change import PRICE_CHANGED, WEIGHTS_CHANGED, Change, FeedbackChange, Kind
+from attribution_sched.feedback import words
+from attribution_sched.feedback.ascent import WEIGHTS, Miss, Tilt, ascend, pursued, toward
 from attribution_sched.feedback.drivers import Coupling, DriverEvidence, coupling, damped, evidence
-from attribution_sched.feedback.held_out import HeldOut, Verdict, judge, read
-from attribution_sched.feedback.settings import FeedbackSettings
-from attribution_sched.feedback.state import IDENTITY, Anchor, FeedbackState, Row, Undoable
-from attribution_sched.feedback.targets import KINDS, Targets
-from attribution_sched.feedback.weights import WEIGHTS, Tilt, toward
+from attribution_sched.feedback.rollback import (
+    IDENTITY,
+    Anchor,
+    FeedbackState,
+    HeldOut,
+    Row,
+    Undoable,
+    Verdict,
+    judge,
+    read,
+)
+from attribution_sched.feedback.targets import KINDS, FeedbackSettings, Targets
 from attribution_sched.feedback.window import Window
-from attribution_sched.feedback.wording import Miss, Words
+from attribution_sched.feedback.words import Words
+from attribution_sched.types import FloatArray
 
-FloatArray = NDArray[np.float64]
+Kind = Literal["changed", "rolled back", "still"]
+
+WEIGHTS_CHANGED = "reward weights"
+PRICE_CHANGED = "reward.energy_usd_per_kwh"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that was changed, or taken back.
+
+    Attributes:
+        number: Number of changes before it.
+        changed: What: ``reward weights``, ``reward.energy_usd_per_kwh`` or ``damping of <driver> in <component>``.
+        before: Its value before; plain numbers and names.
+        after: Its value since.
+        reason: Why, in English.
+        reason_zh: The same in Chinese.
+        undoes: Number of the change that this one takes back.
+    """
+
+    number: int
+    changed: str
+    before: Any
+    after: Any
+    reason: str
+    reason_zh: str
+    undoes: int | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """What a journal keeps of it: changed, before, after, both reasons, undoes."""
+        return {name: value for name, value in asdict(self).items() if name != "number"}
+
+
+@dataclass(frozen=True, eq=False)
+class FeedbackChange:
+    """One step of feedback.
+
+    Attributes:
+        step: Number of steps before it.
+        kind: Whether something was changed, something was rolled back, or everything stayed.
+        changes: Every change, in order.
+        reward: The reward from now on.
+        reason: What was done and why, in English.
+        reason_zh: The same in Chinese.
+        evidence: The numbers behind it, ready for JSON: measurements and violations of the targets, multipliers,
+            coupling.
+        drivers: What outcomes say of the certain drivers.
+        verdict: Held-out returns against the last good state; None if there was nothing to compare.
+        anchored: Whether this is now the last good state. A learner keeps a copy of itself here and goes back to it
+            when ``kind`` is ``rolled back``: taking back a reward does not take back what was learnt from it.
+    """
+
+    step: int
+    kind: Kind
+    changes: tuple[Change, ...]
+    reward: Reward
+    reason: str
+    reason_zh: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    drivers: tuple[DriverEvidence, ...] = ()
+    verdict: Verdict | None = None
+    anchored: bool = False
+
+    def records(self) -> list[dict[str, Any]]:
+        """What a journal keeps, one record per change, in order."""
+        return [change.to_record() for change in self.changes]
+
 
 ENERGY, BILL = "energy_j_per_unit_at_most", "bill_usd_per_day_at_most"
 SMOOTHING = 0.5
@@ -100,7 +172,7 @@ class Feedback:
             window: Decisions since the last step, with their outcomes and, where there are any, explanations.
             targets: What is to be reached.
             held_out: Returns of held-out episodes under the user's objective
-                (:class:`~attribution_sched.feedback.objective.Objective`), the same episodes every time, or what plays
+                (:class:`~attribution_sched.feedback.rollback.Objective`), the same episodes every time, or what plays
                 them. None leaves changes unjudged: nothing is rolled back.
 
         Raises:
@@ -163,7 +235,7 @@ class Feedback:
         if falls >= self.settings.looks:
             self._roll_back(now, verdict)
         elif falls:
-            english, chinese = wording.fall(verdict)
+            english, chinese = words.fall(verdict)
             now.words.append((f"Weights wait for another look: {english}.", f"权重暂缓，待再次确认：{chinese}。"))
         elif state.pending:
             # A learner follows its reward late, so a return that merely holds proves a change only after a while.
@@ -179,7 +251,7 @@ class Feedback:
         elif verdict.fallen and state.cooldown == 0:
             # Nothing of ours is in force that could be taken back: the world changed, so measure from here.
             self._anchor(now, here)
-            english, chinese = wording.fall(verdict)
+            english, chinese = words.fall(verdict)
             now.words.append((f"No change is pending, yet {english}.", f"没有待定的修改，但{chinese}。"))
         return verdict
 
@@ -194,17 +266,17 @@ class Feedback:
         failures = state.failures + 1
         cooldown = min(self.settings.cooldown * 2 ** (failures - 1), LONGEST_COOLDOWN)
         for change in reversed(state.pending):
-            why = wording.rollback_reason(verdict, [change.number], change.changed, cooldown)
+            why = words.rollback_reason(verdict, [change.number], change.changed, cooldown)
             now.add(change.changed, change.after, change.before, why, change.number)
         undone, what = [change.number for change in state.pending], dict.fromkeys(one.changed for one in state.pending)
-        now.words.append(wording.rollback_reason(verdict, undone, ", ".join(what), cooldown))
+        now.words.append(words.rollback_reason(verdict, undone, ", ".join(what), cooldown))
         damping = {component: dict(own) for component, own in state.damping.items()}
         for component, player in dict.fromkeys(pair for change in state.pending for pair in change.advocates):
             own = damping.setdefault(component, {})
             old = own.get(player, 1.0)
             own[player] = self.settings.damping_floor
             if own[player] < old:
-                why = wording.blame_reason(player, component, old, own[player])
+                why = words.blame_reason(player, component, old, own[player])
                 now.add(f"damping of {player} in {component}", old, own[player], why)
         now.rolled_back = True
         now.state = replace(
@@ -223,7 +295,7 @@ class Feedback:
             old, new = (each.get(one.component, {}).get(one.player, 1.0) for each in (before, after))
             if old != new:
                 what = f"damping of {one.player} in {one.component}"
-                now.add(what, old, new, wording.damping_reason(one, old, new))
+                now.add(what, old, new, words.damping_reason(one, old, new))
         now.state = replace(now.state, damping=after)
 
     def _move(self, now: _Step, misses: list[Miss], found: Coupling, window: Window) -> list[Miss]:
@@ -252,7 +324,7 @@ class Feedback:
         if np.abs(after - shares).max() > 1e-9:
             coupled, advocates = self._coupled(reasons, matrix, found)
             had, have = self._weights(state.shares), self._weights(_row(after))
-            why = wording.weights_reason(reasons, had, have, coupled)
+            why = words.weights_reason(reasons, had, have, coupled)
             number = now.add(WEIGHTS_CHANGED, had, have, why)
             kept = Undoable(number, WEIGHTS_CHANGED, had, have, advocates)
             now.state = replace(now.state, shares=_row(after), pending=(*now.state.pending, kept))
@@ -272,7 +344,7 @@ class Feedback:
         new = old + min(max(goal - old, -most), most)
         if new != old:
             had, have = price * math.exp(old), price * math.exp(new)
-            number = now.add(PRICE_CHANGED, had, have, wording.price_reason(reasons, had, have))
+            number = now.add(PRICE_CHANGED, had, have, words.price_reason(reasons, had, have))
             kept = Undoable(number, PRICE_CHANGED, had, have)
             now.state = replace(now.state, price_log=new, pending=(*now.state.pending, kept))
 
@@ -288,7 +360,7 @@ class Feedback:
                 if (own, other) not in found.advocates or abs(strength) < COUNTED:
                     continue
                 driver, part = found.advocates[own, other]
-                said[own, other] = wording.coupling_words(own, other, strength, driver, part)
+                said[own, other] = words.coupling_words(own, other, strength, driver, part)
                 if part >= ADVOCATE:
                     answering[own, driver] = None
                     answering[other, driver] = None
@@ -303,9 +375,9 @@ class Feedback:
         verdict: Verdict | None,
     ) -> FeedbackChange:
         if not now.changes:
-            now.words += [(f"{one}.", f"{two}。") for one, two in map(wording.standing, misses)]
+            now.words += [(f"{one}.", f"{two}。") for one, two in map(words.standing, misses)]
             now.words.append(("Nothing is changed.", "未作修改。"))
-        english, chinese = wording.joined(now.words)
+        english, chinese = words.joined(now.words)
         kind: Kind = "rolled back" if now.rolled_back else "changed" if now.changes else "still"
         told = {
             "targets": {

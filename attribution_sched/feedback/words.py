@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from attribution_sched.explain.digits import alike, number, percent
 from attribution_sched.explain.words import input_name
+from attribution_sched.feedback.ascent import Miss
 from attribution_sched.feedback.drivers import DriverEvidence
-from attribution_sched.feedback.held_out import Verdict
+from attribution_sched.feedback.rollback import Verdict
 from attribution_sched.feedback.targets import KINDS
-from attribution_sched.feedback.window import Measurement
 
 Words = tuple[str, str]
 """English and Chinese."""
-
-
-@dataclass(frozen=True)
-class Miss:
-    """A target and where it stands.
-
-    Attributes:
-        target: Its name.
-        limit: What is asked for.
-        measured: What was measured.
-        violation: By how much of the target it is missed; negative if it is met.
-        before: Its multiplier before.
-        after: Its multiplier since.
-    """
-
-    target: str
-    limit: float
-    measured: Measurement
-    violation: float
-    before: float = 0.0
-    after: float = 0.0
 
 
 def standing(miss: Miss) -> Words:
