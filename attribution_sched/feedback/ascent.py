@@ -52,12 +52,12 @@ def certain(miss: Miss, level: float) -> bool:
 
 def pursued(misses: Sequence[Miss], active: Collection[str], settings: FeedbackSettings) -> tuple[str, ...]:
     """Targets to pursue: those missed by more than the dead band, beyond chance, and those not yet met since then."""
-    found = []
+    targets = []
     for miss in misses:
         begins = miss.violation > settings.deadband and certain(miss, settings.level)
         if begins or (miss.target in active and miss.violation > 0.0):
-            found.append(miss.target)
-    return tuple(found)
+            targets.append(miss.target)
+    return tuple(targets)
 
 
 def ascend(
@@ -124,11 +124,13 @@ class Tilt:
             served: Components that serve a target.
             settings: Bounds.
         """
-        given = np.array([getattr(reward, name) for name in WEIGHTS])
-        total = float(given.sum())
+        weights = np.array([getattr(reward, name) for name in WEIGHTS])
+        total = float(weights.sum())
         if not (np.isfinite(total) and total > 0):
-            raise SettingsError(problem("reward weights", tuple(given), "one must be > 0", "Raise what you care about"))
-        shares = given / total
+            raise SettingsError(
+                problem("reward weights", tuple(weights), "one must be > 0", "Raise what you care about")
+            )
+        shares = weights / total
         needed = np.array([component in served for component in COMPONENTS])
         start = np.where(needed & (shares < settings.least), settings.least, shares)
         # What the user chose is never out of bounds, and what was switched off and serves nothing stays off.
@@ -146,9 +148,9 @@ class Tilt:
         """
         exponent = np.zeros(3)
         for target, multiplier in multipliers.items():
-            own = COMPONENTS.index(KINDS[target].component)
-            row = believed * matrix[own]
-            row[own] = 1.0
+            served = COMPONENTS.index(KINDS[target].component)
+            row = believed * matrix[served]
+            row[served] = 1.0
             exponent += multiplier * row
         return bounded(self.start * np.exp(exponent - exponent.max()), self.low, self.high)
 
@@ -166,8 +168,8 @@ def bounded(raw: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
             under = middle
         else:
             over = middle
-    found: FloatArray = np.clip(positive * np.exp(over), low, high)
-    shares: FloatArray = found / found.sum()
+    clipped: FloatArray = np.clip(positive * np.exp(over), low, high)
+    shares: FloatArray = clipped / clipped.sum()
     return shares
 
 

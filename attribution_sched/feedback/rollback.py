@@ -41,9 +41,9 @@ class Objective:
 
     def score(self, window: Window) -> float:
         """Worth of the decisions of a window, such as one held-out episode."""
-        own = float(total_of(window.terms(), [getattr(self.reward, name) for name in WEIGHTS]).mean())
+        worth = float(total_of(window.terms(), [getattr(self.reward, name) for name in WEIGHTS]).mean())
         missed = [max(0.0, self.targets.violation(name, window.measure(name).value)) for name in self.targets.named()]
-        return own - self.penalty * sum(missed)
+        return worth - self.penalty * sum(missed)
 
 
 Returns = Sequence[float] | float
@@ -87,8 +87,8 @@ def read(held_out: HeldOut) -> tuple[float, ...]:
     Raises:
         ModelFitError: If there is none or one is not finite.
     """
-    given = held_out() if callable(held_out) else held_out
-    values = tuple(float(value) for value in np.atleast_1d(np.asarray(given, dtype=np.float64)).ravel())
+    returns = held_out() if callable(held_out) else held_out
+    values = tuple(float(value) for value in np.atleast_1d(np.asarray(returns, dtype=np.float64)).ravel())
     if not values:
         raise ModelFitError(problem("held_out", (), "there must be at least one return", "Play some episodes"))
     for i, value in enumerate(values):
@@ -213,62 +213,62 @@ class FeedbackState:
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> FeedbackState:
+    def from_dict(cls, record: Mapping[str, Any]) -> FeedbackState:
         """Restore what :meth:`to_dict` wrote.
 
         Raises:
             CheckpointError: If it is something else.
         """
         try:
-            if given["version"] != VERSION:
-                raise ValueError(f"version {given['version']!r}, not {VERSION}")
-            anchor = given["anchor"]
-            found = cls(
-                shares=_row(given["shares"]),
-                multipliers=_numbers(given["multipliers"]),
-                active=tuple(str(name) for name in given["active"]),
-                matrix=_matrix(given["matrix"]),
-                price_log=_number(given["price_log"]),
-                damping={str(c): _numbers(own) for c, own in given["damping"].items()},
+            if record["version"] != VERSION:
+                raise ValueError(f"version {record['version']!r}, not {VERSION}")
+            anchor = record["anchor"]
+            state = cls(
+                shares=_row(record["shares"]),
+                multipliers=_numbers(record["multipliers"]),
+                active=tuple(str(name) for name in record["active"]),
+                matrix=_matrix(record["matrix"]),
+                price_log=_number(record["price_log"]),
+                damping={str(c): _numbers(trust) for c, trust in record["damping"].items()},
                 anchor=None if anchor is None else _anchor(anchor),
-                pending=tuple(_undoable(one) for one in given["pending"]),
-                caution=_number(given["caution"]),
-                **{name: int(given[name]) for name in ("trial", "falls", "cooldown", "failures", "steps", "number")},
+                pending=tuple(_undoable(one) for one in record["pending"]),
+                caution=_number(record["caution"]),
+                **{name: int(record[name]) for name in ("trial", "falls", "cooldown", "failures", "steps", "number")},
             )
-            if not math.isclose(sum(found.shares), 1.0, abs_tol=1e-6) or min(found.shares) < 0.0:
+            if not math.isclose(sum(state.shares), 1.0, abs_tol=1e-6) or min(state.shares) < 0.0:
                 raise ValueError("shares must be >= 0 and sum to 1")
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             rule = f"is not a state of feedback ({type(error).__name__}: {error})"
-            raise CheckpointError(problem("feedback", given, rule, "Use what to_dict wrote")) from error
-        return found
+            raise CheckpointError(problem("feedback", record, rule, "Use what to_dict wrote")) from error
+        return state
 
 
 def _number(value: Any) -> float:
-    found = float(value)
-    if not math.isfinite(found):
+    number = float(value)
+    if not math.isfinite(number):
         raise ValueError(f"{value!r} is not finite")
-    return found
+    return number
 
 
-def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
-    return {str(name): _number(value) for name, value in given.items()}
+def _numbers(record: Mapping[str, Any]) -> dict[str, float]:
+    return {str(name): _number(value) for name, value in record.items()}
 
 
-def _row(given: Any) -> Row:
-    one, two, three = (_number(value) for value in given)
+def _row(values: Any) -> Row:
+    one, two, three = (_number(value) for value in values)
     return one, two, three
 
 
-def _matrix(given: Any) -> tuple[Row, Row, Row]:
-    one, two, three = (_row(row) for row in given)
+def _matrix(values: Any) -> tuple[Row, Row, Row]:
+    one, two, three = (_row(row) for row in values)
     return one, two, three
 
 
-def _anchor(given: Mapping[str, Any]) -> Anchor:
-    returns = tuple(_number(value) for value in given["returns"])
-    return Anchor(returns, _row(given["shares"]), _numbers(given["multipliers"]), _number(given["price_log"]))
+def _anchor(record: Mapping[str, Any]) -> Anchor:
+    returns = tuple(_number(value) for value in record["returns"])
+    return Anchor(returns, _row(record["shares"]), _numbers(record["multipliers"]), _number(record["price_log"]))
 
 
-def _undoable(given: Mapping[str, Any]) -> Undoable:
-    advocates = tuple((str(c), str(p)) for c, p in given["advocates"])
-    return Undoable(int(given["number"]), str(given["changed"]), given["before"], given["after"], advocates)
+def _undoable(record: Mapping[str, Any]) -> Undoable:
+    advocates = tuple((str(c), str(p)) for c, p in record["advocates"])
+    return Undoable(int(record["number"]), str(record["changed"]), record["before"], record["after"], advocates)
