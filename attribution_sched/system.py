@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.explain.watch import Decided
-    from attribution_sched.feedback.change import FeedbackChange
+    from attribution_sched.feedback.loop import FeedbackChange
 
 Preset = str | Path | Mapping[str, Any] | Settings
 Progress = Callable[[int, int | None], None]

@@ -376,13 +376,13 @@ def _commands(folder: Path) -> Target:
 
     def patch() -> None:
         import attribution_sched.cli.profile_measure
-        import attribution_sched.cli.run_asked
+        import attribution_sched.cli.run
         import attribution_sched.scheduler.arena
         import attribution_sched.scheduler.episode
         import attribution_sched.session.snapshot
         import attribution_sched.training
 
-        attribution_sched.cli.run_asked.Asked.open = refuse  # type: ignore[method-assign]
+        attribution_sched.cli.run.RunRequest.open = refuse  # type: ignore[method-assign]
         attribution_sched.cli.profile_measure.measure = refuse
         attribution_sched.scheduler.arena.fingerprint = refuse
         attribution_sched.scheduler.episode.play = refuse

@@ -47,11 +47,9 @@ from scipy.stats import t as student
 
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, Explanation
 from attribution_sched.explain.flat import FlatExplainer
-from attribution_sched.feedback.change import FeedbackChange
-from attribution_sched.feedback.loop import Feedback
-from attribution_sched.feedback.objective import Objective
-from attribution_sched.feedback.settings import FeedbackSettings
-from attribution_sched.feedback.targets import Targets
+from attribution_sched.feedback.loop import Feedback, FeedbackChange
+from attribution_sched.feedback.rollback import Objective
+from attribution_sched.feedback.targets import FeedbackSettings, Targets
 from attribution_sched.feedback.window import Outcome, Window
 from attribution_sched.scheduler.ppo.flat import FlatAgent
 from attribution_sched.scheduler.ppo.settings import PpoSettings

@@ -244,7 +244,7 @@ def test_a_decision_is_explained_by_the_weights_that_took_it(monkeypatch):
 def test_held_out_episodes_are_the_same_every_time_and_depend_on_the_weights():
     system = System(small(), "hi-ppo", seed=1, targets={"utilisation_at_least": 0.99})
     system.run(3)
-    from attribution_sched.feedback.objective import Objective
+    from attribution_sched.feedback.rollback import Objective
 
     objective = Objective(system.world.reward, system.targets)
     heard = []

@@ -10,10 +10,9 @@ import typer
 
 from attribution_sched import __version__
 from attribution_sched.cli.bench import bench
-from attribution_sched.cli.console import examples
+from attribution_sched.cli.console import Commands, examples
 from attribution_sched.cli.doctor import EXAMPLES as DOCTOR
 from attribution_sched.cli.doctor import doctor
-from attribution_sched.cli.exits import Commands
 from attribution_sched.cli.explain import EXAMPLES as EXPLAIN
 from attribution_sched.cli.explain import explain
 from attribution_sched.cli.export import EXAMPLES as EXPORT

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attribution_sched.cli.console import examples, notes, out, say_json, shown
-from attribution_sched.cli.exits import STOPPED
+from attribution_sched.cli.console import STOPPED, examples, notes, out, say_json, shown
 from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ import typer
 from rich.markup import escape
 
 from attribution_sched import __version__
-from attribution_sched.cli.console import Stages, examples, out, say_json
-from attribution_sched.cli.exits import FAILED
+from attribution_sched.cli.console import FAILED, Stages, examples, out, say_json
 from attribution_sched.cli.retention import verify
 
 if TYPE_CHECKING:
@@ -107,8 +106,8 @@ def _guarded(look: Callable[[], Check]) -> Check:
         return look()
     except Exception as error:  # Whatever is broken here is what the doctor was asked to find.
         name = look.__name__.lstrip("_")
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        return Check(name, False, told, "Install the package again, for example with `make install`", essential=True)
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        return Check(name, False, words, "Install the package again, for example with `make install`", essential=True)
 
 
 def _python() -> Check:
@@ -134,8 +133,8 @@ def _packages() -> Check:
 def _threads() -> Check:
     import torch
 
-    given = {name: os.environ.get(name) for name in THREADS}
-    set_to = ", ".join(f"{name}={value}" for name, value in given.items() if value) or "no limit in the environment"
+    limits = {name: os.environ.get(name) for name in THREADS}
+    set_to = ", ".join(f"{name}={value}" for name, value in limits.items() if value) or "no limit in the environment"
     return Check("threads", None, f"torch {torch.get_num_threads()}; {set_to}")
 
 

@@ -1,20 +1,23 @@
-"""``attribution-sched explain``: why a decision of a journal was made."""
+"""``attribution-sched explain``: why a decision of a journal was made, at a terminal and as a page."""
 
 from __future__ import annotations
 
+import math
+from html import escape as escaped
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from attribution_sched.cli.console import Stages, examples, notes, say_json
-from attribution_sched.cli.journals import decision_of, rebuilt
-from attribution_sched.cli.places import check_folder
+from attribution_sched.cli.console import Stages, columns, examples, notes, out, say_json
+from attribution_sched.cli.files import check_folder, find_decision, rebuild_system
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, nearest, problem
 
 if TYPE_CHECKING:
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.journal import Journal
+
 
 EXAMPLES = examples(
     "attribution-sched explain last --journal runs/cross-domain-0-1/journal.sqlite",
@@ -82,25 +85,23 @@ def explain(
         _check_page(html)
     from attribution_sched.journal import Journal
 
-    with Journal.read(journal) as found:
-        name = decision_of(found, decision)
-        told = _recorded(found, name, options) if recorded else None
-    if told is None:
-        told = _asked(journal, name, options)
+    with Journal.read(journal) as recording:
+        name = find_decision(recording, decision)
+        explanation = _recorded(recording, name, options) if recorded else None
+    if explanation is None:
+        explanation = _explained(journal, name, options)
     if html is not None:
-        from attribution_sched.cli.explain_view import page
         from attribution_sched.report.files import write_whole
 
-        write_whole(html, page(told, lang), "--html")
+        write_whole(html, page(explanation, lang), "--html")
         notes().print(f"written: {html}", soft_wrap=True)
     if as_json:
         from attribution_sched.explain.reasoning import reasoning
 
-        say_json({"reasoning": reasoning(told, lang), **told.to_dict()})
+        say_json({"reasoning": reasoning(explanation, lang), **explanation.to_dict()})
         return
-    from attribution_sched.cli.explain_view import show
 
-    show(told, lang, most)
+    show(explanation, lang, most)
 
 
 def _options(target: str | None, against: str | None, tipping: bool) -> dict[str, Any]:
@@ -123,15 +124,15 @@ def _check_page(html: Path) -> None:
     check_folder(html, "--html")
 
 
-def _asked(journal: Path, name: str, options: dict[str, Any]) -> Explanation:
+def _explained(journal: Path, name: str, options: dict[str, Any]) -> Explanation:
     try:
-        with Stages() as stages, rebuilt(journal, stages) as system, stages.stage(f"explaining {name}"):
+        with Stages() as stages, rebuild_system(journal, stages) as system, stages.stage(f"explaining {name}"):
             return system.explain(name, **options)
     except JournalError as error:
         from attribution_sched.journal import Journal
 
-        with Journal.read(journal) as found:
-            if not found.explanations(name):
+        with Journal.read(journal) as recording:
+            if not recording.explanations(name):
                 raise
         raise JournalError(f"{error}. What was recorded of {name} can be shown with --recorded") from error
 
@@ -139,11 +140,162 @@ def _asked(journal: Path, name: str, options: dict[str, Any]) -> Explanation:
 def _recorded(journal: Journal, name: str, options: dict[str, Any]) -> Explanation:
     from attribution_sched.explain.explanation import Explanation
 
-    found = journal.explanations(name)
+    records = journal.explanations(name)
     target = options.get("target")
-    fitting = [each for each in found if target in (None, each.target)]
+    fitting = [each for each in records if target in (None, each.target)]
     if not fitting:
-        has = ", ".join(each.target for each in found) or "none"
+        has = ", ".join(each.target for each in records) or "none"
         rule = f"has no recorded explanation{f' of {target!r}' if target else ''} (recorded: {has})"
         raise JournalError(problem("decision", name, rule, "Leave out --recorded to have it explained now"))
     return Explanation.from_dict(fitting[0].explanation)
+
+
+RULES = 4
+"""Thresholds that are shown."""
+
+
+def show(explanation: Explanation, lang: str, most: int) -> None:
+    """Print the decision, the drivers, how sure the policy was, what would change it, and the reasons in words."""
+    from attribution_sched.explain.reasoning import sections
+    from attribution_sched.explain.words import say
+
+    console, width = out(), columns()
+    parts = sections(explanation, lang)
+    console.print(f"[bold]{escape(parts.pop('decision'))}[/bold]", width=width)
+    console.print(_drivers(explanation, lang, most))
+    console.print(say("cli.key", lang), style="dim", width=width)
+    console.print(_facts(explanation, lang))
+    method = parts.pop("method", "")
+    for section in ("rule", "counterfactual"):  # They stand in the table above.
+        parts.pop(section, None)
+    reasons = say("cli.why.sentences", lang, parts=tuple(parts.values()))
+    console.print(f"[bold]{say('cli.why', lang)}[/bold]  {escape(reasons)}", width=width)
+    console.print(f"\n[dim][bold]{say('cli.method', lang)}[/bold]  {escape(method)}[/dim]", width=width)
+
+
+def _drivers(explanation: Explanation, lang: str, most: int) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from attribution_sched.explain import facts
+    from attribution_sched.explain.digits import alike, number
+    from attribution_sched.explain.words import say
+
+    outputs = facts.per_output(explanation)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
+    table.add_column(say("cli.driver", lang), footer=say("cli.sum", lang), max_width=34)
+    for output in outputs:
+        c = explanation.column(output)
+        levels = " → ".join(alike(float(explanation.base[c]), float(explanation.value[c])))
+        total = number(
+            facts.rounded(explanation, output, float(explanation.value[c] - explanation.base[c])), 2, signed=True
+        )
+        table.add_column(f"{output}\n[dim]{levels}[/dim]", justify="right", footer=total)
+    rows = facts.shown(explanation, explanation.main, most)
+    for i in rows:
+        table.add_row(_name(explanation, i, lang), *(_cell(explanation, i, output) for output in outputs))
+    left = [i for i in range(len(explanation.players)) if i not in rows]
+    if left:
+        sums = explanation.values[left].sum(axis=0)
+        cells = [
+            number(facts.rounded(explanation, each, float(sums[explanation.column(each)])), 2, signed=True)
+            for each in outputs
+        ]
+        table.add_row(say("cli.others", lang, count=len(left)), *cells, style="dim")
+    return table
+
+
+def _name(explanation: Explanation, i: int, lang: str) -> str:
+    from attribution_sched.explain.words import in_language, input_name, say
+
+    player = explanation.players[i]
+    name = input_name(player.name, lang)
+    value, usual = (in_language(each, lang) for each in (player.value, player.usual))
+    readings = [value] if value else []
+    readings += [say("cli.usual", lang, value=usual)] if usual else []
+    below = say("cli.reading", lang, parts=readings)
+    return escape(name) + (f"\n[dim]{escape(below)}[/dim]" if below else "")
+
+
+def _cell(explanation: Explanation, i: int, output: str) -> str:
+    from attribution_sched.explain import facts
+    from attribution_sched.explain.digits import number, share
+
+    c = explanation.column(output)
+    value, half = float(explanation.values[i, c]), float(facts.half_widths(explanation)[i, c])
+    value, half = facts.rounded(explanation, output, value), facts.rounded(explanation, output, half)
+    # The error goes under its share, which keeps four columns narrow enough for a terminal.
+    text = share(value, half).replace(" ± ", "\n± ") if half else number(value, 2, signed=True)
+    if not facts.sure(explanation, output)[i]:
+        return f"[dim]{text}[/dim]"
+    good = (facts.direction(explanation, output) or 1) * value > 0
+    return f"[{'green' if good else 'red'}]{text}[/]"
+
+
+def _facts(explanation: Explanation, lang: str) -> Any:
+    """How sure, the runner-up, thresholds and the smallest flip."""
+    from rich.table import Table
+
+    from attribution_sched.explain.digits import apart, percent
+    from attribution_sched.explain.wording import plan_words
+    from attribution_sched.explain.words import input_name, say, unit_name
+
+    def plan(text: str) -> str:
+        return escape(plan_words(text, lang))
+
+    def named(player: str, quantity: str) -> str:
+        who, what = input_name(player, lang), input_name(quantity, lang)
+        return escape(who if who == what else say("cli.quantity", lang, player=who, quantity=what))
+
+    def unit(name: str) -> str:
+        return unit_name(name, lang)
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    confidence = explanation.confidence
+    if confidence is not None:
+        parts = []
+        for message, share in (("cli.probability", confidence.probability), ("cli.agreement", confidence.agreement)):
+            if not math.isnan(share):
+                parts.append(say(message, lang, share=percent(share)))
+        if parts:
+            table.add_row(say("cli.confidence", lang), say("cli.confidence.parts", lang, parts=parts))
+        if confidence.runner_up:
+            second, share = plan(confidence.runner_up), confidence.runner_up_probability
+            if not math.isnan(share):
+                second = say("cli.runner_up.probability", lang, plan=second, share=percent(share))
+            table.add_row(say("cli.runner_up", lang), second)
+    if explanation.against:
+        table.add_row(say("cli.against", lang), plan(explanation.against))
+    for i, rule in enumerate(explanation.rules[:RULES]):
+        limit, value = apart(rule.threshold, rule.value, unit(rule.unit))
+        quantity, otherwise = named(rule.player, rule.quantity), plan(rule.plan)
+        text = say(f"cli.rule.{rule.side}", lang, quantity=quantity, limit=limit, value=value, plan=otherwise)
+        table.add_row("" if i else say("cli.thresholds", lang), text)
+    if len(explanation.rules) > RULES:
+        table.add_row("", say("cli.more", lang, count=len(explanation.rules) - RULES, option="--json"), style="dim")
+    flip = explanation.counterfactual
+    if flip is not None:
+        moved = [
+            f"{named(each.player, each.quantity)} {' → '.join(apart(each.before, each.after, unit(each.unit)))}"
+            for each in flip.changes
+        ]
+        changes = say("cli.counterfactual.changes", lang, parts=moved, plan=plan(flip.plan))
+        table.add_row(say("cli.counterfactual", lang), changes)
+    for note in explanation.notes:
+        table.add_row(say("cli.note", lang), escape(note))
+    return table
+
+
+def page(explanation: Explanation, lang: str) -> str:
+    """The explanation as a page: one file, no script, no address."""
+    from attribution_sched.explain.notebook import to_html
+
+    title = escaped(f"{explanation.decision}: {explanation.policy}")
+    return (
+        f'<!DOCTYPE html>\n<html lang="{lang}"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>:root{{color-scheme:light dark}}body{{margin:1.5rem auto;max-width:64rem;"
+        f"padding:0 1rem}}</style></head><body>{to_html(explanation, lang)}</body></html>\n"
+    )

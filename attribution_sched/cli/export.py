@@ -28,10 +28,10 @@ def export(
     """Write the decisions of a journal for other tools; a file of that name is replaced."""
     from attribution_sched.journal import Journal
 
-    with Stages() as stages, Journal.read(journal) as found:
-        count = found.count()
+    with Stages() as stages, Journal.read(journal) as recording:
+        count = recording.count()
         with stages.stage(f"exporting {count} decisions"):
-            path = found.export(output)
+            path = recording.export(output)
     if as_json:
         say_json({"path": str(path), "decisions": count, "bytes": path.stat().st_size})
     else:

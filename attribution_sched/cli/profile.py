@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from attribution_sched.cli.console import Stages, examples, notes, say_json
-from attribution_sched.cli.exits import RunTimeError
+from attribution_sched.cli.console import RunTimeError, Stages, columns, examples, notes, out, say_json
 from attribution_sched.errors import AttributionSchedError, SettingsError, problem
+
+if TYPE_CHECKING:
+    from attribution_sched.attribution.vector import AttributionVector
+    from attribution_sched.cli.profile_measure import Figure, Measured, Placed
+
 
 EXAMPLES = examples(
     "attribution-sched profile ./train.py:make_model",
@@ -79,9 +86,17 @@ def profile(
     from attribution_sched.config import load_settings
 
     settings = {name: load_settings(name) for name in ([preset] if preset is not None else PRESETS)}
-    from attribution_sched.cli.profile_kinds import as_task, having, joules, nearest_world, submission
-    from attribution_sched.cli.profile_loading import UsersError, load, users_error
-    from attribution_sched.cli.profile_measure import measure
+    from attribution_sched.cli.profile_measure import (
+        UsersError,
+        as_task,
+        having,
+        joules,
+        load,
+        measure,
+        nearest_world,
+        submission,
+        users_error,
+    )
 
     worlds = {each.name: each.build_world() for each in settings.values()}
     worlds = worlds if submit_as is None else having(worlds, submit_as)
@@ -93,15 +108,15 @@ def profile(
                 subject = load(spec, shape, show)
             with stages.stage("running steps", steps) as tell:
                 try:
-                    found = measure(subject, training=training, steps=steps, warmup=warmup, tell=tell)
+                    measured = measure(subject, training=training, steps=steps, warmup=warmup, tell=tell)
                 except AttributionSchedError:
                     raise
                 except Exception as error:
                     raise users_error(f"a step of {subject.name}", error, show) from error
         except UsersError as error:
             raise RunTimeError(str(error)) from error
-        name = nearest_world(found, worlds)
-        placed, vector, how = as_task(found, worlds[name], submit_as), None, ""
+        name = nearest_world(measured, worlds)
+        placed, vector, how = as_task(measured, worlds[name], submit_as), None, ""
         if attribution and submit_as is None:
             with stages.stage("attributing joules"):
                 vector, how = joules(placed, worlds[name])
@@ -111,9 +126,133 @@ def profile(
             console.print(f"not measurable here, taken from {placed.model} (simulated): {', '.join(filled)}")
         say_json(submission(placed))
         return
-    from attribution_sched.cli.profile_view import as_dict, show_profile
 
     if as_json:
-        say_json(as_dict(found, placed, vector, how, name))
+        say_json(as_dict(measured, placed, vector, how, name))
     else:
-        show_profile(found, placed, vector, how, name)
+        show_profile(measured, placed, vector, how, name)
+
+
+COLOURS = {"measured": "green", "estimated": "cyan", "simulated": "magenta", "unavailable": "yellow"}
+GROUPS = {"conv": "convolution", "fc": "fully connected", "attention": "attention", "other": "everything else"}
+NEAREST = 3
+
+
+def as_dict(
+    measured: Measured, placed: Placed, vector: AttributionVector | None, how: str, preset: str
+) -> dict[str, Any]:
+    """Everything, ready for JSON."""
+    from attribution_sched.cli.profile_measure import submission
+
+    operators = measured.operators
+    return {
+        "model": measured.name,
+        "training": measured.training,
+        "steps": measured.steps,
+        "step_s": measured.step_s,
+        "samples_per_step": measured.samples,
+        "threads": measured.threads,
+        "operators": {
+            group: {
+                "time_s": operators.time_s[group],
+                "time_share": operators.time_share[group],
+                "flops": operators.flops[group],
+            }
+            for group in GROUPS
+        },
+        "counters": {name: asdict(figure) for name, figure in measured.counters.items()},
+        "energy": asdict(measured.energy),
+        "preset": preset,
+        "nearest_kinds": [{"kind": kind, "distance": far} for kind, far in placed.nearest],
+        "attribution": None if vector is None else vector.as_dict(),
+        "attribution_how": how,
+        "submit": submission(placed),
+    }
+
+
+def show_profile(measured: Measured, placed: Placed, vector: AttributionVector | None, how: str, preset: str) -> None:
+    """Print operators, counters, energy, the nearest kind of task, and where the joules go."""
+    console, width = out(), columns()
+    samples = f", {measured.samples} samples" if measured.samples else ""
+    console.print(
+        f"[bold]{escape(measured.name)}[/bold]: a {'training' if measured.training else 'forward'} step takes "
+        f"[bold]{1e3 * measured.step_s:.4g} ms[/bold]{samples} (measured, mean of {measured.steps}, "
+        f"{measured.threads} thread{'s' if measured.threads != 1 else ''})",
+        width=width,
+    )
+    console.print(_operators(measured))
+    console.print(_counters(measured.counters))
+    for words in _reasons(measured.counters):
+        console.print(words, width=width)
+    energy = measured.energy
+    value = "unavailable" if energy.value is None else f"{energy.value:.4g} J a step, {energy.provenance}"
+    console.print(f"\n[bold]Energy[/bold]: {value} ({escape(energy.how)})", width=width)
+    near = ", ".join(f"{kind} ({far:.2f})" for kind, far in placed.nearest[:NEAREST])
+    console.print(
+        f"\n[bold]Nearest tasks of {escape(preset)}[/bold], by sort and amount of arithmetic: {escape(near)}",
+        width=width,
+    )
+    if vector is not None:
+        console.print(_joules(vector, placed))
+        console.print(how[0].upper() + how[1:] + ".", style="dim", width=width)
+    elif how:
+        console.print(f"\n[bold]Joules by counter[/bold]: unavailable ({how})", width=width)
+    again = f"--preset {preset} --submit-as {placed.model}"
+    console.print(f"\nAs a task: {again} prints counters for System.submit.", style="dim", width=width)
+
+
+def _operators(measured: Measured) -> Any:
+    table = _table()
+    for heading in ("Operators", "Time a step", "Share", "FLOPs a step"):
+        table.add_column(heading, justify="left" if heading == "Operators" else "right")
+    metered = measured.energy.value
+    if metered is not None:
+        table.add_column("Joules, by time (estimated)", justify="right")
+    operators = measured.operators
+    for group, words in GROUPS.items():
+        share = operators.time_share[group]
+        flops = "–" if group == "other" else f"{operators.flops[group]:.3g}"
+        cells = [words, f"{1e3 * operators.time_s[group]:.4g} ms", f"{share:.0%}", flops]
+        table.add_row(*cells, *([] if metered is None else [f"{share * metered:.3g} J"]))
+    return table
+
+
+def _counters(counters: Mapping[str, Figure]) -> Any:
+    table = _table()
+    for heading in ("Counter", "Value", "Unit", "Provenance"):
+        table.add_column(heading, justify="right" if heading == "Value" else "left")
+    for name, figure in counters.items():
+        value = "–" if figure.value is None else f"{figure.value:.4g}"
+        colour = COLOURS[figure.provenance]
+        table.add_row(name, value, figure.unit, f"[{colour}]{figure.provenance}[/{colour}]")
+    return table
+
+
+def _reasons(counters: Mapping[str, Figure]) -> list[str]:
+    """Why counters are missing or estimated, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for name, figure in counters.items():
+        if figure.provenance != "measured":
+            reasons.setdefault(figure.how, []).append(name)
+    return [f"[bold]{', '.join(names)}[/bold]: {escape(how)}" for how, names in reasons.items()]
+
+
+def _joules(vector: AttributionVector, placed: Placed) -> Any:
+    table = _table()
+    table.add_column("Where the joules go")
+    table.add_column(vector.units, justify="right")
+    table.add_column("Counter is")
+    for name in vector.ranking():
+        figure = placed.counters[name]
+        colour = COLOURS[figure.provenance]
+        table.add_row(name, f"{float(vector[name]):+.4g}", f"[{colour}]{figure.provenance}[/{colour}]")
+    table.add_row("typical task", f"{vector.base:.4g}", "", style="dim")
+    table.add_row("expected", f"{float(vector.prediction):.4g}", "", style="bold")
+    return table
+
+
+def _table() -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

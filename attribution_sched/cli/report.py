@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from attribution_sched.cli import places
 from attribution_sched.cli.console import Stages, examples, say_json
-from attribution_sched.cli.journals import rebuilt
+from attribution_sched.cli.files import check_ending, check_folder, rebuild_system
 from attribution_sched.errors import SettingsError, problem
 
 EXAMPLES = examples(
@@ -35,9 +34,9 @@ def report(
     if not 0 <= explain <= MOST:
         rule = f"must be a whole number from 0 to {MOST}"
         raise SettingsError(problem("--explain", explain, rule, "Use 0 to explain nothing"))
-    places.check_ending(output, "--output")
-    places.check_folder(output, "--output")
-    with Stages() as stages, rebuilt(journal, stages) as system, stages.stage("writing the report") as tell:
+    check_ending(output, "--output")
+    check_folder(output, "--output")
+    with Stages() as stages, rebuild_system(journal, stages) as system, stages.stage("writing the report") as tell:
         path = system.report(output, lang=lang, explain=explain, progress=lambda _, step, of: tell(step, of))
     if as_json:
         say_json({"path": str(path), "bytes": path.stat().st_size})

@@ -36,13 +36,13 @@ def archive(
     """
     from attribution_sched.journal import Journal
 
-    with Stages(quiet=as_json) as stages, Journal.open(journal) as found, stages.stage("archiving"):
-        first = found.first()
-        made = found.archive(output, before)
+    with Stages(quiet=as_json) as stages, Journal.open(journal) as recording, stages.stage("archiving"):
+        first = recording.first()
+        moved = recording.archive(output, before)
     if as_json:
-        say_json({"path": str(output), "first": first, "before": made.before, "last_hash": made.last_hash})
+        say_json({"path": str(output), "first": first, "before": moved.before, "last_hash": moved.last_hash})
     else:
-        out().print(escape(f"decisions {first} to {made.before - 1} are in {output}, up to {made.last_hash}"))
+        out().print(escape(f"decisions {first} to {moved.before - 1} are in {output}, up to {moved.last_hash}"))
 
 
 def compact(
@@ -54,8 +54,8 @@ def compact(
     """Drop old snapshots of a journal and give unused room back; no record is touched."""
     from attribution_sched.journal import Journal
 
-    with Stages(quiet=as_json) as stages, Journal.open(journal) as found, stages.stage("compacting"):
-        before, after = found.compact(keep_newest=keep_newest, keep_every=keep_every)
+    with Stages(quiet=as_json) as stages, Journal.open(journal) as recording, stages.stage("compacting"):
+        before, after = recording.compact(keep_newest=keep_newest, keep_every=keep_every)
     if as_json:
         say_json({"bytes_before": before, "bytes_after": after})
     else:
@@ -66,15 +66,15 @@ def verify(journal: Path, *, as_json: bool) -> None:
     """Check every row and page of a journal, and say what its newest hash is."""
     from attribution_sched.journal import Journal
 
-    with Stages(quiet=as_json) as stages, Journal.read(journal) as found:
-        with stages.stage(f"verifying {found.count()} decisions"):
-            told = found.verify()
-        archives = [each.path for each in found.archives()]
+    with Stages(quiet=as_json) as stages, Journal.read(journal) as recording:
+        with stages.stage(f"verifying {recording.count()} decisions"):
+            verified = recording.verify()
+        archives = [each.path for each in recording.archives()]
     if as_json:
-        facts = {"rows": told.rows, "first": told.first, "head": told.head, "archives": archives}
+        facts = {"rows": verified.rows, "first": verified.first, "head": verified.head, "archives": archives}
         say_json({"journal": str(journal), "whole": True, **facts})
         return
-    words = f"{journal} is whole: {told.rows:,} rows from position {told.first} on, newest hash {told.head}"
+    words = f"{journal} is whole: {verified.rows:,} rows from position {verified.first} on, newest hash {verified.head}"
     out().print(escape(words), soft_wrap=True)
     if archives:
         out().print(escape(f"Earlier rows are in {', '.join(archives)}; verify them there"), soft_wrap=True)

@@ -1,17 +1,31 @@
-"""``attribution-sched run``: the whole loop, from counters to a report."""
+"""``attribution-sched run``: the whole loop, from counters to a report.
+
+What is asked for is checked before anything is written; then place, explain, feed back, place on, report.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from attribution_sched.cli.console import Stages, examples, notes, say_json
-from attribution_sched.cli.exits import STOPPED
-from attribution_sched.cli.run_asked import POLICY, PRESET, TASKS, Asked, checked
-from attribution_sched.cli.run_loop import go_round
-from attribution_sched.cli.run_view import opening, show
+from attribution_sched.cli.console import STOPPED, RunTimeError, Stages, columns, examples, notes, out, say_json
+from attribution_sched.cli.files import RunFiles, check_new_files, make_run_files, report_beside
+from attribution_sched.errors import AttributionSchedError, ExplanationError, SettingsError, nearest, problem
+
+if TYPE_CHECKING:
+    from attribution_sched.explain.explanation import Explanation
+    from attribution_sched.feedback.loop import FeedbackChange
+    from attribution_sched.feedback.targets import Targets
+    from attribution_sched.journal import Journal
+    from attribution_sched.session.results import RunSummary
+    from attribution_sched.system import System
+
 
 EXAMPLES = examples(
     "attribution-sched run",
@@ -21,6 +35,8 @@ EXAMPLES = examples(
     "attribution-sched run --resume runs/cross-domain-0-1/journal.sqlite --tasks 20",
 )
 
+TASKS = 80
+PRESET, POLICY = "cross-domain", "hi-ppo"
 WORLD, LOOP, FILES, TELLING = "What runs", "The loop", "Files", "What is printed"
 
 
@@ -91,11 +107,11 @@ def run(
     """
     if demo:
         preset, queue = preset or "testbed", queue or "demo"
-    asked: Asked | None = None
+    request: RunRequest | None = None
     try:
         with Stages(quiet=quiet) as stages:
             with stages.stage("getting ready"):
-                asked = checked(
+                request = check_request(
                     preset=preset, policy=policy, seed=seed, queue=queue, tasks=tasks, hours=hours,
                     targets=target or [], journal=journal, report=report, resume=resume, lang=lang,
                     feedback=not no_feedback, explain=not no_explain,
@@ -103,18 +119,461 @@ def run(
                 from attribution_sched import kernels
 
                 kernels.announce_with(notes(quiet=quiet).print)
-                system = asked.open()
+                system = request.open()
             with system:
-                notes(quiet=quiet).print(opening(system))
-                told = go_round(system, asked, stages)
+                notes(quiet=quiet).print(headline_of(system))
+                result = go_round_the_loop(system, request, stages)
     except KeyboardInterrupt:
-        kept = None if asked is None else asked.written
-        words = f"go on with: attribution-sched run --resume {kept}" if kept else "nothing was written"
+        written = None if request is None else request.written
+        words = f"go on with: attribution-sched run --resume {written}" if written else "nothing was written"
         notes().print(f"stopped; {words}", soft_wrap=True)
         raise typer.Exit(STOPPED) from None
     if as_json:
-        say_json(told.to_dict())
+        say_json(result.to_dict())
         return
     if not quiet:
-        show(told)
-    typer.echo(str(told.report))
+        show(result)
+    typer.echo(str(result.report))
+
+
+@dataclass
+class RunRequest:
+    """A run as the user wants it, checked.
+
+    Attributes:
+        settings: Of the preset; None if a journal is gone on with.
+        policy: Who decides.
+        seed: Seed.
+        queue: Where tasks come from.
+        targets: What feedback works toward; None for those of the journal.
+        tasks: Tasks to place; None if hours count.
+        hours: Hours on the cluster's clock.
+        journal: Path the user gave.
+        report: Path the user gave.
+        resume: Journal to go on with.
+        lang: Language of the report.
+        feedback: Whether a step of feedback is taken.
+        explain: Whether anything is explained.
+        files: Where it is written, once that is made.
+    """
+
+    settings: Any
+    policy: Any
+    seed: int
+    queue: str
+    targets: Targets | None
+    tasks: int | None
+    hours: float | None
+    journal: Path | None
+    report: Path | None
+    resume: Path | None
+    lang: str
+    feedback: bool
+    explain: bool
+    files: RunFiles | None = None
+
+    @property
+    def written(self) -> Path | None:
+        """The journal, if there is one by now."""
+        return self.files.journal if self.files is not None and self.files.journal.exists() else None
+
+    def open(self) -> System:
+        """Make the system; what was made for it is taken away again if that fails.
+
+        Raises:
+            AttributionSchedError: If the input is wrong after all.
+        """
+        from attribution_sched.system import System
+
+        if self.resume is not None:
+            system = System.resume(self.resume)
+            self.files = RunFiles(self.resume, self.report or report_beside(self.resume))
+            system.targets = self.targets or system.targets or targets_of([], len(system.world.cluster))
+            return system
+        self.files = make_run_files(self.settings.name, self.seed, self.journal, self.report)
+        try:
+            return System(
+                self.settings, self.policy, journal=self.files.journal, seed=self.seed, queue=self.queue,
+                targets=self.targets,
+            )  # fmt: skip
+        except BaseException:
+            self.files.discard()
+            raise
+
+
+def check_request(
+    *,
+    preset: str | None,
+    policy: str | None,
+    seed: int | None,
+    queue: str | None,
+    tasks: int | None,
+    hours: float | None,
+    targets: Sequence[str],
+    journal: Path | None,
+    report: Path | None,
+    resume: Path | None,
+    lang: str,
+    feedback: bool,
+    explain: bool,
+) -> RunRequest:
+    """Check everything that can be checked without writing anything; arguments as the command has them.
+
+    Raises:
+        AttributionSchedError: If something is wrong.
+    """
+    from attribution_sched.config import load_settings
+    from attribution_sched.explain.wording import check_language
+
+    check_language(lang)
+    check_new_files(journal, report)
+    if resume is not None:
+        new_run_only = {"--preset": preset, "--policy": policy, "--seed": seed, "--queue": queue, "--journal": journal}
+        for option, value in new_run_only.items():
+            if value is not None:
+                fix = "Leave it out, or leave out --resume"
+                raise SettingsError(problem(option, str(value), "the journal of --resume has its own", fix))
+    settings = None if resume is not None else load_settings(preset or PRESET)
+    wanted = None if resume is not None and not targets else targets_of(targets, _domains(settings))
+    from attribution_sched.session import options
+    from attribution_sched.session.asking import as_policy
+
+    if queue == "empty":
+        rule = "nobody could hand in tasks while the command runs"
+        raise SettingsError(problem("queue", queue, rule, "Use preset or demo, or System(queue='empty') in Python"))
+    tasks = TASKS if tasks is None and hours is None else tasks
+    if tasks is not None and tasks < 1:
+        raise SettingsError(problem("--tasks", tasks, "must be a whole number >= 1", "Use for example --tasks 40"))
+    options.run_of(tasks, None, hours)
+    return RunRequest(
+        settings, None if resume is not None else as_policy(policy or POLICY), options.seed_of(seed or 0),
+        options.queue_of(queue or "preset"), wanted, tasks, hours, journal, report, resume, lang, feedback, explain,
+    )  # fmt: skip
+
+
+def _domains(settings: Any) -> int:
+    return 2 if settings is None else len(settings.domains or settings.regions or ())
+
+
+SEVERAL: dict[str, float] = {"utilisation_at_least": 0.95, "step_ratio_at_most": 0.6, "cost_ratio_at_most": 0.7}
+"""For presets of several domains, against the static uniform split: 40 % less step time, 30 % less cost."""
+
+SINGLE: dict[str, float] = {"utilisation_at_least": 0.95, "step_ratio_at_most": 0.5, "cost_ratio_at_most": 0.4}
+"""For presets of one domain, where the cost is that of energy."""
+
+
+def targets_of(words: Sequence[str], domains: int) -> Targets:
+    """Targets from ``NAME=NUMBER``, the usual ones if there are none.
+
+    Args:
+        words: One word for each target.
+        domains: Domains of the preset.
+
+    Raises:
+        SettingsError: If a word is not of that form, or a target does not exist, is there twice or out of range.
+    """
+    from attribution_sched.feedback.targets import KINDS, Targets
+
+    if not words:
+        return Targets.of(SEVERAL if domains > 1 else SINGLE)
+    targets: dict[str, float] = {}
+    for word in words:
+        name, equals, text = (part.strip() for part in word.partition("="))
+        if not equals:
+            rule = "must be a name, an equals sign and a number"
+            raise SettingsError(problem("--target", word, rule, "For example --target utilisation_at_least=0.85"))
+        if name not in KINDS:
+            raise SettingsError(problem("--target", name, "is not a target", nearest(name, KINDS)))
+        if name in targets:
+            raise SettingsError(problem("--target", name, "is given twice", "Give each target once"))
+        try:
+            targets[name] = float(text)
+        except ValueError:
+            fix = f"For example --target {name}=0.8"
+            raise SettingsError(problem(f"--target {name}", text, "is not a number", fix)) from None
+    return Targets.of(targets)
+
+
+def measured(journal: Journal, targets: Targets, start: int = 0, stop: int | None = None) -> dict[str, float | None]:
+    """What the decisions of a part of a journal came to, target by target; None where outcomes do not tell.
+
+    Args:
+        journal: The journal.
+        targets: Which figures.
+        start: Number of the first decision.
+        stop: Number after the last one; the newest by default.
+    """
+    from attribution_sched.errors import ModelFitError
+    from attribution_sched.feedback.window import Window
+
+    outcomes, times = [], []
+    for decision, outcome in journal.entries(start, stop):
+        times.append(decision.cluster_time_s)
+        if outcome is not None and outcome.code > 0:
+            outcomes.append(outcome)
+    figures: dict[str, float | None] = {}
+    for name in targets.named():
+        try:
+            figures[name] = (
+                Window.of(outcomes, None, (times[-1] - times[0] or None) if times else None).measure(name).value
+            )
+        except ModelFitError:
+            figures[name] = None
+    return figures
+
+
+EXPLAINED = 6
+"""Decisions that are explained, those that commit most device-hours."""
+
+
+REPORTED = 4
+"""Decisions the report explains in depth."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """What came of a run.
+
+    Attributes:
+        preset: Name of the preset.
+        policy: Name of the policy.
+        seed: Seed.
+        lang: Language of words.
+        summaries: What happened before the step of feedback, and after it if there was one.
+        targets: What was to be reached.
+        figures: What the targets are held against, for each summary.
+        explained: Explanations, the most consequential first.
+        change: The step of feedback; None if there was none.
+        journal: Path of the journal.
+        report: Path of the report.
+    """
+
+    preset: str
+    policy: str
+    seed: int
+    lang: str
+    summaries: tuple[RunSummary, ...]
+    targets: Targets | None
+    figures: tuple[dict[str, float | None], ...]
+    explained: tuple[Explanation, ...]
+    change: FeedbackChange | None
+    journal: Path
+    report: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        names = ("before_feedback", "after_feedback")
+        total = {
+            name: sum(getattr(each, name) for each in self.summaries)
+            for name in ("decisions", "placed", "moved", "refused", "completed", "energy_kwh", "traffic_usd", "wall_s")
+        }
+        parts = {name: each.to_dict() for name, each in zip(names, self.summaries, strict=False)}
+        wanted = {} if self.targets is None else self.targets.named()
+        return {
+            "preset": self.preset,
+            "policy": self.policy,
+            "seed": self.seed,
+            "summary": {**total, **parts},
+            "targets": {
+                name: {
+                    "wanted": value,
+                    **{part: figures[name] for part, figures in zip(names, self.figures, strict=False)},
+                }
+                for name, value in wanted.items()
+            },
+            "explained": [each.decision for each in self.explained],
+            "feedback": None if self.change is None else _feedback(self.change, self.lang),
+            "paths": {"journal": str(self.journal), "report": str(self.report)},
+        }
+
+
+def _feedback(change: FeedbackChange, lang: str) -> dict[str, Any]:
+    weights = {name: getattr(change.reward, name) for name in ("w_eff", "w_util", "w_cost")}
+    reason = change.reason_zh if lang == "zh" else change.reason
+    return {"kind": change.kind, "reason": reason, "weights": weights, "changes": change.records()}
+
+
+def go_round_the_loop(system: System, request: RunRequest, stages: Stages) -> RunResult:
+    """Place tasks, explain, feed back, place on under the changed weights, and write the report.
+
+    Raises:
+        RunTimeError: If something fails on the way; the message says where the journal is.
+    """
+    if request.files is None:
+        raise RunTimeError("the system was not opened by this run")
+    try:
+        return _round(system, request, stages, request.files.journal, request.files.report)
+    except AttributionSchedError as error:
+        where = f"What was decided is in {request.files.journal}"
+        raise RunTimeError(f"{error}. {where}") from error
+
+
+def _round(system: System, request: RunRequest, stages: Stages, journal: Path, report: Path) -> RunResult:
+    began = system.journal.count()
+    summaries = [_place(system, request, stages, "placing tasks", first=True)]
+    explained: tuple[Explanation, ...] = ()
+    if request.explain:
+        explained = _explain(system, stages, _consequential(system.journal, began))
+    change, middle = None, system.journal.count()
+    wanted = system.targets
+    if request.feedback and wanted is not None and wanted.named() and summaries[0].placed:
+        with stages.stage("feedback") as tell:
+            change = system.feedback(explain=24 if request.explain else 0, progress=tell)
+        words = "placing on" if change.kind == "still" else "placing under new weights"
+        summaries.append(_place(system, request, stages, words, first=False))
+    figures = []
+    if wanted is not None:
+        figures = [measured(system.journal, wanted, began, middle)]
+        figures += [measured(system.journal, wanted, middle)] if len(summaries) > 1 else []
+    with stages.stage("writing the report") as tell:
+        written = system.report(
+            report,
+            lang=request.lang,
+            explain=REPORTED if request.explain else 0,
+            progress=lambda _, step, of: tell(step, of),
+        )
+    return RunResult(
+        system.settings.name, system.policy.name, system.seed, request.lang, tuple(summaries), wanted, tuple(figures),
+        explained, change, journal, Path(written),
+    )  # fmt: skip
+
+
+def _place(system: System, request: RunRequest, stages: Stages, words: str, *, first: bool) -> RunSummary:
+    whole = not request.feedback
+    if request.hours is not None:
+        with stages.stage(words) as tell:
+            return system.run(hours=request.hours if whole else request.hours / 2, progress=lambda done, _: tell(done))
+    tasks = request.tasks or 1
+    count = tasks if whole else math.ceil(tasks / 2) if first else max(1, tasks // 2)
+    with stages.stage(words, count) as tell:
+        return system.run(count, progress=tell)
+
+
+def _explain(system: System, stages: Stages, names: list[str]) -> tuple[Explanation, ...]:
+    explanations = []
+    with stages.stage("explaining", len(names)) as tell:
+        for number, name in enumerate(names):
+            tell(number)
+            try:
+                explanations.append(system.explain(name, rows="quick", tipping=number == 0))
+            except ExplanationError:
+                # One decision that cannot be explained must not end the run; the report says which have reasons.
+                continue
+        tell(len(names))
+    return tuple(explanations)
+
+
+def _consequential(journal: Journal, start: int) -> list[str]:
+    """Decisions since a number that commit most device-hours, as the report ranks them."""
+    from attribution_sched.report.gathering.consequence import consequential
+    from attribution_sched.report.gathering.passing import passed
+
+    recorded = passed(journal)
+    since = [moment for moment in recorded.moments if recorded.sequences[moment.decision] >= start]
+    return [moment.decision for moment in consequential(since, EXPLAINED)]
+
+
+ROWS: tuple[tuple[str, str, str], ...] = (
+    ("placed", "Tasks placed", "{:d}"),
+    ("completed", "Tasks completed", "{:d}"),
+    ("moved", "Running tasks moved", "{:d}"),
+    ("decisions", "Decisions, re-planning included", "{:d}"),
+    ("cluster_h", "Time on the cluster", "{:.1f} h"),
+    ("energy_kwh", "Energy on the meters", "{:,.1f} kWh"),
+    ("traffic_usd", "Traffic between domains", "{:,.2f} USD"),
+    ("mean_r_eff", "Mean R_eff of placements", "{:+.3f}"),
+    ("mean_r_util", "Mean R_util", "{:+.3f}"),
+    ("mean_r_cost", "Mean R_cost", "{:+.3f}"),
+    ("mean_reward", "Mean reward, weights in force", "{:+.3f}"),
+)
+"""Field of a run's summary, what to call it, how to print it."""
+
+
+KINDS_OF_STEP = {"changed": "weights changed", "rolled back": "changes taken back", "still": "nothing changed"}
+
+
+def headline_of(system: System) -> str:
+    """One line on what is about to run."""
+    world = system.world
+    kinds = len(world.kinds)
+    return (
+        f"[bold]{escape(system.settings.name)}[/bold]: {_count(len(world.cluster), 'domain')}, "
+        f"{world.cluster.devices} GPUs, {_count(kinds, 'kind')} of tasks; "
+        f"policy [bold]{escape(system.policy.name)}[/bold], seed {system.seed}"
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def show(result: RunResult) -> None:
+    """Print tables, the reason of the feedback, and the most consequential decision."""
+    console = out()
+    console.print(_happened(result))
+    if result.figures and result.targets is not None:
+        console.print(_targets(result))
+    width = columns()
+    if len(result.summaries) > 1:
+        console.print("Other tasks came after than before: the columns differ by that too.\n", style="dim")
+    if result.change is not None:
+        reason = result.change.reason_zh if result.lang == "zh" else result.change.reason
+        console.print(f"[bold]Feedback ({KINDS_OF_STEP[result.change.kind]})[/bold]: {escape(reason)}", width=width)
+    if result.explained:
+        from attribution_sched.explain.reasoning import headline
+
+        first = result.explained[0]
+        console.print(f"\n[bold]Most at stake[/bold]: {escape(headline(first, result.lang))}", width=width)
+        console.print(
+            f"Why? attribution-sched explain {first.decision} --journal {result.journal}", style="dim", soft_wrap=True
+        )
+    console.print("\n[bold]Report[/bold]:")
+
+
+def _happened(result: RunResult) -> Any:
+    from rich.table import Table
+
+    table = Table(
+        title=f"{result.preset}, {result.policy}, seed {result.seed} (figures simulated)", title_justify="left"
+    )
+    table.add_column("What happened")
+    heads = ("Before feedback", "After") if len(result.summaries) > 1 else ("How much",)
+    for head in heads:
+        table.add_column(head, justify="right")
+    for field, label, form in ROWS:
+        table.add_row(label, *(_number(getattr(each, field), form) for each in result.summaries))
+    times = [each.decision_p99_s for each in result.summaries]
+    table.add_row("99 of 100 decisions within (measured)", *(_number(s and 1e3 * s, "{:.0f} ms") for s in times))
+    return table
+
+
+def _targets(result: RunResult) -> Any:
+    from rich.table import Table
+
+    from attribution_sched.feedback.targets import KINDS
+
+    if result.targets is None:
+        return ""
+    table = Table(title="Targets", title_justify="left")
+    table.add_column("Target")
+    table.add_column("Wanted", justify="right")
+    for head in ("Before feedback", "After") if len(result.figures) > 1 else ("Found",):
+        table.add_column(head, justify="right")
+    for name, wanted in result.targets.named().items():
+        kind = KINDS[name]
+        sign = "≥" if kind.at_least else "≤"
+        cells = []
+        for figures in result.figures:
+            value = figures[name]
+            if value is None:
+                cells.append("not known")
+                continue
+            met = result.targets.violation(name, value) <= 0
+            cells.append(f"{value:.3g} {'[green]met[/green]' if met else '[yellow]missed[/yellow]'}")
+        words = kind.chinese if result.lang == "zh" else kind.english
+        table.add_row(words, f"{sign} {wanted:g} {kind.unit}".strip(), *cells)
+    return table
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)

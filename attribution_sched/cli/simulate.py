@@ -96,8 +96,8 @@ def simulate(
         with Stages() as stages, stages.stage("simulating event by event", 1.0):
             beside = event_summary(world, play_events(world, spec.make(), seed, failures=failures))
     if as_json:
-        told = dataclasses.asdict(summary)
-        say_json(told if beside is None else {"compiled": told, "simpy": beside})
+        figures = dataclasses.asdict(summary)
+        say_json(figures if beside is None else {"compiled": figures, "simpy": beside})
         return
     from rich.table import Table
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attribution_sched.cli.console import examples, notes, out, say_json, shown
-from attribution_sched.cli.exits import STOPPED
+from attribution_sched.cli.console import STOPPED, examples, notes, out, say_json, shown
 from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
@@ -99,8 +98,8 @@ def _settings(
     from attribution_sched.config import load_training_settings
     from attribution_sched.training import DEFAULT_PRESET, SETTINGS
 
-    own = output / SETTINGS
-    source: str | Path = preset or (own if resume and own.is_file() else DEFAULT_PRESET)
+    earlier = output / SETTINGS
+    source: str | Path = preset or (earlier if resume and earlier.is_file() else DEFAULT_PRESET)
     course: dict[str, object] = {}
     if minutes is not None:
         course |= {"minutes": minutes, "decisions": None}
@@ -119,17 +118,17 @@ def _bar(console: Console) -> Iterator[Callable[[Report], None]]:
     columns = (
         TextColumn("{task.description:<10}"),
         BarColumn(12),
-        TextColumn("{task.percentage:>3.0f} %  {task.fields[told]}"),
+        TextColumn("{task.percentage:>3.0f} %  {task.fields[words]}"),
     )
     with shown(Progress(*columns, console=console)) as bar:
-        job = bar.add_task("building", total=1.0, told="")
+        job = bar.add_task("building", total=1.0, words="")
 
         def show(report: Report) -> None:
-            told = f"it {report.iteration}, {report.decisions:,} decisions"
+            words = f"it {report.iteration}, {report.decisions:,} decisions"
             named = (("return", report.episode_return), ("held-out", report.held_out), ("best", report.best))
-            told += "".join(f", {name} {value:+.1f}" for name, value in named if value is not None)
-            told += f", {report.eta_s / 60.0:.0f} min left" if report.eta_s is not None else ""
-            bar.update(job, completed=report.share, description=report.phase, told=told)
+            words += "".join(f", {name} {value:+.1f}" for name, value in named if value is not None)
+            words += f", {report.eta_s / 60.0:.0f} min left" if report.eta_s is not None else ""
+            bar.update(job, completed=report.share, description=report.phase, words=words)
 
         yield show
 

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from attribution_sched.config.incidents import DomainLossSettings
-from attribution_sched.config.network import MatrixLinks, RegionLinks, UniformLinks
-from attribution_sched.config.work import (
+from attribution_sched.config.schema import (
     PROFILED_PREFIX,
     DiurnalSettings,
+    DomainLossSettings,
     KindSettings,
+    MatrixLinks,
     PoissonSettings,
+    RegionLinks,
+    UniformLinks,
 )
 from attribution_sched.errors import AttributionSchedError, NetworkError, SettingsError
 

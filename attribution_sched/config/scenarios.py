@@ -14,8 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from attribution_sched.config.network import RegionLinks
-from attribution_sched.config.schema import Settings
+from attribution_sched.config.schema import RegionLinks, Settings
 from attribution_sched.config.sources import load_settings, merge
 from attribution_sched.errors import SettingsError, nearest, problem
 

@@ -1,26 +1,584 @@
-"""The whole of a scheduling problem as one settings record."""
+"""A scheduling problem as one settings record: hardware, network, framework, work, what goes wrong, limits.
+
+Every record is frozen, closed to unknown keys and strict about types: ``"16"`` or ``true`` for a number is refused
+instead of guessed at; a whole number is accepted where a real one is asked for, as YAML users write them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Self
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from attribution_sched.config.domains import (
-    DomainDefaults,
-    DomainSettings,
-    GpuOverrides,
-    RuntimeSettings,
-    check_gpu,
-)
-from attribution_sched.config.fields import Name, Record, Why, broken_rule
-from attribution_sched.config.incidents import IncidentSettings
-from attribution_sched.config.network import MatrixLinks, NetworkSettings, RegionLinks
-from attribution_sched.config.work import ArrivalSettings, EpisodeSettings, KindSettings, RewardSettings
-from attribution_sched.limits import MOST_CELLS, MOST_DEVICES
+from attribution_sched.errors import NetworkError, nearest
+from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import World
+
+
+RULE = "settings_rule"
+"""Type of the errors that :func:`broken_rule` makes."""
+
+_LARGEST = 1e15
+DIGITS = Why("beyond it sums lose their digits")
+
+Positive = Annotated[float, Field(strict=True, gt=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
+Real = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False), DIGITS]
+Switch = Annotated[bool, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=1, le=10**12), Why("nobody counts further, and arrays cannot")]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**62), Why("generators take whole numbers of 64 bits")]
+
+
+def _name(name: str) -> str:
+    rule = name_rule(name)
+    if rule is not None:
+        raise broken_rule(rule, "Use letters, digits and signs", value=name)
+    return name
+
+
+def _path(path: str) -> str:
+    rule = path_rule(path)
+    if rule is not None:
+        raise broken_rule(rule, "Give the path of a file", value=path)
+    return path
+
+
+Name = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_name)]
+"""Printable, at most 200 characters."""
+
+FilePath = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_path)]
+"""A path that a file system can take; whether the file is there is seen when it is read."""
+
+
+class Record(BaseModel):
+    """Base of every settings record."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def to_yaml(self) -> str:
+        """Write the record as YAML that loads into an equal record; keys that are unset are left out."""
+        return yaml.safe_dump(
+            self.model_dump(mode="json", exclude_none=True), sort_keys=False, default_flow_style=None, width=110
+        )
+
+
+def broken_rule(rule: str, fix: str, *, key: Iterable[str | int] = (), value: object = None) -> PydanticCustomError:
+    """Build the error of a rule that pydantic does not know.
+
+    Args:
+        rule: What must hold.
+        fix: What the user can do.
+        key: Where below the validated record or field the mistake is.
+        value: The offending value; the validated one when the key is empty.
+    """
+    context = {"rule": rule, "fix": fix, "key": tuple(key), "value": value}
+    return PydanticCustomError(RULE, "{rule}", context)
+
+
+Devices = Annotated[int, Field(strict=True, ge=1, le=MOST_DEVICES), Why("every device has a place in arrays")]
+Gbps = Annotated[
+    float,
+    Field(strict=True, ge=1e-6, le=1e9, allow_inf_nan=False),
+    Why("slower ones never end a transfer, and none is faster"),
+]
+"""Bandwidth."""
+Bytes = Annotated[
+    float, Field(strict=True, ge=1.0, le=1e18, allow_inf_nan=False), Why("memories and links hold or move bytes")
+]
+Seconds = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), Why("a task would wait for weeks")]
+"""Latency or pause."""
+Watts = Annotated[
+    float, Field(strict=True, ge=1e-3, le=1e9, allow_inf_nan=False), Why("a device draws milliwatts to megawatts")
+]
+
+
+def check_gpu(name: str) -> str:
+    """Return a catalogue name, or say which one is nearest."""
+    from attribution_sched.cluster.gpus import GPUS
+
+    if name not in GPUS:
+        raise broken_rule("is not in the GPU catalogue", nearest(name, GPUS), value=name)
+    return name
+
+
+class GpuOverride(Record):
+    """Figures of a device type that replace those of the catalogue; some of its are assumed.
+
+    Attributes:
+        memory_bytes: Device memory.
+        bandwidth_bytes_per_s: Peak memory bandwidth.
+        tdp_w: Board power limit.
+        min_cap_w: Lowest power cap the driver accepts.
+        idle_w: Power with no work resident.
+        nvlink_bytes_per_s: One direction between two devices of a node.
+    """
+
+    memory_bytes: Bytes | None = None
+    bandwidth_bytes_per_s: Bytes | None = None
+    tdp_w: Watts | None = None
+    min_cap_w: Watts | None = None
+    idle_w: Watts | None = None
+    nvlink_bytes_per_s: Bytes | None = None
+
+
+class DomainDefaults(Record):
+    """What domains have in common unless they say otherwise.
+
+    Attributes:
+        gpu: Name in the GPU catalogue.
+        devices: Number of devices.
+        node_devices: Devices that share a node and its fast links.
+        fabric_gbps: Bandwidth of one device between nodes of the domain, Gb/s.
+        fabric_latency_s: Latency between nodes of the domain.
+        power_cap_w: Cap on every device; its TDP when left out.
+        power_budget_w: What all devices together may draw; unlimited when left out.
+        carbon_g_per_kwh: Carbon intensity of the grid where the region table has no figure.
+    """
+
+    gpu: Name = "A100-80"
+    devices: Devices = 8
+    node_devices: Devices = 8
+    fabric_gbps: Gbps = 200.0
+    fabric_latency_s: Seconds = 5e-6
+    power_cap_w: Watts | None = None
+    power_budget_w: Watts | None = None
+    carbon_g_per_kwh: NonNegative | None = None
+
+    _known_gpu = field_validator("gpu")(check_gpu)
+
+
+class DomainSettings(Record):
+    """One domain; whatever is left out is taken from the defaults.
+
+    Attributes:
+        name: A cloud region such as ``aws:us-east-1``, or any name where the network is given.
+        gpu: See :class:`DomainDefaults`, as for all that follow.
+        devices: Number of devices.
+        node_devices: Devices of one node.
+        fabric_gbps: Bandwidth between nodes.
+        fabric_latency_s: Latency between nodes.
+        power_cap_w: Cap per device.
+        power_budget_w: Budget of the domain.
+        carbon_g_per_kwh: Carbon intensity of the grid, in place of the region table's.
+    """
+
+    name: Name
+    gpu: Name | None = None
+    devices: Devices | None = None
+    node_devices: Devices | None = None
+    fabric_gbps: Gbps | None = None
+    fabric_latency_s: Seconds | None = None
+    power_cap_w: Watts | None = None
+    power_budget_w: Watts | None = None
+    carbon_g_per_kwh: NonNegative | None = None
+
+    @field_validator("gpu")
+    @classmethod
+    def _known_gpu(cls, name: str | None) -> str | None:
+        return None if name is None else check_gpu(name)
+
+
+class RuntimeSettings(Record):
+    """How the framework behaves, see :class:`attribution_sched.cluster.domains.Runtime`.
+
+    Attributes:
+        recompute: Recompute activations in the backward pass.
+        zero_stage: What data-parallel ranks shard, 0 to 3.
+        sequence_parallel: Shard norms and dropout over tensor-parallel ranks too.
+        flash_attention: Fused attention.
+        blocking_sends: A stage computes nothing while it sends.
+        reserved_bytes: Device memory that context and allocator take.
+    """
+
+    recompute: Switch = False
+    zero_stage: Annotated[int, Field(strict=True, ge=0, le=3)] = 1
+    sequence_parallel: Switch = False
+    flash_attention: Switch = True
+    blocking_sends: Switch = False
+    reserved_bytes: NonNegative = 2.0e9
+
+
+GpuOverrides = dict[str, GpuOverride]
+"""Catalogue name → figures that replace the catalogue's."""
+
+
+Matrix = tuple[tuple[NonNegative, ...], ...]
+"""Source domain, then destination domain; the diagonal is the link inside a domain."""
+
+
+class RegionLinks(Record):
+    """Measured figures between cloud regions; every domain must bear the name of one.
+
+    Attributes:
+        kind: ``regions``.
+        intra_gbps: Bandwidth between machines of one region, Gb/s.
+        intra_latency_s: Latency between machines of one region.
+    """
+
+    kind: Literal["regions"] = "regions"
+    intra_gbps: Gbps = 100.0
+    intra_latency_s: Seconds = 1e-4
+
+
+class UniformLinks(Record):
+    """All links alike.
+
+    Attributes:
+        kind: ``uniform``.
+        gbps: Bandwidth, Gb/s.
+        latency_s: One-way latency.
+        usd_per_gb: Price of a gigabyte.
+        intra_gbps: Bandwidth between machines of one domain, Gb/s.
+        intra_latency_s: Latency between machines of one domain.
+    """
+
+    kind: Literal["uniform"]
+    gbps: Gbps
+    latency_s: Seconds
+    usd_per_gb: NonNegative = 0.0
+    intra_gbps: Gbps = 100.0
+    intra_latency_s: Seconds = 1e-4
+
+
+class MatrixLinks(Record):
+    """Every link by itself.
+
+    Attributes:
+        kind: ``matrix``.
+        bandwidth_gbps: Bandwidth of every ordered pair.
+        latency_s: One-way latency of every ordered pair.
+        price_usd_per_gb: Price of every ordered pair.
+    """
+
+    kind: Literal["matrix"]
+    bandwidth_gbps: Matrix
+    latency_s: Matrix
+    price_usd_per_gb: Matrix
+
+
+class MotionSettings(Record):
+    """How bandwidth and latency move, see :class:`attribution_sched.cluster.wan.Wan`.
+
+    Attributes:
+        reversion_per_s: Rate at which a link forgets where it was.
+        spread: Standard deviation of the process behind a link's bandwidth; 0 for a still network.
+        bound: Largest relative deviation from the base bandwidth.
+        correlation: Correlation between the links.
+        congestion: How strongly load raises latency.
+    """
+
+    reversion_per_s: Annotated[
+        float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False), Why("no link forgets within a microsecond")
+    ] = 1.0 / 1800.0
+    spread: Annotated[
+        float, Field(strict=True, ge=0, le=100, allow_inf_nan=False), Why("bound cuts it off far below")
+    ] = 0.12
+    bound: Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)] = 0.3
+    correlation: Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)] = 0.0
+    congestion: NonNegative = 0.1
+
+
+class NetworkSettings(Record):
+    """The network: its links, how they move, and optionally a recording that replaces the movement.
+
+    Attributes:
+        links: Base figures of the links.
+        motion: The random process.
+        trace: CSV file of recorded bandwidth (``time_s, src, dst, gbps``); a relative path starts at the
+            file that names it.
+        trace_at_end: ``hold`` the last figures of the recording, or ``wrap`` around to its first.
+    """
+
+    links: Annotated[RegionLinks | UniformLinks | MatrixLinks, Field(discriminator="kind")] = RegionLinks()
+    motion: MotionSettings = MotionSettings()
+    trace: FilePath | None = None
+    trace_at_end: Literal["hold", "wrap"] = "hold"
+
+
+_CENTURY = Why("a century has 876,600 hours")
+
+
+class _Window(Record):
+    start_h: Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), _CENTURY]
+    end_h: Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False), _CENTURY]
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        if not self.end_h > self.start_h:
+            rule = f"must lie after start_h = {self.start_h:g}"
+            raise broken_rule(rule, "Give the hour at which it is over", key=("end_h",), value=self.end_h)
+        return self
+
+
+class BurstSettings(_Window):
+    """Hours with another rate of arrivals, see :class:`attribution_sched.cluster.arrivals.Burst`.
+
+    Attributes:
+        start_h: When it begins, hours from the start of the run.
+        end_h: When it is over.
+        factor: What the rate is multiplied by.
+    """
+
+    factor: Annotated[
+        float,
+        Field(strict=True, ge=1e-3, le=1e3, allow_inf_nan=False),
+        Why("arrivals are drawn at the larger rate and thinned to the smaller, one by one"),
+    ]
+
+
+class LinkCutSettings(_Window):
+    """A link that carries less for a while, see :class:`attribution_sched.cluster.incidents.LinkCut`.
+
+    Attributes:
+        kind: ``link_cut``.
+        source: Domain at one end.
+        target: Domain at the other.
+        start_h: When it begins, hours from the start of the run.
+        end_h: When it is over.
+        factor: What is left of the bandwidth.
+        both_ways: Whether the way back suffers too.
+    """
+
+    kind: Literal["link_cut"]
+    source: Name
+    target: Name
+    factor: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
+    both_ways: Switch = True
+
+    @model_validator(mode="after")
+    def _two_ends(self) -> Self:
+        if self.source == self.target:
+            raise broken_rule("must differ from source", "Name two domains", key=("target",), value=self.target)
+        return self
+
+
+class DomainLossSettings(_Window):
+    """A domain that is gone for a while, see :class:`attribution_sched.cluster.incidents.DomainLoss`.
+
+    Attributes:
+        kind: ``domain_loss``.
+        domain: Which one.
+        start_h: When it goes, hours from the start of the run.
+        end_h: When it is back.
+    """
+
+    kind: Literal["domain_loss"]
+    domain: Name
+
+
+IncidentSettings = Annotated[LinkCutSettings | DomainLossSettings, Field(discriminator="kind")]
+
+
+Samples = Annotated[
+    int,
+    Field(strict=True, ge=1, le=10**8),
+    Why("bytes of a batch are whole numbers of 64 bits, and no step is so large"),
+]
+Steps = Annotated[int, Field(strict=True, ge=1, le=10**12), Why("at a millisecond each, that is 30 years")]
+Rate = Annotated[
+    float,
+    Field(strict=True, ge=1e-6, le=1e6, allow_inf_nan=False),
+    Why("arrivals are drawn one by one, between one a century and 277 a second"),
+]
+"""Tasks per hour."""
+Price = Annotated[
+    float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False), Why("the reward is a sum of such terms")
+]
+"""Weight or price of a term of the reward."""
+Slots = Annotated[int, Field(strict=True, ge=1, le=1_000_000), Why("every slot is a row of the engine's arrays")]
+Interval = Annotated[
+    float,
+    Field(strict=True, ge=1e-3, le=3.2e9, allow_inf_nan=False),
+    Why("the clock moves in seconds: a thousandth of one to a century"),
+]
+MOST_TICKS = 10_000_000
+"""Changes of the network, or offers of a waiting task, in an episode: each is an event the engine goes through."""
+
+PROFILED_PREFIX = "profiled:"
+"""Before the name of a network whose layers were measured one by one, as in ``profiled:LLAMA-3-8``."""
+
+
+class KindSettings(Record):
+    """A kind of task, see :class:`attribution_sched.cluster.world.TaskKind`.
+
+    Attributes:
+        model: Name in the model zoo, or ``profiled:`` and the name of a profiled network.
+        batch_size: Samples per step.
+        microbatches: Four microbatch sizes a plan may choose from, ascending divisors of the batch.
+        steps: Fewest and most steps of a task.
+        epoch_steps: Steps after which a running task may be re-planned.
+        training: False for inference.
+        share: How often the kind arrives, relative to the others.
+        priority: Larger is more urgent.
+        tenant: Who asks for it.
+        deadline_slack: Multiple of its time on the baseline plan within which a task should finish.
+    """
+
+    model: Name
+    batch_size: Samples
+    microbatches: tuple[Samples, Samples, Samples, Samples]
+    steps: tuple[Steps, Steps]
+    epoch_steps: Steps
+    training: Switch = True
+    share: Positive = 1.0
+    priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000), Why("policies weigh it as a number")] = 0
+    tenant: Name = "default"
+    deadline_slack: Positive = 2.0
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, name: str) -> str:
+        from attribution_sched.cluster.models import model_names
+        from attribution_sched.cluster.models.catalogue import PROFILED_NAMES
+
+        if name.startswith(PROFILED_PREFIX):
+            if name.removeprefix(PROFILED_PREFIX) not in PROFILED_NAMES:
+                valid = [PROFILED_PREFIX + profiled for profiled in PROFILED_NAMES]
+                raise broken_rule("was not profiled", nearest(name, valid))
+        elif name.lower() not in model_names():
+            raise broken_rule("is not in the model zoo", nearest(name.lower(), model_names()))
+        return name
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        levels = self.microbatches
+        if list(levels) != sorted(levels) or any(self.batch_size % level for level in levels):
+            rule = f"must be ascending divisors of batch_size = {self.batch_size}"
+            raise broken_rule(rule, "Use powers of two", key=("microbatches",), value=levels)
+        if self.steps[0] > self.steps[1]:
+            rule = "must give the fewest steps first, then the most"
+            raise broken_rule(rule, "Swap them", key=("steps",), value=self.steps)
+        return self
+
+
+class PoissonSettings(Record):
+    """Arrivals at a constant mean rate.
+
+    Attributes:
+        kind: ``poisson``.
+        rate_per_hour: Mean number of tasks per hour.
+        burst: Hours with another rate.
+    """
+
+    kind: Literal["poisson"]
+    rate_per_hour: Rate
+    burst: BurstSettings | None = None
+
+
+class DiurnalSettings(Record):
+    """Arrivals that follow the hours of the day.
+
+    Attributes:
+        kind: ``diurnal``.
+        rate_per_hour: Mean number of tasks per hour over a day.
+        amplitude: Swing around the mean.
+        peak_hour: Busiest hour of the day.
+        burst: Hours in which that rate is multiplied once more.
+    """
+
+    kind: Literal["diurnal"]
+    rate_per_hour: Rate
+    amplitude: Fraction = 0.5
+    peak_hour: Annotated[float, Field(strict=True, ge=0, lt=24, allow_inf_nan=False)] = 14.0
+    burst: BurstSettings | None = None
+
+
+class TraceSettings(Record):
+    """Arrivals replayed from a CSV file.
+
+    Attributes:
+        kind: ``trace``.
+        path: File with ``arrival_s, model, steps, batch_size, priority, tenant[, mode]``; a relative path
+            starts at the file that names it.
+    """
+
+    kind: Literal["trace"]
+    path: FilePath
+
+
+ArrivalSettings = Annotated[PoissonSettings | DiurnalSettings | TraceSettings, Field(discriminator="kind")]
+
+
+class RewardSettings(Record):
+    """What a decision is worth, see :class:`attribution_sched.cluster.world.Reward`.
+
+    Attributes:
+        w_eff: Weight of training efficiency.
+        w_util: Weight of utilisation.
+        w_cost: Weight of cost.
+        lambda_fragmentation: Weight of fragmentation in the lower agents' reward.
+        lambda_intra_comm: Weight of communication inside a domain in the lower agents' reward.
+        energy_usd_per_kwh: Price of energy inside the cost; 0 leaves energy out.
+        carbon_usd_per_kg: Price of carbon inside the cost; 0 leaves carbon out.
+        per_decision: Pay a decision at once instead of step by step while tasks run.
+        interval_s: Time that counts as one unit of reward when paid step by step.
+    """
+
+    w_eff: Price = 1.0
+    w_util: Price = 0.5
+    w_cost: Price = 0.5
+    lambda_fragmentation: Price = 1.0
+    lambda_intra_comm: Price = 1.0
+    energy_usd_per_kwh: Price = 0.0
+    carbon_usd_per_kg: Price = 0.0
+    per_decision: Switch = False
+    interval_s: Interval = 3600.0
+
+
+class EpisodeSettings(Record):
+    """Length and limits of a run, see :class:`attribution_sched.cluster.world.World`.
+
+    Attributes:
+        horizon_s: Length of an episode.
+        tick_s: How often link bandwidth changes.
+        max_segments: Most domains one plan may use.
+        max_running: Most tasks running at once.
+        queue_capacity: Most tasks waiting.
+        replan_threshold: Relative change of a used link that calls for a re-planning decision.
+        restart_s: Pause of a task that moves, on top of sending its state.
+        retry_s: How long a deferred task waits before it is offered again.
+        share_limit: Most tasks on one device, 1 or 2.
+        waiting_r_eff: Efficiency credited per interval to a task that waits or moves.
+        idiosyncrasy: Spread of latent demands; 0 makes all tasks of a kind alike.
+        pool_size: Number of distinct task instances drawn from.
+        pool_seed: Seed of those instances.
+    """
+
+    horizon_s: Interval = 86_400.0
+    tick_s: Interval = 300.0
+    max_segments: Annotated[
+        int, Field(strict=True, ge=1, le=64), Why("a plan is a row of so many segments, and choices grow with each")
+    ] = 4
+    max_running: Slots = 8
+    queue_capacity: Slots = 16
+    replan_threshold: Positive = 0.15
+    restart_s: Seconds = 60.0
+    retry_s: Interval = 1800.0
+    share_limit: Annotated[int, Field(strict=True, ge=1, le=2)] = 2
+    waiting_r_eff: Real = -1.0
+    idiosyncrasy: Annotated[
+        float, Field(strict=True, ge=0, le=10, allow_inf_nan=False), Why("demands spread by its exponential")
+    ] = 1.0
+    pool_size: Annotated[
+        int, Field(strict=True, ge=1, le=100_000), Why("every instance is drawn when the world is made")
+    ] = 1024
+    pool_seed: Seed = 20261116
+
+    @model_validator(mode="after")
+    def _few_events(self) -> Self:
+        for field in ("tick_s", "retry_s"):
+            step_s = getattr(self, field)
+            if self.horizon_s / step_s > MOST_TICKS:
+                rule = f"must be at least horizon_s / {MOST_TICKS} = {self.horizon_s / MOST_TICKS:g}: each is an event"
+                raise broken_rule(rule, "Raise it, or shorten horizon_s", key=(field,), value=step_s)
+        return self
+
 
 MOST_DOMAINS = 1_000
 MOST_KINDS = 1_000
@@ -150,7 +708,6 @@ class Settings(Record):
 
     def _check_regions(self, listed: str) -> None:
         from attribution_sched.cluster.regions import carbon_g_per_kwh, region_names
-        from attribution_sched.errors import NetworkError, nearest
 
         for i, name in enumerate(self.domain_names):
             try:
@@ -195,8 +752,6 @@ class Settings(Record):
                 raise broken_rule(rule, "Choose a cap in that range", key=key, value=cap)
 
     def _check_incidents(self) -> None:
-        from attribution_sched.errors import nearest
-
         names = self.domain_names
         for i, incident in enumerate(self.incidents):
             for field in ("source", "target", "domain"):

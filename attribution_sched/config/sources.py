@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from attribution_sched.config.fields import Record
-from attribution_sched.config.schema import Settings
+from attribution_sched.config.schema import Record, Settings
 from attribution_sched.config.training import TrainingSettings
-from attribution_sched.config.translate import settings_error
+from attribution_sched.config.validation_errors import settings_error
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.limits import DEEPEST, MOST_NODES, check_document, check_path
 from attribution_sched.text import clean_text

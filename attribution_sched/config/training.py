@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from attribution_sched.config.fields import (
+from attribution_sched.config.schema import (
     Count,
     FilePath,
     Fraction,
@@ -16,10 +16,10 @@ from attribution_sched.config.fields import (
     Record,
     Seed,
     Switch,
-    Why,
     broken_rule,
 )
-from attribution_sched.scheduler.ppo.settings import PpoSettings
+from attribution_sched.limits import Why
+from attribution_sched.scheduler.ppo.settings import Kept, LearningRate, Passes, PpoSettings
 
 MOST_CLUSTERS = 5_000
 """Clusters of all worlds of a course together; each has a seed of its own."""
@@ -27,11 +27,8 @@ MOST_CLUSTERS = 5_000
 _KEPT = Why("all of them are kept in memory at once")
 MOST_WORLDS = 1_000
 FromZero = Annotated[int, Field(strict=True, ge=0, le=10_000_000), _KEPT]
-Kept = Annotated[int, Field(strict=True, ge=1, le=10_000_000), _KEPT]
-Passes = Annotated[int, Field(strict=True, ge=1, le=10_000), Why("each goes through everything that was collected")]
 Width = Annotated[int, Field(strict=True, ge=1, le=8_192), Why("a layer has its square in weights")]
 Layers = Annotated[int, Field(strict=True, ge=1, le=64), Why("messages of further rounds come from everywhere")]
-LearningRate = Annotated[float, Field(strict=True, gt=0, le=10, allow_inf_nan=False), Why("weights would leap")]
 Minutes = Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False), Why("that is two years")]
 Episodes = Annotated[int, Field(strict=True, ge=1, le=10_000), Why("each is played to its end at every measurement")]
 

@@ -18,9 +18,9 @@ __all__ = [
 
 _HOMES = {
     "Feedback": "attribution_sched.feedback.loop",
-    "FeedbackChange": "attribution_sched.feedback.change",
-    "FeedbackSettings": "attribution_sched.feedback.settings",
-    "Objective": "attribution_sched.feedback.objective",
+    "FeedbackChange": "attribution_sched.feedback.loop",
+    "FeedbackSettings": "attribution_sched.feedback.targets",
+    "Objective": "attribution_sched.feedback.rollback",
     "Targets": "attribution_sched.feedback.targets",
     "Window": "attribution_sched.feedback.window",
 }

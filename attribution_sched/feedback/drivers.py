@@ -13,15 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS
 from attribution_sched.explain.stacking import Stack, stack
-from attribution_sched.feedback.settings import FeedbackSettings
+from attribution_sched.feedback.targets import FeedbackSettings
 from attribution_sched.feedback.window import Window
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray
 
 Damping = Mapping[str, Mapping[str, float]]
 """Component → player → multiplier in [floor, 1]; 1 where nothing is said."""
@@ -65,30 +62,30 @@ def evidence(window: Window, settings: FeedbackSettings) -> list[DriverEvidence]
     rows = window.comparable()
     if len(rows) < settings.fewest:
         return []
-    told = [explanation for i in rows if (explanation := window.explanations[i]) is not None]
+    explanations = [explanation for i in rows if (explanation := window.explanations[i]) is not None]
     terms = window.terms()[rows]
-    stacks = [stack(told, component) for component in COMPONENTS]
+    stacks = [stack(explanations, component) for component in COMPONENTS]
     tests = max(1, sum(int((one.certain.sum(axis=0) >= settings.fewest).sum()) for one in stacks))
     # Many drivers are tested at once; Bonferroni keeps one false alarm in 1/(1 − level) windows.
     alpha = (1.0 - settings.level) / tests
-    found: list[DriverEvidence] = []
+    drivers: list[DriverEvidence] = []
     for c, one in enumerate(stacks):
-        found += _component(one, terms[:, c], alpha, settings.fewest)
-    return found
+        drivers += _component(one, terms[:, c], alpha, settings.fewest)
+    return drivers
 
 
 def _component(one: Stack, measured: FloatArray, alpha: float, fewest: int) -> list[DriverEvidence]:
     shares = np.nan_to_num(one.shares)
     known = [p for p in range(len(one.players)) if one.certain[:, p].sum() >= fewest]
-    kept, against = list(range(len(one.players))), []
+    believed, against = list(range(len(one.players))), []
     while True:
-        error = measured - one.base - shares[:, kept].sum(axis=1)
-        tested = [(p, *_test(error, shares[:, p], one.certain[:, p])) for p in kept if p in known]
+        error = measured - one.base - shares[:, believed].sum(axis=1)
+        tested = [(p, *_test(error, shares[:, p], one.certain[:, p])) for p in believed if p in known]
         worst = max((row for row in tested if row[2] < alpha), key=lambda row: row[1], default=None)
         if worst is None:
             break
         against.append(_evidence(one, worst[0], error, shares, worst[2], contradicted=True))
-        kept.remove(worst[0])
+        believed.remove(worst[0])
     rest = [
         _evidence(one, p, error, shares, min(worse, better), supported=better < alpha) for p, _, worse, better in tested
     ]
@@ -137,18 +134,19 @@ def _level(values: FloatArray) -> FloatArray:
     return centred
 
 
-def damped(before: Damping, found: list[DriverEvidence], settings: FeedbackSettings) -> dict[str, dict[str, float]]:
+def damped(before: Damping, drivers: list[DriverEvidence], settings: FeedbackSettings) -> dict[str, dict[str, float]]:
     """Multipliers after a window: down toward what is borne out where contradicted, up where supported."""
     after = {component: dict(players) for component, players in before.items()}
-    for one in found:
-        own = after.setdefault(one.component, {})
-        old = own.get(one.player, 1.0)
-        if one.contradicted:
-            goal = min(max(one.slope, settings.damping_floor), 1.0)
-            own[one.player] = min(old, max(goal, old - settings.damping_step))
-        elif one.supported and old < 1.0:
-            own[one.player] = min(1.0, old + settings.damping_step)
-    return {c: kept for c, own in after.items() if (kept := {p: m for p, m in own.items() if m < 1.0})}
+    for driver in drivers:
+        trust = after.setdefault(driver.component, {})
+        old = trust.get(driver.player, 1.0)
+        if driver.contradicted:
+            goal = min(max(driver.slope, settings.damping_floor), 1.0)
+            trust[driver.player] = min(old, max(goal, old - settings.damping_step))
+        elif driver.supported and old < 1.0:
+            trust[driver.player] = min(1.0, old + settings.damping_step)
+    doubted = {c: {p: m for p, m in trust.items() if m < 1.0} for c, trust in after.items()}
+    return {c: trust for c, trust in doubted.items() if trust}
 
 
 @dataclass(frozen=True)
@@ -172,10 +170,10 @@ def coupling(window: Window, damping: Damping, settings: FeedbackSettings) -> Co
     rows = window.comparable()
     if len(rows) < settings.fewest:
         return Coupling(np.eye(3), {}, 0)
-    told = [explanation for i in rows if (explanation := window.explanations[i]) is not None]
+    explanations = [explanation for i in rows if (explanation := window.explanations[i]) is not None]
     pulls, sizes = [], []
     for component, sign in zip(COMPONENTS, SIGNS, strict=True):
-        one = stack(told, component)
+        one = stack(explanations, component)
         trust = np.array([damping.get(component, {}).get(player.name, 1.0) for player in one.players])
         claimed = np.where(one.certain, np.nan_to_num(one.shares), 0.0)
         pulls.append(claimed * trust * sign)

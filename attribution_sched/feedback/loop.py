@@ -4,28 +4,100 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.explain.explanation import COMPONENTS
-from attribution_sched.feedback import wording
-from attribution_sched.feedback.ascent import ascend, pursued
-from attribution_sched.feedback.change import PRICE_CHANGED, WEIGHTS_CHANGED, Change, FeedbackChange, Kind
+from attribution_sched.feedback import words
+from attribution_sched.feedback.ascent import WEIGHTS, Miss, Tilt, ascend, pursued, toward
 from attribution_sched.feedback.drivers import Coupling, DriverEvidence, coupling, damped, evidence
-from attribution_sched.feedback.held_out import HeldOut, Verdict, judge, read
-from attribution_sched.feedback.settings import FeedbackSettings
-from attribution_sched.feedback.state import IDENTITY, Anchor, FeedbackState, Row, Undoable
-from attribution_sched.feedback.targets import KINDS, Targets
-from attribution_sched.feedback.weights import WEIGHTS, Tilt, toward
+from attribution_sched.feedback.rollback import (
+    IDENTITY,
+    Anchor,
+    FeedbackState,
+    HeldOut,
+    Row,
+    Undoable,
+    Verdict,
+    judge,
+    read,
+)
+from attribution_sched.feedback.targets import KINDS, FeedbackSettings, Targets
 from attribution_sched.feedback.window import Window
-from attribution_sched.feedback.wording import Miss, Words
+from attribution_sched.feedback.words import Words
+from attribution_sched.types import FloatArray
 
-FloatArray = NDArray[np.float64]
+Kind = Literal["changed", "rolled back", "still"]
+
+WEIGHTS_CHANGED = "reward weights"
+PRICE_CHANGED = "reward.energy_usd_per_kwh"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that was changed, or taken back.
+
+    Attributes:
+        number: Number of changes before it.
+        changed: What: ``reward weights``, ``reward.energy_usd_per_kwh`` or ``damping of <driver> in <component>``.
+        before: Its value before; plain numbers and names.
+        after: Its value since.
+        reason: Why, in English.
+        reason_zh: The same in Chinese.
+        undoes: Number of the change that this one takes back.
+    """
+
+    number: int
+    changed: str
+    before: Any
+    after: Any
+    reason: str
+    reason_zh: str
+    undoes: int | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """What a journal keeps of it: changed, before, after, both reasons, undoes."""
+        return {name: value for name, value in asdict(self).items() if name != "number"}
+
+
+@dataclass(frozen=True, eq=False)
+class FeedbackChange:
+    """One step of feedback.
+
+    Attributes:
+        step: Number of steps before it.
+        kind: Whether something was changed, something was rolled back, or everything stayed.
+        changes: Every change, in order.
+        reward: The reward from now on.
+        reason: What was done and why, in English.
+        reason_zh: The same in Chinese.
+        evidence: The numbers behind it, ready for JSON: measurements and violations of the targets, multipliers,
+            coupling.
+        drivers: What outcomes say of the certain drivers.
+        verdict: Held-out returns against the last good state; None if there was nothing to compare.
+        anchored: Whether this is now the last good state. A learner keeps a copy of itself here and goes back to it
+            when ``kind`` is ``rolled back``: taking back a reward does not take back what was learnt from it.
+    """
+
+    step: int
+    kind: Kind
+    changes: tuple[Change, ...]
+    reward: Reward
+    reason: str
+    reason_zh: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    drivers: tuple[DriverEvidence, ...] = ()
+    verdict: Verdict | None = None
+    anchored: bool = False
+
+    def records(self) -> list[dict[str, Any]]:
+        """What a journal keeps, one record per change, in order."""
+        return [change.to_record() for change in self.changes]
+
 
 ENERGY, BILL = "energy_j_per_unit_at_most", "bill_usd_per_day_at_most"
 SMOOTHING = 0.5
@@ -78,9 +150,9 @@ class Feedback:
     ) -> None:
         self.user_reward = reward
         self.settings = settings or FeedbackSettings()
-        given = Tilt.of(reward, [], self.settings)
-        self.state = state or FeedbackState(shares=_row(given.start))
-        self._total, self._user = given.total, given.start
+        tilt = Tilt.of(reward, [], self.settings)
+        self.state = state or FeedbackState(shares=_row(tilt.start))
+        self._total, self._user = tilt.total, tilt.start
 
     @property
     def reward(self) -> Reward:
@@ -100,7 +172,7 @@ class Feedback:
             window: Decisions since the last step, with their outcomes and, where there are any, explanations.
             targets: What is to be reached.
             held_out: Returns of held-out episodes under the user's objective
-                (:class:`~attribution_sched.feedback.objective.Objective`), the same episodes every time, or what plays
+                (:class:`~attribution_sched.feedback.rollback.Objective`), the same episodes every time, or what plays
                 them. None leaves changes unjudged: nothing is rolled back.
 
         Raises:
@@ -113,30 +185,28 @@ class Feedback:
         verdict = None if returns is None else self._judge(now, returns)
         drivers = evidence(window, self.settings)
         self._damp(now, drivers)
-        found = coupling(window, now.state.damping, self.settings)
+        coupled = coupling(window, now.state.damping, self.settings)
         if now.rolled_back or now.state.falls:
             pass
         elif now.state.cooldown > 0:
             left = now.state.cooldown - 1
             now.state = replace(now.state, cooldown=left)
-            now.words.append(
-                (f"Cooling down after a rollback; steps still to wait: {left}.", f"回滚后冷却中，还剩 {left} 步。")
-            )
+            now.words.append(words.in_words("feedback.cooldown", left=left))
         elif len(window) < self.settings.fewest:
-            rule = f"{len(window)} decisions are too few to act on ({self.settings.fewest})"
-            now.words.append((f"Weights stay: {rule}.", f"权重不变：仅 {len(window)} 个决策，不足以行动。"))
+            too_few = words.in_words("feedback.too_few", count=len(window), fewest=self.settings.fewest)
+            now.words.append(too_few)
         else:
-            misses = self._move(now, misses, found, window)
-        return self._finish(now, misses, found, tuple(drivers), verdict)
+            misses = self._move(now, misses, coupled, window)
+        return self._finish(now, misses, coupled, tuple(drivers), verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """The state, ready for JSON."""
         return self.state.to_dict()
 
     @classmethod
-    def from_dict(cls, reward: Reward, given: Mapping[str, Any], settings: FeedbackSettings | None = None) -> Feedback:
+    def from_dict(cls, reward: Reward, state: Mapping[str, Any], settings: FeedbackSettings | None = None) -> Feedback:
         """Go on where :meth:`to_dict` was called, with the same user's reward."""
-        return cls(reward, settings, FeedbackState.from_dict(given))
+        return cls(reward, settings, FeedbackState.from_dict(state))
 
     def _misses(self, window: Window, targets: Targets) -> list[Miss]:
         if targets.energy_j_per_unit_at_most is not None and not self.user_reward.energy_usd_per_kwh > 0:
@@ -146,8 +216,8 @@ class Feedback:
         listed = []
         for name, limit in targets.named().items():
             measured = window.measure(name)
-            kept = self.state.multipliers.get(name, 0.0)
-            listed.append(Miss(name, limit, measured, targets.violation(name, measured.value), kept, kept))
+            multiplier = self.state.multipliers.get(name, 0.0)
+            listed.append(Miss(name, limit, measured, targets.violation(name, measured.value), multiplier, multiplier))
         return listed
 
     def _judge(self, now: _Step, returns: tuple[float, ...]) -> Verdict | None:
@@ -163,8 +233,7 @@ class Feedback:
         if falls >= self.settings.looks:
             self._roll_back(now, verdict)
         elif falls:
-            english, chinese = wording.fall(verdict)
-            now.words.append((f"Weights wait for another look: {english}.", f"权重暂缓，待再次确认：{chinese}。"))
+            now.words.append(words.in_words("feedback.another_look", fall=words.fall(verdict)))
         elif state.pending:
             # A learner follows its reward late, so a return that merely holds proves a change only after a while.
             proven = verdict.risen or (verdict.change >= 0.0 and state.trial + 1 >= self.settings.probation)
@@ -179,8 +248,7 @@ class Feedback:
         elif verdict.fallen and state.cooldown == 0:
             # Nothing of ours is in force that could be taken back: the world changed, so measure from here.
             self._anchor(now, here)
-            english, chinese = wording.fall(verdict)
-            now.words.append((f"No change is pending, yet {english}.", f"没有待定的修改，但{chinese}。"))
+            now.words.append(words.in_words("feedback.none_pending", fall=words.fall(verdict)))
         return verdict
 
     @staticmethod
@@ -194,18 +262,18 @@ class Feedback:
         failures = state.failures + 1
         cooldown = min(self.settings.cooldown * 2 ** (failures - 1), LONGEST_COOLDOWN)
         for change in reversed(state.pending):
-            why = wording.rollback_reason(verdict, [change.number], change.changed, cooldown)
+            why = words.rollback_reason(verdict, [change.number], change.changed, cooldown)
             now.add(change.changed, change.after, change.before, why, change.number)
         undone, what = [change.number for change in state.pending], dict.fromkeys(one.changed for one in state.pending)
-        now.words.append(wording.rollback_reason(verdict, undone, ", ".join(what), cooldown))
-        damping = {component: dict(own) for component, own in state.damping.items()}
+        now.words.append(words.rollback_reason(verdict, undone, ", ".join(what), cooldown))
+        damping = {component: dict(trust) for component, trust in state.damping.items()}
         for component, player in dict.fromkeys(pair for change in state.pending for pair in change.advocates):
-            own = damping.setdefault(component, {})
-            old = own.get(player, 1.0)
-            own[player] = self.settings.damping_floor
-            if own[player] < old:
-                why = wording.blame_reason(player, component, old, own[player])
-                now.add(f"damping of {player} in {component}", old, own[player], why)
+            trust = damping.setdefault(component, {})
+            old = trust.get(player, 1.0)
+            trust[player] = self.settings.damping_floor
+            if trust[player] < old:
+                why = words.blame_reason(player, component, old, trust[player])
+                now.add(f"damping of {player} in {component}", old, trust[player], why)
         now.rolled_back = True
         now.state = replace(
             now.state, shares=anchor.shares, multipliers=dict(anchor.multipliers), price_log=anchor.price_log,
@@ -217,16 +285,16 @@ class Feedback:
         before = now.state.damping
         # A driver that answers for a rollback in this very step is not damped twice.
         blamed = {change.changed for change in now.changes}
-        heard = [one for one in drivers if f"damping of {one.player} in {one.component}" not in blamed]
-        after = damped(before, heard, self.settings)
-        for one in heard:
+        unblamed = [one for one in drivers if f"damping of {one.player} in {one.component}" not in blamed]
+        after = damped(before, unblamed, self.settings)
+        for one in unblamed:
             old, new = (each.get(one.component, {}).get(one.player, 1.0) for each in (before, after))
             if old != new:
                 what = f"damping of {one.player} in {one.component}"
-                now.add(what, old, new, wording.damping_reason(one, old, new))
+                now.add(what, old, new, words.damping_reason(one, old, new))
         now.state = replace(now.state, damping=after)
 
-    def _move(self, now: _Step, misses: list[Miss], found: Coupling, window: Window) -> list[Miss]:
+    def _move(self, now: _Step, misses: list[Miss], coupled: Coupling, window: Window) -> list[Miss]:
         """Move multipliers, weights and price toward the targets."""
         state, settings = now.state, self.settings
         served = [KINDS[miss.target].component for miss in misses]
@@ -241,7 +309,7 @@ class Feedback:
             now.state = replace(state, active=())
             return moved
         old = np.array(state.matrix)
-        matrix = old + SMOOTHING * (found.matrix - old) if found.decisions else old
+        matrix = old + SMOOTHING * (coupled.matrix - old) if coupled.decisions else old
         # Without multipliers nothing pulls: the weights go back to exactly what the user gave.
         goal = tilt.shares(multipliers, matrix, settings.coupling) if multipliers else self._user
         after = toward(shares, goal, settings.weight_step * state.caution)
@@ -250,12 +318,12 @@ class Feedback:
         )
         reasons = [miss for miss in moved if miss.target in active or miss.before != miss.after] or moved
         if np.abs(after - shares).max() > 1e-9:
-            coupled, advocates = self._coupled(reasons, matrix, found)
+            couplings, advocates = self._couplings(reasons, matrix, coupled)
             had, have = self._weights(state.shares), self._weights(_row(after))
-            why = wording.weights_reason(reasons, had, have, coupled)
+            why = words.weights_reason(reasons, had, have, couplings)
             number = now.add(WEIGHTS_CHANGED, had, have, why)
-            kept = Undoable(number, WEIGHTS_CHANGED, had, have, advocates)
-            now.state = replace(now.state, shares=_row(after), pending=(*now.state.pending, kept))
+            undoable = Undoable(number, WEIGHTS_CHANGED, had, have, advocates)
+            now.state = replace(now.state, shares=_row(after), pending=(*now.state.pending, undoable))
         self._price(now, reasons, multipliers, window)
         return moved
 
@@ -272,42 +340,42 @@ class Feedback:
         new = old + min(max(goal - old, -most), most)
         if new != old:
             had, have = price * math.exp(old), price * math.exp(new)
-            number = now.add(PRICE_CHANGED, had, have, wording.price_reason(reasons, had, have))
-            kept = Undoable(number, PRICE_CHANGED, had, have)
-            now.state = replace(now.state, price_log=new, pending=(*now.state.pending, kept))
+            number = now.add(PRICE_CHANGED, had, have, words.price_reason(reasons, had, have))
+            undoable = Undoable(number, PRICE_CHANGED, had, have)
+            now.state = replace(now.state, price_log=new, pending=(*now.state.pending, undoable))
 
-    def _coupled(
-        self, reasons: list[Miss], matrix: FloatArray, found: Coupling
+    def _couplings(
+        self, reasons: list[Miss], matrix: FloatArray, coupled: Coupling
     ) -> tuple[list[Words], tuple[tuple[str, str], ...]]:
         """Couplings that counted, in words, and the drivers that answer for them."""
-        said: dict[tuple[str, str], Words] = {}
+        couplings: dict[tuple[str, str], Words] = {}
         answering: dict[tuple[str, str], None] = {}
-        for own in dict.fromkeys(KINDS[miss.target].component for miss in reasons if miss.after > 0.0):
+        for component in dict.fromkeys(KINDS[miss.target].component for miss in reasons if miss.after > 0.0):
             for other in COMPONENTS:
-                strength = self.settings.coupling * float(matrix[COMPONENTS.index(own), COMPONENTS.index(other)])
-                if (own, other) not in found.advocates or abs(strength) < COUNTED:
+                strength = self.settings.coupling * float(matrix[COMPONENTS.index(component), COMPONENTS.index(other)])
+                if (component, other) not in coupled.advocates or abs(strength) < COUNTED:
                     continue
-                driver, part = found.advocates[own, other]
-                said[own, other] = wording.coupling_words(own, other, strength, driver, part)
+                driver, part = coupled.advocates[component, other]
+                couplings[component, other] = words.coupling_words(component, other, strength, driver, part)
                 if part >= ADVOCATE:
-                    answering[own, driver] = None
+                    answering[component, driver] = None
                     answering[other, driver] = None
-        return list(said.values()), tuple(answering)
+        return list(couplings.values()), tuple(answering)
 
     def _finish(
         self,
         now: _Step,
         misses: list[Miss],
-        found: Coupling,
+        coupled: Coupling,
         drivers: tuple[DriverEvidence, ...],
         verdict: Verdict | None,
     ) -> FeedbackChange:
         if not now.changes:
-            now.words += [(f"{one}.", f"{two}。") for one, two in map(wording.standing, misses)]
-            now.words.append(("Nothing is changed.", "未作修改。"))
-        english, chinese = wording.joined(now.words)
+            now.words += [words.in_words("feedback.sentence", words=words.standing(miss)) for miss in misses]
+            now.words.append(words.in_words("feedback.nothing"))
+        english, chinese = words.joined(now.words)
         kind: Kind = "rolled back" if now.rolled_back else "changed" if now.changes else "still"
-        told = {
+        numbers = {
             "targets": {
                 miss.target: {
                     "asked": miss.limit, "measured": miss.measured.value, "violation": miss.violation,
@@ -317,12 +385,12 @@ class Feedback:
                 for miss in misses
             },
             "coupling": [list(row) for row in now.state.matrix],
-            "explained_decisions": found.decisions,
+            "explained_decisions": coupled.decisions,
             "weights": self._weights(now.state.shares),
         }  # fmt: skip
         number, self.state = self.state.steps, replace(now.state, steps=now.state.steps + 1)
         return FeedbackChange(
-            number, kind, tuple(now.changes), self.reward, english, chinese, told, drivers, verdict, now.anchored
+            number, kind, tuple(now.changes), self.reward, english, chinese, numbers, drivers, verdict, now.anchored
         )
 
     def _weights(self, shares: Row) -> dict[str, float]:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.errors import ModelFitError, nearest, problem
 from attribution_sched.explain.explanation import COMPONENTS, Explanation
 from attribution_sched.feedback.targets import KINDS
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 DAY_S = 86_400.0
 
@@ -82,10 +80,10 @@ class Outcome:
         """A recorded outcome; None if the reward terms are not known, as where an action was refused."""
         if record.r_eff is None or record.r_util is None or record.r_cost is None:
             return None
-        told = record.details
+        details = record.details
         return cls(
-            record.r_eff, record.r_util, record.r_cost, record.step_s, told.get("base_step_s"), record.bill_usd,
-            record.energy_j, told.get("steps", 1.0),
+            record.r_eff, record.r_util, record.r_cost, record.step_s, details.get("base_step_s"), record.bill_usd,
+            record.energy_j, details.get("steps", 1.0),
         )  # fmt: skip
 
     @property
@@ -134,15 +132,15 @@ class Window:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outcomes", tuple(self.outcomes))
-        told = tuple(self.explanations) or (None,) * len(self.outcomes)
-        object.__setattr__(self, "explanations", told)
+        explanations = tuple(self.explanations) or (None,) * len(self.outcomes)
+        object.__setattr__(self, "explanations", explanations)
         if not self.outcomes:
             fix = "Decide and run some tasks first"
             raise ModelFitError(problem("window.outcomes", (), "there must be at least one", fix))
-        if len(told) != len(self.outcomes):
+        if len(explanations) != len(self.outcomes):
             rule = f"must be {len(self.outcomes)}, one per outcome"
-            raise ModelFitError(problem("window.explanations", len(told), rule, "Put None where there is none"))
-        for explanation in told:
+            raise ModelFitError(problem("window.explanations", len(explanations), rule, "Put None where there is none"))
+        for explanation in explanations:
             if explanation is not None and not np.isfinite(explanation.values).all():
                 fix = "Explain the decision again"
                 raise ModelFitError(problem(f"explanation {explanation.decision}", "NaN", "must be finite", fix))
@@ -163,9 +161,9 @@ class Window:
             explanations: By identifier of the decision.
             span_s: Time the window covers.
         """
-        known = [(record.decision_id, found) for record in records if (found := Outcome.of(record)) is not None]
-        told = explanations or {}
-        return cls(tuple(one for _, one in known), tuple(told.get(name) for name, _ in known), span_s)
+        known = [(record.decision_id, outcome) for record in records if (outcome := Outcome.of(record)) is not None]
+        by_decision = explanations or {}
+        return cls(tuple(outcome for _, outcome in known), tuple(by_decision.get(name) for name, _ in known), span_s)
 
     def __len__(self) -> int:
         return len(self.outcomes)
@@ -178,11 +176,11 @@ class Window:
         """Decisions whose explanation can be held against their outcome."""
         return [
             i
-            for i, told in enumerate(self.explanations)
-            if told is not None
-            and told.target in COMPARABLE
-            and not told.against
-            and set(COMPONENTS) <= set(told.outputs)
+            for i, explanation in enumerate(self.explanations)
+            if explanation is not None
+            and explanation.target in COMPARABLE
+            and not explanation.against
+            and set(COMPONENTS) <= set(explanation.outputs)
         ]
 
     def measure(self, target: str) -> Measurement:

@@ -11,9 +11,8 @@ from attribution_sched.cluster.pool import Attribute
 from attribution_sched.cluster.world import Reward, World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.feedback.change import FeedbackChange
-from attribution_sched.feedback.loop import Feedback
-from attribution_sched.feedback.objective import Objective
+from attribution_sched.feedback.loop import Feedback, FeedbackChange
+from attribution_sched.feedback.rollback import Objective
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.feedback.window import COMPARABLE, Outcome, Window
 from attribution_sched.journal import DecisionRecord, EventRecord, FeedbackRecord, Journal, OutcomeRecord

@@ -6,7 +6,7 @@ import pytest
 
 from attribution_sched import __version__
 from attribution_sched.cli import app
-from attribution_sched.cli.exits import Commands, RunTimeError, ending
+from attribution_sched.cli.console import Commands, RunTimeError, ending
 from attribution_sched.errors import SettingsError
 
 from ..test_import_cost import TRIES, fresh_import

@@ -8,9 +8,18 @@ import pytest
 import torch
 from torch import nn
 
-from attribution_sched.cli.profile_kinds import as_task, distance, having, nearest_world, submission
-from attribution_sched.cli.profile_loading import UsersError, load, random_input
-from attribution_sched.cli.profile_measure import measure, samples_of
+from attribution_sched.cli.profile_measure import (
+    UsersError,
+    as_task,
+    distance,
+    having,
+    load,
+    measure,
+    nearest_world,
+    random_input,
+    samples_of,
+    submission,
+)
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.config import load_settings
 from attribution_sched.errors import TaskError

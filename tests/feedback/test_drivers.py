@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.feedback.drivers import coupling, damped, evidence
-from attribution_sched.feedback.settings import FeedbackSettings
+from attribution_sched.feedback.targets import FeedbackSettings
 from attribution_sched.feedback.window import Window
 from tests.feedback.factory import PLAYERS, explained, told
 

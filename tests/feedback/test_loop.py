@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import ModelFitError, SettingsError
 from attribution_sched.feedback.loop import Feedback
-from attribution_sched.feedback.settings import FeedbackSettings
-from attribution_sched.feedback.targets import KINDS, Targets
+from attribution_sched.feedback.targets import KINDS, FeedbackSettings, Targets
 from attribution_sched.feedback.window import Window
 from attribution_sched.journal.journal import Journal
 from attribution_sched.journal.records import FeedbackRecord

@@ -3,8 +3,8 @@
 import pytest
 
 from attribution_sched import System
+from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from attribution_sched.cluster.precision import Precision
 from attribution_sched.errors import CounterError, TaskError
 from tests.session.small import small
 

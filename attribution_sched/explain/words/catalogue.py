@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from attribution_sched.explain.words import messages_plots, messages_reasoning, messages_records, messages_report
+from attribution_sched.explain.words import (
+    messages_cli,
+    messages_feedback,
+    messages_plots,
+    messages_reasoning,
+    messages_records,
+    messages_report,
+)
 
 Message = tuple[str, str]
 """The same in English and Chinese, with the same places."""
@@ -12,6 +19,8 @@ PAGES: tuple[dict[str, Message], ...] = (
     messages_reasoning.MESSAGES,
     messages_plots.MESSAGES,
     messages_report.MESSAGES,
+    messages_feedback.MESSAGES,
+    messages_cli.MESSAGES,
 )
 
 MESSAGES: dict[str, Message] = {name: pair for page in PAGES for name, pair in page.items()}

@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from attribution_sched.errors import ModelFitError
+from attribution_sched.feedback.ascent import Miss
 from attribution_sched.feedback.targets import KINDS, Targets
 from attribution_sched.feedback.window import Window
-from attribution_sched.feedback.wording import Miss, standing
+from attribution_sched.feedback.words import standing
 from attribution_sched.report.data import Number, Standing
 from attribution_sched.report.gathering.passing import Passed
 

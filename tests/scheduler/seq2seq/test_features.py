@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from attribution_sched.cluster.compute import TP_DEGREES
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import MICROBATCHES, PlanBatch
-from attribution_sched.cluster.precision import PRECISIONS
 from attribution_sched.scheduler.seq2seq.features import (
     CONTEXT,
     CUT_CHOICE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attribution_sched.feedback.wording import blame_reason, coupling_words
+from attribution_sched.feedback.words import blame_reason, coupling_words
 
 
 @pytest.mark.parametrize(

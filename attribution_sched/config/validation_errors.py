@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from attribution_sched.config.fields import RULE, Why
+from attribution_sched.config.schema import RULE
 from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.limits import Why
 from attribution_sched.text import clean_text
 
 _BOUNDS = {

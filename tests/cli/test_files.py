@@ -1,14 +1,68 @@
-"""Finding a decision, and a system as it was."""
+"""Where a run writes, finding a decision, and a system as it was."""
+
+from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
+from attribution_sched.cli import files
 from attribution_sched.cli.console import Stages
-from attribution_sched.cli.journals import decision_of, rebuilt
-from attribution_sched.errors import JournalError
+from attribution_sched.cli.files import find_decision, rebuild_system
+from attribution_sched.errors import JournalError, SettingsError
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord
 from attribution_sched.system import System
+
+
+def test_a_folder_of_its_own_is_never_one_that_is_there(here):
+    first, second = (files.make_run_files("short", 3, None, None) for _ in range(2))
+    assert first.folder == Path("runs/short-3-1")
+    assert second.folder == Path("runs/short-3-2")
+    assert first.journal == Path("runs/short-3-1/journal.sqlite")
+    assert first.report == Path("runs/short-3-1/report.html")
+    assert first.folder.is_dir()
+
+
+def test_what_the_user_names_needs_no_folder(here):
+    found = files.make_run_files("short", 3, Path("a.sqlite"), None)
+    assert (found.journal, found.report, found.folder) == (Path("a.sqlite"), Path("a.html"), None)
+    assert list(here.iterdir()) == []
+    Path("a.html").touch()
+    assert files.make_run_files("short", 3, Path("a.sqlite"), None).report == Path("a-2.html")
+
+
+def test_an_empty_folder_is_taken_away_again_and_a_full_one_is_kept(here):
+    found = files.make_run_files("short", 3, None, None)
+    found.discard()
+    assert list(here.iterdir()) == []
+    found = files.make_run_files("short", 3, None, None)
+    found.journal.touch()
+    found.discard()
+    assert found.journal.exists()
+
+
+def test_a_file_where_the_folder_should_be_is_said(here):
+    Path("runs").touch()
+    with pytest.raises(SettingsError, match="'runs'"):
+        files.make_run_files("short", 3, None, None)
+
+
+@pytest.mark.parametrize(
+    ("journal", "report", "words"),
+    [
+        ("old.sqlite", None, "is there already"),
+        (None, "old.html", "is there already"),
+        ("no/where.sqlite", None, "mkdir -p no"),
+        (None, "report.pdf", "must end in .html, .json, .md"),
+    ],
+)
+def test_paths_are_looked_at_first(here, journal, report, words):
+    for name in ("old.sqlite", "old.html"):
+        Path(name).touch()
+    with pytest.raises(SettingsError) as caught:
+        files.check_new_files(journal and Path(journal), report and Path(report))
+    assert words in str(caught.value)
 
 
 @pytest.fixture
@@ -25,7 +79,7 @@ def journal():
     ("wanted", "found"), [("abc", "abc"), ("abd", "abd"), ("x2", "x2"), ("2", "x1"), ("0", "abc"), ("last", "x1")]
 )
 def test_a_decision_is_found_by_id_number_or_last(journal, wanted, found):
-    assert decision_of(journal, wanted) == found
+    assert find_decision(journal, wanted) == found
 
 
 def test_a_prefix_that_only_one_has_is_enough(written):
@@ -33,7 +87,7 @@ def test_a_prefix_that_only_one_has_is_enough(written):
         ids = [each.id for each in journal.decisions()]
         for name in ids[:3]:
             shortest = next(name[:n] for n in range(1, 9) if sum(each.startswith(name[:n]) for each in ids) == 1)
-            assert decision_of(journal, shortest) == name
+            assert find_decision(journal, shortest) == name
 
 
 @pytest.mark.parametrize(
@@ -47,21 +101,21 @@ def test_a_prefix_that_only_one_has_is_enough(written):
 )
 def test_an_id_that_none_or_several_have_is_refused(journal, wanted, words):
     with pytest.raises(JournalError) as caught:
-        decision_of(journal, wanted)
+        find_decision(journal, wanted)
     assert words in str(caught.value)
 
 
 def test_last_without_any_plan_in_force_is_the_newest():
     with Journal.memory() as empty:
         with pytest.raises(JournalError, match="no decisions yet"):
-            decision_of(empty, "last")
+            find_decision(empty, "last")
         empty.record_decision(DecisionRecord(None, 0.0, "sjf", [0], id="only"))
-        assert decision_of(empty, "last") == "only"
+        assert find_decision(empty, "last") == "only"
 
 
 def test_a_system_is_built_again_without_touching_the_journal(written):
     before = hashlib.sha256(written.read_bytes()).hexdigest()
-    with rebuilt(written, Stages(quiet=True)) as system:
+    with rebuild_system(written, Stages(quiet=True)) as system:
         assert system.policy.name == "greedy"
         count = system.journal.count()
         system.run(1)
@@ -73,7 +127,7 @@ def test_it_is_built_again_while_another_writes(tmp_path):
     path = tmp_path / "live.sqlite"
     with System("testbed", "greedy", journal=path, seed=4) as live:
         live.run(3)
-        with rebuilt(path, Stages(quiet=True)) as copy:
+        with rebuild_system(path, Stages(quiet=True)) as copy:
             assert copy.journal.count() == live.journal.count()
             assert copy.now_s == live.now_s
             live.run(2)
