@@ -312,10 +312,10 @@ def _weights() -> str:
 
 
 def _made(path: Path) -> str:
-    if path.parent.name == "pointer":
-        from attribution_sched.scheduler.seq2seq.network import describe as describe_pointer
+    if path.parent.name == "seq2seq":
+        from attribution_sched.scheduler.seq2seq.network import describe as describe_seq2seq
 
-        return f"`{describe_pointer(path)['made']['command']}`"
+        return f"`{describe_seq2seq(path)['made']['command']}`"
     if path.parent.name == "predictor":
         from attribution_sched.scheduler.predictor.gru import load
 

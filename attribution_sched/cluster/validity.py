@@ -6,7 +6,7 @@ allowed where it is). :func:`validity` asks them of a batch of plans, :func:`fau
 the engine refuses actions with.
 
 It stands in ``cluster`` because the records themselves ask. Whether a plan would be carried out at a decision, where it
-must be priced for its memory and power, is asked in :mod:`attribution_sched.planning.validity`.
+must be priced for its memory and power, is asked in :mod:`attribution_sched.planning.candidates`.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.shapley.exact import coalition_block
-from attribution_sched.planning.validity import runnable, taken
+from attribution_sched.planning.candidates import runnable, taken
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

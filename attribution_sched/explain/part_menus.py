@@ -28,9 +28,9 @@ from attribution_sched.explain.hybrids import (
     plans_of,
     rows_of,
 )
+from attribution_sched.planning.candidates import runnable
 from attribution_sched.planning.neighbours import every_cut
 from attribution_sched.planning.segment_table import formats_of_all
-from attribution_sched.planning.validity import runnable
 
 IntArray = NDArray[np.int64]
 

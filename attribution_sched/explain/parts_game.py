@@ -19,7 +19,7 @@ from attribution_sched.explain.shapley.exact import coalition_block
 from attribution_sched.explain.shapley.plan import STANDARD_ROWS
 from attribution_sched.explain.situations import Blender
 from attribution_sched.explain.targets import with_total
-from attribution_sched.planning.validity import taken
+from attribution_sched.planning.candidates import taken
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser
 
 FloatArray = NDArray[np.float64]

@@ -17,7 +17,6 @@ from attribution_sched.cluster.compute import TP_DEGREES, CostTables
 from attribution_sched.cluster.cost_kernel import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.memory import in_flight
 from attribution_sched.kernels import kernel
-from attribution_sched.planning.instance import FloatArray, IntArray
 from attribution_sched.planning.segment_table import (
     BACKWARD_S,
     END_S,
@@ -27,6 +26,7 @@ from attribution_sched.planning.segment_table import (
     STAGE_COLUMNS,
     write_stage,
 )
+from attribution_sched.types import FloatArray, IntArray
 
 _TP = np.array(TP_DEGREES, dtype=np.int64)
 

@@ -24,7 +24,8 @@ from attribution_sched.cluster.plan import (
     PlanBatch,
 )
 from attribution_sched.planning.candidates import chain_batch
-from attribution_sched.planning.instance import FloatArray, Instance, IntArray, half_precision, tp_indices
+from attribution_sched.planning.instance import Instance, half_precision, tp_indices
+from attribution_sched.types import FloatArray, IntArray
 
 BEAM = 4
 """Unfinished chains kept for every finished one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import CostModel, PlanCosts
@@ -14,9 +13,7 @@ from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.errors import PlanError, problem
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from attribution_sched.types import FloatArray, IntArray
 
 HALF = (Precision.BF16, Precision.FP16, Precision.FP32)
 """Formats in order of preference where a rule does not search over them."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import CostModel
@@ -29,10 +28,7 @@ from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch, la
 from attribution_sched.cluster.validity import hardware_formats
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import Instance, inside_precisions
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 NOT_HARDWARE = ("devices", "carbon_g_per_j")
 """Columns of a domain that do not change what a segment takes there."""

@@ -20,10 +20,9 @@ from attribution_sched.cluster.plan import (
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.validity import VALID, limits_of, validity
 from attribution_sched.errors import PlanError, SettingsError, problem
-from attribution_sched.planning.candidates import microbatch_counts
+from attribution_sched.planning.candidates import feasible, microbatch_counts, taken
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.neighbours import SAME_FORMATS, Neighbourhood
-from attribution_sched.planning.validity import feasible, taken
 from attribution_sched.scheduler.exact_policy import switching_gain
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.rules import ShortestJobFirst

@@ -11,8 +11,8 @@ from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.state import K_BASE_COST, K_BASE_STEP
 from attribution_sched.errors import TaskError, problem
+from attribution_sched.planning.candidates import feasible
 from attribution_sched.planning.segment_table import single_domain_plans
-from attribution_sched.planning.validity import feasible
 
 GB = 1e9
 

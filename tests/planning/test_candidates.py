@@ -25,10 +25,9 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError
-from attribution_sched.planning.candidates import as_carried_out, best_of, join, microbatch_counts
+from attribution_sched.planning.candidates import as_carried_out, best_of, feasible, join, microbatch_counts
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import first_twins, single_domain_plans
-from attribution_sched.planning.validity import feasible
 from tests.cluster.engine_worlds import (
     BERT,
     GPT2,

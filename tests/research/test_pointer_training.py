@@ -6,7 +6,7 @@ import torch
 
 from attribution_sched.cluster.plan import DOMAIN, PlanBatch
 from attribution_sched.errors import ModelFitError, TraceError
-from attribution_sched.planning.validity import feasible
+from attribution_sched.planning.candidates import feasible
 from attribution_sched.scheduler.seq2seq.decoding import decode
 from attribution_sched.scheduler.seq2seq.network import NetworkSize
 from attribution_sched.scheduler.seq2seq.traces import teach, views_of

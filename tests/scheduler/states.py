@@ -12,7 +12,7 @@ from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind
-from attribution_sched.planning.validity import feasible
+from attribution_sched.planning.candidates import feasible
 from attribution_sched.scheduler.policy import Episodic, QueueOrder
 
 from ..cluster.engine_worlds import BERT, GPT2, SERVE, begun, random_actions, tiny_cluster, tiny_world

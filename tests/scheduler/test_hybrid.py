@@ -9,7 +9,7 @@ from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.config import load_settings
 from attribution_sched.errors import PlanError, SettingsError
-from attribution_sched.planning.validity import feasible
+from attribution_sched.planning.candidates import feasible
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.exact_policy import switching_gain
 from attribution_sched.scheduler.hybrid import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.decision import DecisionView
@@ -13,10 +12,7 @@ from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.reward import rates
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.segment_table import options, usable_options
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 MAX_DOMAINS = 16
 """Most domains with free devices: the search grows as 2^K."""

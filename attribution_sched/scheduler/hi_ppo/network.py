@@ -158,11 +158,6 @@ class UpperPolicy(nn.Module):
         scores = head.score(quick_tanh(head.choice(choices) + nodes + head.context(both)[:, None, :]))[..., 0]
         return torch.cat([scores, self.end(both)], dim=-1)
 
-    def cut_logits(self, choices: Tensor, node: Tensor, context: Tensor, draft: Tensor) -> Tensor:
-        """Scores of the first layers, ``(n, N)``."""
-        found: Tensor = self.cut(choices, torch.cat([node, context, draft], dim=-1))
-        return found
-
 
 def _end_head(inputs: int, hidden: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), Tanh(), nn.Linear(hidden, 1))

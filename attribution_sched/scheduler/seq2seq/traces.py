@@ -30,8 +30,7 @@ from attribution_sched.cluster.reward import baseline_costs, value
 from attribution_sched.cluster.world import Reward, TaskKind, World
 from attribution_sched.errors import SettingsError, TaskError, TraceError, nearest, problem
 from attribution_sched.planning.exact.problem import problem_of
-from attribution_sched.planning.exact.solver import ExactSolver
-from attribution_sched.planning.exact.start import evaluate, improve
+from attribution_sched.planning.exact.solver import ExactSolver, evaluate, improve
 from attribution_sched.scheduler.splits import SpeedProportional
 from attribution_sched.types import FloatArray, IntArray
 

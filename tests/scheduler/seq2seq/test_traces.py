@@ -9,7 +9,7 @@ from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, TraceError
-from attribution_sched.planning.validity import feasible
+from attribution_sched.planning.candidates import feasible
 from attribution_sched.scheduler.seq2seq.traces import (
     MOTION,
     Range,
