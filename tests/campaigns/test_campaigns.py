@@ -9,7 +9,7 @@ from tests.campaigns import disturbed, energy, repeatable, soak
 
 
 def test_joules_of_tasks_and_idle_devices_are_those_of_the_meters_in_random_worlds():
-    lived, refused, wrong = energy.campaign(10)
+    lived, refused, wrong = energy.campaign(10, decisions=6)
     assert wrong == []
     assert lived >= 7 and lived + refused == 10
 
