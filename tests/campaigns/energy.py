@@ -70,7 +70,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
     return found
 
 
-def live(settings: dict[str, Any], policy: str, seed: int, decisions: int) -> str:
+def live(settings: Any, policy: str, seed: int, decisions: int) -> str:
     """Let a policy decide in a world; what is wrong with what came of it (nothing: empty)."""
     # No decision of this campaign asks for an attribution: fitting one would be most of its time.
     system = System(settings, policy, seed=seed, attributor=lambda counters: np.zeros((len(counters), 7)))

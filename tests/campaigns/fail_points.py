@@ -39,6 +39,9 @@ SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 500.0})
 MISSED = {"step_ratio_at_most": 0.05}
 """A target that is missed, so that feedback moves the weights."""
 
+PIECE = 100
+"""Runs of one seed."""
+
 Call = Callable[[], Any]
 
 
@@ -297,8 +300,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=11)
     chosen = parser.parse_args()
     where: Counter[str] = Counter()
-    wrong = campaign(chosen.runs, chosen.session, chosen.seed, where)
-    sys.stdout.write("".join(f"{each}\n" for each in wrong[:20]))
+    wrong: list[str] = []
+    # In pieces, each with a seed of its own: what was found by then is told if it is stopped.
+    for piece, first in enumerate(range(0, chosen.runs, PIECE)):
+        found = campaign(min(PIECE, chosen.runs - first), chosen.session, chosen.seed + piece, where)
+        wrong += found
+        sys.stdout.write("".join(f"{each}\n" for each in found[:20]))
+        sys.stdout.write(f"{min(first + PIECE, chosen.runs)} runs, {len(wrong)} wrong\n")
+        sys.stdout.flush()
     told = f"{chosen.runs} runs, {sum(where.values())} interrupts at {len(where)} lines of the source"
     sys.stdout.write(f"fail points ({chosen.session}): {told}, {len(wrong)} wrong\n")
     return 1 if wrong else 0

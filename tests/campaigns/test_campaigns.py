@@ -1,15 +1,14 @@
 """Small runs of the campaigns; ``make campaign`` has the large ones. Each has a test that sees it fail."""
 
-import random
-
 import pytest
 
 from attribution_sched.session.cluster import SimulatedCluster
 from tests.campaigns import disturbed, energy, repeatable, soak
+from tests.session.small import small
 
 
 def test_joules_of_tasks_and_idle_devices_are_those_of_the_meters_in_random_worlds():
-    lived, refused, wrong = energy.campaign(10)
+    lived, refused, wrong = energy.campaign(10, decisions=6)
     assert wrong == []
     assert lived >= 7 and lived + refused == 10
 
@@ -26,7 +25,7 @@ def test_a_joule_that_is_lost_is_found_out(monkeypatch):
     monkeypatch.setattr(
         SimulatedCluster, "totals", lambda self: {**totals(self), "idle_j": totals(self)["idle_j"] + 1.0}
     )
-    assert "are not the meter's" in energy.live(energy.draw(random.Random(3)), "sjf", 0, 5)
+    assert "are not the meter's" in energy.live(small(), "sjf", 0, 5)
 
 
 def test_memory_is_flat_while_it_decides_at_full_rate():
