@@ -22,10 +22,10 @@ import numpy as np
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.cost_kernel import make_scratch
-from attribution_sched.cluster.plan import MAX_PP
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
+    MAX_PP,
     MICROBATCH,
     MICROBATCHES,
     PP,
