@@ -63,18 +63,31 @@ def compact(
 
 
 def verify(journal: Path, *, as_json: bool) -> None:
-    """Check every row and page of a journal, and say what its newest hash is."""
+    """Check every row and page of a journal, say what its newest hash is, and live through it again."""
     from attribution_sched.journal import Journal
+    from attribution_sched.session.replay import live_through
 
     with Stages(quiet=as_json) as stages, Journal.read(journal) as recording:
         with stages.stage(f"verifying {recording.count()} decisions"):
             verified = recording.verify()
         archives = [each.path for each in recording.archives()]
+        with stages.stage(f"living through {recording.count()} decisions again"):
+            otherwise = live_through(recording)
     if as_json:
-        facts = {"rows": verified.rows, "first": verified.first, "head": verified.head, "archives": archives}
+        facts = {
+            "rows": verified.rows, "first": verified.first, "head": verified.head, "archives": archives,
+            "lived_through": otherwise is not None, "priced_otherwise": otherwise or [],
+        }  # fmt: skip
         say_json({"journal": str(journal), "whole": True, **facts})
         return
     words = f"{journal} is whole: {verified.rows:,} rows from position {verified.first} on, newest hash {verified.head}"
     out().print(escape(words), soft_wrap=True)
     if archives:
         out().print(escape(f"Earlier rows are in {', '.join(archives)}; verify them there"), soft_wrap=True)
+    if otherwise is None:
+        out().print("It was not lived through again: no system wrote it, or its beginning is archived")
+    elif otherwise:
+        some = ", ".join(otherwise[:5]) + (" …" if len(otherwise) > 5 else "")
+        out().print(escape(f"{len(otherwise)} decisions come out at other prices in this release: {some}"))
+    else:
+        out().print("Lived through again, every decision comes out as recorded")

@@ -12,8 +12,10 @@ import numpy as np
 
 from attribution_sched import __version__
 from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
+from attribution_sched.scheduler.registry import POLICIES, make_policy
 from attribution_sched.session.asking import Asked, weighted, with_weights
 from attribution_sched.session.cluster import SimulatedCluster
 from attribution_sched.session.operations import Operation, happen, recorded
@@ -100,6 +102,28 @@ def replay(
         count += _intervene(journal, cluster, coming, seed)
         coming = next(interventions, None)
     return count
+
+
+def live_through(journal: Journal) -> list[str] | None:
+    """Let all of a system's journal happen again in a cluster of its own; nothing is changed.
+
+    Returns:
+        Ids of the decisions that this release prices otherwise; None if it cannot be lived through, because no system
+        wrote it or its beginning is archived.
+
+    Raises:
+        JournalError: If it does not come out as recorded.
+    """
+    header = journal.header
+    if "world" not in header.settings or "cluster" not in header.seeds or journal.first():
+        return None
+    seed, arrivals = int(header.seeds["cluster"]), header.settings.get("queue") == "preset"
+    cluster = SimulatedCluster(load_settings(header.settings["world"]).build_world(), seed, arrivals=arrivals)
+    if header.policy in POLICIES:
+        cluster.compared = bool(getattr(make_policy(header.policy), "compares_window", False))
+    otherwise: list[str] = []
+    replay(cluster, journal, seed, otherwise=otherwise)
+    return otherwise
 
 
 def outcome_record(decision: str, effect: Outcome, view: DecisionView, reward: float) -> OutcomeRecord:

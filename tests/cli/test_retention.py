@@ -2,12 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from attribution_sched import System
 from attribution_sched.journal import Journal, OutcomeRecord
+from attribution_sched.session.cluster import SimulatedCluster
 from benchmarks.campaign_journal import build, edit
+from tests.session.small import small
 
 from .helpers import invoke, refused
 
@@ -54,3 +58,16 @@ def test_archive_and_compact(grown, here):
         journal.verify()
     refused(invoke("archive", "-j", grown, "-o", "more.sqlite", "--before", 35), "before = 35", "decisions 35 to 39")
     refused(invoke("archive", "-j", "none.sqlite", "-o", "more.sqlite"), "none.sqlite", "does not exist")
+
+
+def test_verify_lives_through_the_journal_of_a_system(tmp_path, monkeypatch):
+    path = tmp_path / "run.journal"
+    with System(small(), "sjf", seed=2, journal=path) as system:
+        system.submit("resnet-50", steps=700)
+        system.run(4)
+    assert "every decision comes out as recorded" in " ".join(invoke("doctor", "--verify", path).stdout.split())
+    effect = SimulatedCluster.effect
+    monkeypatch.setattr(SimulatedCluster, "effect", lambda *given: replace(effect(*given), move_s=9.0))
+    done = json.loads(invoke("doctor", "--verify", path, "--json").stdout)
+    assert done["lived_through"]
+    assert done["priced_otherwise"][0] == "d000000"

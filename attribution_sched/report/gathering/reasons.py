@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,20 +15,21 @@ from attribution_sched.explain.stacking import stack
 from attribution_sched.explain.wording import output_unit
 from attribution_sched.report.data import Driver, Moment, Number, Reasons, Why
 from attribution_sched.report.gathering.consequence import consequential, spread
+from attribution_sched.scheduler.policy import Appraiser
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Source
 
-DEEP: dict[str, Any] = {"rows": "standard", "time_s": 3.0}
-SAMPLED: dict[str, Any] = {"rows": "quick", "precision": 0.1, "sure": False, "time_s": 0.5}
-"""Options of the two sorts of explanation. A learnt policy is asked thousands of times in less than these times; a rule
-that takes milliseconds to decide is asked as often as they allow."""
+DEEP: dict[str, Any] = {"rows": "standard"}
+SAMPLED: dict[str, Any] = {"rows": "quick", "precision": 0.1, "sure": False}
+"""Options of the two sorts of explanation, for a policy that judges thousands of situations at once."""
 
-SAMPLE, SAMPLE_S = 40, 10.0
-"""Placements that are explained for the drivers at most, and seconds after which no further one is begun."""
+SLOW_DEEP, SLOW_SAMPLED = 1_200, 240
+"""Rows of the two for any other policy, which decides anew in every situation. Rows, not seconds: explanations are
+journaled and read by feedback, and a busy machine must not learn otherwise."""
 
-TIPPING_S = 15.0
-"""Seconds after which thresholds and flips are not looked for any more."""
+SAMPLE, SLOW_SAMPLE = 40, 16
+"""Placements that are explained for the drivers at most."""
 
 TOLD = 12
 """Drivers that are told."""
@@ -38,47 +38,33 @@ TOLD = 12
 def reasons(system: Source, moments: Sequence[Moment], most: int) -> Reasons:
     """Explain what matters, and some of the rest."""
     placed = [moment for moment in moments if not moment.moved]
-    sample = _sample(system, spread(placed, SAMPLE if most else 0))
+    quick = isinstance(system.policy, Appraiser)
+    sample = _sample(system, spread(placed, (SAMPLE if quick else SLOW_SAMPLE) if most else 0), quick)
     # The deep ones come last: one explanation per target is journaled, and theirs say more.
-    deep = _deep(system, consequential(moments, most))
+    deep = _deep(system, consequential(moments, most), quick)
     found = [Explanation.from_dict(why.explanation) for why in sample if why.explanation is not None]
     output, drivers = _drivers(found)
     return Reasons(deep, sample, len(placed), output, drivers)
 
 
-def _sample(system: Source, chosen: Sequence[Moment]) -> tuple[Why, ...]:
-    """Explanations in the order of the run; where time runs out, of fewer decisions, still spread over it."""
-    bits = max(1, len(chosen) - 1).bit_length()
-    # Numbers with their binary digits reversed: every beginning of this order is spread over the whole.
-    order = sorted(range(len(chosen)), key=lambda at: int(f"{at:0{bits}b}"[::-1], 2))
-    found: dict[int, Why] = {}
-    began = time.perf_counter()
-    for at in order:
-        found[at] = _known_or_quick(system, chosen[at].decision)
-        if len(found) == 1:
-            # The first one prepares the background for all.
-            began = time.perf_counter()
-        if time.perf_counter() - began > SAMPLE_S:
-            break
-    return tuple(found[at] for at in sorted(found))
+def _sample(system: Source, chosen: Sequence[Moment], quick: bool) -> tuple[Why, ...]:
+    """Explanations in the order of the run."""
+    how = SAMPLED if quick else SAMPLED | {"rows": SLOW_SAMPLED}
+    return tuple(_known_or_quick(system, moment.decision, how) for moment in chosen)
 
 
-def _deep(system: Source, chosen: Sequence[Moment]) -> tuple[Why, ...]:
-    found: list[Why] = []
-    began = time.perf_counter()
-    for moment in chosen:
-        tipping = time.perf_counter() - began < TIPPING_S
-        told = _why(system, moment.decision, DEEP | {"tipping": tipping})
-        found.append(replace(told, flips_sought=tipping))
-    return tuple(found)
+def _deep(system: Source, chosen: Sequence[Moment], quick: bool) -> tuple[Why, ...]:
+    """Explanations with thresholds and flips, which a policy that decides anew in every situation is not asked for."""
+    how = (DEEP if quick else DEEP | {"rows": SLOW_DEEP}) | {"tipping": quick}
+    return tuple(replace(_why(system, moment.decision, how), flips_sought=quick) for moment in chosen)
 
 
-def _known_or_quick(system: Source, decision: str) -> Why:
+def _known_or_quick(system: Source, decision: str, how: dict[str, Any]) -> Why:
     """What the journal has of a decision; else a quick explanation."""
     kept = [one for one in system.journal.explanations(decision) if one.target in ("terms", "choice")]
     if kept and not kept[0].explanation.get("against"):
         return Why(decision, kept[0].explanation)
-    return _why(system, decision, SAMPLED)
+    return _why(system, decision, how)
 
 
 def _why(system: Source, decision: str, how: dict[str, Any]) -> Why:
