@@ -83,9 +83,6 @@ FAILURES = 3
 LONGEST_REASON = 300
 """Characters of an error that are kept with a task that was set aside."""
 
-AS_ONE = 10_000
-"""More records than a step of feedback ever has."""
-
 
 class System:
     """Schedules tasks on a simulated cluster, one decision after the other, and can say why.
@@ -813,7 +810,7 @@ class System:
             held_out = (episodes, decisions, worth) if episodes else None
             self._torn = True
             # As one: a process that is killed in between must not leave a reward taken back, and its weights not.
-            with self.journal.batch(AS_ONE):
+            with self.journal.as_one():
                 change = self._reshaping.step(window, wanted, self.reward, self._versions.current, held_out)
                 if change.anchored:
                     self._versions.anchor()

@@ -155,6 +155,10 @@ class Journal(Reader):
         """
         return self._store.group(whole("every", every, least=1))
 
+    def as_one(self) -> contextlib.AbstractContextManager[None]:
+        """Record several things, all or none: ``with journal.as_one(): ...``, also when an exception ends the block."""
+        return self._store.as_one()
+
     def record_task(self, task: TaskRecord) -> None:
         """Record a task. The same task again is left as it is.
 

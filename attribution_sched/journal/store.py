@@ -14,6 +14,7 @@ import os
 import re
 import socket
 import sqlite3
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -585,6 +586,34 @@ class Store:
                         if isinstance(error, sqlite3.Error):
                             raise self._lost(held, error) from error
                         raise
+
+    @contextlib.contextmanager
+    def as_one(self) -> Iterator[None]:
+        """All records of the block, or, if an exception ends it, none of them; a group around it stays."""
+        with self._mine():
+            outermost, saved = self._depth == 0, False
+            if outermost:
+                self._every = sys.maxsize
+            elif self._connection.in_transaction:
+                self._connection.execute("SAVEPOINT as_one")
+                saved = True
+            self._depth += 1
+        try:
+            yield
+        except BaseException:
+            with self._turn:
+                self._depth -= 1
+                self._tail, self._progress.record = None, ""
+                if not self.closed and self._connection.in_transaction and (outermost or saved):
+                    self._connection.execute("ROLLBACK" if outermost else "ROLLBACK TO as_one")
+                    if saved:
+                        self._connection.execute("RELEASE as_one")
+                self._held = 0 if outermost else self._held
+            raise
+        with self._turn:
+            self._depth -= 1
+            if outermost and not self.closed:
+                self._commit()
 
     def alone(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do something that SQLite does outside of transactions only, as the one writer."""

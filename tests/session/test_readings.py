@@ -83,7 +83,7 @@ def test_provenance_goes_into_the_journal_and_comes_back(tmp_path):
         kept = system.journal.task("mine").meta["provenance"]
         assert kept == checked(counters, provenance)[1]
         assert set(system.journal.task("other").meta["provenance"].values()) == {"simulated"}
-        words = {each.id: each.counters for each in system.cluster.residents.values()}
+        words = {each.id: in_a_word(each.provenance) for each in system.cluster.residents.values()}
         assert words["mine"] == "4 measured, 1 estimated, 1 simulated, 1 unavailable"
         assert words["other"] == "simulated"
 
