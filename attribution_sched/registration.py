@@ -3,7 +3,8 @@
 Importing this module registers them, and so does importing the package after Gymnasium;
 ``gym.make("attribution_sched.registration:attribution_sched/Testbed-v0")`` does both at once.
 
-Each takes ``preset`` (a preset name, a YAML path or ``Settings``).
+Each takes ``preset`` (a preset name, a YAML path or ``Settings``), and ``attributor``, anything that ``System`` takes
+there: by default what the shipped networks were trained with, the same as in ``System``.
 """
 
 from __future__ import annotations
@@ -12,38 +13,45 @@ from typing import Any
 
 import gymnasium as gym
 
+from attribution_sched.attributor import state_of
 from attribution_sched.config import load_settings
 
 TESTBED = "attribution_sched/Testbed-v0"
 CROSS_DOMAIN = "attribution_sched/CrossDomain-v0"
 
 
-def make_testbed(preset: Any = "testbed", **kwargs: Any) -> gym.Env[Any, Any]:
+def make_testbed(preset: Any = "testbed", attributor: Any = None, **kwargs: Any) -> gym.Env[Any, Any]:
     """Build the four-device environment of a preset."""
     from attribution_sched.cluster.env import TestbedEnv
 
-    return TestbedEnv(load_settings(preset).build_world(), **kwargs)
+    world = load_settings(preset).build_world()
+    return TestbedEnv(world, state_of(attributor, world), **kwargs)
 
 
-def make_cross_domain(preset: Any = "cross-domain", **kwargs: Any) -> gym.Env[Any, Any]:
+def make_cross_domain(preset: Any = "cross-domain", attributor: Any = None, **kwargs: Any) -> gym.Env[Any, Any]:
     """Build the cross-domain environment of a preset."""
     from attribution_sched.cluster.env import CrossDomainEnv
 
-    return CrossDomainEnv(load_settings(preset).build_world(), **kwargs)
+    world = load_settings(preset).build_world()
+    return CrossDomainEnv(world, state_of(attributor, world), **kwargs)
 
 
-def make_testbed_vector(num_envs: int = 1, preset: Any = "testbed", **kwargs: Any) -> Any:
+def make_testbed_vector(num_envs: int = 1, preset: Any = "testbed", attributor: Any = None, **kwargs: Any) -> Any:
     """Build the batched twin of the four-device environment."""
     from attribution_sched.cluster.vector_env import TestbedVectorEnv
 
-    return TestbedVectorEnv(load_settings(preset).build_world(), num_envs, **kwargs)
+    world = load_settings(preset).build_world()
+    return TestbedVectorEnv(world, num_envs, state_of(attributor, world), **kwargs)
 
 
-def make_cross_domain_vector(num_envs: int = 1, preset: Any = "cross-domain", **kwargs: Any) -> Any:
+def make_cross_domain_vector(
+    num_envs: int = 1, preset: Any = "cross-domain", attributor: Any = None, **kwargs: Any
+) -> Any:
     """Build the batched twin of the cross-domain environment."""
     from attribution_sched.cluster.vector_env import CrossDomainVectorEnv
 
-    return CrossDomainVectorEnv(load_settings(preset).build_world(), num_envs, **kwargs)
+    world = load_settings(preset).build_world()
+    return CrossDomainVectorEnv(world, num_envs, state_of(attributor, world), **kwargs)
 
 
 def register() -> None:

@@ -23,7 +23,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from attribution_sched import __version__
-from attribution_sched.attributor import simulated_attributor
+from attribution_sched.attributor import as_attributor
+from attribution_sched.cluster.decision import attributed
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, problem
@@ -41,7 +42,7 @@ from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.session import options
 from attribution_sched.session.asking import Asked, Asking, as_policy, weighted, with_weights
 from attribution_sched.session.attributions import AttributionCache, CacheUse
-from attribution_sched.session.cluster import Effect, SimulatedCluster, TaskInstance
+from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
 from attribution_sched.session.fitting import Fitting
 from attribution_sched.session.learning import ORIGINAL, Learnt, Versions, learn
 from attribution_sched.session.memory import QUICK, Memory
@@ -53,10 +54,12 @@ from attribution_sched.session.summary import Tally
 from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
 from attribution_sched.session.turn import Clock, Turn
 from attribution_sched.session.wording import plan_of, plan_record
+from attribution_sched.types import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.explain.watch import Decided
     from attribution_sched.feedback.change import FeedbackChange
@@ -83,7 +86,9 @@ class System:
         explain: Whether every placement is explained as it is made, or with which options.
         queue: Where tasks come from: ``preset`` (simulated arrivals), ``demo`` (three tasks), ``empty`` (what is
             submitted).
-        attributor: Turns counters into attributions; fitted on the preset's tasks by default.
+        attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
+            ``EnergyModel``, a ``LinearAttribution`` or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
+            :func:`~attribution_sched.attributor.as_attributor`. By default what the shipped networks were trained with.
         cluster: ``simulated``, or what makes the cluster from world, seed and ``arrivals=``: a subclass of
             :class:`~attribution_sched.session.cluster.SimulatedCluster` that also tells a real one, for example.
         targets: What :meth:`feedback` works toward and a report judges by: a mapping such as
@@ -179,9 +184,11 @@ class System:
                 kind_of(self.world, request)
         self.domains = tuple(domain.name for domain in self.world.cluster.domains)
         self.reward = self.world.reward
+        self.attribute = AttributionCache(as_attributor(attributor, self.world, policy))
         self.cluster = self._new_cluster()
-        self._attributions = AttributionCache(simulated_attributor(self.world) if attributor is None else attributor)
-        self._memory = Memory(self.world, policy, self._attributions.attributor, self.seed)
+        # An attributor that cannot answer is refused here, and what it fits or compiles counts in no decision's time.
+        self.attribute.attributor.vector(self.cluster.engine.pool.counters.values[0])
+        self._memory = Memory(self.world, policy, self.attribute, self.seed)
         self._earlier: tuple[str, Memory] | None = None
         self._fitting = Fitting(self.cluster.engine)
         self._asking = Asking()
@@ -199,7 +206,7 @@ class System:
     def _keep_in(self, journal: Journal) -> None:
         self.journal = journal
         self._versions = Versions(journal, self.policy)
-        self._reshaping = Reshaping(journal, self.world, self.seed)
+        self._reshaping = Reshaping(journal, self.world, self.seed, self.attribute)
 
     @property
     def reward(self) -> Reward:
@@ -216,7 +223,7 @@ class System:
     @property
     def attribution_cache(self) -> CacheUse:
         """How often an attribution was at hand."""
-        return self._attributions.use
+        return self.attribute.use
 
     @property
     def now_s(self) -> float:
@@ -274,18 +281,18 @@ class System:
         # 1 observe: the cluster as it is, the queue, the links, the weights in force
         seen = weighted(self.cluster.pending(), self.reward)
         clock.phase("observe", f"{len(seen.queue)} waiting")
-        # 2 attribute: where the joules of every waiting task go, before anybody is asked; nearly always known by now
-        for queued in seen.queue:
-            self._attributions(queued.counters)
+        # 2 attribute: every task has had its vector since it came; a cluster that gives none is helped out
+        seen = attributed(seen, self.attribute)
         clock.phase("attribute", f"{len(seen.queue)} tasks")
+        clock.spent_s["attribute"] += self.attribute.spent_s()
         # 3 decide
         asked = self._asking.ask(self.policy, self.cluster, self.reward, seen)
-        vector = self._attributions(asked.view.counters)
+        vector = self._attribution(asked)
         clock.phase("decide", asked.view.slot)
         action = self.cluster.encode(asked.plan, asked.view.kind_index)
         told = decision_record(self.cluster, self.policy, asked, action, vector, clock.spent_s["attribute"])
         slot, task = asked.view.slot, self.cluster.residents[asked.view.slot]
-        known = task.handed_in or self._recorded.get(slot) == task.id
+        known = task.submitted or self._recorded.get(slot) == task.id
         new = None if known else task_record(self.cluster, asked.view)
         number = self.journal.count()
         told = replace(told, sequence=number)
@@ -301,6 +308,11 @@ class System:
             return ()
         self._waits_s = now_s
         return (WaitRecord(now_s, sum(left.values()), left),)
+
+    def _attribution(self, asked: Asked) -> AttributionVector:
+        """The very vector that the policy was given; a cluster that gave none (not one of ours) is asked for it now."""
+        found = asked.view.attribution
+        return self.attribute(asked.view.counters) if found is None else found
 
     def _complete(self, turn: Turn, *, again: bool = False) -> Taken:
         """Phases 4 to 6: recorded, then carried out, then booked; each of them once, however often this is called.
@@ -334,7 +346,7 @@ class System:
         self._turning = None
         return Taken(made, asked, turn.task, turn.vector, effect, reward, clock.latencies_s(asked.seconds))
 
-    def _book(self, turn: Turn, made: DecisionRecord, effect: Effect, *, again: bool = True) -> RewardTerms:
+    def _book(self, turn: Turn, made: DecisionRecord, effect: Outcome, *, again: bool = True) -> RewardTerms:
         """Record what a decision came to, and remember it; each once."""
         asked = turn.asked
         reward = reward_of(effect, asked.view.reward)
@@ -381,7 +393,7 @@ class System:
         """Make the cluster anew from the journal: it was left while it moved, and nobody knows how far it had come."""
         cluster, turn = self._new_cluster(), self._turning
 
-        def after(decision: DecisionRecord, asked: Asked, effect: Effect, known: OutcomeRecord | None) -> None:
+        def after(decision: DecisionRecord, asked: Asked, effect: Outcome, known: OutcomeRecord | None) -> None:
             if known is None and turn is not None:
                 self._book(turn, decision, effect)
 
@@ -410,7 +422,7 @@ class System:
         """Take over from the journal what feedback or learning had recorded when they were cut short."""
         original = self._versions.policy(ORIGINAL)
         self._versions = Versions(self.journal, original)
-        self._reshaping = Reshaping(self.journal, self.world, self.seed)
+        self._reshaping = Reshaping(self.journal, self.world, self.seed, self.attribute)
         number = self.journal.count()
         self._adopt(self._versions.due(number))
         self.reward = self._reshaping.in_force(number, self.reward)
@@ -502,7 +514,7 @@ class System:
             return self._memory
         if self._earlier is None or self._earlier[0] != name:
             policy = self._versions.policy(name)
-            self._earlier = name, Memory(self.world, policy, self._attributions.attributor, self.seed)
+            self._earlier = name, Memory(self.world, policy, self.attribute, self.seed)
         return self._earlier[1]
 
     def _recall(self, name: str) -> Decided:
@@ -511,7 +523,7 @@ class System:
         memory = self._memory_of(record)
         if name in memory:
             return memory[name]
-        again = SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset")
+        again = SimulatedCluster(self.world, self.seed, arrivals=self._queue == "preset", attribute=self.attribute)
         replay(again, self.journal, self.seed, stop=record.sequence)
         reward = self._reshaping.in_force(record.sequence or 0, self.world.reward)
         view = weighted(again.pending(), with_weights(reward, record.weights))
@@ -639,7 +651,9 @@ class System:
         self.close()
 
     def _new_cluster(self) -> SimulatedCluster:
-        return self._make_cluster(self.world, self.seed, arrivals=self._queue == "preset")
+        cluster = self._make_cluster(self.world, self.seed, arrivals=self._queue == "preset")
+        cluster.attribute = self.attribute
+        return cluster
 
     def _submit_demo(self) -> None:
         """Hand in the demonstration's tasks, those that a killed process did not."""
@@ -663,7 +677,7 @@ class System:
                 asked = self._asking.ask(self.policy, cluster, self.reward)
                 otherwise += plan_record(asked.plan, self.domains, replanning=asked.view.replanning) != decision.plan
 
-        def after(decision: DecisionRecord, asked: Asked, effect: Effect, known: OutcomeRecord | None) -> None:
+        def after(decision: DecisionRecord, asked: Asked, effect: Outcome, known: OutcomeRecord | None) -> None:
             nonlocal carried_out
             if known is None:
                 reward = reward_of(effect, asked.view.reward).total

@@ -56,7 +56,7 @@ def shown(value: object, most: int = MOST_SHOWN) -> str:
 
 
 def _pieces(value: Any, most: int, depth: int) -> Iterator[str]:
-    written = type(value).__repr__
+    written: Any = type(value).__repr__
     if isinstance(value, str | bytes | bytearray):
         yield repr(value[: most + 1])
     elif written is int.__repr__ and value.bit_length() > 4 * most:
@@ -85,11 +85,11 @@ def _pieces(value: Any, most: int, depth: int) -> Iterator[str]:
             yield f"<{type(value).__name__} that cannot be written>"
 
 
-_BRACKETS = {
+_BRACKETS: dict[Any, tuple[str, str]] = {
     list.__repr__: ("[", "]"),
     tuple.__repr__: ("(", ")"),
     set.__repr__: ("{", "}"),
     frozenset.__repr__: ("frozenset({", "})"),
     dict.__repr__: ("{", "}"),
 }
-_EMPTY = {set.__repr__: "set()", frozenset.__repr__: "frozenset()"}
+_EMPTY: dict[Any, str] = {set.__repr__: "set()", frozenset.__repr__: "frozenset()"}

@@ -134,7 +134,7 @@ def train(
     from attribution_sched.training_log import TrainingLog
 
     if start is None:
-        attribute(network, next(iter(worlds.values())))
+        attribute(network)
         if course.demand_tasks and not resume:
             say(f"reading demands off attributions of {course.demand_tasks:,} simulated tasks")
             fit_reward_terms(network, list(worlds.values()), course.demand_tasks, course.seed)

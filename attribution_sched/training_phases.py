@@ -34,13 +34,12 @@ def build_worlds(settings: TrainingSettings) -> dict[str, World]:
     return {one.label: build_scenario(one.preset, one.scenario) for one in listed}
 
 
-def attribute(network: HiPpoNetwork, world: World) -> None:
-    """Fix how counters become attributions: EmSHAP's closed form, fitted on the tasks of a world."""
-    from attribution_sched.attributor import simulated_attributor
+def attribute(network: HiPpoNetwork) -> None:
+    """Fix how counters become attributions: as in ``System`` and the environments, by the schema's closed form."""
+    from attribution_sched.attribution.schema import closed_form
 
-    fitted = simulated_attributor(world)
-    weight = fitted.matrix / fitted.scale / fitted.spread[:, None]
-    network.set_attribution(fitted.unit, weight, -(weight @ fitted.mean))
+    form = closed_form()
+    network.set_attribution(form.unit, form.weight, form.bias)
 
 
 def recorded(settings: TrainingSettings, say: Callable[[str], None]) -> list[Lesson]:

@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from counter_ranks import counter_ranks
 from numpy.typing import NDArray
 
 from attribution_sched.attribution.linear import LinearAttribution
@@ -143,10 +144,10 @@ class Worlds:
         test = replace(train, pool_seed=train.pool_seed + HELD_OUT_POOL, horizon_s=size.horizon_s or train.horizon_s)
         return cls(train, test, simulated_attributor(train))
 
-    def input(self, name: str, world: World) -> Attributor | None:
-        """The seven numbers of an input for the tasks of a world's pool; None is the environment's default."""
+    def input(self, name: str, world: World) -> Attributor:
+        """The seven numbers of an input for the tasks of a world's pool."""
         if name == RANKS:
-            return None
+            return counter_ranks
         if name == EMSHAP:
             return self.attributor
         if name == QUARTER:

@@ -13,10 +13,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from counter_ranks import counter_ranks
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.arrivals import Poisson
-from attribution_sched.cluster.codecs import scaled_counters
+from attribution_sched.cluster.codecs import attributions_of
 from attribution_sched.cluster.domains import Cluster
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
@@ -77,7 +78,7 @@ class ChoiceCodec:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.attributions = scaled_counters(engine).astype(np.float32)
+        self.attributions = attributions_of(engine, counter_ranks)
         table = {tuple(row): i for i, row in enumerate(engine.layouts.tolist())}
         self.choices = [
             Choice(place, table[(*layout, 0)], level, int(np.prod(layout)))

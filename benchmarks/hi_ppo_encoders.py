@@ -47,7 +47,7 @@ FIRST_SEED = 980_000
 def begun(conv: Conv, world: World, seed: int) -> HiPpoNetwork:
     """A network that has learnt nothing."""
     network = HiPpoNetwork(NetworkSize(conv=conv), torch.Generator().manual_seed(seed))
-    attribute(network, world)
+    attribute(network)
     return network
 
 

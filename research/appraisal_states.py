@@ -54,7 +54,7 @@ def meet(policy: HiPpo, world: World, count: int, seed: int, clusters: int = CLU
     if count < 1 or clusters < 1:
         raise PlanError(problem("count, clusters", (count, clusters), "must be >= 1", "Ask for a thousand states"))
     paces = policy._read_paces(world.kinds)
-    field = Field(world, clusters, seed, policy._attributor(), predict=policy.predict, paces=paces)
+    field = Field(world, clusters, seed, policy.attributions, predict=policy.predict, paces=paces)
     measured = field.engine.pool.counters.values
     states: list[Decisions] = []
     counters: list[FloatArray] = []

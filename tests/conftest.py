@@ -26,3 +26,13 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("ATTRIBUTION_SCHED_DATA does not point to a folder of measured data")
     return Path(folder)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what joint tests measured: their values matter where they pass, too."""
+    reports = [report for group in ("passed", "failed") for report in terminalreporter.stats.get(group, ())]
+    told = [str(value) for report in reports for name, value in report.user_properties if name == "joint"]
+    if told:
+        terminalreporter.section("joints as measured")
+        for line in sorted(told):
+            terminalreporter.line(line)

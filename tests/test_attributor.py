@@ -9,11 +9,17 @@ import attribution_ablation as ablation
 import numpy as np
 import pytest
 
-from attribution_sched.attributor import ENOUGH_TASKS, simulated_attributor, task_energy_j
-from attribution_sched.cluster.demands import draw_demands
+from attribution_sched import System
+from attribution_sched.attribution.emshap import EmSHAP
+from attribution_sched.attribution.energy_model import EnergyModel
+from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form, encode
+from attribution_sched.attributor import ENOUGH_TASKS, as_attributor, simulated_attributor, task_energy_j
+from attribution_sched.cluster.decision import view
+from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
 from attribution_sched.cluster.pool import build_pool
 from attribution_sched.cluster.vector_env import CrossDomainVectorEnv, TestbedVectorEnv
 from attribution_sched.config import load_settings
+from attribution_sched.errors import SettingsError
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +80,86 @@ def test_environments_show_it(preset, env):
     assert made.observation_space.contains(seen)
 
 
+@pytest.fixture(scope="module")
+def tasks(testbed):
+    """Counters of a small world's tasks and what a meter recorded of them."""
+    world = replace(testbed, pool_size=160)
+    pool = build_pool(world)
+    return world, pool.counters.values, task_energy_j(world, pool.kinds, pool.demands)
+
+
+def given_attributors(world, counters, energy):
+    """Everything that System takes, by name."""
+    seven = counters[:, :7]
+    emshap = EmSHAP("gaussian", n_draws=16, replicates=2).fit(seven, DEMAND_NAMES)
+    linear = simulated_attributor(world)
+    model = EnergyModel(("boosting",), names=DEMAND_NAMES, unit="J").fit(seven, energy)
+    return {
+        "default": None, "linear": linear, "emshap": emshap, "emshap and model": (emshap, model), "energy model": model,
+        "function": lambda rows: np.tanh(np.log1p(rows[:, :7]) - 1.0),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["default", "linear", "emshap", "emshap and model", "energy model", "function"])
+def test_anything_that_knows_becomes_one_kind_of_attributor(tasks, name):
+    world, counters, energy = tasks
+    made = as_attributor(given_attributors(world, counters, energy)[name], world)
+    assert as_attributor(made, world) is made
+    vector = made.vector(counters[3])
+    assert vector.schema == made.schema == ATTRIBUTION_SCHEMA
+    assert vector.state.dtype == np.float32 and (np.abs(vector.state) <= 1.0).all() and vector.state.std() > 0.0
+    # One task or many, as a record or as numbers: the same to the last bit.
+    assert made(counters[3:5]).astype(np.float32)[0].tobytes() == vector.state.tobytes()
+    if name in ("linear", "emshap", "emshap and model", "energy model"):
+        assert encode(vector.values[None], vector.base)[0].tobytes() == vector.state.tobytes()
+        assert float(vector.values.sum()) + vector.base == pytest.approx(float(vector.prediction))
+
+
+@pytest.mark.parametrize("wrong", [5, "emshap", EmSHAP, EmSHAP(), object(), (1, 2)])
+def test_what_knows_nothing_is_refused(testbed, wrong):
+    with pytest.raises(SettingsError, match=r"attributor = "):
+        as_attributor(wrong, testbed)
+
+
+def test_other_counters_than_the_seven_are_refused(testbed):
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(SettingsError, match=r"attributor\.names = .*must attribute to the seven counters"):
+        as_attributor(EmSHAP("gaussian").fit(rows, ("a", "b")), testbed)
+
+
+def test_training_environments_and_system_show_the_same_to_the_last_bit():
+    """No skew: what the network learnt from, what an environment shows, what a policy of System is given."""
+    from attribution_sched.registration import make_cross_domain
+    from attribution_sched.scheduler.hi_ppo.field import Field
+    from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+    from attribution_sched.training_phases import attribute
+
+    env = make_cross_domain("cross-domain")
+    shown, _ = env.reset(seed=3)
+    counters = env.engine.pool.counters.values[env.engine.pending_pool()[0]]
+    expected = closed_form()(counters[None])[0].astype(np.float32).tobytes()
+    assert shown["attribution"].tobytes() == expected
+    network = HiPpoNetwork()
+    attribute(network)
+    field = Field(env.engine.world, 1, 3, network.attributions)
+    assert field.decisions().attribution[0, 0].tobytes() == expected
+    given = []
+
+    def policy(decision):
+        given.append(decision)
+        return
+
+    with System("cross-domain", policy, seed=3) as system:
+        system.cluster.advance()
+        system._decide()
+    assert np.array_equal(given[0].counters, counters)
+    assert given[0].attribution.state.tobytes() == expected
+    assert given[0].queue[0].attribution is given[0].attribution
+    # Outside System: an episode fills its decisions with what the policy has learnt from.
+    env.engine.pool = env.engine.pool.attributed(as_attributor(None, env.engine.world).vector)
+    assert view(env.engine).attribution.state.tobytes() == expected
+
+
 def small(**changes):
     return replace(ablation.QUICK, **changes)
 
@@ -95,7 +181,8 @@ def test_inputs_differ_in_what_they_tell(worlds):
             if world is worlds.train:
                 np.testing.assert_allclose(mean[rows][0], shown[ablation.EMSHAP][rows].mean(axis=0))
             assert (shown[ablation.EMSHAP][rows].std(axis=0) > 0).any()
-    assert worlds.input(ablation.RANKS, worlds.train) is None
+    ranks = worlds.input(ablation.RANKS, worlds.train)(build_pool(worlds.train).counters.values)
+    assert ranks.min() == 0.0 and ranks.max() == 1.0
     assert not np.array_equal(build_pool(worlds.test).steps, build_pool(worlds.train).steps)
 
 

@@ -196,6 +196,10 @@ def test_malformed_yaml_is_located(tmp_path, text, where, why):
         (b"\xff\xfe\x00", "is not UTF-8 text"),
         (b"name: \x00", "special characters are not allowed"),
         (b"extends: bad.yaml\n", "must not lead back to itself"),
+        (b"name: !!timestamp x\n", "malformed YAML"),
+        (b"name: !!int ''\n", "malformed YAML"),
+        (b"name: !!bool x\n", "malformed YAML"),
+        (b"name: !!float x\n", "malformed YAML"),
         (b"a: &a [*a]\n", "must not contain itself"),
     ],
 )

@@ -38,7 +38,8 @@ def test_no_cell_is_a_formula(text):
 
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats() | st.text(max_size=5) | st.binary(max_size=5),
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats() | st.text(max_size=5)
+    | st.binary(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
     | st.tuples(inner) | st.tuples(inner, inner) | st.frozensets(st.integers(0, 9), max_size=2),
     max_leaves=6,

@@ -243,7 +243,7 @@ def _read_parquet(path: Path) -> tuple[dict[str, list[object]], int]:
     try:
         _refuse_repeats(path, pyarrow.parquet.read_schema(path).names)
         table = pyarrow.parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # names of columns are text too
         raise TraceError(
             problem(path.name, str(error).split("\n")[0], "is not a whole Parquet file", "Write it again")
         ) from error

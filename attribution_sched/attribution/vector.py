@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attribution_sched.errors import ModelFitError, nearest, problem
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import Attributor, Float32Array, FloatArray
 
 EFFICIENCY_TOLERANCE = 1e-6
 
@@ -32,6 +31,9 @@ class AttributionVector:
         units: Unit of values, base and prediction.
         method: Which conditional model answered, for example ``mixture`` or ``amortised(mixture)``.
         provenance: How it was got: exact or sampled coalitions, draws, seed.
+        state: Like ``values`` in single precision: the numbers in [-1, 1] that a policy reads; None until somebody
+            encodes them (:mod:`~attribution_sched.attribution.schema`).
+        schema: Name of that encoding; empty without one.
     """
 
     values: FloatArray
@@ -42,6 +44,8 @@ class AttributionVector:
     units: str = "J"
     method: str = "unknown"
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    state: Float32Array | None = None
+    schema: str = ""
 
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse shapes, values or sums that are wrong."""
@@ -76,6 +80,8 @@ class AttributionVector:
                     "Pass one of each for each row.",
                 )
             )
+        if self.state is not None:
+            self._check_state()
         gap = np.abs(self.values.sum(-1) + self.base - self.prediction)
         scale = np.maximum(1.0, np.maximum(np.abs(self.prediction), abs(self.base)))
         if np.any(gap > EFFICIENCY_TOLERANCE * scale):
@@ -83,6 +89,14 @@ class AttributionVector:
             raise ModelFitError(
                 problem("values", float(np.max(gap)), rule, "Recompute them; do not edit single entries.")
             )
+
+    def _check_state(self) -> None:
+        state = np.array(self.state, dtype=np.float32)
+        if state.shape != self.values.shape or not (np.abs(state) <= 1.0).all():
+            rule = f"must be numbers in [-1, 1] of shape {self.values.shape}"
+            raise ModelFitError(problem("state", state.tolist(), rule, "Encode the contributions by a schema."))
+        state.setflags(write=False)
+        object.__setattr__(self, "state", state)
 
     def __len__(self) -> int:
         """Number of predictions explained (one for a single vector)."""
@@ -108,7 +122,24 @@ class AttributionVector:
             self.units,
             self.method,
             self.provenance,
+            None if self.state is None else self.state[index],
+            self.schema,
         )
+
+    def with_state(self, state: ArrayLike) -> AttributionVector:
+        """The vector of a task that a policy would see as ``state``, this one itself if it is its own.
+
+        What explanations ask: the state is another task's, in part. Contributions in joules follow by the schema.
+        """
+        new = np.asarray(state, dtype=np.float32)
+        if self.state is not None and np.array_equal(new, self.state):
+            return self
+        from attribution_sched.attribution.schema import decode
+
+        values = decode(new, self.base) if self.base > 0.0 else new.astype(np.float64)
+        return replace(
+            self, values=values, prediction=values.sum(-1) + self.base, state=new, provenance={"masked": True}
+        )  # fmt: skip
 
     def normalised(self) -> FloatArray:
         """Signed shares for the scheduler's state: each contribution over the sum of magnitudes, in [-1, 1]."""
@@ -140,10 +171,48 @@ class AttributionVector:
             "units": self.units,
             "method": self.method,
             "provenance": dict(self.provenance),
+            "state": None if self.state is None else self.state.tolist(),
+            "schema": self.schema,
         }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> AttributionVector:
+        """The inverse of :meth:`as_dict`, to the last bit; records from before there was a state have none."""
+        return cls(
+            np.array(record["values"], dtype=np.float64), tuple(record["names"]), record["base"],
+            np.array(record["prediction"], dtype=np.float64), np.array(record["standard_error"], dtype=np.float64),
+            record["units"], record["method"], record["provenance"], record.get("state"), record.get("schema", ""),
+        )  # fmt: skip
 
 
 def single(values: ArrayLike, names: tuple[str, ...], base: float, **details: Any) -> AttributionVector:
     """Build a vector whose prediction is what its parts add up to, with no sampling error (a share rule, say)."""
     array = np.asarray(values, dtype=np.float64)
     return AttributionVector(array, names, base, array.sum(-1) + base, np.zeros_like(array), **details)
+
+
+def state_vectors(
+    attributor: Attributor, names: tuple[str, ...], schema: str = ""
+) -> Callable[[FloatArray], AttributionVector]:
+    """A function from the counters ``(12,)`` of one task to its vector, from one that only knows states.
+
+    The vector has the state for its contributions, without a base: nothing in joules is known of the task.
+
+    Args:
+        attributor: Counters ``(n, 12)`` → states ``(n, 7)`` in [-1, 1].
+        names: Of the seven.
+        schema: Name of the encoding.
+    """
+
+    def vector(counters: FloatArray) -> AttributionVector:
+        state = np.asarray(attributor(np.asarray(counters, dtype=np.float64)[None]), dtype=np.float64)
+        if state.shape != (1, len(names)) or not np.isfinite(state).all():
+            rule = f"must give one finite row of {len(names)} numbers for a row of counters"
+            fix = "Return an array of shape (n, 7) for (n, 12)"
+            raise ModelFitError(problem("attributor", state.tolist(), rule, fix))
+        facts = {"estimated": True}
+        return single(
+            state[0], names, 0.0, units="share", method="attributor", provenance=facts, state=state[0], schema=schema
+        )  # fmt: skip
+
+    return vector

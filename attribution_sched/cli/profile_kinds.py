@@ -125,8 +125,7 @@ def joules(placed: Placed, world: World) -> tuple[AttributionVector | None, str]
     """
     import numpy as np
 
-    from attribution_sched.attributor import simulated_attributor
-    from attribution_sched.session.attributions import attribute
+    from attribution_sched.attributor import as_attributor, simulated_attributor
 
     values = np.array([figure.value for figure in placed.counters.values()], dtype=np.float64)
     attributor = simulated_attributor(world)
@@ -137,7 +136,7 @@ def joules(placed: Placed, world: World) -> tuple[AttributionVector | None, str]
         away = f"{name} lies {far[worst]:.0f} standard deviations from theirs"
         return None, f"the preset's energy model knows no such tasks: {away}"
     how = "estimated by the preset's energy model of simulated tasks on its GPUs, not a reading of this machine"
-    return attribute(attributor, values), f"{how} (R² {attributor.r_squared:.2f})"
+    return as_attributor(attributor, world).vector(values), f"{how} (R² {attributor.r_squared:.2f})"
 
 
 def submission(placed: Placed) -> dict[str, Any]:

@@ -6,12 +6,10 @@ cross-domain scheduler may know; ``TestbedCodec`` is the 32-number, 64-action vi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.demands import DEMAND_NAMES
@@ -33,14 +31,9 @@ from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import kernel
+from attribution_sched.types import Attributor, BoolArray, Float32Array, FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-
-Attributor = Callable[[FloatArray], FloatArray]
-"""Counters ``(n, 12)`` → attributions ``(n, 7)`` in [−1, 1]."""
+__all__ = ["Attributor", "Codec", "CrossDomainCodec", "TestbedCodec", "attributions_of"]
 
 
 class Codec(Protocol):
@@ -67,11 +60,24 @@ class Codec(Protocol):
         ...
 
 
-def scaled_counters(engine: Engine) -> FloatArray:
-    """The seven counters of every pool instance, as ranks in [0, 1]: the view before any attribution."""
-    seven = engine.pool.counters.seven
-    order = seven.argsort(axis=0).argsort(axis=0)
-    return order / max(1, len(seven) - 1)
+def attributions_of(engine: Engine, attributor: Attributor | None) -> Float32Array:
+    """What a policy reads of every task that can arrive, shape ``(n, 7)``.
+
+    Args:
+        engine: Its pool holds the tasks.
+        attributor: Who attributes; without one all are zeros, the state of tasks that nobody attributed.
+
+    Raises:
+        SettingsError: If the answer is not seven numbers per task in [−1, 1].
+    """
+    shape = (len(engine.pool), len(DEMAND_NAMES))
+    if attributor is None:
+        return np.zeros(shape, dtype=np.float32)
+    found = np.asarray(attributor(engine.pool.counters.values), dtype=np.float32)
+    if found.shape != shape or not (np.abs(found) <= 1.0).all():
+        rule = f"must give numbers in [-1, 1] of shape {shape}"
+        raise SettingsError(problem("attributor", found.shape, rule, "Use attributor.as_attributor(...)"))
+    return found
 
 
 def _whole(actions: Any) -> IntArray:
@@ -97,15 +103,14 @@ class CrossDomainCodec:
 
     Args:
         engine: The clusters.
-        attributor: Turns counters into the seven attribution numbers; ranks of the counters by default.
+        attributor: Turns counters into the seven attribution numbers; zeros without one. The registered environments
+            and ``System`` have the same.
     """
 
     def __init__(self, engine: Engine, attributor: Attributor | None = None) -> None:
         self.engine = engine
         world, k, p = engine.world, len(engine.world.cluster), engine.world.max_segments
-        self.attributions = (attributor(engine.pool.counters.values) if attributor else scaled_counters(engine)).astype(
-            np.float32
-        )
+        self.attributions = attributions_of(engine, attributor)
         box = gym.spaces.Box
         self.observation_space = gym.spaces.Dict({
             "domains": box(0.0, 1.0, (k, len(DOMAIN_FEATURES)), np.float32),
@@ -211,7 +216,8 @@ class TestbedCodec:
 
     Args:
         engine: The clusters; their world must have one domain.
-        attributor: Turns counters into the seven attribution numbers; ranks of the counters by default.
+        attributor: Turns counters into the seven attribution numbers; zeros without one. The registered environments
+            and ``System`` have the same.
     """
 
     __test__ = False  # the name is the world's, not a test's
@@ -223,9 +229,7 @@ class TestbedCodec:
             fix = "Use the cross-domain environment for other clusters"
             raise SettingsError(problem("domains", given, f"the testbed is one domain of {GROUPS} devices", fix))
         self.engine = engine
-        self.attributions = (attributor(engine.pool.counters.values) if attributor else scaled_counters(engine)).astype(
-            np.float32
-        )
+        self.attributions = attributions_of(engine, attributor)
         size = len(DOMAIN_FEATURES) + len(TASK_FEATURES) + len(DEMAND_NAMES)
         low = np.zeros(size, dtype=np.float32)
         low[-len(DEMAND_NAMES) :] = -1.0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.engine import state as st
@@ -17,35 +18,15 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import Reward, TaskKind
 from attribution_sched.errors import PlanError, problem
+from attribution_sched.types import FloatArray, IntArray, Task
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class QueuedTask:
-    """A task in the queue, as everybody may see it.
-
-    Attributes:
-        slot: Its place in the cluster's table of tasks; names it to :func:`pend`.
-        kind_index: Row of its kind in the world and the cost model.
-        steps_left: Work left, in steps.
-        waited_s: Time since it arrived.
-        priority: Larger is more urgent.
-        counters: Its measured counters, shape ``(12,)``; empty if nobody measured it.
-    """
-
-    slot: int
-    kind_index: int
-    steps_left: float
-    waited_s: float
-    priority: int
-    counters: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+if TYPE_CHECKING:
+    from attribution_sched.attribution.vector import AttributionVector
 
 
 @dataclass(frozen=True)
-class DecisionView:
-    """One pending decision. Latent demands are not in it; counters are.
+class Decision:
+    """One pending decision. Latent demands are not in it; counters are, and what they say of the task's energy.
 
     Attributes:
         kind: What the task is.
@@ -73,6 +54,9 @@ class DecisionView:
         link_gbps: What the links carry in all, whoever uses them, shape ``(K, K)``; None if nobody measures it.
         link_time_s: When that was measured.
         samples_per_s: Measured throughput of the task on the reference device; 0 if nobody measured it.
+        task: The task's record, as it was submitted; None if only the numbers above are known of it.
+        attribution: Where its joules go, worked out when it came; None if nothing was measured or nobody was asked.
+            Every task of ``queue`` has its own.
     """
 
     kind: TaskKind
@@ -83,7 +67,7 @@ class DecisionView:
     steps_left: float
     time_s: float
     slot: int
-    queue: tuple[QueuedTask, ...]
+    queue: tuple[Task, ...]
     free_devices: IntArray
     bandwidth_gbps: FloatArray
     latency_s: FloatArray
@@ -99,6 +83,8 @@ class DecisionView:
     link_gbps: FloatArray | None = None
     link_time_s: float = 0.0
     samples_per_s: float = 0.0
+    task: Task | None = None
+    attribution: AttributionVector | None = None
 
     def move_cost(self, plan: Plan) -> tuple[float, float]:
         """Seconds of pause and dollars of traffic that changing from the current plan to this one takes."""
@@ -109,7 +95,31 @@ class DecisionView:
         return seconds + self.restart_s, dollars
 
 
-def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
+DecisionView = Decision
+"""The name of the first edition."""
+
+QueuedTask = Task
+"""A waiting task is a task; the name of the first edition."""
+
+
+def attributed(decision: Decision, attribute: Callable[[FloatArray], AttributionVector]) -> Decision:
+    """A decision all of whose measured tasks have an attribution; those that have one keep it.
+
+    For decisions that did not come from a cluster which attributes its tasks.
+    """
+    lacking = decision.attribution is None and decision.counters.size > 0
+    waiting = [task.attribution is None and task.counters.size > 0 for task in decision.queue]
+    if not lacking and not any(waiting):
+        return decision
+    queue = tuple(
+        replace(task, attribution=attribute(task.counters)) if without else task
+        for task, without in zip(decision.queue, waiting, strict=True)
+    )
+    own = attribute(decision.counters) if lacking else decision.attribution
+    return replace(decision, queue=queue, attribution=own)
+
+
+def view(engine: Engine, cluster: int = 0) -> Decision | None:
     """Describe the pending decision of a cluster; None when there is none."""
     state = engine.state
     if state.event[cluster, st.EVENT] == st.NO_EVENT:
@@ -131,14 +141,16 @@ def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
     bandwidth = state.links[cluster, 1]
     wan = engine.world.cluster.wan
     busy = np.where(np.eye(len(bandwidth), dtype=bool), 0.0, load / bandwidth)
-    return DecisionView(
+    task = engine.pool.task(pool, engine.world.kinds)
+    left, now = float(state.tasks[cluster, slot, st.LEFT]), float(state.clock[cluster, st.NOW])
+    return Decision(
         kind=engine.world.kinds[kind],
         kind_index=kind,
-        counters=engine.pool.counters.values[pool].copy(),
+        counters=task.counters,
         replanning=bool(state.event[cluster, st.EVENT] == st.REPLAN),
         current_plan=engine.running_plan(cluster, slot),
-        steps_left=float(state.tasks[cluster, slot, st.LEFT]),
-        time_s=float(state.clock[cluster, st.NOW]),
+        steps_left=left,
+        time_s=now,
         slot=slot,
         queue=_queue(engine, cluster),
         free_devices=(alone & real).sum(axis=1),
@@ -155,21 +167,22 @@ def view(engine: Engine, cluster: int = 0) -> DecisionView | None:
         running_step_s=float(state.tasks[cluster, slot, st.STEP]),
         link_gbps=bandwidth / BYTES_PER_GBIT,
         link_time_s=float(state.clock[cluster, st.LAST_TICK]),
-        samples_per_s=engine.pool.speed(pool),
+        samples_per_s=task.samples_per_s,
+        task=task.at(slot, left, now - float(state.tasks[cluster, slot, st.ARRIVAL])),
+        attribution=task.attribution,
     )
 
 
-def _queue(engine: Engine, cluster: int) -> tuple[QueuedTask, ...]:
+def _queue(engine: Engine, cluster: int) -> tuple[Task, ...]:
     state, now = engine.state, float(engine.state.clock[cluster, st.NOW])
     waiting = np.flatnonzero(state.slots[cluster, :, st.STATUS] == st.QUEUED)
     listed = []
     for slot in sorted(waiting, key=lambda s: int(state.slots[cluster, s, st.SERIAL])):
-        pool = int(state.slots[cluster, slot, st.POOL])
-        kind = int(engine.pool.kinds[pool])
-        task = state.tasks[cluster, slot]
-        waited, priority = now - float(task[st.ARRIVAL]), engine.world.kinds[kind].priority
-        counters = engine.pool.counters.values[pool].copy()
-        listed.append(QueuedTask(int(slot), kind, float(task[st.LEFT]), waited, priority, counters))
+        task, row = (
+            engine.pool.task(int(state.slots[cluster, slot, st.POOL]), engine.world.kinds),
+            state.tasks[cluster, slot],
+        )
+        listed.append(task.at(int(slot), float(row[st.LEFT]), now - float(row[st.ARRIVAL])))
     return tuple(listed)
 
 

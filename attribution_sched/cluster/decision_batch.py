@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.actions import free_devices
@@ -21,14 +21,22 @@ from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.kernels import kernel
+from attribution_sched.types import Attributor, BoolArray, Float32Array, FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from attribution_sched.attribution.vector import AttributionVector
 
-Attributor = Callable[[FloatArray], FloatArray]
-"""Counters ``(n, 12)`` → attributions ``(n, 7)`` in [−1, 1]."""
+__all__ = [
+    "ATTRIBUTIONS",
+    "EVENT",
+    "PER_CANDIDATE",
+    "Attributor",
+    "Decisions",
+    "from_view",
+    "gather",
+    "own_first",
+    "states",
+]
 
 ATTRIBUTIONS = 7
 EVENT = 6
@@ -245,12 +253,15 @@ def gather(engine: Engine, rows: IntArray, attributions: Float32Array) -> Decisi
     return found
 
 
-def from_view(view: DecisionView, attributor: Attributor | None, forecast_gbps: FloatArray | None = None) -> Decisions:
-    """Read one decision from a view.
+def from_view(
+    view: Decision, attributor: Attributor | None = None, forecast_gbps: FloatArray | None = None
+) -> Decisions:
+    """Read one decision from its record.
 
     Args:
         view: The decision.
-        attributor: Turns counters into attributions; zeros where there is none or a task was not measured.
+        attributor: For tasks whose counters nobody has attributed yet. Zeros where there is none, or a task was not
+            measured.
         forecast_gbps: Bandwidth expected some time ahead, shape ``(K, K)``; what it is now by default.
 
     Raises:
@@ -258,9 +269,11 @@ def from_view(view: DecisionView, attributor: Attributor | None, forecast_gbps: 
     """
     _check_shapes(view)
     k = len(view.free_devices)
-    listed = [(view.kind_index, view.slot, view.steps_left, 0.0, view.counters)] if view.replanning else [
-        (task.kind_index, task.slot, task.steps_left, task.waited_s, task.counters) for task in view.queue
-    ] or [(view.kind_index, view.slot, view.steps_left, 0.0, view.counters)]  # fmt: skip
+    own = (view.kind_index, view.slot, view.steps_left, 0.0, view.counters, view.attribution)
+    listed = [own] if view.replanning else [
+        (task.kind_index, task.slot, task.steps_left, task.waited_s, task.counters, task.attribution)
+        for task in view.queue
+    ] or [own]  # fmt: skip
     q = len(listed)
     price = view.cost.domains.price_usd_per_byte * 1e9
     ahead = view.bandwidth_gbps if forecast_gbps is None else forecast_gbps
@@ -290,7 +303,7 @@ def from_view(view: DecisionView, attributor: Attributor | None, forecast_gbps: 
         slot=np.array([[row[1] for row in listed]]),
         left=np.array([[row[2] for row in listed]]),
         waited_s=np.array([[row[3] for row in listed]]),
-        attribution=_attributions([row[4] for row in listed], attributor).reshape(1, q, ATTRIBUTIONS),
+        attribution=states([row[4:] for row in listed], attributor).reshape(1, q, ATTRIBUTIONS),
     )
 
 
@@ -304,7 +317,7 @@ def own_first(decisions: Decisions, slot: int) -> Decisions:
     return replace(decisions, **{name: getattr(decisions, name)[:, order] for name in PER_CANDIDATE})
 
 
-def _check_shapes(view: DecisionView) -> None:
+def _check_shapes(view: Decision) -> None:
     """Refuse what was observed of another cluster than the one the view is of."""
     k = len(view.cost.cluster)
     told = {
@@ -333,19 +346,38 @@ def _check_shapes(view: DecisionView) -> None:
             )
 
 
-def _attributions(counters: list[FloatArray], attributor: Attributor | None) -> Float32Array:
-    found = np.zeros((len(counters), ATTRIBUTIONS), dtype=np.float32)
-    known = [i for i, values in enumerate(counters) if values.size]
-    if attributor is not None and known:
-        given = np.asarray(attributor(np.stack([counters[i] for i in known])))
-        if given.shape != (len(known), ATTRIBUTIONS):
-            rule = f"must be {(len(known), ATTRIBUTIONS)}, seven numbers per task"
+def states(
+    tasks: Sequence[tuple[FloatArray, AttributionVector | None]], attributor: Attributor | None = None
+) -> Float32Array:
+    """What a policy reads of the attributions of tasks, shape ``(n, 7)``; zeros for a task that was not measured.
+
+    Args:
+        tasks: Counters of each, and its attribution if it has one.
+        attributor: For those that were measured and not yet attributed.
+
+    Raises:
+        PlanError: If an attribution has no state, or the attributor's answer does not go with its question.
+    """
+    found = np.zeros((len(tasks), ATTRIBUTIONS), dtype=np.float32)
+    unread = []
+    for row, (counters, vector) in enumerate(tasks):
+        if vector is not None:
+            if vector.state is None:
+                rule = "is in no policy's schema: its seven numbers in [-1, 1] are not known"
+                raise PlanError(problem("attribution", vector.method, rule, "Attribute tasks by as_attributor(...)"))
+            found[row] = vector.state
+        elif counters.size:
+            unread.append(row)
+    if attributor is not None and unread:
+        given = np.asarray(attributor(np.stack([tasks[row][0] for row in unread])))
+        if given.shape != (len(unread), ATTRIBUTIONS):
+            rule = f"must be {(len(unread), ATTRIBUTIONS)}, seven numbers per task"
             raise PlanError(problem("attributor's answer", given.shape, rule, "Return one row per row of counters"))
-        found[known] = given
+        found[unread] = given
     return found
 
 
-def _observed(view: DecisionView) -> FloatArray:
+def _observed(view: Decision) -> FloatArray:
     """What instruments say; without any, devices that are not free count as busy and full."""
     if view.observed is not None:
         return view.observed

@@ -10,7 +10,7 @@
 | event | (6,) | [−1, 1] | place?, re-plan?, sine and cosine of the hour, log steps left, waited |
 | plan | (P, 6) | ≥ −1 | plan in force: domain, stop, dp, tp, pp, precision |
 | counters | (12,) | ≥ 0 | what was measured of the task |
-| attribution | (7,) | [−1, 1] | its seven attributions |
+| attribution | (7,) | [−1, 1] | its seven attributions, the very numbers that `System` gives a policy |
 
 Action: ``MultiDiscrete`` of P × (domain or K = end, one past the last layer, layout, precision, batch level). A
 segment that stops at the last layer closes a replica; the next one opens another. Ending at once defers the
@@ -34,16 +34,14 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from numpy.typing import NDArray
 
-from attribution_sched.cluster.codecs import Attributor, Codec, CrossDomainCodec, TestbedCodec
+from attribution_sched.cluster.codecs import Codec, CrossDomainCodec, TestbedCodec
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.state import CODES, DECISION_COLUMNS, TOTAL_COLUMNS
 from attribution_sched.cluster.reward import r_high
 from attribution_sched.cluster.world import World
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import Attributor, FloatArray
 
 TERM_NAMES: tuple[str, ...] = ("r_eff", "r_util", "r_cost")
 """Reward terms, before weighting."""
@@ -108,7 +106,8 @@ class CrossDomainEnv(ClusterEnv):
 
     Args:
         world: The scheduling problem.
-        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``.
+        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
+            The registered environments have the default of ``System``.
     """
 
     def __init__(self, world: World, attributor: Attributor | None = None) -> None:
@@ -120,7 +119,8 @@ class TestbedEnv(ClusterEnv):
 
     Args:
         world: A world of one domain with four devices.
-        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``.
+        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
+            The registered environments have the default of ``System``.
     """
 
     __test__ = False

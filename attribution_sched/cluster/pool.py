@@ -6,19 +6,26 @@ really demand, which shows only in their counters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.arrivals import TraceArrivals
-from attribution_sched.cluster.counters import Counters, counters, throughput
+from attribution_sched.cluster.counters import COUNTER_NAMES, Counters, counters, throughput
 from attribution_sched.cluster.demands import Demands, draw_demands
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.errors import TraceError, nearest, problem
+from attribution_sched.types import FloatArray, IntArray, Task, provenance_of
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+if TYPE_CHECKING:
+    from attribution_sched.attribution.vector import AttributionVector
+
+Attribute = Callable[[FloatArray], "AttributionVector"]
+"""Counters ``(12,)`` of one task → where its joules go. The world only carries the answer."""
+
+SIMULATED = provenance_of(COUNTER_NAMES, "simulated")
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,8 @@ class TaskPool:
         demands: Latent demands; no scheduler may look at them.
         counters: What can be measured of the instances.
         samples_per_s: Measured throughput on the reference device, shape ``(n,)``; empty if nobody measured it.
+        tasks: Instance → its record, made when it is first asked for.
+        attribute: Who says where a task's joules go, asked once per instance; None leaves tasks unattributed.
     """
 
     kinds: IntArray
@@ -38,6 +47,32 @@ class TaskPool:
     demands: Demands
     counters: Counters
     samples_per_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    tasks: dict[int, Task] = field(default_factory=dict, repr=False, compare=False)
+    attribute: Attribute | None = field(default=None, repr=False, compare=False)
+
+    def attributed(self, attribute: Attribute | None) -> TaskPool:
+        """The same instances, attributed by another; records made so far are made anew."""
+        return replace(self, tasks={}, attribute=attribute)
+
+    def task(self, instance: int, kinds: tuple[TaskKind, ...]) -> Task:
+        """The record of an instance, its attribution in it.
+
+        Args:
+            instance: Which.
+            kinds: Of the world.
+        """
+        known = self.tasks.get(instance)
+        if known is None:
+            index = int(self.kinds[instance])
+            kind, read = kinds[index], self.counters.values[instance].copy()
+            read.setflags(write=False)
+            known = self.tasks[instance] = Task(
+                kind_index=index, model=kind.model.name, steps=float(self.steps[instance]), batch_size=kind.batch_size,
+                training=kind.training, tenant=kind.tenant, priority=kind.priority, counters=read, provenance=SIMULATED,
+                samples_per_s=self.speed(instance), number=instance,
+                attribution=None if self.attribute is None else self.attribute(read),
+            )  # fmt: skip
+        return known
 
     def speed(self, instance: int) -> float:
         """Measured samples per second of an instance; 0 if nobody measured it."""

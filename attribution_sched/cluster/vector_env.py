@@ -11,17 +11,15 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from numpy.typing import NDArray
 
-from attribution_sched.cluster.codecs import Attributor, Codec, CrossDomainCodec, TestbedCodec
+from attribution_sched.cluster.codecs import Codec, CrossDomainCodec, TestbedCodec
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.state import DECISION_COLUMNS
 from attribution_sched.cluster.env import TERM_NAMES
 from attribution_sched.cluster.reward import r_high
 from attribution_sched.cluster.world import World
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import Attributor, BoolArray, FloatArray
 
 
 class ClusterVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
@@ -57,7 +55,7 @@ class ClusterVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         state = self.engine.state
         return self.codec.observe(), self._info(terms, state.outcome[:, : st.INTEGRALS].copy(), state.r_low.copy())
 
-    def step(self, actions: Any) -> tuple[Any, FloatArray, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
         """Decide once in every cluster and run each to its next decision."""
         rows, devices = self.codec.decode(actions)
         active = ~self._over
@@ -94,7 +92,8 @@ class CrossDomainVectorEnv(ClusterVectorEnv):
     Args:
         world: The scheduling problem.
         num_envs: Number of clusters.
-        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``.
+        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
+            The registered environments have the default of ``System``.
     """
 
     def __init__(self, world: World, num_envs: int, attributor: Attributor | None = None) -> None:
@@ -107,7 +106,8 @@ class TestbedVectorEnv(ClusterVectorEnv):
     Args:
         world: A world of one domain with four devices.
         num_envs: Number of clusters.
-        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``.
+        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
+            The registered environments have the default of ``System``.
     """
 
     __test__ = False

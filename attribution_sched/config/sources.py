@@ -179,7 +179,8 @@ def _parse(text: str, name: str) -> dict[str, Any]:
         where = f"{name}, {_position(mark)}" if mark else name
         rule = error.problem or error.context or "is not YAML"
         raise SettingsError(clean_text(f"{where}: malformed YAML, {rule}. Mend the line")) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, AttributeError, TypeError, LookupError, OverflowError) as error:
+        # Values that contradict their tag (`!!timestamp x`, `!!int ""`) end in errors of PyYAML's own code.
         first = [*str(error).splitlines(), "is not YAML"][0]
         raise SettingsError(clean_text(f"{name}: malformed YAML, {first}. Mend the file")) from None
     check_document(document, name)
@@ -204,7 +205,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Read a value and everything in it."""
-        event = self.peek_event()
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
             if anchor in self.anchors and anchor not in self._sizes:
@@ -222,13 +223,13 @@ class _Loader(yaml.SafeLoader):
             self._sizes[anchor] = self._nodes - before
         return node
 
-    def _count(self, more: int, event: yaml.Event) -> None:
+    def _count(self, more: int, event: Any) -> None:
         self._nodes += more
         if self._nodes > MOST_NODES:
             raise _refused(f"a document may hold {MOST_NODES} values, each alias counted as what it stands for", event)
 
 
-def _refused(rule: str, event: yaml.Event) -> yaml.MarkedYAMLError:
+def _refused(rule: str, event: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=rule, problem_mark=event.start_mark)
 
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView, QueuedTask
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import PER_CANDIDATE, Decisions
 from attribution_sched.cluster.engine.observe import DAY_S, EVENT_FEATURES
 from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.types import Task
+
+if TYPE_CHECKING:
+    from attribution_sched.attribution.vector import AttributionVector
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -150,9 +154,8 @@ class Blender:
 def to_view(view: DecisionView, situations: Decisions, row: int) -> DecisionView:
     """A situation as a view, for policies that want one.
 
-    Attributions are the policy's own reading of the counters; they cannot be turned back, and counters stay as they
-    were: other waiting tasks have theirs if they are the decision's own, else none. The time of day is moved within the
-    decision's own day.
+    Attributions are the situation's; they cannot be turned back into counters, which stay as they were: other waiting
+    tasks have theirs if they are the decision's own, else none. The time of day is moved within the decision's own day.
     """
     s = situations
     angle = float(np.arctan2(s.event[row, DAY_SINE], s.event[row, DAY_COSINE])) % (2.0 * np.pi)
@@ -173,14 +176,15 @@ def to_view(view: DecisionView, situations: Decisions, row: int) -> DecisionView
         queue=view.queue if view.replanning else tuple(queue),
         running_step_s=float(s.step_s[row]),
         link_gbps=None if link is None else link * s.links[row, 0] / view.bandwidth_gbps,
+        attribution=_seen(view.attribution, s.attribution[row, 0]),
         reward=replace(view.reward, w_eff=float(weights[0]), w_util=float(weights[1]), w_cost=float(weights[2])),
     )
 
 
-def _queue(view: DecisionView, s: Decisions, row: int) -> list[QueuedTask]:
+def _queue(view: DecisionView, s: Decisions, row: int) -> list[Task]:
     """Waiting tasks of a situation in order of arrival, each in a slot of its own."""
     known = {task.slot: task for task in view.queue}
-    queue: list[QueuedTask] = []
+    queue: list[Task] = []
     taken = {view.slot}
     for q in np.flatnonzero(s.kind[row] >= 0):
         if q == 0 and view.slot not in known:
@@ -188,10 +192,20 @@ def _queue(view: DecisionView, s: Decisions, row: int) -> list[QueuedTask]:
         slot, kind, left = int(s.slot[row, q]), int(s.kind[row, q]), float(s.left[row, q])
         before = known.get(slot)
         same = before is not None and (q == 0 or (before.kind_index, before.steps_left) == (kind, left))
-        counters = before.counters if before is not None and same else np.zeros(0)
         if q > 0 and slot in taken:
             # A background's task may stand where the decision's own does; two in one slot could not be told apart.
             slot = next(free for free in range(len(taken) + 1) if free not in taken)
         taken.add(slot)
-        queue.append(QueuedTask(slot, kind, left, float(s.waited_s[row, q]), view.kinds[kind].priority, counters))
+        waited_s = float(s.waited_s[row, q])
+        if before is not None and same:
+            # What it is stays; what is seen of its attribution may be another task's.
+            task = replace(before, attribution=_seen(before.attribution, s.attribution[row, q]))
+        else:
+            task = Task(kind_index=kind, priority=view.kinds[kind].priority)
+        queue.append(task.at(slot, left, waited_s))
     return sorted(queue, key=lambda task: -task.waited_s)
+
+
+def _seen(vector: AttributionVector | None, state: FloatArray) -> AttributionVector | None:
+    """A task's attribution as a situation shows it; a task that nobody attributed stays so."""
+    return None if vector is None else vector.with_state(state)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Attributor, Decisions, from_view, own_first
+from attribution_sched.cluster.decision_batch import Decisions, from_view, own_first
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy, QueueOrder
@@ -33,17 +33,16 @@ class Decided:
     seen: Decisions
 
 
-def perceived(policy: Policy, view: DecisionView, attributor: Attributor | None = None) -> Decisions:
+def perceived(policy: Policy, view: DecisionView) -> Decisions:
     """A decision as a policy sees it, its task as candidate 0.
 
     Args:
         policy: Whose eyes; one that cannot say what it sees is taken to see the view.
-        view: The decision.
-        attributor: Turns counters into attributions for a policy of the second kind; zeros without one.
+        view: The decision; attributions are those it carries.
     """
     if isinstance(policy, Appraiser):
         return own_first(policy.perceive(view), view.slot)
-    return own_first(from_view(view, attributor), view.slot)
+    return own_first(from_view(view), view.slot)
 
 
 class Watch:
@@ -53,18 +52,14 @@ class Watch:
         policy: Who decides.
         most: How many decisions to remember; the oldest are forgotten first.
         placed_only: Whether to pass over decisions to wait or to stay.
-        attributor: For policies that do not say what they see; see :func:`perceived`.
     """
 
-    def __init__(
-        self, policy: Policy, most: int = MOST, *, placed_only: bool = False, attributor: Attributor | None = None
-    ) -> None:
+    def __init__(self, policy: Policy, most: int = MOST, *, placed_only: bool = False) -> None:
         if most < 1:
             raise ExplanationError(problem("most", most, "must be >= 1", "Remember at least one decision"))
         self.policy = policy
         self.most = most
         self.placed_only = placed_only
-        self.attributor = attributor
         self._kept: OrderedDict[str, Decided] = OrderedDict()
         self._count = 0
         self._episode = 0
@@ -89,7 +84,7 @@ class Watch:
         plan = self.policy.decide(view)
         if plan is not None or not self.placed_only:
             name = f"{self._episode}-{self._count}"
-            self._kept[name] = Decided(name, view, plan, perceived(self.policy, view, self.attributor))
+            self._kept[name] = Decided(name, view, plan, perceived(self.policy, view))
             if len(self._kept) > self.most:
                 self._kept.popitem(last=False)
         self._count += 1

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attribution_sched.attribution.vector import state_vectors
 from attribution_sched.cluster.decision import encode, pend, view
+from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.pool import Attribute
 from attribution_sched.cluster.world import World
 from attribution_sched.kernels import clock
-from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
+from attribution_sched.scheduler.policy import AttributionReader, Episodic, Policy, QueueOrder
+from attribution_sched.types import FloatArray, IntArray
 
 Progress = Callable[[float], None]
 """Called with the share of the episode that has passed, in [0, 1]."""
@@ -93,7 +96,13 @@ class EpisodeSummary:
 
 
 def play(
-    world: World, policy: Policy, seed: int, progress: Progress | None = None, timer: Timer | None = None
+    world: World,
+    policy: Policy,
+    seed: int,
+    progress: Progress | None = None,
+    timer: Timer | None = None,
+    *,
+    attribute: Attribute | None = None,
 ) -> EpisodeSummary:
     """Run one episode of a world under a policy.
 
@@ -103,8 +112,13 @@ def play(
         seed: Seed of arrivals and network.
         progress: Told how far the episode has come.
         timer: Told how long every decision took.
+        attribute: Who attributes the tasks of the decisions; for a policy that has learnt from attributions, those by
+            default.
     """
     engine = Engine(world)
+    if attribute is None and isinstance(policy, AttributionReader):
+        attribute = state_vectors(policy.attributions, DEMAND_NAMES)
+    engine.pool = engine.pool.attributed(attribute)
     engine.seed([seed])
     engine.reset()
     total, terms, work = 0.0, np.zeros(3), np.zeros(2)
@@ -165,12 +179,12 @@ def play(
     )
 
 
-def _open_work(engine: Engine) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _open_work(engine: Engine) -> tuple[IntArray, FloatArray]:
     """Copy what the table of tasks says of every slot: the task in it, and its steps left."""
     return engine.state.slots[0].copy(), engine.state.tasks[0, :, st.LEFT].copy()
 
 
-def _work(engine: Engine, before: tuple[NDArray[np.int64], NDArray[np.float64]]) -> NDArray[np.float64]:
+def _work(engine: Engine, before: tuple[IntArray, FloatArray]) -> FloatArray:
     """Steps done since ``before``, and their seconds on the baseline; a task that has left did all it had left."""
     (old, left), (new, left_now) = before, _open_work(engine)
     stays = (new[:, st.STATUS] != st.FREE) & (new[:, st.SERIAL] == old[:, st.SERIAL])

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import Plan
+from attribution_sched.types import FloatArray, IntArray
 
 
 class Policy(Protocol):
@@ -22,7 +20,7 @@ class Policy(Protocol):
         """Short name for tables and logs."""
         ...
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Return a plan; None leaves a waiting task in the queue and a running one where it is."""
         ...
 
@@ -31,7 +29,7 @@ class Policy(Protocol):
 class QueueOrder(Protocol):
     """A policy that also chooses which waiting task is placed first."""
 
-    def select(self, view: DecisionView) -> int:
+    def select(self, view: Decision) -> int:
         """Return the slot of a task of ``view.queue``; asked only when a waiting task is to be placed."""
         ...
 
@@ -45,6 +43,15 @@ class Episodic(Protocol):
         ...
 
 
+@runtime_checkable
+class AttributionReader(Protocol):
+    """A policy whose weights have learnt from certain attributions: whoever asks it fills its decisions with these."""
+
+    def attributions(self, counters: FloatArray) -> FloatArray:
+        """States ``(n, 7)`` in [−1, 1] of counters ``(n, 12)``, as in its training."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Appraisal:
     """What a policy thinks of P plans for one task in each of n situations.
@@ -55,22 +62,22 @@ class Appraisal:
         log_probability: Of choosing this task and this plan, shape ``(n, P)``.
     """
 
-    terms: NDArray[np.float64]
-    returns: NDArray[np.float64]
-    log_probability: NDArray[np.float64]
+    terms: FloatArray
+    returns: FloatArray
+    log_probability: FloatArray
 
 
 @runtime_checkable
 class Appraiser(Protocol):
     """A policy that can say what it thinks of plans, in many situations at once; the best to explain."""
 
-    def perceive(self, view: DecisionView) -> Decisions:
+    def perceive(self, view: Decision) -> Decisions:
         """One decision as the policy sees it: attributions of the tasks and forecasts of the links included."""
         ...
 
     def appraise(
         self,
-        view: DecisionView,
+        view: Decision,
         situations: Decisions,
         plans: Sequence[Plan | None],
         *,
@@ -89,7 +96,7 @@ class Appraiser(Protocol):
         """
         ...
 
-    def propose(self, view: DecisionView, situations: Decisions) -> list[Plan | None]:
+    def propose(self, view: Decision, situations: Decisions) -> list[Plan | None]:
         """What the policy itself would do with the view's task in each situation."""
         ...
 
@@ -109,9 +116,9 @@ class BatchAppraiser(Protocol):
 
     def appraise_each(
         self,
-        views: Sequence[DecisionView],
+        views: Sequence[Decision],
         situations: Decisions,
-        owner: NDArray[np.int64],
+        owner: IntArray,
         plans: Sequence[Plan | None],
         *,
         returns: bool = False,

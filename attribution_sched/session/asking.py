@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import SettingsError, nearest, problem
@@ -24,11 +24,11 @@ class FunctionPolicy:
         function: Returns a plan, or None to let the task wait (or stay).
     """
 
-    def __init__(self, function: Callable[[DecisionView], Plan | None]) -> None:
+    def __init__(self, function: Callable[[Decision], Plan | None]) -> None:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """What the function says."""
         return self.function(view)
 
@@ -78,7 +78,7 @@ class Asked:
         instead: Whose plan it is and why, if it is not the policy's own.
     """
 
-    view: DecisionView
+    view: Decision
     plan: Plan | None
     seconds: float
     idle: bool = False
@@ -112,7 +112,7 @@ class Asking:
         self.state = Moment()
 
     def ask(
-        self, policy: Policy, cluster: SimulatedCluster, reward: Reward | None = None, seen: DecisionView | None = None
+        self, policy: Policy, cluster: SimulatedCluster, reward: Reward | None = None, seen: Decision | None = None
     ) -> Asked:
         """Let a policy choose task and plan of the pending decision.
 
@@ -186,6 +186,6 @@ def with_weights(reward: Reward, weights: tuple[float, float, float] | None) -> 
     return replace(reward, w_eff=w_eff, w_util=w_util, w_cost=w_cost)
 
 
-def weighted(view: DecisionView, reward: Reward | None) -> DecisionView:
+def weighted(view: Decision, reward: Reward | None) -> Decision:
     """A view with the weights in force."""
     return view if reward is None or reward == view.reward else replace(view, reward=reward)

@@ -12,13 +12,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from attribution_sched.types import FloatArray, Task
 
 if TYPE_CHECKING:
-    from attribution_sched.session.cluster import Resident, TaskInstance
-
-FloatArray = NDArray[np.float64]
+    from attribution_sched.cluster.demands import Demands
 
 MOST = 1_000_000
 """Tasks that may wait in all: some gigabytes, and hours of anybody's patience."""
@@ -29,18 +26,16 @@ class Waiting:
     """A task that waits behind the window.
 
     Attributes:
-        task: The task.
+        task: The task, with its name, number and time of arrival.
+        demands: Its latent demands, a batch of one.
         row: The same as the engine's pool keeps it, shape ``(6,)``.
-        resident: Its name, number and time of arrival.
         left: Work left, in steps; less than the task's own if it was at work before.
-        priority: Larger is more urgent.
     """
 
-    task: TaskInstance
+    task: Task
+    demands: Demands
     row: FloatArray
-    resident: Resident
     left: float
-    priority: int = 0
 
 
 class Backlog:
@@ -58,14 +53,14 @@ class Backlog:
 
     def __iter__(self) -> Iterator[Waiting]:
         """All of them, in order of arrival."""
-        return iter(sorted(self._tasks.values(), key=lambda each: each.resident.number))
+        return iter(sorted(self._tasks.values(), key=lambda each: each.task.number))
 
     def add(self, waiting: Waiting) -> None:
         """One more."""
-        name = waiting.resident.id
+        name = waiting.task.id
         self._tasks[name] = waiting
-        entry = (-waiting.priority, waiting.resident.number, name)
-        heapq.heappush(self._order.setdefault(waiting.task.kind, []), entry)
+        entry = (-waiting.task.priority, waiting.task.number, name)
+        heapq.heappush(self._order.setdefault(waiting.task.kind_index, []), entry)
 
     def remove(self, name: str) -> Waiting:
         """Take a task out by its name; its place in the order goes when it is come across."""
@@ -84,7 +79,7 @@ class Backlog:
         order = self._order.get(kind, [])
         while order:
             known = self._tasks.get(order[0][2])
-            if known is not None and known.resident.number == order[0][1]:
+            if known is not None and known.task.number == order[0][1]:
                 return order[0]
             heapq.heappop(order)
         return None

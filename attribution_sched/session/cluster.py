@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.arrivals import ArrivalKind, next_arrival
 from attribution_sched.cluster.counters import Counters
-from attribution_sched.cluster.decision import DecisionView, encode, pend, view
+from attribution_sched.cluster.decision import Decision, encode, pend, view
 from attribution_sched.cluster.demands import Demands
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
@@ -27,80 +27,34 @@ from attribution_sched.cluster.engine.prices import reprice
 from attribution_sched.cluster.engine.state import WorldArrays
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.pool import TaskPool
+from attribution_sched.cluster.pool import Attribute, TaskPool
 from attribution_sched.cluster.streams import integers
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.session.backlog import MOST, Backlog, Waiting
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, Task
 
 
 @dataclass(frozen=True, eq=False)
 class TaskInstance:
-    """One task as the cluster takes it.
+    """A task as the simulation takes it: its record, and what only the simulation knows of it.
 
     Attributes:
-        kind: Row of its kind in the world.
-        steps: Work in steps.
+        task: What was submitted.
         demands: Its latent demands, a batch of one; no scheduler may look at them.
-        counters: What was measured of it, shape ``(12,)``.
-        provenance: How the counters were got.
-        samples_per_s: Measured throughput on the reference device; 0 if nobody measured it.
     """
 
-    kind: int
-    steps: float
+    task: Task
     demands: Demands
-    counters: FloatArray
-    provenance: str = "simulated"
-    samples_per_s: float = 0.0
 
+    @property
+    def kind(self) -> int:
+        """Row of its kind in the world."""
+        return self.task.kind_index
 
-@dataclass(frozen=True)
-class Resident:
-    """A task that is in the cluster.
-
-    Attributes:
-        id: Its name.
-        number: How many tasks came before it.
-        arrived_s: When it came.
-        handed_in: Whether somebody submitted it; else the simulation did.
-        counters: How its counters were got.
-    """
-
-    id: str
-    number: int
-    arrived_s: float
-    handed_in: bool
-    counters: str
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What a decision came to.
-
-    Attributes:
-        terms: R_eff, R_util and R_cost of the decision itself.
-        step_s: Time of one step under the plan; 0 if the task does not run.
-        bill_usd: Traffic bill of one step.
-        energy_j: What the task's devices draw in one step.
-        move_s: Pause for moving or restarting it.
-        move_usd: Bill of moving it.
-        code: See :data:`~attribution_sched.cluster.engine.state.CODES`.
-        busy_share: Devices that hold a task, of all devices, after the decision.
-        paid: R_eff, R_util and R_cost that the cluster earned since the decision before this one.
-    """
-
-    terms: tuple[float, float, float]
-    step_s: float
-    bill_usd: float
-    energy_j: float
-    move_s: float
-    move_usd: float
-    code: int
-    busy_share: float
-    paid: tuple[float, float, float]
+    @property
+    def counters(self) -> FloatArray:
+        """What was measured of it, shape ``(12,)``."""
+        return self.task.counters
 
 
 class SimulatedCluster:
@@ -110,10 +64,13 @@ class SimulatedCluster:
         world: The scheduling problem; its horizon is not looked at.
         seed: Of arrivals and network.
         arrivals: Whether the world's own tasks arrive; else only those handed in.
+        attribute: Who says where a task's joules go: asked once, when it comes, and whenever its counters change.
+            Without it, tasks are not attributed.
     """
 
-    def __init__(self, world: World, seed: int, *, arrivals: bool = True) -> None:
+    def __init__(self, world: World, seed: int, *, arrivals: bool = True, attribute: Attribute | None = None) -> None:
         self.world = world
+        self.attribute = attribute
         self.engine = engine = Engine(world)
         engine.seed([seed])
         self._tasks, self._rows = engine.pool, engine.arrays.pool
@@ -133,7 +90,7 @@ class SimulatedCluster:
         )
         self._until(0.0)
         engine.reset()
-        self.residents: dict[int, Resident] = {}
+        self.residents: dict[int, Task] = {}
         self.backlog = Backlog()
         self._least_bytes = [_least_bytes(kind) for kind in world.kinds]
         self._memory_bytes = np.array([domain.gpu.memory_bytes for domain in world.cluster.domains])
@@ -223,7 +180,7 @@ class SimulatedCluster:
             if not self.deciding and self.now_s >= self._next_s:
                 self._arrive()
 
-    def pending(self) -> DecisionView:
+    def pending(self) -> Decision:
         """The decision that is pending."""
         seen = view(self.engine)
         if seen is None:
@@ -249,7 +206,7 @@ class SimulatedCluster:
         eff, util, cost = self.engine.state.outcome[0, st.INTEGRALS :].tolist()
         return eff, util, cost
 
-    def carry_out(self, action: IntArray, key: str = "") -> Effect:
+    def carry_out(self, action: IntArray, key: str = "") -> Outcome:
         """Let the pending decision take effect, once; no time passes.
 
         What also tells a real cluster overrides this one: it is called for live decisions only. A journal that is gone
@@ -268,7 +225,7 @@ class SimulatedCluster:
         self._until(self.now_s)
         self.engine.step(action[None])
 
-    def effect(self, slot: int, paid: tuple[float, float, float]) -> Effect:
+    def effect(self, slot: int, paid: tuple[float, float, float]) -> Outcome:
         """What the last decision came to.
 
         Args:
@@ -280,14 +237,22 @@ class SimulatedCluster:
         runs = state.slots[0, slot, st.STATUS] == st.RUNNING
         step_s = float(task[st.STEP]) if runs else 0.0
         held = int((state.occupant[0, :, :, 0] >= 0).sum())
-        return Effect(
-            terms=(float(own[st.D_EFF]), float(own[st.D_UTIL]), float(own[st.D_COST])),
-            step_s=step_s,
-            bill_usd=float(task[st.STEP_BILL]) if runs else 0.0,
-            energy_j=float(task[st.POWER]) * step_s,
+        return Outcome(
+            code=int(own[st.D_CODE]),
+            observed=Quantities(
+                start_s=self.now_s + float(own[st.D_MOVE_S]) if runs else None,
+                step_s=step_s,
+                traffic_bytes=float(state.traffic[0, slot].sum()) if runs else 0.0,
+                energy_j=float(task[st.POWER]) * step_s,
+                bill_usd=float(task[st.STEP_BILL]) if runs else 0.0,
+                carbon_g=float(task[st.CARBON_RATE]) * step_s,
+                r_eff=float(own[st.D_EFF]),
+                r_util=float(own[st.D_UTIL]),
+                r_cost=float(own[st.D_COST]),
+                provenance="simulated",
+            ),
             move_s=float(own[st.D_MOVE_S]),
             move_usd=float(own[st.D_MOVE_USD]),
-            code=int(own[st.D_CODE]),
             busy_share=held / self.world.cluster.devices,
             paid=paid,
         )
@@ -298,18 +263,18 @@ class SimulatedCluster:
         listed = any(task.id == name and statuses[slot] != st.FREE for slot, task in self.residents.items())
         return listed or name in self.backlog
 
-    def hand_in(self, task: TaskInstance, name: str) -> bool:
+    def hand_in(self, made: TaskInstance, name: str) -> bool:
         """Put a task into the queue now; False if it holds no more."""
         if not self.accepts:
             return False
-        factors = task.demands.factors[0]
-        inputs = self.world.kinds[task.kind].model.layers[0].input_elements
-        pcie = inputs * float(task.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
-        row = np.array([float(task.kind), task.steps, *factors, pcie])
+        factors, index = made.demands.factors[0], made.task.kind_index
+        inputs = self.world.kinds[index].model.layers[0].input_elements
+        pcie = inputs * float(made.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
+        row = np.array([float(index), made.task.steps, *factors, pcie])
         number, self._came = self._came, self._came + 1
         self.engine.state.event[0, st.TAKEN] += 1
-        resident = Resident(name, number, self.now_s, True, task.provenance)
-        waiting = Waiting(task, row, resident, task.steps, self.world.kinds[task.kind].priority)
+        task = replace(made.task, id=name, submitted=True, number=number, arrived_s=self.now_s)
+        waiting = Waiting(task, made.demands, row, task.steps)
         if self.backlog or not self.has_room:
             self.backlog.add(waiting)
         else:
@@ -358,17 +323,25 @@ class SimulatedCluster:
 
     def _leave(self, slot: int) -> Waiting:
         """Take a waiting task out of its slot, as it is."""
-        pool, resident = self.engine.pool, self.residents.pop(slot)
-        demands = pool.demands.take(slot)
-        speed = float(pool.samples_per_s[slot])
-        task = TaskInstance(
-            int(pool.kinds[slot]), float(pool.steps[slot]), demands, pool.counters.values[slot].copy(),
-            resident.counters, speed,
-        )  # fmt: skip
+        task, demands = self.residents.pop(slot), self.engine.pool.demands.take(slot)
         left = float(self.engine.state.tasks[0, slot, st.LEFT])
         self.engine.state.slots[0, slot] = (st.FREE, 0, 0, 0)
         self.engine.state.event[0, st.EVENT] = st.NO_EVENT
-        return Waiting(task, self._arrays.pool[slot].copy(), resident, left, self.world.kinds[task.kind].priority)
+        return Waiting(task, demands, self._arrays.pool[slot].copy(), left)
+
+    def change(self, slot: int, **changes: Any) -> Task:
+        """Change what is known of a task in the cluster; one whose counters change is attributed anew.
+
+        Args:
+            slot: Its place in the table of tasks.
+            **changes: Fields of :class:`~attribution_sched.types.Task`.
+        """
+        task = replace(self.residents[slot], **changes)
+        if "counters" in changes:
+            task = self.attributed(replace(task, attribution=None))
+            self.engine.pool.counters.values[slot] = task.counters
+        self.residents[slot] = self.engine.pool.tasks[slot] = task
+        return task
 
     def _go_on(self) -> None:
         """Let time pass to the next decision or to the horizon: the engine's own loop, its kernels one by one."""
@@ -388,14 +361,12 @@ class SimulatedCluster:
         traced = self._process[0] == ArrivalKind.TRACE
         at = self._arrived % count if traced else int(integers(self.engine.state.streams[0, 1], count))
         self._arrived += 1
-        kind, steps = int(self._tasks.kinds[at]), float(self._tasks.steps[at])
-        counters, speed = self._tasks.counters.values[at], self._tasks.speed(at)
-        task = TaskInstance(kind, steps, self._tasks.demands.take(at), counters, samples_per_s=speed)
         number, self._came = self._came, self._came + 1
         self.engine.state.event[0, st.TAKEN] += 1
         if self.has_room:
-            resident = Resident(f"t{number:06d}", number, self.now_s, False, task.provenance)
-            self._enter(Waiting(task, self._rows[at], resident, steps))
+            known = self._tasks.task(at, self.world.kinds)
+            task = replace(known, id=f"t{number:06d}", number=number, arrived_s=self.now_s)
+            self._enter(Waiting(task, self._tasks.demands.take(at), self._rows[at], task.steps))
         else:
             self.engine.state.totals[0, st.DROPPED] += 1
         self._next_s = self._draw(self.now_s)
@@ -403,25 +374,33 @@ class SimulatedCluster:
     def _draw(self, now_s: float) -> float:
         return float(next_arrival(*self._process, self._arrived, now_s, self.engine.state.streams[0, 1]))
 
+    def attributed(self, task: Task) -> Task:
+        """A task with its attribution, if it was measured and somebody can say it."""
+        if self.attribute is None or task.attribution is not None or not task.counters.size:
+            return task
+        return replace(task, attribution=self.attribute(task.counters))
+
     def _enter(self, waiting: Waiting) -> None:
         """Put a task into a free slot of the window."""
-        state, task, resident = self.engine.state, waiting.task, waiting.resident
+        state, demands = self.engine.state, waiting.demands
+        # Before any policy is asked, and before anything is written: the decision only refers to what is kept here.
+        task = self.attributed(waiting.task)
         slot, pool = int(np.argmax(state.slots[0, :, st.STATUS] == st.FREE)), self.engine.pool
-        pool.kinds[slot], pool.steps[slot], pool.counters.values[slot] = task.kind, task.steps, task.counters
+        pool.kinds[slot], pool.steps[slot], pool.counters.values[slot] = task.kind_index, task.steps, task.counters
         pool.samples_per_s[slot] = task.samples_per_s
-        for own, new in ((pool.demands.values, task.demands.values), (pool.demands.nominal, task.demands.nominal)):
+        for own, new in ((pool.demands.values, demands.values), (pool.demands.nominal, demands.nominal)):
             own[slot] = new[0]
-        pool.demands.nominal_s[slot] = task.demands.nominal_s[0]
+        pool.demands.nominal_s[slot] = demands.nominal_s[0]
         self._arrays.pool[slot] = waiting.row
-        state.slots[0, slot] = (st.QUEUED, slot, resident.number, 0)
+        state.slots[0, slot] = (st.QUEUED, slot, task.number, 0)
         state.traffic[0, slot] = 0.0
         state.tasks[0, slot] = 0.0
-        state.tasks[0, slot, st.ARRIVAL], state.tasks[0, slot, st.OFFERED] = resident.arrived_s, self.now_s
+        state.tasks[0, slot, st.ARRIVAL], state.tasks[0, slot, st.OFFERED] = task.arrived_s, self.now_s
         state.tasks[0, slot, st.LEFT] = waiting.left
         state.tasks[0, slot, st.T_EFF] = self.world.waiting_r_eff
         # Whose turn it is may have changed: it is found anew, whether or not it was known before.
         state.event[0, st.EVENT] = st.NO_EVENT
-        self.residents[slot] = resident
+        self.residents[slot] = pool.tasks[slot] = task.at(slot, waiting.left, 0.0)
 
     def _until(self, horizon_s: float) -> None:
         self.engine.arrays = self._arrays._replace(horizon_s=horizon_s)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.pool import Attribute
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.background import LEAST_ALIKE, Background
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from attribution_sched.explain.explainer import Explainer
     from attribution_sched.explain.explanation import Explanation
 
-Attributor = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 MOST = 1000
 """Decisions that are remembered by default."""
@@ -40,8 +37,8 @@ WARM_UP = 160
 SEED_STEP = 7_919
 """Added to a system's seed for its warm-up: another day of the same world."""
 
-QUICK: dict[str, Any] = {"rows": "quick", "precision": 0.1, "time_s": 0.06}
-"""How decisions are explained as they are taken: the options of ``Explainer.explain`` that keep it short."""
+QUICK: dict[str, Any] = {"rows": 1600, "precision": 0.1}
+"""How decisions are explained as they are taken: short, and in rows, so that a busy machine explains no otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +56,16 @@ class Memory:
     Args:
         world: Where.
         policy: Who decides; explanations ask a copy of it.
-        attributor: Turns counters into attributions, for policies that do not say what they see.
+        attribute: Who attributes the tasks of the warm-up, as those of the decisions were.
         seed: Of the system; the warm-up takes another.
         most: How many decisions to remember; the oldest are forgotten first.
     """
 
-    def __init__(self, world: World, policy: Policy, attributor: Attributor, seed: int, most: int = MOST) -> None:
+    def __init__(self, world: World, policy: Policy, attribute: Attribute | None, seed: int, most: int = MOST) -> None:
         self.world = world
         self.most = most
         self._policy = policy
-        self._attributor = attributor
+        self._attribute = attribute
         self._seed = seed
         self._kept: OrderedDict[str, Memorised] = OrderedDict()
         self._count = 0
@@ -146,7 +143,7 @@ class Memory:
         return self._decided(decision, Memorised(view, plan, None))
 
     def _decided(self, name: str, kept: Memorised) -> Decided:
-        seen = kept.seen if kept.seen is not None else perceived(self._asked(), kept.view, self._attributor)
+        seen = kept.seen if kept.seen is not None else perceived(self._asked(), kept.view)
         return Decided(name, kept.view, kept.plan, seen)
 
     def _asked(self) -> Policy:
@@ -179,13 +176,13 @@ class Memory:
     def _warm_up(self) -> list[Decided]:
         """Decisions of the same policy on another day of the same world; nothing of it is kept but these."""
         policy, asking = twin(self._policy), Asking()
-        cluster = SimulatedCluster(self.world, self._seed + SEED_STEP)
+        cluster = SimulatedCluster(self.world, self._seed + SEED_STEP, attribute=self._attribute)
         taken: list[Decided] = []
         placements = 0
         while len(taken) < WARM_UP and placements < 3 * LEAST_ALIKE and cluster.advance():
             asked = asking.ask(policy, cluster)
             name = f"warm-up {len(taken)}"
-            taken.append(Decided(name, asked.view, asked.plan, perceived(policy, asked.view, self._attributor)))
+            taken.append(Decided(name, asked.view, asked.plan, perceived(policy, asked.view)))
             placements += not asked.view.replanning
             cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
             asking.note(asked)

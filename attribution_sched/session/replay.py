@@ -11,14 +11,15 @@ from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
 from attribution_sched.session.asking import Asked, weighted, with_weights
-from attribution_sched.session.cluster import Effect, SimulatedCluster
+from attribution_sched.session.cluster import SimulatedCluster
 from attribution_sched.session.submission import from_record
 from attribution_sched.session.wording import plan_of
+from attribution_sched.types import Outcome
 
 Before = Callable[[SimulatedCluster, DecisionRecord], None]
 """Called with a decision pending, before its task is chosen."""
 
-After = Callable[[DecisionRecord, Asked, Effect, OutcomeRecord | None], None]
+After = Callable[[DecisionRecord, Asked, Outcome, OutcomeRecord | None], None]
 """Called when it has taken effect again, with its outcome in the journal."""
 
 
@@ -87,7 +88,7 @@ def replay(
     return count
 
 
-def outcome_record(decision: str, effect: Effect, view: DecisionView, reward: float) -> OutcomeRecord:
+def outcome_record(decision: str, effect: Outcome, view: DecisionView, reward: float) -> OutcomeRecord:
     """What a decision came to, for the journal."""
     details = {
         "steps": view.steps_left,
@@ -122,7 +123,7 @@ def _reach(cluster: SimulatedCluster, decision: DecisionRecord) -> None:
         raise _differs(decision, "cluster_time_s", cluster.now_s, decision.cluster_time_s)
 
 
-def _compare(decision: DecisionRecord, effect: Effect, view: DecisionView, outcome: OutcomeRecord) -> None:
+def _compare(decision: DecisionRecord, effect: Outcome, view: DecisionView, outcome: OutcomeRecord) -> None:
     found = asdict(outcome_record(decision.id, effect, view, outcome.reward or 0.0))
     for name, known in asdict(outcome).items():
         if name != "reward" and found[name] != known:

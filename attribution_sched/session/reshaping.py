@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
+from attribution_sched.cluster.pool import Attribute
 from attribution_sched.cluster.world import Reward, World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.explain.explanation import Explanation
@@ -52,10 +53,11 @@ class Reshaping:
         journal: Where the system's decisions are; steps are recorded there, and earlier ones found again.
         world: Where it decides.
         seed: Of the system; held-out episodes take others.
+        attribute: Who attributes the tasks of held-out episodes.
     """
 
-    def __init__(self, journal: Journal, world: World, seed: int) -> None:
-        self._journal, self._world, self._seed = journal, world, seed
+    def __init__(self, journal: Journal, world: World, seed: int, attribute: Attribute | None = None) -> None:
+        self._journal, self._world, self._seed, self._attribute = journal, world, seed, attribute
         self._feedback: Feedback | None = None
         self._rewards: list[tuple[int, Reward]] = []
         self.anchored_weights: str | None = None
@@ -189,7 +191,7 @@ class Reshaping:
     def _episode(
         self, policy: Policy, reward: Reward, seed: int, decisions: int, progress: Callable[[int], None] | None
     ) -> Window:
-        cluster, asking = SimulatedCluster(self._world, seed), Asking()
+        cluster, asking = SimulatedCluster(self._world, seed, attribute=self._attribute), Asking()
         outcomes: list[Outcome] = []
         taken = 0
         # An episode is as long as asked for, or until something was placed in it: else it would be worth nothing.

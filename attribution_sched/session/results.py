@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from attribution_sched.types import RewardTerms
+
 if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.cluster.plan import Plan
@@ -103,34 +105,6 @@ class Outcome:
     cluster_busy_share: float
     move_s: float
     move_usd: float
-
-
-@dataclass(frozen=True)
-class RewardTerms:
-    """What the decision is worth by itself: R = w_eff·R_eff + w_util·R_util − w_cost·R_cost.
-
-    Attributes:
-        r_eff: Share of the baseline's step time that is saved.
-        r_util: Utilisation.
-        r_cost: Bill over the baseline's bill.
-        w_eff: Weight of r_eff.
-        w_util: Weight of r_util.
-        w_cost: Weight of r_cost.
-    """
-
-    r_eff: float
-    r_util: float
-    r_cost: float
-    w_eff: float
-    w_util: float
-    w_cost: float
-
-    @property
-    def total(self) -> float:
-        """R."""
-        from attribution_sched.cluster.reward import total  # brings the compiler: not for reading a result
-
-        return total(self.r_eff, self.r_util, self.r_cost, self.w_eff, self.w_util, self.w_cost)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,20 +7,22 @@ import math
 import operator
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from attribution_sched.cluster.counters import COUNTER_NAMES, counters, throughput
 from attribution_sched.cluster.demands import draw_demands
+from attribution_sched.cluster.pool import SIMULATED as ALL_SIMULATED
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.errors import JournalError, TaskError, nearest, problem
 from attribution_sched.journal import Journal, TaskRecord
 from attribution_sched.limits import name_rule
 from attribution_sched.session.backlog import MOST
 from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
-from attribution_sched.session.readings import MEASURED, SIMULATED, UNAVAILABLE, checked, in_a_word, readings_of
+from attribution_sched.session.readings import MEASURED, SIMULATED, UNAVAILABLE, checked, readings_of
+from attribution_sched.types import Task
 
 
 @dataclass(frozen=True)
@@ -150,13 +152,19 @@ def instance(
         how: Provenance of every counter; those given are measured by default.
     """
     rng = np.random.default_rng(seed)
-    demands = draw_demands([world.kinds[kind].model], rng, 0.0 if readings else world.idiosyncrasy)
+    what = world.kinds[kind]
+    demands = draw_demands([what.model], rng, 0.0 if readings else world.idiosyncrasy)
     simulated = counters(demands, rng).values[0]
+    task = Task(
+        kind_index=kind, model=what.model.name, steps=float(steps), batch_size=what.batch_size, training=what.training,
+        tenant=what.tenant, priority=what.priority, counters=simulated, provenance=ALL_SIMULATED,
+    )  # fmt: skip
     if not readings:
-        return TaskInstance(kind, float(steps), demands, simulated, samples_per_s=float(throughput(demands, rng)[0]))
+        return TaskInstance(replace(task, samples_per_s=float(throughput(demands, rng)[0])), demands)
     unavailable = () if how is None else [name for name, word in how.items() if word == UNAVAILABLE]
     values = readings_of(readings, simulated, unavailable)
-    return TaskInstance(kind, float(steps), demands, values, MEASURED if how is None else in_a_word(how))
+    ways = {name: MEASURED if name in readings else SIMULATED for name in COUNTER_NAMES} if how is None else dict(how)
+    return TaskInstance(replace(task, counters=values, provenance=ways), demands)
 
 
 def prepared(

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.engine.state import CODES
 from attribution_sched.cluster.world import Reward
 from attribution_sched.journal import DecisionRecord, TaskRecord
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.session.asking import Asked
-from attribution_sched.session.cluster import Effect, Resident, SimulatedCluster
-from attribution_sched.session.results import Outcome, RewardTerms, SchedulingResult, TaskInfo
+from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.session.readings import in_a_word
+from attribution_sched.session.results import Outcome as ResultOutcome
+from attribution_sched.session.results import SchedulingResult, TaskInfo
 from attribution_sched.session.wording import decision_of, digest, plan_record
+from attribution_sched.types import IntArray, Outcome, RewardTerms, Task
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
-    from attribution_sched.cluster.decision import DecisionView
+    from attribution_sched.cluster.decision import Decision
     from attribution_sched.explain.explanation import Explanation
 
 
@@ -41,30 +41,30 @@ class Taken:
 
     record: DecisionRecord
     asked: Asked
-    task: Resident
+    task: Task
     attribution: AttributionVector
-    effect: Effect
+    effect: Outcome
     reward: RewardTerms
     latencies_s: Mapping[str, float]
 
 
-def task_record(cluster: SimulatedCluster, view: DecisionView) -> TaskRecord:
+def task_record(cluster: SimulatedCluster, view: Decision) -> TaskRecord:
     """A task of the simulation for the journal; it is the same at every decision on it."""
-    task, pool = cluster.residents[view.slot], cluster.engine.pool
-    readings = dict(zip(COUNTER_NAMES, pool.counters.values[view.slot].tolist(), strict=True))
-    meta = {"kind_index": view.kind_index, "tenant": view.kind.tenant, "training": view.kind.training}
-    return TaskRecord(task.id, view.kind.model.name, int(pool.steps[view.slot]), task.arrived_s, readings, meta)
+    task = cluster.residents[view.slot]
+    readings = dict(zip(COUNTER_NAMES, task.counters.tolist(), strict=True))
+    meta = {"kind_index": task.kind_index, "tenant": task.tenant, "training": task.training}
+    return TaskRecord(task.id, task.model, int(task.steps), task.arrived_s, readings, meta)
 
 
 def decision_record(
     cluster: SimulatedCluster,
     policy: Policy,
     asked: Asked,
-    action: NDArray[np.int64],
+    action: IntArray,
     vector: AttributionVector,
     attribution_s: float,
 ) -> DecisionRecord:
-    """What the journal keeps before the decision takes effect."""
+    """What the journal keeps before the decision takes effect; the vector is the one that the policy was given."""
     view, reward = asked.view, asked.view.reward
     domains = [domain.name for domain in cluster.world.cluster.domains]
     task = cluster.residents[view.slot]
@@ -98,10 +98,10 @@ def source_of(policy: Policy, asked: Asked) -> str:
     return "policy"
 
 
-def provenance(task: Resident, vector: AttributionVector) -> dict[str, str]:
+def provenance(task: Task, vector: AttributionVector) -> dict[str, str]:
     """How the numbers of a result were got."""
     return {
-        "counters": task.counters,
+        "counters": in_a_word(task.provenance),
         "attribution": f"estimated ({vector.units})",
         "outcome": "simulated",
         "reward": "simulated",
@@ -109,7 +109,7 @@ def provenance(task: Resident, vector: AttributionVector) -> dict[str, str]:
     }
 
 
-def reward_of(effect: Effect, reward: Reward) -> RewardTerms:
+def reward_of(effect: Outcome, reward: Reward) -> RewardTerms:
     """What a decision is worth by itself."""
     return RewardTerms(*effect.terms, reward.w_eff, reward.w_util, reward.w_cost)
 
@@ -119,7 +119,6 @@ def result_of(
 ) -> SchedulingResult:
     """What the user gets."""
     view, effect, task = taken.asked.view, taken.effect, taken.task
-    kind = view.kind
     waited = next((each.waited_s for each in view.queue if each.slot == view.slot), 0.0)
     latencies = dict(taken.latencies_s) | ({"explanation": explanation_s} if explanation is not None else {})
     return SchedulingResult(
@@ -127,14 +126,14 @@ def result_of(
         cluster_time_s=view.time_s,
         replanning=view.replanning,
         task=TaskInfo(
-            task.id, kind.model.name, kind.training, kind.batch_size, view.steps_left, waited, task.arrived_s,
-            kind.priority, kind.tenant, task.handed_in,
+            task.id, task.model, task.training, task.batch_size, view.steps_left, waited, task.arrived_s,
+            task.priority, task.tenant, task.submitted,
         ),
         decision=decision_of(
             taken.asked.plan, domains, taken.record.policy, taken.record.source, replanning=view.replanning
         ),
         attribution=taken.attribution,
-        outcome=Outcome(
+        outcome=ResultOutcome(
             says=CODES[effect.code],
             code=effect.code,
             step_s=effect.step_s,

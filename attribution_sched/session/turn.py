@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.journal import DecisionRecord, TaskRecord, WaitRecord
     from attribution_sched.session.asking import Asked
-    from attribution_sched.session.cluster import Resident
+    from attribution_sched.types import Task
 
 PHASES: tuple[str, ...] = ("observe", "attribute", "decide", "record", "carry out", "learn")
 """The ring, in order."""
@@ -73,7 +73,7 @@ class Turn:
     action: NDArray[np.int64]
     told: DecisionRecord
     new: TaskRecord | None
-    task: Resident
+    task: Task
     vector: AttributionVector
     paid: tuple[float, float, float]
     decided: int

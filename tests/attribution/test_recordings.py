@@ -146,3 +146,11 @@ def test_many_columns_are_looked_at_once(tmp_path):
     path = csv_file(tmp_path, ",".join(f"c{n}" for n in range(50_000)) + "\n")
     with pytest.raises(TraceError, match="is not in the file"):
         load_recording(path, MAP)
+
+
+def test_a_parquet_file_whose_column_names_are_no_utf8_is_one_error(tmp_path):
+    path = tmp_path / "odd.parquet"
+    pq.write_table(pa.table({"t": [1.0], "job": ["a"], "energy_mj": [1.0], "cycles": [1.0]}), path)
+    path.write_bytes(path.read_bytes().replace(b"energy_mj", b"\xeanergy_m\xf2"))
+    with pytest.raises(TraceError, match="is not a whole Parquet file"):
+        load_recording(path, MAP)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.codecs import CrossDomainCodec, TestbedCodec, scaled_counters
+from attribution_sched.cluster.codecs import CrossDomainCodec, TestbedCodec
 from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
@@ -156,13 +156,18 @@ def test_actions_of_the_wrong_form_are_one_clear_error(action, rule):
         CrossDomainCodec(begun(tiny_world())).decode(action)
 
 
-def test_an_attributor_takes_the_place_of_the_ranks():
+def test_an_attributor_says_what_is_shown_and_without_one_it_is_nothing():
     engine = begun(tiny_world())
-    ranks = scaled_counters(engine)
-    assert ranks.min() == 0.0
-    assert ranks.max() == 1.0
+    assert (CrossDomainCodec(engine).observe()["attribution"] == 0.0).all()
     codec = CrossDomainCodec(engine, lambda counters: np.full((len(counters), 7), -0.5))
     assert (codec.observe()["attribution"] == -0.5).all()
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((3, 7)), np.zeros((1, 6)), np.full((64, 7), 1.5), np.full((64, 7), np.nan)])
+def test_an_attributor_that_gives_something_else_is_refused(wrong):
+    engine = begun(tiny_world())
+    with pytest.raises(SettingsError, match=r"attributor = .*must give numbers in \[-1, 1\]"):
+        CrossDomainCodec(engine, lambda counters: wrong)
 
 
 # The four-device view

@@ -4,8 +4,10 @@ import functools
 
 import numpy as np
 
+from attribution_sched.attribution.vector import state_vectors
 from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.cluster.decision_batch import from_view, own_first
+from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
@@ -72,16 +74,13 @@ class Planted:
 def views():
     """What there was to decide in an hour of a tiny world that a greedy rule keeps busy."""
     watch = Watch(Greedy(), placed_only=True)
-    play(WORLD, watch, 3)
+    play(WORLD, watch, 3, attribute=state_vectors(attributor, DEMAND_NAMES))
     return [one.view for one in watch]
 
 
 def decisions(policy):
     """The same views decided by a policy."""
-    return [
-        Decided(str(i), view, policy.decide(view), perceived(policy, view, attributor))
-        for i, view in enumerate(views())
-    ]
+    return [Decided(str(i), view, policy.decide(view), perceived(policy, view)) for i, view in enumerate(views())]
 
 
 @functools.cache

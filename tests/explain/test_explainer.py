@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.decision import encode, view
+from attribution_sched.attribution.vector import state_vectors
+from attribution_sched.cluster.decision import attributed, encode, view
+from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background
@@ -122,7 +124,7 @@ def test_the_simulators_own_terms_are_the_engines():
         action = encode(engine, plan, seen.kind_index if seen else 0)
         if plan is not None:
             real = engine.probe(0, action[None])
-            one = Decided("x", seen, plan, perceived(policy, seen, attributor))
+            one = Decided("x", seen, plan, perceived(policy, attributed(seen, state_vectors(attributor, DEMAND_NAMES))))
             made = Explainer(policy, Background.of(decided_by(Greedy)), world=WORLD)
             game = made.game(one, target="simulator")
             told = game(np.ones((1, len(game.players)), dtype=bool), np.zeros(1, dtype=int))[0]

@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 
-from attribution_sched.attributor import simulated_attributor
+from attribution_sched.attributor import as_attributor, simulated_attributor
 from attribution_sched.errors import SettingsError
-from attribution_sched.session.attributions import AttributionCache, attribute
+from attribution_sched.session.attributions import AttributionCache
 from tests.session.small import small
+
+WORLD = small().build_world()
 
 
 @pytest.fixture(scope="module")
 def attributor():
-    return simulated_attributor(small().build_world())
+    return simulated_attributor(WORLD)
 
 
 def rows(count):
@@ -20,7 +22,7 @@ def rows(count):
 
 def test_joules_add_up_to_what_the_energy_model_expects(attributor):
     for row in rows(5):
-        vector = attribute(attributor, row)
+        vector = as_attributor(attributor, WORLD).vector(row)
         assert vector.units == "J/sample"
         assert len(vector.names) == 7
         assert float(vector.values.sum()) + vector.base == pytest.approx(
@@ -30,7 +32,7 @@ def test_joules_add_up_to_what_the_energy_model_expects(attributor):
 
 
 def test_a_function_gives_shares_and_says_so():
-    vector = attribute(lambda counters: np.tanh(counters[:, :7]), np.ones(12))
+    vector = as_attributor(lambda counters: np.tanh(counters[:, :7]), WORLD).vector(np.ones(12))
     assert vector.units == "share"
     assert vector.values.tolist() == [np.tanh(1.0)] * 7
 
@@ -38,11 +40,11 @@ def test_a_function_gives_shares_and_says_so():
 @pytest.mark.parametrize("wrong", [1.0, np.ones(7), np.ones((1, 6)), "x", None, np.full((1, 7), np.nan)])
 def test_a_function_that_gives_something_else_is_refused(wrong):
     with pytest.raises(SettingsError, match=r"attributor = .*must give one finite row of 7 shares"):
-        attribute(lambda _: wrong, np.ones(12))
+        as_attributor(lambda _: wrong, WORLD).vector(np.ones(12))
 
 
 def test_what_was_asked_before_is_at_hand(attributor):
-    cache, given = AttributionCache(attributor, most=3), rows(4)
+    cache, given = AttributionCache(as_attributor(attributor, WORLD), most=3), rows(4)
     assert cache.use.hit_rate is None
     first = cache(given[0])
     assert cache(given[0].copy()) is first
@@ -60,4 +62,4 @@ def test_what_was_asked_before_is_at_hand(attributor):
 
 def test_an_empty_cache_is_refused(attributor):
     with pytest.raises(SettingsError, match="most = 0"):
-        AttributionCache(attributor, most=0)
+        AttributionCache(as_attributor(attributor, WORLD), most=0)

@@ -62,7 +62,7 @@ def fetch_http(url: str, timeout_s: float = 5.0) -> str:
 def _place(url: Any, given: Any, base: str = "") -> SplitResult:
     """The parts of an address, which may be relative to another."""
     try:
-        place = urlsplit(urljoin(base, url))
+        place: SplitResult = urlsplit(urljoin(base, url))
         if place.scheme in ("http", "https") and place.hostname:
             _port(place)
             return place

@@ -15,7 +15,7 @@ import numpy as np
 
 from attribution_sched.cluster.baseline import baseline_costs
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.decision import DecisionView, QueuedTask
+from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.simulator.devices import Floor
@@ -23,6 +23,7 @@ from attribution_sched.cluster.simulator.failures import Failures, Preemption
 from attribution_sched.cluster.simulator.job import Device, Job
 from attribution_sched.cluster.simulator.prices import LEAST_SHARE
 from attribution_sched.cluster.simulator.record import Happening, Status
+from attribution_sched.types import Task
 
 DEADLINE_TOLERANCE = 1e-9
 """Relative lateness that is rounding and no lateness."""
@@ -360,18 +361,15 @@ class Dispatcher:
             restart_s=self.world.restart_s,
             max_segments=self.world.max_segments,
             samples_per_s=self.prices.pool.speed(job.instance),
+            attribution=self.prices.pool.task(job.instance, self.world.kinds).attribution,
         )
 
-    def _queue(self) -> tuple[QueuedTask, ...]:
+    def _queue(self) -> tuple[Task, ...]:
         waiting = sorted(self.floor.waiting.values(), key=lambda job: job.serial)
-        measured = self.prices.pool.counters.values
+        pool, kinds = self.prices.pool, self.world.kinds
         return tuple(
-            QueuedTask(
-                job.berth, job.kind_index, job.left, self.floor.now_s - job.arrival_s, job.kind.priority,
-                measured[job.instance].copy(),
-            )
-            for job in waiting
-        )  # fmt: skip
+            pool.task(job.instance, kinds).at(job.berth, job.left, self.floor.now_s - job.arrival_s) for job in waiting
+        )
 
     def _log(self, what: str, job: Job | None, detail: str = "") -> None:
         self.timeline.append(Happening(self.floor.now_s, what, None if job is None else job.serial, detail))

@@ -18,9 +18,10 @@ from attribution_sched.report.data import Contender, Number, Rivals
 from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.session.asking import Asked, Asking, twin
-from attribution_sched.session.cluster import Effect, SimulatedCluster
+from attribution_sched.session.cluster import SimulatedCluster
 from attribution_sched.session.replay import replay
 from attribution_sched.session.submission import from_record
+from attribution_sched.types import Outcome
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Source
@@ -52,7 +53,7 @@ class Sums:
     earned: FloatArray = field(default_factory=lambda: np.zeros(3))
     times_s: list[float] = field(default_factory=list)
 
-    def add(self, effect: Effect, seconds: float | None) -> None:
+    def add(self, effect: Outcome, seconds: float | None) -> None:
         """Count a decision."""
         self.earned += effect.paid
         if seconds is not None:
@@ -88,7 +89,7 @@ def _own(system: Source, span_s: float) -> tuple[Contender, int]:
     """The run itself: recorded decisions, then a copy of its policy up to the end of the span."""
     cluster, sums = _cluster(system), Sums()
 
-    def after(decision: DecisionRecord, asked: Asked, effect: Effect, known: OutcomeRecord | None) -> None:
+    def after(decision: DecisionRecord, asked: Asked, effect: Outcome, known: OutcomeRecord | None) -> None:
         sums.add(effect, decision.latencies_s.get("decision"))
 
     replay(cluster, system.journal, system.seed, after=after)
@@ -139,7 +140,8 @@ def _until(cluster: SimulatedCluster, limit_s: float, decide: Callable[[], None]
 
 def _cluster(system: Source) -> SimulatedCluster:
     queue = system.journal.header.settings.get("queue", "preset")
-    return SimulatedCluster(system.world, system.seed, arrivals=queue == "preset")
+    attribute = system.cluster.attribute
+    return SimulatedCluster(system.world, system.seed, arrivals=queue == "preset", attribute=attribute)
 
 
 def _figures(system: Source, cluster: SimulatedCluster, sums: Sums, span_s: float) -> dict[str, Number]:

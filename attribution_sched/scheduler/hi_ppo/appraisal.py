@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions, from_view, own_first
+from attribution_sched.cluster.decision_batch import Decisions, own_first, states
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.errors import PlanError, problem
@@ -79,7 +79,7 @@ def perceive(policy: HiPpo, view: DecisionView) -> Decisions:
         ahead = policy._ahead(view)
     finally:
         policy._forecast = kept
-    found = from_view(view, policy._attributor(), ahead)
+    found = policy.read(view, ahead)
     found.check()
     return own_first(found, view.slot)
 
@@ -310,7 +310,7 @@ def _reader(policy: HiPpo, view: DecisionView) -> DemandReader:
     known = policy._readers.setdefault(view.cost, {})
     key = (view.kind_index, *state)
     if key not in known:
-        task = NominalTask.of(view.kinds[view.kind_index], policy._attributor())
+        task = NominalTask.of(view.kinds[view.kind_index], policy.attributions)
         known[key] = DemandReader.of(head, task)
     return known[key]
 
@@ -339,12 +339,8 @@ def _carried_out(policy: HiPpo, view: DecisionView, plans: tuple[Plan, ...]) -> 
 def _own_attributions(policy: HiPpo, views: Sequence[DecisionView]) -> Float32Array:
     """Attributions of the views' own tasks as :func:`perceive` tells them, and samples per second: ``(≥ LEAST, 8)``."""
     found = np.zeros((max(LEAST, len(views)), 8), dtype=np.float32)
-    known = [row for row, view in enumerate(views) if view.counters.size]
-    if known:
-        counters = np.stack([views[row].counters for row in known])
-        filled = np.concatenate([counters, np.repeat(counters[:1], max(0, LEAST - len(known)), axis=0)])
-        found[known, :7] = policy._attributor()(filled)[: len(known)]
-        found[known, 7] = [views[row].samples_per_s for row in known]
+    found[: len(views), :7] = states([(view.counters, view.attribution) for view in views], policy.attributions)
+    found[: len(views), 7] = [view.samples_per_s if view.counters.size else 0.0 for view in views]
     return found
 
 

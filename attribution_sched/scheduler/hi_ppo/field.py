@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.codecs import scaled_counters
+from attribution_sched.cluster.codecs import attributions_of
 from attribution_sched.cluster.decision_batch import Attributor, Decisions, gather
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
@@ -74,7 +74,7 @@ class Field:
         world: The scheduling problem.
         clusters: How many.
         seed: Cluster i gets the seed ``seed + i``; later episodes go on from there.
-        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; ranks of the counters by default.
+        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
         name: What to call it in logs.
         predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are.
         pareto: Whether every episode has reward weights of its own, drawn from all that sum to those of the world, for
@@ -100,8 +100,7 @@ class Field:
         base_step_s, base_cost = base[:, st.K_BASE_STEP].copy(), base[:, st.K_BASE_COST].copy()
         self.planner = Planner.of(self.engine.cost, world.kinds, base_step_s, base_cost, world.max_segments, paces)
         self.scale = reward_scale(world.kinds, base_step_s, world.reward.interval_s)
-        counters = self.engine.pool.counters.values
-        self.attributions = (attributor(counters) if attributor else scaled_counters(self.engine)).astype(np.float32)
+        self.attributions = attributions_of(self.engine, attributor)
         listed = self.engine.layouts.tolist()
         self._layout_rows = np.array([listed.index([*row, 0]) for row in self.planner.tables.layouts.tolist()])
         self._idle = np.zeros((clusters, world.max_segments, len(ACTION_COLUMNS)), dtype=np.int64)

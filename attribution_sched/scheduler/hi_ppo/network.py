@@ -240,7 +240,8 @@ class HiPpoNetwork(nn.Module):
         """Attributions ``(n, 7)`` in [−1, 1] of measured counters ``(n, 12)``; zeros until they are fixed."""
         unit, weight, bias = (getattr(self, f"attribution_{name}").cpu().numpy() for name in ("unit", "weight", "bias"))
         seven = np.asarray(counters, dtype=np.float64)[:, : len(unit)]
-        found: FloatArray = np.tanh(np.log1p(seven / unit) @ weight.T + bias)
+        # A matrix product may round otherwise in another batch; sums row by row do not.
+        found: FloatArray = np.tanh((np.log1p(seven / unit)[:, None, :] * weight).sum(axis=-1) + bias)
         return found
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Attributor, Decisions, from_view
+from attribution_sched.cluster.decision_batch import Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
+from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
@@ -26,12 +26,11 @@ from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.policy import Appraisal, Policy
 from attribution_sched.scheduler.rules import ShortestJobFirst
+from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-
-IntArray = NDArray[np.int64]
 
 CLUSTERS = 4
 """Clusters whose tables are kept."""
@@ -72,7 +71,8 @@ class HiPpo:
     Args:
         weights: A checkpoint; the one that comes with the package by default.
         network: A network to use instead of saved weights.
-        attributor: Turns measured counters into attributions; the network's own by default.
+        attributor: How counters become attributions where a decision does not carry them, and what attributions mean;
+            as the network has learnt it by default. A decision's own attributions are never worked out again.
         search: Whether a search settles details of a proposal, and places tasks that waiting would not help.
         widen: Whether the search around a proposal may always change numbers of devices and domains; devices that
             others wait for are charged.
@@ -114,7 +114,7 @@ class HiPpo:
         self._network = network
         self._planners: WeakKeyDictionary[CostModel, Planner] = WeakKeyDictionary()
         self._alike: dict[bytes, Planner] = {}
-        self._paces: dict[TaskKind, NDArray[np.float64]] = {}
+        self._paces: dict[TaskKind, FloatArray] = {}
         self._readers: WeakKeyDictionary[CostModel, dict[tuple[object, ...], DemandReader]] = WeakKeyDictionary()
         self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
         self._warm = False
@@ -150,13 +150,13 @@ class HiPpo:
             self._planners[view.cost] = known
         return known
 
-    def _read_paces(self, kinds: tuple[TaskKind, ...]) -> NDArray[np.float64]:
+    def _read_paces(self, kinds: tuple[TaskKind, ...]) -> FloatArray:
         """What attributions say of the time tasks of some kinds take."""
         from attribution_sched.scheduler.hi_ppo.paces import read_paces
 
         for kind in kinds:
             if kind not in self._paces:
-                self._paces[kind] = read_paces(self.network.demands, [kind], self._attributor())[0]
+                self._paces[kind] = read_paces(self.network.demands, [kind], self.attributions)[0]
         return np.stack([self._paces[kind] for kind in kinds])
 
     def select(self, view: DecisionView) -> int:
@@ -184,7 +184,7 @@ class HiPpo:
 
     def warm_up(self, view: DecisionView) -> None:
         """Load the weights and go through one decision of a cluster, so that compiling counts in no decision's time."""
-        decisions = from_view(view, self._attributor())
+        decisions = self.read(view)
         decisions.check()
         planner = self.planner(view)
         self._walk(planner, decisions, {"upper": 0.0, "lower": 0.0})
@@ -208,7 +208,7 @@ class HiPpo:
         if self.wishes is not None:
             view = weighed(view, self.wishes)
         deadline = Deadline(self.deadline_s, self.clock)
-        decisions = from_view(view, self._attributor(), self._ahead(view))
+        decisions = self.read(view, self._ahead(view))
         decisions.check()
         planner = self.planner(view)
         found = self._walk(planner, decisions, timings)
@@ -233,10 +233,23 @@ class HiPpo:
             slot, plan, source = view.slot, None, "keeps" if view.replanning else "waits"
         return self._done(plan, slot, source, began, timings, self.clock() - agreed)
 
-    def _attributor(self) -> Attributor:
-        return self.attributor or self.network.attributions
+    def read(self, view: DecisionView, forecast_gbps: FloatArray | None = None) -> Decisions:
+        """A decision as arrays, with the attributions that it carries.
 
-    def _ahead(self, view: DecisionView) -> NDArray[np.float64] | None:
+        Raises:
+            PlanError: If these are of another schema than the weights have learnt from.
+        """
+        schema = "" if view.attribution is None else view.attribution.schema
+        if schema not in ("", ATTRIBUTION_SCHEMA):
+            rule = f"the network has learnt from {ATTRIBUTION_SCHEMA!r}"
+            raise PlanError(problem("attribution.schema", schema, rule, "Use an attributor of that schema"))
+        return from_view(view, self.attributions, forecast_gbps)
+
+    def attributions(self, counters: FloatArray) -> FloatArray:
+        """States ``(n, 7)`` of counters ``(n, 12)`` that its weights have learnt from, for whoever makes decisions."""
+        return (self.attributor or self.network.attributions)(counters)
+
+    def _ahead(self, view: DecisionView) -> FloatArray | None:
         if not self.predict:
             return None
         if self._forecast is None:

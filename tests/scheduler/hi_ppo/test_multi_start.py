@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attribution_sched.cluster.decision import QueuedTask, view
+from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.decision_batch import from_view
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
@@ -74,7 +74,7 @@ def test_nothing_waits_while_nothing_runs():
 def test_the_large_model_is_taken_out_of_the_queue():
     seen = first("giant", 0, busy=[(3, 1)])
     small = seen.queue[0]
-    large = QueuedTask(small.slot + 1, 1, small.steps_left, 0.0, 0, small.counters)
+    large = replace(small, slot=small.slot + 1, kind_index=1, waited_s=0.0)
     policy = idler()
     assert policy.select(replace(seen, queue=(small, large))) == large.slot
     assert policy.select(replace(seen, queue=(small,), time_s=seen.time_s + 1.0)) == small.slot

@@ -1,0 +1,51 @@
+"""The one normalisation: what the shipped network learnt from, to the last bit, and back and forth."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form, decode, encode
+from attribution_sched.attributor import simulated_attributor
+from attribution_sched.config import load_settings
+from attribution_sched.errors import ModelFitError
+from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
+
+COUNTERS = np.random.default_rng(2).uniform(0.01, 50.0, (200, 12)) * np.resize(closed_form().unit, 12)
+
+
+def test_the_shipped_network_learnt_from_it_to_the_last_bit():
+    network, form = load(SHIPPED), closed_form()
+    for name in ("unit", "weight", "bias"):
+        assert getattr(network, f"attribution_{name}").numpy().tobytes() == getattr(form, name).tobytes(), name
+    assert network.attributions(COUNTERS).tobytes() == form(COUNTERS).tobytes()
+    assert form.schema == ATTRIBUTION_SCHEMA
+
+
+def test_it_is_the_closed_form_of_the_world_the_network_learnt_in():
+    fit, form = simulated_attributor(load_settings("cross-domain").build_world()), closed_form()
+    np.testing.assert_allclose(form.spread, fit.spread, rtol=1e-9)
+    np.testing.assert_allclose(form(COUNTERS), fit(COUNTERS), atol=1e-9)
+    base = float(np.exp(fit.base))
+    np.testing.assert_allclose(encode(fit.joules(COUNTERS), base), form(COUNTERS), atol=2e-6)
+
+
+def test_a_tasks_numbers_do_not_depend_on_the_tasks_beside_it():
+    together = closed_form()(COUNTERS)
+    assert all(
+        closed_form()(row[None])[0].tobytes() == own.tobytes() for row, own in zip(COUNTERS, together, strict=True)
+    )
+
+
+@given(arrays(np.float64, 7, elements=st.floats(-0.95, 0.95)), st.floats(1e-3, 1e6))
+def test_back_and_forth_and_in_any_unit(state, base):
+    parts = decode(state, base)
+    np.testing.assert_allclose(encode(parts[None], base)[0], state, atol=1e-5)
+    np.testing.assert_allclose(encode(1000.0 * parts[None], 1000.0 * base)[0], state, atol=1e-5)
+
+
+def test_a_prediction_of_nothing_is_the_smallest_and_a_base_of_nothing_is_refused():
+    assert np.isfinite(encode(np.full((1, 7), -2.0), 1.0)).all()
+    with pytest.raises(ModelFitError, match=r"base = 0\.0: the typical energy must be > 0"):
+        encode(np.ones((1, 7)), 0.0)
