@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attribution_sched.attribution.emshap import EmSHAP
     from attribution_sched.attribution.energy_model import EnergyModel
     from attribution_sched.attribution.vector import AttributionVector
-    from attribution_sched.cluster.decision import DecisionView as Decision
+    from attribution_sched.cluster.decision import Decision
     from attribution_sched.cluster.plan import Plan, Replica, Segment
     from attribution_sched.cluster.simulator.simulator import simulate
     from attribution_sched.config.sources import load_settings
@@ -85,7 +85,7 @@ _HOMES = {
     "AttributionSchedError": "attribution_sched.errors",
     "AttributionVector": "attribution_sched.attribution.vector",
     "Background": "attribution_sched.explain.background",
-    "Decision": "attribution_sched.cluster.decision:DecisionView",
+    "Decision": "attribution_sched.cluster.decision",
     "EmSHAP": "attribution_sched.attribution.emshap",
     "EnergyModel": "attribution_sched.attribution.energy_model",
     "Explainer": "attribution_sched.explain.explainer",

@@ -319,7 +319,6 @@ def _tasks() -> Target:
     from attribution_sched import System
     from attribution_sched.cluster.counters import COUNTER_NAMES
     from attribution_sched.limits import COUNTER_BOUNDS
-    from attribution_sched.session.attributions import attribute
     from attribution_sched.session.submission import prepared
 
     @functools.cache
@@ -351,7 +350,7 @@ def _tasks() -> Target:
         system = opened()
         record, made = prepared(given, {}, system.world, system.seed, system.journal, system.cluster)
         # Whoever is let in must be attributed, or every later decision would fail at it.
-        vector = attribute(system._attributions.attributor, made.counters)
+        vector = system.attribute(made.counters)
         if not all(math.isfinite(value) for value in vector.values):
             raise ArithmeticError(f"attribution of {record.counters} is not finite")
 

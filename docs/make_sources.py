@@ -34,6 +34,7 @@ WORDS = {
     "OPTIMISER_BYTES_FULL": "Adam in full precision: two moments beside fp32 weights, bytes per parameter.",
     "OPTIMISER_BYTES_MIXED": "Adam in mixed precision: fp32 master copy and two moments, bytes per parameter.",
     "REFERENCE_BATCH": "Batch at which demands of a task are stated.",
+    "VALID": "Code of a plan that may be placed; refusals are below it.",
     "_CLASSES": "Classes of ImageNet-1k.",
     "_PADDED_VOCABULARY": "Vocabulary of the profiled models, padded as in the profiles of Sailor.",
     "_RGB": "Channels of an image.",
@@ -58,7 +59,7 @@ def constant_files() -> list[Path]:
 
 def weight_files() -> list[Path]:
     """Trained weights that come with the package."""
-    return sorted(PACKAGE.rglob("*.safetensors"))
+    return sorted([*PACKAGE.rglob("*.safetensors"), PACKAGE / "attribution" / "closed_form.json"])
 
 
 def preset_files() -> list[Path]:

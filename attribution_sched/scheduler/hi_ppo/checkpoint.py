@@ -17,6 +17,7 @@ import numpy as np
 
 from attribution_sched.errors import CheckpointError, SettingsError, nearest, problem
 from attribution_sched.storage import Arrays, read, take, write
+from attribution_sched.types import ATTRIBUTION_SCHEMA
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
@@ -26,9 +27,6 @@ KIND = "hi-ppo"
 TRAINING_KIND = "hi-ppo-training"
 SHIPPED = Path(__file__).with_name("weights.safetensors")
 """The weights that come with the package."""
-
-ATTRIBUTION_SCHEMA = "log-energy-1"
-"""The attribution vector that networks of this release are trained on: seven numbers, contributions to log energy."""
 
 RUN = ("field", "adam.")
 """Parts of a training run beside its weights: clocks of clusters that may be infinite."""
