@@ -66,6 +66,10 @@ def _nothing_measured() -> FloatArray:
     return np.zeros(0)
 
 
+SIGNS: tuple[float, float, float] = (1.0, 1.0, -1.0)
+"""With which sign R_eff, R_util and R_cost enter R."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One task: the request, what was measured of it, and where it stands.

@@ -33,7 +33,7 @@ from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import MICROBATCH, MICROBATCHES, REPLICA, Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.world import Reward, TaskKind, World
 from attribution_sched.kernels import kernel
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.types import SIGNS, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.decision import DecisionView
@@ -43,9 +43,6 @@ Number = TypeVar("Number", float, FloatArray)
 """A number or an array of any shape."""
 
 GRAMS_PER_KG = 1e3
-
-SIGNS: tuple[float, float, float] = (1.0, 1.0, -1.0)
-"""With which sign R_eff, R_util and R_cost enter R."""
 
 
 def r_eff(step_s: Number, base_step_s: float) -> Number:

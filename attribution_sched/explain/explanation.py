@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.reward import SIGNS as SIGNS
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.findings import Confidence, Counterfactual, Interaction, Player, Rule
 from attribution_sched.explain.words import say
+from attribution_sched.types import SIGNS as SIGNS
 
 if TYPE_CHECKING:
     import pandas as pd
