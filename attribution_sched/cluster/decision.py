@@ -55,6 +55,7 @@ class Decision:
         samples_per_s: Measured throughput of the task on the reference device; 0 if nobody measured it.
         task: The task's record, as it was submitted; None if only the numbers above are known of it.
         attribution: Where its joules go, worked out when it came; None if nothing was measured or nobody was asked.
+        backlog: Tasks that wait behind those of ``queue``.
             Every task of ``queue`` has its own.
     """
 
@@ -84,6 +85,7 @@ class Decision:
     samples_per_s: float = 0.0
     task: Task | None = None
     attribution: AttributionVector | None = None
+    backlog: int = 0
 
     def move_cost(self, plan: Plan) -> tuple[float, float]:
         """Seconds of pause and dollars of traffic that changing from the current plan to this one takes."""

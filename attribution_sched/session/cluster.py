@@ -197,6 +197,8 @@ class SimulatedCluster:
         if seen is None:
             raise RuntimeError("no decision is pending")
         allowed = self.allowed_devices(seen)
+        if self.backlog:
+            seen = replace(seen, backlog=len(self.backlog))
         return seen if allowed is None else replace(seen, free_devices=allowed)
 
     @property

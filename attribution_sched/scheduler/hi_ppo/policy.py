@@ -239,7 +239,9 @@ class HiPpo:
         elif self.search and not view.replanning:
             for candidate in np.flatnonzero(found.trace.state.mask[0, :-1] & planner.in_vain(decisions)[0]):
                 slot = int(decisions.slot[0, candidate])
-                plan = self._search_widely(view, planner, decisions.only(int(candidate)), others, late)
+                # With more waiting than it sees, time is worth more than the last percent of one plan.
+                single, thorough = decisions.only(int(candidate)), view.backlog == 0
+                plan = self._search_widely(view, planner, single, others, late, thorough=thorough)
                 if plan is not None or self.clock() > late:
                     break
         if plan is None or (view.replanning and plan == view.current_plan):
