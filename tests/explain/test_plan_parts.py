@@ -319,6 +319,7 @@ def test_the_same_seed_tells_the_same():
     assert not np.array_equal(first.values, differ.values)
 
 
+@pytest.mark.filterwarnings("ignore::attribution_sched.errors.MissingFontWarning")
 def test_both_languages_and_the_plots_take_it():
     import matplotlib as mpl
 

@@ -29,3 +29,11 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     font_manager.fontManager._findfont_cached.cache_clear()
     style.chinese_font.cache_clear()
     style._say_that_no_font_is_there.cache_clear()
+
+
+@contextmanager
+def machine_with_chinese() -> Iterator[None]:
+    """Believe that a Chinese font is there: for what is said, not for what is drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "chinese_font", lambda: "a Chinese font")
+        yield

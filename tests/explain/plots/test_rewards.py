@@ -44,6 +44,7 @@ def test_changes_are_marked_where_they_were_made():
     assert [line.get_xdata()[0] for line in marks] == [3.5]
 
 
+@pytest.mark.filterwarnings("ignore::attribution_sched.errors.MissingFontWarning")
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_both_languages_are_drawn(lang):
     assert drawn(200, lang=lang)[0].get_xlabel()

@@ -13,6 +13,7 @@ from matplotlib.colors import to_rgb
 
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.plots import style
+from tests.explain.plots.fonts import machine_with_chinese
 
 # Linear-light matrices of Viénot, Brettel and Mollon for missing long- and middle-wave cones.
 BLIND = {
@@ -49,26 +50,29 @@ def test_text_is_fitted():
 
 @given(st.text(alphabet="abc de–4.，。（）内存带宽归因 ", min_size=1), st.integers(4, 30), st.integers(1, 3))
 def test_rows_are_never_wider_or_more_than_asked_for(text, wide, lines):
-    rows = style.fitted(text, wide, lines).split("\n")
-    assert len(rows) <= lines
-    assert all(style.width(row) <= wide for row in rows)
-    told = "".join(rows).replace("…", "").replace(" ", "")
-    assert text.replace(" ", "").startswith(told)
-    assert style.width(style.shortened(text, wide)) <= max(wide, 6)
+    with machine_with_chinese():
+        rows = style.fitted(text, wide, lines).split("\n")
+        assert len(rows) <= lines
+        assert all(style.width(row) <= wide for row in rows)
+        told = "".join(rows).replace("…", "").replace(" ", "")
+        assert text.replace(" ", "").startswith(told)
+        assert style.width(style.shortened(text, wide)) <= max(wide, 6)
 
 
 def test_chinese_is_as_wide_as_it_is():
-    assert style.width("内存ab") == 6
-    assert style.fitted("内存带宽归因", 8) == "内存带宽\n归因"
-    assert style.fitted("内存带宽，归因", 8) == "内存带\n宽，归因"
-    assert style.fitted("abcdefghij", 4, 3) == "abcd\nefgh\nij"
+    with machine_with_chinese():
+        assert style.width("内存ab") == 6
+        assert style.fitted("内存带宽归因", 8) == "内存带宽\n归因"
+        assert style.fitted("内存带宽，归因", 8) == "内存带\n宽，归因"
+        assert style.fitted("abcdefghij", 4, 3) == "abcd\nefgh\nij"
 
 
 def test_labels_hold_readings_only_where_there_is_room():
     player = Player("attribution memory_bandwidth", "attribution", "+0.61")
     assert style.player_label(player, "en", 40, 2, reading=True) == "attribution memory bandwidth\n+0.61"
     assert style.player_label(player, "en", 40, 1, reading=True) == "attribution memory bandwidth"
-    assert style.player_label(player, "zh", 40, 2, reading=True) == "归因·内存带宽\n+0.61"
+    with machine_with_chinese():
+        assert style.player_label(player, "zh", 40, 2, reading=True) == "归因·内存带宽\n+0.61"
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3e-9, 2e-8), (1.2340, 1.2352), (-0.0071, 0.0094), (5.0, 5.0)])
