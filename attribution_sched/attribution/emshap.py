@@ -21,7 +21,7 @@ from attribution_sched.attribution.conditionals.catalogue import KINDS, restore
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.progress import Tick, progress_bar
 from attribution_sched.attribution.selection import choose, energy_over, fit_chosen, search
-from attribution_sched.attribution.value_function import BLOCK_ROWS, Predict, Scale, coalition_values
+from attribution_sched.attribution.value_function import BLOCK_ROWS, Predict, Scale, coalition_values, exact_scale
 from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.coalitions import (
     EXACT_LIMIT,
@@ -99,12 +99,12 @@ class EmSHAP:
         check_training(rows, self.names_)
         self.units_ = units
         self.background_ = rows
-        self.scale_ = Scale(rows.mean(axis=0), rows.std(axis=0))
+        self.scale_ = exact_scale(rows)
         z = self.scale_.standardise(rows)
         rng = np.random.default_rng(self.seed)
         self.scores_: dict[str, float] = {}
         with progress_bar(self.progress) as tick:
-            self.model_ = fit_chosen(self._kind(z, rng, tick), z, rng, tick)
+            self.model_ = fit_chosen(self._kind(z, rng, tick), z, rng, tick, self._origin())
         return self
 
     def attribute(self, f: Any, X: Any, *, seed: int | None = None) -> AttributionVector:
@@ -343,6 +343,11 @@ class EmSHAP:
             values[:, g] = coalition_values(self.model_, self.scale_, predict, rows, sample.masks[g], one)[:, :, 0]
         phi, error = solve_sampled(sample, values, base, full)
         return phi, error * _student(self.replicates)
+
+    def _origin(self) -> FloatArray:
+        """Where raw zero lies among the standardised counters; NaN for those that go below it."""
+        zero = -self.scale_.mean / self.scale_.spread
+        return np.where(self.background_.min(axis=0) >= 0, zero, np.nan)
 
     def _points(self, rng: np.random.Generator) -> Points:
         return sobol_points(self._draw_count(), len(self.names_), self.replicates, rng)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.attribution.conditionals.base import BoolArray, Conditional, FloatArray
-from attribution_sched.attribution.conditionals.catalogue import CLOSED_KINDS, make
+from attribution_sched.attribution.conditionals.catalogue import ATOM_KINDS, CLOSED_KINDS, make
 from attribution_sched.attribution.conditionals.masking import uniform_size_masks
 from attribution_sched.attribution.progress import Tick, silent
 
@@ -27,6 +27,10 @@ NEGLIGIBLE_NATS = 1e-3
 
 _TRIAL: dict[str, dict[str, Any]] = {"energy": {"members": 3}, "energy-mixture": {"members": 3}}
 """Cheaper settings while a candidate is only being judged."""
+
+
+def _options(kind: str, origin: FloatArray | None) -> dict[str, Any]:
+    return {"origin": origin} if kind in ATOM_KINDS else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +134,11 @@ def _close(candidate: Scored, best: Scored, tolerance: float) -> bool:
     return bool(gap.mean() <= max(tolerance * error, NEGLIGIBLE_NATS))
 
 
-def fit_chosen(kind: str, x: FloatArray, rng: np.random.Generator, tick: Tick = silent) -> Conditional:
+def fit_chosen(
+    kind: str, x: FloatArray, rng: np.random.Generator, tick: Tick = silent, origin: FloatArray | None = None
+) -> Conditional:
     """Fit one model on all rows."""
-    model = make(kind)
+    model = make(kind, **_options(kind, origin))
     if hasattr(model, "tick"):
         model.tick = tick
     fitted = model.fit(x, rng)
