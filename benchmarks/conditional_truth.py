@@ -1,8 +1,8 @@
 """Exact conditional Shapley values for the test worlds: the yardstick of the attribution benchmarks.
 
-Each world knows its conditionals in closed form (the curved one up to weights), so ``v(S) = E[f(X) | x_S]`` is a plain integral. It is
-taken with scrambled Sobol points (two scramblings, each with its mirror image), for every coalition, and
-the Shapley weights are exact. Nothing here imports the estimators under test.
+Each world knows its conditionals in closed form (the curved one up to weights), so ``v(S) = E[f(X) | x_S]`` is a plain
+integral. It is taken with scrambled Sobol points (two scramblings, each with its mirror image), for every coalition,
+and the Shapley weights are exact. Nothing here imports the estimators under test.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class CurvedWorld:
     def conditional(self, row: np.ndarray, observed: np.ndarray, cube: Cube) -> tuple[np.ndarray, np.ndarray]:
         """Complete the drivers, weigh them by the followers that were seen, then complete the followers."""
         x = row * self.spread + self.centre
-        d, n = self.dimension, len(cube)
+        n = len(cube)
         even = np.flatnonzero(self.driver)
         odd = np.flatnonzero(~self.driver)
         z = np.tile(x, (n, 1))

@@ -41,7 +41,7 @@ class Scale:
 
 
 def exact_scale(rows: FloatArray) -> Scale:
-    """Standardise rows (n, d); columns with atoms by a power of two alone, so that atoms survive both ways bit for bit."""
+    """Standardise rows (n, d); columns with atoms by a power of two alone, which keeps atoms bit for bit."""
     mean, spread = rows.mean(axis=0), rows.std(axis=0)
     exact = np.array([len(c.atoms) > 0 or c.grid is not None for c in find_atoms(rows)])
     return Scale(np.where(exact, 0.0, mean), np.where(exact, 2.0 ** np.round(np.log2(spread)), spread))

@@ -146,7 +146,7 @@ def test_mixture_finds_two_clusters_and_follows_the_observed_one():
     label = rng.random(1500) < 0.5
     x = rng.normal(size=(1500, 3)) * 0.3 + np.where(label, 2.0, -2.0)[:, None]
     model = make("mixture").fit(x, rng)
-    assert len(model.weights) == 2
+    assert len(model.parts.weights) == 2
     mask = np.array([[True, False, False]])
     draws = model.draws(np.array([[2.0, 0, 0]]), mask, sobol_points(64, 3, 1, rng))
     assert draws.mean(draws.rows[..., 1])[0, 0, 0] == pytest.approx(2.0, abs=0.05)

@@ -10,7 +10,17 @@ from attribution_sched.errors import CheckpointError, ModelFitError, nearest, pr
 NETWORK_KINDS = ("neural-mlp", "neural-gru", "energy-mlp", "energy-gru")
 CLOSED_KINDS = ("gaussian", "student", "mixture", "copula", "copula-student", "copula-mixture")
 ATOM_KINDS = ("strata", "strata-student")
-KINDS = (*CLOSED_KINDS, *ATOM_KINDS, "energy", "energy-mixture", *NETWORK_KINDS, "marginal", "empirical")
+KINDS = (
+    *CLOSED_KINDS,
+    *ATOM_KINDS,
+    "curved",
+    "energy",
+    "energy-mixture",
+    *NETWORK_KINDS,
+    "marginal",
+    "empirical",
+    "regression",
+)
 
 
 def make(kind: str, **options: Any) -> Conditional:
@@ -56,6 +66,14 @@ def _class(kind: str) -> Any:
         from attribution_sched.attribution.conditionals.mixture import MixtureConditional
 
         return MixtureConditional
+    if kind == "regression":
+        from attribution_sched.attribution.conditionals.regression import RegressionConditional
+
+        return RegressionConditional
+    if kind == "curved":
+        from attribution_sched.attribution.conditionals.curved import CurvedConditional
+
+        return CurvedConditional
     if kind in ATOM_KINDS:
         from attribution_sched.attribution.conditionals.strata import StrataConditional
 

@@ -84,7 +84,7 @@ def fit_margins(x: FloatArray) -> Margins:
 
 def student_margins(normal: Margins, dof: float) -> Margins:
     """The same margins, with scores of a t instead of normal ones."""
-    reach = float(np.arcsinh(stdtrit(dof, ndtr(_REACH - 1e-3))))
+    reach = float(np.arcsinh(stdtrit(dof, float(ndtr(_REACH - 1e-3)))))
     grid = np.linspace(-reach, reach, 2 * _STEPS + 1)
     scores = -np.sign(grid) * ndtri(np.clip(stdtr(dof, -np.abs(np.sinh(grid))), 1e-300, 0.5))
     return Margins(normal.to_features(np.repeat(scores[:, None], len(normal.table), axis=1)).T.copy(), reach, True)

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians and of Student t: every conditional is again a mixture, in closed form, drawn stratum by stratum.
+"""Mixtures of Gaussians and of Student t: every conditional is again a mixture, in closed form, by strata.
 
 Given x_S, component k weighs ``w_k p_k(x_S)`` and moves by the Gaussian rule; a t keeps its form, with |S| more degrees
 of freedom and a spread that follows the distance of x_S. A component may hold some features fixed at an atom: it then
@@ -31,7 +31,7 @@ _FEW = 12
 """Up to this many components the noise of all is made at once, for all rows; above, only what each draw needs."""
 
 MISMATCH = -60.0
-"""Log density of a component at a value it cannot have: low enough to lose against any that can, finite where none can."""
+"""Log density of a component at a value it cannot have: it loses against any that can, and is finite where none can."""
 
 
 class Components:
@@ -57,7 +57,7 @@ class Components:
         self.weights, self.means, self.covariances = weights, means, covariances
         self.dof = np.full(len(weights), np.inf) if dof is None else dof
         self.fixed = np.zeros(means.shape, dtype=bool) if fixed is None else fixed
-        self._cache: tuple[bytes, Conditioning] | None = None
+        self._cache: dict[bytes, Conditioning] = {}
 
     def log_densities(self, x: FloatArray, masks: BoolArray, codes: BoolArray | None = None) -> FloatArray:
         """Log density of the observed features of each row under every mask and component, (n, n_masks, k).
@@ -77,6 +77,21 @@ class Components:
             wrong = np.einsum("md,nkd->nmk", masks.astype(np.float64), (~codes).astype(np.float64))
             log = log + MISMATCH * wrong
         return np.asarray(log)
+
+    def log_joint(self, x: FloatArray) -> FloatArray:
+        """Log density of whole rows (n, d) of components without fixed features, (n,): one matrix product."""
+        d = x.shape[1]
+        i, j = np.triu_indices(d)
+        precision = np.linalg.inv(self.covariances)
+        twice = np.where(i == j, 1.0, 2.0)
+        pull = np.einsum("kij,kj->ki", precision, self.means)
+        constant = np.einsum("ki,ki->k", pull, self.means)
+        square = (x[:, i] * x[:, j]) @ (precision[:, i, j] * twice).T - 2.0 * x @ pull.T + constant
+        half_log = -0.5 * np.linalg.slogdet(self.covariances)[1]
+        log = half_log + _log_kernel(np.maximum(square, 0.0), np.full(len(constant), float(d)), self.dof)
+        log += np.log(self.weights)
+        top = log.max(axis=1)
+        return np.asarray(np.log(np.exp(log - top[:, None]).sum(axis=1)) + top)
 
     def posterior(self, x: FloatArray, masks: BoolArray, codes: BoolArray | None = None) -> FloatArray:
         """Weight of every component given the observed features, (n, n_masks, k)."""
@@ -134,9 +149,7 @@ class Components:
         weights = np.broadcast_to(np.concatenate([each, each], axis=-1)[:, :, None], rows.shape[:-1])
         return Draws(rows, weights)
 
-    def _stretch(
-        self, x: FloatArray, masks: BoolArray, points: Points, owner: Any, parts: Conditioning
-    ) -> FloatArray:
+    def _stretch(self, x: FloatArray, masks: BoolArray, points: Points, owner: Any, parts: Conditioning) -> FloatArray:
         """Factor that turns normal noise into a t's, (n, n_masks, replicates, half)."""
         half = points.n_draws // 2
         size = (masks[:, None, :] & ~self.fixed).sum(-1)
@@ -161,9 +174,12 @@ class Components:
 
     def _condition(self, masks: BoolArray) -> Conditioning:
         key = masks.tobytes()
-        if self._cache is None or self._cache[0] != key:
-            self._cache = (key, condition(self.covariances, masks, self.fixed))
-        return self._cache[1]
+        if key not in self._cache:
+            # Blocks of coalitions come one after another; whole rows are asked about in between.
+            if len(self._cache) > 3:
+                self._cache.clear()
+            self._cache[key] = condition(self.covariances, masks, self.fixed)
+        return self._cache[key]
 
     def arrays(self) -> State:
         """Arrays that restore the components."""
@@ -275,7 +291,12 @@ def allot(weight: FloatArray, total: int) -> np.ndarray[Any, np.dtype[np.int64]]
 
 
 def _fit_em(
-    x: FloatArray, k: int, rng: np.random.Generator, restarts: int = 1, start: Components | None = None
+    x: FloatArray,
+    k: int,
+    rng: np.random.Generator,
+    restarts: int = 1,
+    start: Components | None = None,
+    rounds: int = 300,
 ) -> Any:
     """Fit a full-covariance mixture of k components with scikit-learn, from ``start`` where one is given."""
     from sklearn.exceptions import ConvergenceWarning
@@ -284,7 +305,7 @@ def _fit_em(
     model = GaussianMixture(
         k,
         reg_covar=1e-6,
-        max_iter=300,
+        max_iter=rounds,
         tol=1e-4,
         n_init=restarts if k > 1 else 1,
         random_state=int(rng.integers(2**31)),

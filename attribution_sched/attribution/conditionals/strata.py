@@ -141,7 +141,9 @@ class StrataConditional:
                 start = None
             if len(free) == 0:
                 count = np.bincount(level, minlength=len(levels)) / len(mine)
-                found = Fitted(np.ones(1), count[None], np.zeros((1, t.shape[1] + 1, 0)), np.zeros((1, 0, 0)), np.inf, 0, 0)
+                found = Fitted(
+                    np.ones(1), count[None], np.zeros((1, t.shape[1] + 1, 0)), np.zeros((1, 0, 0)), np.inf, 0, 0
+                )
             elif start is not None:
                 size = len(start.weights)
                 found = fit_mixture(
@@ -149,9 +151,7 @@ class StrataConditional:
                 )
             else:
                 sizes = self.components if len(mine) >= 40 else (1,)
-                found = grow(
-                    y[np.ix_(mine, free)], t, level, len(levels), sizes, rng, tails=self.tails, prior=prior
-                )
+                found = grow(y[np.ix_(mine, free)], t, level, len(levels), sizes, rng, tails=self.tails, prior=prior)
             self._groups.append((key, found))
             where = np.stack([t[np.flatnonzero(level == a)[0]] for a in range(len(levels))])
             for m in range(len(found.weights)):
@@ -194,8 +194,9 @@ class StrataConditional:
             size = np.maximum(np.bincount(group), 1)
             centre = np.stack([np.bincount(group, v) / size for v in (y[rows, j], *t[rows].T)], axis=1)
             off = np.column_stack([y[rows, j], t[rows]]) - centre[group]
-            beta = np.linalg.solve(off[:, 1:].T @ off[:, 1:] + 1e-6 * np.eye(q), off[:, 1:].T @ off[:, 0]) if q else []
-            slopes[1:, j] = beta
+            if q:
+                gram = off[:, 1:].T @ off[:, 1:] + 1e-6 * np.eye(q)
+                slopes[1:, j] = np.linalg.solve(gram, off[:, 1:].T @ off[:, 0])
             slopes[0, j] = y[rows, j].mean() - t[rows].mean(axis=0) @ slopes[1:, j]
             left[rows, j] = off[:, 0] - off[:, 1:] @ slopes[1:, j]
         shown = (~np.isnan(left)).astype(np.float64)

@@ -106,14 +106,14 @@ def fit_mixture(
         for i in range(k):
             w = weight[:, i] * heavy[:, i]
             left = design.T @ (design * w[:, None]) + ridge * spread_t
-            slopes[i] = np.linalg.solve(left + 1e-9 * np.eye(q), design.T @ (y * w[:, None]) + ridge * spread_t @ slopes0)
+            slopes[i] = np.linalg.solve(
+                left + 1e-9 * np.eye(q), design.T @ (y * w[:, None]) + ridge * spread_t @ slopes0
+            )
             off = y - design @ slopes[i]
             pulled = worth if prior is not None else 0.0
             scatters[i] = (off.T @ (off * w[:, None]) + pulled * scatter0) / (mass[i] + pulled) + floor
             levels[i] += np.bincount(level, weight[:, i], n_levels)
-        fitted = Fitted(
-            mass / mass.sum(), levels / levels.sum(axis=1, keepdims=True), slopes, scatters, dof, 0.0, 0
-        )
+        fitted = Fitted(mass / mass.sum(), levels / levels.sum(axis=1, keepdims=True), slopes, scatters, dof, 0.0, 0)
         share, square, total = _responsibilities(y, design, level, fitted)
         if tails:
             fitted.dof = dof = _best_dof(square, fitted, share, times, c)
@@ -218,7 +218,6 @@ class StudentConditional:
     def __init__(self, components: tuple[int, ...] = (1, 2, 3, 4, 6)) -> None:
         self.components = components
         self.parts = Components(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0, 0)))
-        self._fitted: Fitted | None = None
 
     def fit(self, x: FloatArray, rng: np.random.Generator) -> StudentConditional:
         """Fit every candidate number of components and keep the best."""
@@ -280,11 +279,11 @@ class StudentCopulaConditional:
         scores = normal.to_scores(x)
         lower = np.clip(ndtr(-np.abs(scores)), 1e-300, 0.5)
         none, zero = np.zeros((len(x), 0)), np.zeros(len(x), dtype=np.intp)
-        best, found = -np.inf, None
+        best, found, correlation = -np.inf, None, np.asarray(np.corrcoef(scores.T))
         for dof in DOF_GRID[2:-1]:
             y = -np.sign(scores) * stdtrit(dof, lower)
             start = Fitted(
-                np.ones(1), np.ones((1, 1)), np.zeros((1, 1, x.shape[1])), np.corrcoef(scores.T)[None], float(dof), 0, 0
+                np.ones(1), np.ones((1, 1)), np.zeros((1, 1, x.shape[1])), correlation[None], float(dof), 0, 0
             )
             fitted = _fixed_tail(y, none, zero, start)
             score = fitted.log_likelihood - float(_log_t(np.square(y), 1, float(dof)).sum())
@@ -295,6 +294,10 @@ class StudentCopulaConditional:
         self.margins = student_margins(normal, found.dof)
         self.parts = Components(found.weights, found.slopes[:, 0], found.scatters, np.full(1, found.dof))
         return self
+
+    def refit(self, x: FloatArray, rng: np.random.Generator) -> StudentCopulaConditional:
+        """The same model of other rows."""
+        return StudentCopulaConditional().fit(x, rng)
 
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """Log density of the hidden features given the observed ones, (n,)."""
