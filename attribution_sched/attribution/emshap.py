@@ -36,7 +36,7 @@ from attribution_sched.errors import ModelFitError, nearest, problem
 
 IntArray = NDArray[np.intp]
 
-NETWORKS = ("energy", "neural-mlp")
+NETWORKS = ("energy",)
 PROPOSALS = ("auto", "closed", "mlp", "gru")
 
 

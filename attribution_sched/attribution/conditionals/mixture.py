@@ -187,14 +187,17 @@ class Components:
             "weights": self.weights,
             "means": self.means,
             "covariances": self.covariances,
-            "dof": self.dof,
+            # One over the degrees of freedom: 0 is a Gaussian, and files hold finite numbers only.
+            "tail": 1.0 / self.dof,
             "fixed": self.fixed,
         }
 
     @classmethod
     def of(cls, arrays: State) -> Components:
         """Build the components back; mixtures saved before there were tails or atoms have neither."""
-        return cls(arrays["weights"], arrays["means"], arrays["covariances"], arrays.get("dof"), arrays.get("fixed"))
+        with np.errstate(divide="ignore"):
+            dof = 1.0 / np.asarray(arrays["tail"], dtype=np.float64) if "tail" in arrays else None
+        return cls(arrays["weights"], arrays["means"], arrays["covariances"], dof, arrays.get("fixed"))
 
 
 def _log_kernel(square: FloatArray, size: FloatArray, dof: FloatArray) -> FloatArray:

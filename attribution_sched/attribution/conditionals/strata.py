@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc
 
 from attribution_sched.attribution.conditionals.atoms import Column, find_atoms
 from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State, pick
@@ -96,7 +97,9 @@ class StrataConditional:
             "gridded": [c.grid is not None for c in self.columns],
         }
         arrays: State = {f"parts.{key}": value for key, value in self.parts.arrays().items()}
-        arrays |= {"power": self.power, "codes": self.codes, "origin": np.asarray(self.origin)}
+        origin = np.asarray(self.origin)
+        arrays |= {"power": self.power, "codes": self.codes}
+        arrays |= {"origin": np.nan_to_num(origin), "above_origin": np.isfinite(origin)}
         for j, column in enumerate(self.columns):
             arrays[f"atoms{j}"] = column.atoms
             if column.grid is not None:
@@ -106,7 +109,8 @@ class StrataConditional:
     @classmethod
     def restore(cls, settings: dict[str, Any], arrays: State) -> StrataConditional:
         """Build the fitted model back."""
-        model = cls(tuple(settings["components"]), bool(settings["tails"]), arrays["origin"])
+        model = cls(tuple(settings["components"]), bool(settings["tails"]))
+        model.origin = np.where(arrays["above_origin"], arrays["origin"], np.nan)
         both = zip(settings["discrete"], settings["gridded"], strict=True)
         model.columns = [
             Column(arrays[f"atoms{j}"], bool(only), arrays[f"grid{j}"] if grid else None)
@@ -135,6 +139,7 @@ class StrataConditional:
             levels, level = np.unique(codes[mine][:, discrete], axis=0, return_inverse=True)
             level = level.ravel()
             t = y[np.ix_(mine, discrete)]
+            chances = _independent(codes[mine][:, discrete], levels)
             prior = (pooled[0][:, free], pooled[1][np.ix_(free, free)])
             start = None if known is None else known.get(key.tobytes())
             if start is not None and start.levels.shape[1] != len(levels):
@@ -147,11 +152,30 @@ class StrataConditional:
             elif start is not None:
                 size = len(start.weights)
                 found = fit_mixture(
-                    y[np.ix_(mine, free)], t, level, len(levels), size, rng, tails=self.tails, start=start, prior=prior
+                    y[np.ix_(mine, free)],
+                    t,
+                    level,
+                    len(levels),
+                    size,
+                    rng,
+                    tails=self.tails,
+                    start=start,
+                    prior=prior,
+                    level_prior=chances,
                 )
             else:
                 sizes = self.components if len(mine) >= 40 else (1,)
-                found = grow(y[np.ix_(mine, free)], t, level, len(levels), sizes, rng, tails=self.tails, prior=prior)
+                found = grow(
+                    y[np.ix_(mine, free)],
+                    t,
+                    level,
+                    len(levels),
+                    sizes,
+                    rng,
+                    tails=self.tails,
+                    prior=prior,
+                    level_prior=chances,
+                )
             self._groups.append((key, found))
             where = np.stack([t[np.flatnonzero(level == a)[0]] for a in range(len(levels))])
             for m in range(len(found.weights)):
@@ -265,3 +289,24 @@ class StrataConditional:
                 u = np.maximum(x[..., j] - np.asarray(self.origin)[j], 1e-12)
                 out[..., j] = (power - 1.0) * np.log(u)
         return out
+
+
+def _independent(codes: NDArray[np.intp], levels: NDArray[np.intp]) -> FloatArray:
+    """Rows that the levels of several discrete columns start with: many where these look independent, else few.
+
+    Levels of independent columns have the product of their chances, which a table of counts only reaches with noise.
+    """
+    n, q = codes.shape
+    few = np.full(len(levels), 0.02)
+    if q < 2:
+        return few
+    chance = np.ones(len(levels))
+    for j in range(q):
+        count = np.bincount(codes[:, j], minlength=int(levels[:, j].max()) + 1) / n
+        chance *= count[levels[:, j]]
+    seen = np.array([(codes == level).all(axis=1).sum() for level in levels])
+    expected = n * chance
+    statistic = float((np.square(seen - expected) / expected).sum() + (n - expected.sum()))
+    sizes = [len(np.unique(codes[:, j])) for j in range(q)]
+    degrees = int(np.prod(sizes)) - 1 - sum(size - 1 for size in sizes)
+    return few + n * chance if chdtrc(max(degrees, 1), statistic) > 0.05 else few

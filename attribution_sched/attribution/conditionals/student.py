@@ -64,7 +64,7 @@ def fit_mixture(
     tails: bool,
     start: Fitted | None = None,
     prior: tuple[FloatArray, FloatArray] | None = None,
-    counts: FloatArray | None = None,
+    level_prior: FloatArray | None = None,
 ) -> Fitted:
     """Expectation maximisation of ``k`` components.
 
@@ -78,12 +78,13 @@ def fit_mixture(
         tails: Also choose the degrees of freedom; else Gaussians.
         start: Parameters to start from instead of clusters.
         prior: Slopes (1 + q, c) and scatter (c, c) that small groups are drawn toward, worth a few rows.
-        counts: (n,) how often each row counts; default once.
+        level_prior: (n_levels,) rows that every component's levels start with; default next to none.
     """
     n, c = y.shape
     design = np.column_stack([np.ones(n), t])
     q = design.shape[1]
-    times = np.ones(n) if counts is None else counts
+    times = np.ones(n)
+    start_levels = np.full(n_levels, 0.02) if level_prior is None else level_prior
     if start is not None:
         share = _responsibilities(y, design, level, start)[0]
         dof = start.dof
@@ -102,7 +103,7 @@ def fit_mixture(
         weight = share * times[:, None]
         mass = weight.sum(axis=0) + 1e-9
         slopes, scatters = np.empty((k, q, c)), np.empty((k, c, c))
-        levels = np.full((k, n_levels), 0.02)
+        levels = np.tile(start_levels, (k, 1))
         for i in range(k):
             w = weight[:, i] * heavy[:, i]
             left = design.T @ (design * w[:, None]) + ridge * spread_t
@@ -183,6 +184,7 @@ def grow(
     tails: bool,
     restarts: int = 2,
     prior: tuple[FloatArray, FloatArray] | None = None,
+    level_prior: FloatArray | None = None,
 ) -> Fitted:
     """The number of components, out of ``sizes``, with the best information criterion."""
     best: Fitted | None = None
@@ -191,7 +193,7 @@ def grow(
         if k > 1 and len(y) < 3 * k * (y.shape[1] + 1):
             break
         tried = [
-            fit_mixture(y, t, level, n_levels, k, rng, tails=tails, prior=prior)
+            fit_mixture(y, t, level, n_levels, k, rng, tails=tails, prior=prior, level_prior=level_prior)
             for _ in range(restarts if k > 1 else 1)
         ]
         found = max(tried, key=lambda f: f.log_likelihood)
