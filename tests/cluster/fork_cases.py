@@ -4,7 +4,7 @@ from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.scheduler.rules import FirstComeFirstServed
-from tests.session.small import small
+from tests.small_world import small
 
 
 def engine_at(decisions=12, seed=3, **changes):

@@ -7,7 +7,7 @@ from attribution_sched.cluster.counters import counters, throughput
 from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.types import Task
-from tests.session.small import small
+from tests.small_world import small
 
 
 def attributor(read):

@@ -11,7 +11,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.rule_follower import RuleFollower
-from tests.session.small import small
+from tests.small_world import small
 
 DAYS = 3
 
