@@ -1,0 +1,716 @@
+"""A simulated cluster that goes on for ever: tasks of the preset arrive, others are handed in, time stands in between.
+
+The engine runs an episode from decision to decision. Here the same clockwork is stopped after a decision took effect,
+so that a task may be handed in at that very moment, and driven on with the next call. Stops fall on arrivals and on
+ticks of the network, where the clockwork pauses anyway: seed, tasks handed in and actions give the same cluster to the
+last bit, however often it was stopped. Without tasks handed in, it is the cluster of
+:func:`~attribution_sched.scheduler.episode.play`, beyond its end.
+
+A policy compares the tasks of a window, as Slurm tests a bounded number of jobs per cycle; what waits behind it, in the
+backlog, costs a decision nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attribution_sched.cluster.arrivals import ArrivalKind, next_arrival
+from attribution_sched.cluster.counters import Counters
+from attribution_sched.cluster.decision import Decision, encode, pend, view
+from attribution_sched.cluster.demands import Demands
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance, offer_queue, release
+from attribution_sched.cluster.engine.prices import reprice
+from attribution_sched.cluster.engine.state import WorldArrays
+from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.pool import Attribute, TaskPool
+from attribution_sched.cluster.streams import integers
+from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, Task
+
+# --- The queue behind the window ---
+
+MOST_WAITING = 1_000_000
+"""Tasks that may wait in all: some gigabytes, and hours of anybody's patience."""
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """A task that waits behind the window.
+
+    Attributes:
+        task: The task, with its name, number and time of arrival.
+        demands: Its latent demands, a batch of one.
+        row: The same as the engine's pool keeps it, shape ``(8,)``.
+        left: Work left, in steps; less than the task's own if it was at work before.
+    """
+
+    task: Task
+    demands: Demands
+    row: FloatArray
+    left: float
+
+
+class Backlog:
+    """Tasks by kind, the most urgent first, of those the oldest."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Waiting] = {}
+        self._order: dict[int, list[tuple[int, int, str]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tasks
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """All of them, in order of arrival."""
+        return iter(sorted(self._tasks.values(), key=lambda each: each.task.number))
+
+    def add(self, waiting: Waiting) -> None:
+        """One more."""
+        name = waiting.task.id
+        self._tasks[name] = waiting
+        entry = (-waiting.task.priority, waiting.task.number, name)
+        heapq.heappush(self._order.setdefault(waiting.task.kind_index, []), entry)
+
+    def remove(self, name: str) -> Waiting:
+        """Take a task out by its name; its place in the order goes when it is come across."""
+        return self._tasks.pop(name)
+
+    def kinds(self) -> list[int]:
+        """Kinds that some task here is of."""
+        return [kind for kind in self._order if self._first(kind) is not None]
+
+    def most_urgent(self) -> Waiting | None:
+        """The first task of all, by urgency and age; None if there is none."""
+        entries = [entry for kind in self._order if (entry := self._first(kind)) is not None]
+        return self._tasks[min(entries)[2]] if entries else None
+
+    def pop(self, kinds: Collection[int]) -> Waiting | None:
+        """Take out the first task that is of one of these kinds; None if there is none."""
+        entries = [entry for kind in kinds if (entry := self._first(kind)) is not None]
+        return self.remove(min(entries)[2]) if entries else None
+
+    def _first(self, kind: int) -> tuple[int, int, str] | None:
+        order = self._order.get(kind, [])
+        while order:
+            known = self._tasks.get(order[0][2])
+            if known is not None and known.task.number == order[0][1]:
+                return order[0]
+            heapq.heappop(order)
+        return None
+
+
+# --- The cluster ---
+
+
+@dataclass(frozen=True, eq=False)
+class TaskInstance:
+    """A task as the simulation takes it: its record, and what only the simulation knows of it.
+
+    Attributes:
+        task: What was submitted.
+        demands: Its latent demands, a batch of one; no scheduler may look at them.
+    """
+
+    task: Task
+    demands: Demands
+
+    @property
+    def kind(self) -> int:
+        """Row of its kind in the world."""
+        return self.task.kind_index
+
+    @property
+    def counters(self) -> FloatArray:
+        """What was measured of it, shape ``(12,)``."""
+        return self.task.counters
+
+
+class SimulatedCluster:
+    """One cluster of a world, driven decision by decision.
+
+    Args:
+        world: The scheduling problem; its horizon is not looked at.
+        seed: Of arrivals and network.
+        arrivals: Whether the world's own tasks arrive; else only those handed in.
+        attribute: Who says where a task's joules go: asked once, when it comes, and whenever its counters change.
+            Without it, tasks are not attributed.
+    """
+
+    def __init__(self, world: World, seed: int, *, arrivals: bool = True, attribute: Attribute | None = None) -> None:
+        self.world = world
+        self.attribute = attribute
+        self.engine = engine = Engine(world)
+        engine.seed([seed])
+        engine.ends_s = math.inf
+        if not arrivals:
+            engine.arrivals = None
+        self._tasks, self._rows = engine.pool, engine.arrays.pool
+        self._process = engine.arrays.arrival_kind, engine.arrays.arrival_params, engine.arrays.arrival_times_s
+        slots = world.max_running + world.queue_capacity
+        some = np.zeros(slots, dtype=np.int64)
+        # Every slot has its own row of the pool, which the task in it fills: nothing grows with time.
+        engine.pool = TaskPool(
+            np.array(self._tasks.kinds[some]),
+            np.array(self._tasks.steps[some]),
+            self._tasks.demands.take(some),
+            Counters(np.array(self._tasks.counters.values[some])),
+            np.zeros(slots),
+        )
+        self._arrays: WorldArrays = engine.arrays._replace(
+            pool=np.array(self._rows[some]), arrival_kind=int(ArrivalKind.TRACE), arrival_times_s=np.empty(0)
+        )
+        self._until(0.0)
+        engine.reset()
+        self.residents: dict[int, Task] = {}
+        self.backlog = Backlog()
+        self.held: dict[str, Held] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self._reserved = 0
+        self.set_aside = 0
+        self.operated = 0
+        self._least_bytes = [_least_bytes(kind) for kind in world.kinds]
+        self._memory_bytes = np.array([domain.gpu.memory_bytes for domain in world.cluster.domains])
+        self._swaps, self._refilled_s = 0, -1.0
+        self.left_waiting: dict[str, int] = {}
+        # Whether who decides compares the whole window: then waiting is an answer for all of it.
+        self.compared = False
+        self._arrived = 0
+        self._came = 0
+        self._next_s = self._draw(0.0) if arrivals else math.inf
+
+    @property
+    def now_s(self) -> float:
+        """The cluster's clock."""
+        return float(self.engine.state.clock[0, st.NOW])
+
+    @property
+    def deciding(self) -> bool:
+        """Whether a decision is pending."""
+        return bool(self.engine.state.event[0, st.EVENT] != st.NO_EVENT)
+
+    @property
+    def waiting(self) -> int:
+        """Tasks in the queue, the backlog included; those that are held are not in it."""
+        return self._in_window + len(self.backlog)
+
+    @property
+    def _in_window(self) -> int:
+        return int((self.engine.state.slots[0, :, st.STATUS] == st.QUEUED).sum())
+
+    @property
+    def running(self) -> int:
+        """Tasks at work."""
+        return int((self.engine.state.slots[0, :, st.STATUS] == st.RUNNING).sum())
+
+    @property
+    def expecting(self) -> bool:
+        """Whether a task waits or will arrive by itself."""
+        return self.waiting > 0 or self.endless
+
+    @property
+    def endless(self) -> bool:
+        """Whether tasks arrive by themselves."""
+        return math.isfinite(self._next_s)
+
+    @property
+    def came(self) -> int:
+        """Tasks that have come so far, those turned away included."""
+        return self._came
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more task may wait where policies see it."""
+        free = (self.engine.state.slots[0, :, st.STATUS] == st.FREE).any()
+        return self._in_window < self.world.queue_capacity and bool(free)
+
+    @property
+    def accepts(self) -> bool:
+        """Whether one more task may be handed in."""
+        return len(self.backlog) + len(self.held) < MOST_WAITING
+
+    def totals(self) -> Mapping[str, float]:
+        """Sums since the start, by name; see :data:`~attribution_sched.cluster.engine.state.TOTAL_COLUMNS`."""
+        found = {name: float(values[0]) for name, values in self.engine.totals().items()}
+        return found | {"arrived": float(self._came)}
+
+    def advance(self, limit_s: float = math.inf) -> bool:
+        """Let time pass to the next decision.
+
+        Args:
+            limit_s: Stop at the first tick of the network from here on.
+
+        Returns:
+            Whether a decision is pending; False at the limit, or if nothing is left that could ask for one.
+        """
+        state = self.engine.state
+        while True:
+            self.settle()
+            if self.deciding:
+                return True
+            if self.now_s >= limit_s or not (self.expecting or self.running):
+                return False
+            stepwise = math.isfinite(limit_s) or not self.endless
+            tick_s = float(state.clock[0, st.NEXT_TICK]) if stepwise else math.inf
+            ends_s = min((each.until_s for each in self.reservations.values()), default=math.inf)
+            self._until(min(self._next_s, tick_s, ends_s))
+            state.event[0, st.DONE] = 0
+            self._go_on()
+            if self.now_s >= ends_s:
+                for name in [name for name, each in self.reservations.items() if each.until_s <= self.now_s]:
+                    self.unreserve(name)
+            if not self.deciding and self.now_s >= self._next_s:
+                self._arrive()
+
+    def pending(self) -> Decision:
+        """The decision that is pending."""
+        seen = view(self.engine)
+        if seen is None:
+            raise RuntimeError("no decision is pending")
+        allowed = self.allowed_devices(seen)
+        if self.backlog:
+            seen = replace(seen, backlog=len(self.backlog))
+        return seen if allowed is None else replace(seen, free_devices=allowed)
+
+    @property
+    def up(self) -> int:
+        """Slot of the task that the pending decision is on."""
+        return int(self.engine.state.event[0, st.SLOT])
+
+    @property
+    def replanning(self) -> bool:
+        """Whether the pending decision is on a running task."""
+        return bool(self.engine.state.event[0, st.EVENT] == st.REPLAN)
+
+    def choose(self, slot: int) -> None:
+        """Put another waiting task up for the pending placement."""
+        pend(self.engine, slot)
+
+    def encode(self, plan: Plan | None, kind_index: int) -> IntArray:
+        """A plan as the cluster is told it."""
+        return encode(self.engine, plan, kind_index)
+
+    @property
+    def decided(self) -> int:
+        """Decisions that have taken effect."""
+        return int(self.engine.state.totals[0, st.DECISIONS])
+
+    @property
+    def paid(self) -> tuple[float, float, float]:
+        """R_eff, R_util and R_cost that the cluster earned since the last decision took effect."""
+        eff, util, cost = self.engine.state.outcome[0, st.INTEGRALS :].tolist()
+        return eff, util, cost
+
+    def carry_out(self, action: IntArray, key: str = "") -> Outcome:
+        """Let the pending decision take effect, once; no time passes.
+
+        What also tells a real cluster overrides this one: it is called for live decisions only. A journal that is gone
+        through again calls :meth:`apply`.
+
+        Args:
+            action: What was decided.
+            key: Names the decision for ever: whoever launches something asks by it whether that was done already.
+        """
+        slot, paid = int(self.engine.state.event[0, st.SLOT]), self.paid
+        self.apply(action)
+        return self.effect(slot, paid)
+
+    def apply(self, action: IntArray) -> None:
+        """Let the pending decision take effect in the simulation, and nowhere else."""
+        state = self.engine.state
+        placing = state.event[0, st.EVENT] == st.PLACE
+        self._until(self.now_s)
+        self.engine.step(action[None])
+        if placing and self.compared and self.backlog and int(state.outcome[0, st.D_CODE]) == 0:
+            # Whoever compares the whole window has answered for all of it: the others are not asked one by one.
+            queued = np.flatnonzero(state.slots[0, :, st.STATUS] == st.QUEUED)
+            offered = queued[state.tasks[0, queued, st.OFFERED] <= self.now_s]
+            state.tasks[0, offered, st.OFFERED] = self.now_s + self.world.retry_s
+            state.event[0, st.EVENT] = st.NO_EVENT
+            self.left_waiting = {"the policy waits": int(offered.size), "behind the window": len(self.backlog)}
+
+    def effect(self, slot: int, paid: tuple[float, float, float]) -> Outcome:
+        """What the last decision came to.
+
+        Args:
+            slot: Of its task.
+            paid: What had been earned when it was taken.
+        """
+        state = self.engine.state
+        own, task = state.outcome[0], state.tasks[0, slot]
+        runs = state.slots[0, slot, st.STATUS] == st.RUNNING
+        step_s = float(task[st.STEP]) if runs else 0.0
+        held = int((state.occupant[0, :, :, 0] >= 0).sum())
+        return Outcome(
+            code=int(own[st.D_CODE]),
+            observed=Quantities(
+                start_s=self.now_s + float(own[st.D_MOVE_S]) if runs else None,
+                step_s=step_s,
+                traffic_bytes=float(state.traffic[0, slot].sum()) if runs else 0.0,
+                energy_j=float(task[st.POWER]) * step_s,
+                bill_usd=float(task[st.STEP_BILL]) if runs else 0.0,
+                carbon_g=float(task[st.CARBON_RATE]) * step_s,
+                r_eff=float(own[st.D_EFF]),
+                r_util=float(own[st.D_UTIL]),
+                r_cost=float(own[st.D_COST]),
+                provenance="simulated",
+            ),
+            move_s=float(own[st.D_MOVE_S]),
+            move_usd=float(own[st.D_MOVE_USD]),
+            busy_share=held / self.world.cluster.devices,
+            paid=paid,
+        )
+
+    def holds(self, name: str) -> bool:
+        """Whether a task of this name waits or runs."""
+        statuses = self.engine.state.slots[0, :, st.STATUS]
+        listed = any(task.id == name and statuses[slot] != st.FREE for slot, task in self.residents.items())
+        return listed or name in self.backlog or name in self.held
+
+    def hand_in(self, made: TaskInstance, name: str) -> bool:
+        """Put a task into the queue now; False if it holds no more."""
+        if not self.accepts:
+            return False
+        factors, index = made.demands.factors[0], made.task.kind_index
+        inputs = self.world.kinds[index].model.layers[0].input_elements
+        pcie = inputs * float(made.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
+        raised = float(made.task.priority - self.world.kinds[index].priority)
+        allowed_s = 0.0 if made.task.deadline_s is None else made.task.deadline_s - self.now_s
+        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s])
+        number, self._came = self._came, self._came + 1
+        self.engine.state.event[0, st.TAKEN] += 1
+        task = replace(made.task, id=name, submitted=True, number=number, arrived_s=self.now_s)
+        waiting = Waiting(task, made.demands, row, task.steps)
+        if task.hold:
+            self.held[name] = Held(waiting, BY_OWNER)
+        else:
+            self._admit(waiting)
+        return True
+
+    def _admit(self, waiting: Waiting) -> None:
+        """Let a task wait: in the window if it has room or a less urgent task makes room, else behind it."""
+        self.settle()
+        if not self.backlog and self.has_room:
+            self._enter(waiting)
+            return
+        queued = np.flatnonzero(self.engine.state.slots[0, :, st.STATUS] == st.QUEUED).tolist()
+        last = self._last(queued) if queued else None
+        if last is not None and waiting.task.priority > self.residents[last].priority:
+            self.backlog.add(self._leave(last))
+            self._enter(waiting)
+        else:
+            self.backlog.add(waiting)
+
+    def _last(self, slots: list[int]) -> int:
+        """Who makes room first: of the least urgent tasks the youngest."""
+        serials = self.engine.state.slots[0, :, st.SERIAL]
+        return max(slots, key=lambda slot: (-self.residents[slot].priority, int(serials[slot])))
+
+    def names(self) -> Iterator[str]:
+        """Of all tasks that wait, run or are held."""
+        statuses = self.engine.state.slots[0, :, st.STATUS]
+        yield from (task.id for slot, task in self.residents.items() if statuses[slot] != st.FREE)
+        yield from (each.task.id for each in self.backlog)
+        yield from self.held
+
+    def slot_of(self, name: str) -> int | None:
+        """Slot of a task that runs or waits in the window."""
+        statuses = self.engine.state.slots[0, :, st.STATUS]
+        found = (slot for slot, task in self.residents.items() if task.id == name and statuses[slot] != st.FREE)
+        return next(found, None)
+
+    def place_of(self, name: str) -> str | None:
+        """Where a task is: ``window``, ``backlog``, ``held`` or ``running``; None if it is in none of them."""
+        if name in self.held:
+            return "held"
+        if name in self.backlog:
+            return "backlog"
+        slot = self.slot_of(name)
+        if slot is None:
+            return None
+        return "running" if self.engine.state.slots[0, slot, st.STATUS] == st.RUNNING else "window"
+
+    def take_out(self, name: str) -> Waiting:
+        """Take a task that waits or is held out of the cluster."""
+        if name in self.held:
+            return self.held.pop(name).waiting
+        if name in self.backlog:
+            return self.backlog.remove(name)
+        slot = self.slot_of(name)
+        if slot is None:
+            raise RuntimeError(f"no task {name} waits")
+        return self._leave(slot)
+
+    def put_aside(self, name: str, reason: str, *, aside: bool = False) -> None:
+        """Let nobody be asked about a waiting task until it is let in again."""
+        waiting = self.take_out(name)
+        self.set_aside += aside
+        self.held[name] = Held(replace(waiting, task=replace(waiting.task, hold=True)), reason, aside)
+
+    def let_in(self, name: str) -> None:
+        """Let a task that is held wait again; what it was when it came decides its turn."""
+        waiting = self.held.pop(name).waiting
+        self._admit(replace(waiting, task=replace(waiting.task, hold=False)))
+
+    def cancel(self, name: str) -> None:
+        """Stop a running task. What also tells a real cluster overrides this one; see :meth:`carry_out`."""
+        self.stop(name)
+
+    def stop(self, name: str) -> None:
+        """Take a running task off its devices, in the simulation and nowhere else; what it has cost stays spent."""
+        slot = self.slot_of(name)
+        if slot is None:
+            raise RuntimeError(f"no task {name} runs")
+        world, state = self.engine.arrays, self.engine.state
+        release(world, state, 0, slot)
+        del self.residents[slot]
+        state.slots[0, slot] = (st.FREE, 0, 0, 0)
+        state.traffic[0, slot] = 0.0
+        reprice(world, state, 0, False, self.engine._scratch)
+        self._offer()
+
+    def reserve(self, wanted: Reservation) -> None:
+        """Keep devices for a tenant."""
+        self._reserved += 1
+        self.reservations[wanted.id] = wanted
+
+    def unreserve(self, name: str) -> None:
+        """Give reserved devices to all; whoever waits is asked about again."""
+        del self.reservations[name]
+        self._offer()
+
+    @property
+    def next_reservation(self) -> str:
+        """Name of the next reservation."""
+        return f"r{self._reserved:04d}"
+
+    def _offer(self) -> None:
+        """Something fell free: every waiting task may be asked about again."""
+        offer_queue(self.engine.state, 0)
+        self.engine.state.event[0, st.EVENT] = st.NO_EVENT
+
+    def allowed_devices(self, seen: Decision) -> IntArray | None:
+        """Free devices per domain that a decision may use, shape ``(K,)``; None if all of them.
+
+        Those reserved for other tenants are not counted, nor more than its task asked for.
+        """
+        task = seen.task
+        if task is None or (task.devices is None and not self.reservations):
+            return None
+        free = seen.free_devices.copy()
+        if self.reservations:
+            free -= self.reserved_devices(task.tenant)
+        if task.devices is not None:
+            np.minimum(free, task.devices, out=free)
+        return np.maximum(free, 0)
+
+    def reserved_devices(self, tenant: str) -> IntArray:
+        """Devices per domain that are kept for other tenants and not yet in use by them, shape ``(K,)``."""
+        names = [domain.name for domain in self.world.cluster.domains]
+        wanted: dict[tuple[str, str], int] = {}
+        for each in self.reservations.values():
+            if each.tenant != tenant:
+                wanted[each.tenant, each.domain] = wanted.get((each.tenant, each.domain), 0) + each.devices
+        kept = np.zeros(len(names), dtype=np.int64)
+        for (owner, domain), devices in wanted.items():
+            at = names.index(domain)
+            own = [slot for slot, task in self.residents.items() if task.tenant == owner]
+            used = np.isin(self.engine.state.occupant[0, at], own).any(axis=1).sum()
+            kept[at] += max(0, devices - int(used))
+        return kept
+
+    def settle(self) -> None:
+        """Bring into the window what can be there, as when time is about to pass.
+
+        Whoever changes the queue does it first, because whether somebody has let time pass at this moment is not known
+        when a journal is gone through again.
+        """
+        if self.backlog:
+            self._refill()
+
+    def _refill(self) -> None:
+        """Bring tasks from the backlog to where policies see them, those first that free devices could hold.
+
+        While the queue is longer than the window, tasks in it that no free device could hold are not asked about: they
+        are counted in :attr:`left_waiting`. If none is left to ask about, the youngest makes room for the first of the
+        backlog that could be held, at most a window of them at one moment.
+        """
+        while self._exchange():
+            pass
+
+    def _exchange(self) -> bool:
+        """One step of refilling; whether a task made room. Done until none does, a second time nothing happens."""
+        state, now_s = self.engine.state, self.now_s
+        if now_s != self._refilled_s:
+            self._swaps, self._refilled_s = 0, now_s
+        while self.backlog and self.has_room:
+            holdable = self._holdable(self.backlog.kinds())
+            entering = self.backlog.pop(holdable) or self.backlog.pop(self.backlog.kinds())
+            if entering is not None:
+                self._enter(entering)
+        queued = np.flatnonzero(state.slots[0, :, st.STATUS] == st.QUEUED)
+        offered = queued[state.tasks[0, queued, st.OFFERED] <= now_s]
+        kinds = self.engine.pool.kinds[state.slots[0, offered, st.POOL]]
+        holdable = self._holdable(np.unique(kinds).tolist())
+        idle = offered[~np.isin(kinds, holdable)]
+        if idle.size:
+            state.tasks[0, idle, st.OFFERED] = now_s + self.world.retry_s
+            if self.deciding and state.event[0, st.EVENT] == st.PLACE:
+                # Whose turn it is has changed; it is found anew.
+                state.event[0, st.EVENT] = st.NO_EVENT
+        if self.backlog:
+            self.left_waiting = {"no free device holds it": int(idle.size) + len(self.backlog)}
+        if offered.size == idle.size and idle.size and self._swaps < self.world.queue_capacity:
+            entering = self.backlog.pop(self._holdable(self.backlog.kinds()))
+            if entering is not None:
+                self._swaps += 1
+                self.backlog.add(self._leave(self._last(idle.tolist())))
+                self._enter(entering)
+                return True
+        return False
+
+    def _holdable(self, kinds: Collection[int]) -> list[int]:
+        """Kinds that the empty devices could hold, by what the model itself takes: no policy shares devices."""
+        room = float((self.engine.free_devices()[0] * self._memory_bytes).sum())
+        return [kind for kind in kinds if self._least_bytes[kind] <= room]
+
+    def _leave(self, slot: int) -> Waiting:
+        """Take a waiting task out of its slot, as it is."""
+        task, demands = self.residents.pop(slot), self.engine.pool.demands.take(slot)
+        left = float(self.engine.state.tasks[0, slot, st.LEFT])
+        self.engine.state.slots[0, slot] = (st.FREE, 0, 0, 0)
+        self.engine.state.event[0, st.EVENT] = st.NO_EVENT
+        return Waiting(task, demands, self._arrays.pool[slot].copy(), left)
+
+    def change(self, slot: int, **changes: Any) -> Task:
+        """Change what is known of a task in the cluster; one whose counters change is attributed anew.
+
+        Args:
+            slot: Its place in the table of tasks.
+            **changes: Fields of :class:`~attribution_sched.types.Task`.
+        """
+        task = replace(self.residents[slot], **changes)
+        if "counters" in changes:
+            task = self.attributed(replace(task, attribution=None))
+            self.engine.pool.counters.values[slot] = task.counters
+        self.residents[slot] = self.engine.pool.tasks[slot] = task
+        return task
+
+    def _go_on(self) -> None:
+        """Let time pass to the next decision or to the horizon: the engine's own loop, its kernels one by one."""
+        world, state, scratch = self.engine.arrays, self.engine.state, self.engine._scratch
+        before_s = self.now_s
+        while (wanted := advance(world, state, 0)) != SETTLED:
+            reprice(world, state, 0, wanted == PRICE_NETWORK, scratch)
+        if self.backlog:
+            # The engine books the waiting of what it sees; these wait as well.
+            waited_s = len(self.backlog) * (self.now_s - before_s)
+            state.outcome[0, st.INTEGRALS] += self.world.waiting_r_eff * waited_s / self.world.reward.interval_s
+            state.totals[0, st.WAIT_S] += waited_s
+
+    def _arrive(self) -> None:
+        """The next task of the preset comes, in the way of the engine's own arrivals."""
+        count = len(self._tasks)
+        traced = self._process[0] == ArrivalKind.TRACE
+        at = self._arrived % count if traced else int(integers(self.engine.state.streams[0, 1], count))
+        self._arrived += 1
+        number, self._came = self._came, self._came + 1
+        self.engine.state.event[0, st.TAKEN] += 1
+        if self.has_room:
+            known = self._tasks.task(at, self.world.kinds)
+            task = replace(known, id=f"t{number:06d}", number=number, arrived_s=self.now_s)
+            self._enter(Waiting(task, self._tasks.demands.take(at), self._rows[at], task.steps))
+        else:
+            self.engine.state.totals[0, st.DROPPED] += 1
+        self._next_s = self._draw(self.now_s)
+
+    def _draw(self, now_s: float) -> float:
+        return float(next_arrival(*self._process, self._arrived, now_s, self.engine.state.streams[0, 1]))
+
+    def attributed(self, task: Task) -> Task:
+        """A task with its attribution, if it was measured and somebody can say it."""
+        if self.attribute is None or task.attribution is not None or not task.counters.size:
+            return task
+        return replace(task, attribution=self.attribute(task.counters))
+
+    def _enter(self, waiting: Waiting) -> None:
+        """Put a task into a free slot of the window."""
+        state, demands = self.engine.state, waiting.demands
+        # Before any policy is asked, and before anything is written: the decision only refers to what is kept here.
+        task = self.attributed(waiting.task)
+        slot, pool = int(np.argmax(state.slots[0, :, st.STATUS] == st.FREE)), self.engine.pool
+        pool.kinds[slot], pool.steps[slot], pool.counters.values[slot] = task.kind_index, task.steps, task.counters
+        pool.samples_per_s[slot] = task.samples_per_s
+        for own, new in ((pool.demands.values, demands.values), (pool.demands.nominal, demands.nominal)):
+            own[slot] = new[0]
+        pool.demands.nominal_s[slot] = demands.nominal_s[0]
+        self._arrays.pool[slot] = waiting.row
+        state.slots[0, slot] = (st.QUEUED, slot, task.number, 0)
+        state.traffic[0, slot] = 0.0
+        state.tasks[0, slot] = 0.0
+        state.tasks[0, slot, st.ARRIVAL], state.tasks[0, slot, st.OFFERED] = task.arrived_s, self.now_s
+        state.tasks[0, slot, st.LEFT] = waiting.left
+        state.tasks[0, slot, st.T_EFF] = self.world.waiting_r_eff
+        # Whose turn it is may have changed: it is found anew, whether or not it was known before.
+        state.event[0, st.EVENT] = st.NO_EVENT
+        self.residents[slot] = pool.tasks[slot] = task.at(slot, waiting.left, 0.0)
+
+    def _until(self, horizon_s: float) -> None:
+        self.engine.arrays = self._arrays._replace(horizon_s=horizon_s)
+
+
+def _least_bytes(kind: TaskKind) -> float:
+    """Memory that a model takes at the very least, however it is laid out.
+
+    Its parameters in INT8 if it is served; in 16 bits with gradients if it is trained.
+    """
+    return float(max(1, sum(layer.params for layer in kind.model.layers)) * (4 if kind.training else 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A task that nobody is asked about.
+
+    Attributes:
+        waiting: The task as it waited.
+        reason: Why.
+        aside: Whether it was set aside because its decision failed; else its owner holds it.
+    """
+
+    waiting: Waiting
+    reason: str
+    aside: bool = False
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Devices kept for a tenant; others do not see them as free.
+
+    Attributes:
+        id: Its name.
+        tenant: Whose they are.
+        domain: Name of the domain.
+        devices: How many.
+        until_s: When it ends, on the cluster's clock.
+    """
+
+    id: str
+    tenant: str
+    domain: str
+    devices: int
+    until_s: float
+
+
+BY_OWNER = "held: let in again with release"
+"""Why a task is held that its owner holds."""

@@ -1,0 +1,132 @@
+"""A system as arrays and facts: saved and put back it is the same to the bit, and goes on the same."""
+
+import json
+
+import numpy as np
+import pytest
+
+from attribution_sched import System, explain_memory
+from attribution_sched import system as system_module
+from attribution_sched.errors import JournalError
+from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.resume import record_snapshot, restore_cluster, restore_snapshot, save_cluster
+from tests.campaigns.same import account, decisions
+from tests.small_world import small
+
+SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 500.0})
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Journals count as long from forty decisions on."""
+    monkeypatch.setattr(explain_memory, "MOST", 40)
+    monkeypatch.setattr(explain_memory.Memory.__init__, "__defaults__", (40,))
+    monkeypatch.setattr(system_module, "AGAIN", 12)
+    monkeypatch.setattr(system_module, "EVERY", 8)
+
+
+def same_state(one, other):
+    """Whether two clusters are the same to the last bit."""
+    mine, theirs = account(one).state, account(other).state
+    return all(np.array_equal(array, theirs[name], equal_nan=array.dtype.kind == "f") for name, array in mine.items())
+
+
+def grown(path, policy, count, extra=0):
+    """A system that has decided so often, with tasks of its own behind the window."""
+    system = System(SETTINGS, policy, seed=5, journal=path)
+    for number in range(extra):
+        system.submit("resnet-50", steps=700 + number, id=f"own-{number}")
+    while system.journal.count() < count:
+        system.schedule_next_task()
+    return system
+
+
+def test_a_cluster_is_put_back_to_the_bit():
+    system = grown(None, "sjf", 6, extra=19)
+    arrays, facts = save_cluster(system.cluster)
+    assert len(facts["backlog"]) > 0
+    other = SimulatedCluster(system.world, 99, attribute=system.attribute)
+    restore_cluster(other, arrays, json.loads(json.dumps(facts)))
+    for name in other.engine.state._fields:
+        mine, theirs = getattr(other.engine.state, name), getattr(system.cluster.engine.state, name)
+        assert np.array_equal(mine, theirs, equal_nan=True), name
+    assert [each.task.id for each in other.backlog] == [each.task.id for each in system.cluster.backlog]
+    assert {slot: task.id for slot, task in other.residents.items()} == {
+        slot: task.id for slot, task in system.cluster.residents.items()
+    }
+
+
+def test_a_state_of_another_world_is_refused():
+    arrays, facts = save_cluster(SimulatedCluster(SETTINGS.build_world(), 1))
+    other = SimulatedCluster(small(episode={**small().episode.model_dump(), "queue_capacity": 9}).build_world(), 1)
+    with pytest.raises(JournalError, match="snapshot"):
+        restore_cluster(other, arrays, facts)
+
+
+@pytest.mark.parametrize("policy", ["sjf", "round-robin", "exact"])
+def test_a_long_journal_goes_on_from_a_snapshot(tmp_path, short, policy):
+    path = tmp_path / "run.journal"
+    grown(path, policy, 70, extra=6).close()
+    straight = grown(None, policy, 70, extra=6)
+    with System.resume(path) as resumed:
+        event = list(resumed.journal.events())[-1].details
+        assert 12 <= event["lived_through"] < 40
+        assert event["decided_otherwise"] == 0
+        count = resumed.journal.count() + 15
+        for system in (resumed, straight):
+            while system.journal.count() < count:
+                system.schedule_next_task()
+        assert same_state(resumed, straight)
+        assert decisions(resumed.journal)[:count] == decisions(straight.journal)[:count]
+
+
+@pytest.mark.slow
+def test_hi_ppo_goes_on_from_a_snapshot_without_being_asked_again(tmp_path, short):
+    path = tmp_path / "run.journal"
+    grown(path, "hi-ppo", 60).close()
+    straight = grown(None, "hi-ppo", 60)
+    with System.resume(path) as resumed:
+        for system in (resumed, straight):
+            while system.journal.count() < 75:
+                system.schedule_next_task()
+        assert same_state(resumed, straight)
+
+
+def test_an_old_decision_is_seen_as_it_was(tmp_path, short):
+    system = grown(tmp_path / "run.journal", "sjf", 60)
+    name = "d000020"
+    kept = {each: system._memory._kept[each] for each in list(system._memory._kept)[:1]}
+    first = next(iter(kept))
+    seen = kept[first].view
+    system._memory._kept.clear()
+    again = system._recall(first).view
+    assert (again.time_s, again.slot, again.steps_left) == (seen.time_s, seen.slot, seen.steps_left)
+    assert np.array_equal(again.free_devices, seen.free_devices)
+    assert np.array_equal(again.bandwidth_gbps, seen.bandwidth_gbps)
+    assert system._recall(name).view.time_s == system.journal.decision(name).cluster_time_s
+
+
+def test_a_release_that_prices_otherwise_goes_on_and_says_so(tmp_path, short, monkeypatch):
+    path = tmp_path / "run.journal"
+    grown(path, "sjf", 60).close()
+    effect = SimulatedCluster.effect
+
+    def dearer(self, slot, paid):
+        from dataclasses import replace
+
+        told = effect(self, slot, paid)
+        return replace(told, move_s=told.move_s + 1.0)
+
+    monkeypatch.setattr(SimulatedCluster, "effect", dearer)
+    with System.resume(path) as resumed:
+        event = list(resumed.journal.events())[-1].details
+        assert len(event["priced_otherwise"]) == event["lived_through"] > 0
+        assert resumed.schedule_next_task() is not None
+
+
+def test_a_snapshot_that_is_not_a_system_s_is_passed_over(tmp_path):
+    system = grown(tmp_path / "run.journal", "sjf", 10)
+    system.journal.record_snapshot(system.journal.count(), {"a": np.zeros(2)}, {"of": "somebody else"})
+    assert restore_snapshot(system.journal, system._new_cluster())["sequence"] == 0
+    record_snapshot(system.journal, system.cluster, system.policy, {})
+    assert restore_snapshot(system.journal, system._new_cluster())["sequence"] == system.journal.count()
