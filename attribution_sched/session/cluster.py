@@ -31,7 +31,7 @@ from attribution_sched.cluster.pool import Attribute, TaskPool
 from attribution_sched.cluster.streams import integers
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.session.backlog import MOST, Backlog, Waiting
-from attribution_sched.session.operations import BY_OWNER, Held, Reservation
+from attribution_sched.session.operations import BY_OWNER, Held, Operation, Reservation
 from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, Task
 
 
@@ -179,8 +179,7 @@ class SimulatedCluster:
                 return True
             if self.now_s >= limit_s or not (self.expecting or self.running):
                 return False
-            stepwise = math.isfinite(limit_s) or not self.endless
-            tick_s = float(state.clock[0, st.NEXT_TICK]) if stepwise else math.inf
+            tick_s = float(state.clock[0, st.NEXT_TICK]) if self._stepwise(limit_s) else math.inf
             ends_s = min((each.until_s for each in self.reservations.values()), default=math.inf)
             self._until(min(self._next_s, tick_s, ends_s))
             state.event[0, st.DONE] = 0
@@ -190,6 +189,13 @@ class SimulatedCluster:
                     self.unreserve(name)
             if not self.deciding and self.now_s >= self._next_s:
                 self._arrive()
+
+    def _stepwise(self, limit_s: float) -> bool:
+        """Whether time passes tick by tick, so that it can stop at any of them."""
+        return math.isfinite(limit_s) or not self.endless
+
+    def observed(self, what: Operation) -> None:
+        """Let the cluster know what a real one reported; a simulation reports to itself."""
 
     def pending(self) -> Decision:
         """The decision that is pending."""

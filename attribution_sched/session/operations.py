@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from attribution_sched.session.backlog import Waiting
     from attribution_sched.session.cluster import SimulatedCluster
 
-WITHDRAW, CANCEL, HOLD, RELEASE, SET_ASIDE, RESERVE, UNRESERVE = KINDS = (
+WITHDRAW, CANCEL, HOLD, RELEASE, SET_ASIDE, RESERVE, UNRESERVE = BY_PEOPLE = (
     "withdraw", "cancel", "hold", "release", "set-aside", "reserve", "unreserve",
 )  # fmt: skip
+
+STARTED, MEASURED, FINISHED, FAILED = OBSERVED = ("started", "measured", "finished", "failed")
+"""What a real cluster reports of a task: it enters the twin in the way of an operation."""
+
+KINDS = BY_PEOPLE + OBSERVED
 """Operations, by the word the journal keeps them under."""
 
 BY_OWNER = "held: let in again with release"
@@ -134,7 +139,9 @@ def happen(cluster: SimulatedCluster, what: Operation, *, live: bool) -> None:
     """
     cluster.operated = int(what.number or 0) + 1
     cluster.settle()
-    if what.kind == RESERVE:
+    if what.kind in OBSERVED:
+        cluster.observed(what)
+    elif what.kind == RESERVE:
         cluster.reserve(Reservation(what.name, **what.more))
     elif what.kind == UNRESERVE:
         cluster.unreserve(what.name)
@@ -154,6 +161,8 @@ def happen(cluster: SimulatedCluster, what: Operation, *, live: bool) -> None:
 
 def happened(cluster: SimulatedCluster, what: Operation) -> bool:
     """Whether an operation has taken effect already."""
+    if what.kind in OBSERVED:
+        return what.number is not None and cluster.operated > what.number
     if what.kind == RESERVE:
         return what.name in cluster.reservations
     if what.kind == UNRESERVE:
