@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attribution_sched import operations
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.events import release
 from attribution_sched.cluster.engine.prices import reprice
@@ -48,10 +49,8 @@ from attribution_sched.executors.records import (
     jobs_of,
 )
 from attribution_sched.journal import HandleRecord, Journal, JournalHeader, store
-from attribution_sched.session import operations
-from attribution_sched.session.backlog import Waiting
-from attribution_sched.session.cluster import SimulatedCluster
-from attribution_sched.session.operations import Held, Operation
+from attribution_sched.live_cluster import Held, SimulatedCluster, Waiting
+from attribution_sched.operations import Operation
 from attribution_sched.types import IntArray, Outcome, Quantities, Task
 
 if TYPE_CHECKING:
@@ -109,20 +108,20 @@ class Twin(SimulatedCluster):
                 state.tasks[0, slot, st.LEFT] = max(float(state.tasks[0, slot, st.LEFT]), ahead_s / step_s + 2.0)
         super()._go_on()
 
-    def observed(self, what: Operation) -> None:
+    def observed(self, kind: str, name: str, more: Mapping[str, Any]) -> None:
         """Let the twin know what was reported of a task that runs."""
-        slot = self.slot_of(what.name)
+        slot = self.slot_of(name)
         if slot is None or self.engine.state.slots[0, slot, st.STATUS] != st.RUNNING:
             return
-        if what.kind == operations.MEASURED:
-            self._correct(slot, what.more)
-        elif what.kind == operations.FINISHED:
+        if kind == operations.MEASURED:
+            self._correct(slot, more)
+        elif kind == operations.FINISHED:
             totals, task = self.engine.state.totals[0], self.engine.state.tasks[0, slot]
             totals[st.COMPLETED] += 1.0
             totals[st.COMPLETION_S] += self.now_s - task[st.ARRIVAL]
-            self.stop(what.name)
-        elif what.kind == operations.FAILED:
-            self._wait_again(slot, str(what.more.get("reason", "")), aside=bool(what.more.get("aside")))
+            self.stop(name)
+        elif kind == operations.FAILED:
+            self._wait_again(slot, str(more.get("reason", "")), aside=bool(more.get("aside")))
 
     def _correct(self, slot: int, told: Mapping[str, Any]) -> None:
         """Scale a task's demands until its step takes what was measured; what is left of it, too."""

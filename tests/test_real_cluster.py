@@ -13,7 +13,7 @@ from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError
 from attribution_sched.executors.local import LocalExecutor
 from attribution_sched.journal import Journal
 from attribution_sched.real_cluster import Live, Twin
-from attribution_sched.session.replay import replay
+from attribution_sched.resume import replay
 from tests.campaigns.executor_kills import LAYERS, SETTINGS, Mixed
 from tests.executors.test_local import job
 

@@ -30,7 +30,7 @@ from attribution_sched.executors.local import LocalExecutor
 from attribution_sched.journal import Journal
 from attribution_sched.real_cluster import Live
 from tests.campaigns.same import quick_folder
-from tests.session.small import small
+from tests.small_world import small
 
 SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 1.0}, episode={
     "horizon_s": 3600.0, "max_segments": 2, "max_running": 8, "queue_capacity": 16, "pool_size": 8, "retry_s": 1.0,
