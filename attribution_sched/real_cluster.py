@@ -340,6 +340,11 @@ class Live:
                     found.told_step_s = operation.more.get("step_s", found.told_step_s)
                 newest[found.task] = found
         self.launched = {each.key: each for each in newest.values()}
+        # An engine may have forgotten the end of what was launched long ago, unless it is asked for by its key.
+        self._cursors = {
+            domain: {each.key: None for each in self.launched.values() if domain in each.parts}
+            for domain in self.executors
+        }
         behind_s = journal_time(journal) - time.time()
         if behind_s > SKEW_S:
             rule = f"lies {behind_s:.0f} s behind what the journal last recorded"
@@ -538,7 +543,8 @@ class Live:
             wall_s = min(self.now_s, limit_s)
             system._moving = True
             pending = cluster.look()
-            while not pending and cluster.next_stop_s <= wall_s:
+            # Time stands where nothing runs and nobody waits.
+            while not pending and cluster.next_stop_s <= wall_s and (cluster.expecting or cluster.running):
                 pending = cluster.advance(cluster.next_stop_s)
             system._moving = False
             if pending:
@@ -571,7 +577,8 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
     """The machines that a system was asked to run on; None if it simulates.
 
     Args:
-        cluster: ``local``, a :class:`Live`, executors by domain, or what a simulated cluster is asked for by.
+        cluster: ``local``, ``slurm`` (a partition for each domain, of the same name), a :class:`Live`, executors by
+            domain, or what a simulated cluster is asked for by.
         settings: Of the world whose domains need executors.
         journal: Path of the journal. Local jobs are kept in a folder beside it.
 
@@ -586,6 +593,16 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
             raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='local'"))
         folder, domains = local_folder(journal), settings.build_world().cluster.domains
         return Live({each.name: LocalExecutor(each.name, each.devices, folder) for each in domains})
+    if cluster == "slurm":
+        if journal is None:
+            rule = "jobs outlive this process, so what was launched must be on disk"
+            raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='slurm'"))
+        from attribution_sched.executors.slurm import SlurmExecutor
+
+        folder, domains = local_folder(journal), settings.build_world().cluster.domains
+        made = Live({each.name: SlurmExecutor(each.name, folder=folder) for each in domains}, poll_s=1.0, kind="slurm")
+        made.check_inventory()
+        return made
     if isinstance(cluster, Mapping):
         wrong = [name for name, each in cluster.items() if not isinstance(each, Executor)]
         if wrong or not cluster:
@@ -614,7 +631,7 @@ def recorded_cluster(path: str | os.PathLike[str]) -> str:
     store.inspect(Path(path).resolve())
     with Journal.read(path) as journal:
         kind = str(journal.header.settings.get("cluster", "simulated"))
-    if kind not in ("simulated", "local"):
+    if kind not in ("simulated", "local", "slurm"):
         rule = "ran on machines that cannot be made by their name"
         raise SettingsError(problem("cluster", kind, rule, "Pass them: System.resume(path, cluster={...})"))
     return kind

@@ -37,7 +37,7 @@ EXAMPLES = examples(
 )
 
 TASKS = 80
-CLUSTERS = ("simulated", "local")
+CLUSTERS = ("simulated", "local", "slurm")
 PRESET, POLICY = "cross-domain", "hi-ppo"
 WORLD, LOOP, FILES, TELLING = "What runs", "The loop", "Files", "What is printed"
 
@@ -65,7 +65,8 @@ def run(
     cluster: Annotated[
         str | None,
         typer.Option(
-            help="Where tasks run: simulated, or local (processes of this machine, by the wall clock). "
+            help="Where tasks run: simulated, local (processes of this machine) or slurm (a partition for each "
+            "domain), both by the wall clock. "
             "\\[default: simulated]",
             rich_help_panel=WORLD,
         ),

@@ -47,7 +47,12 @@ class Executor(Protocol):
         """Ask the engine, not our memory, for a job; None if it never had one under this key."""
 
     def observe(self, since: Mapping[str, Any]) -> Observed:
-        """What happened since; ``{}`` is the beginning."""
+        """What happened since.
+
+        Args:
+            since: A cursor; ``{}`` is the beginning. A key with None in it is asked for by name, however long ago it
+                ended.
+        """
 
     def release(self, key: str) -> None:
         """Open the gate of a job that was launched held; harmless when done twice."""

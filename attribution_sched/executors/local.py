@@ -148,7 +148,7 @@ class LocalExecutor:
             key = folder.name
             if key.startswith("."):
                 continue
-            seen = list(since.get(key, (0, 0, 0)))
+            seen = list(since.get(key) or (0, 0, 0))
             if seen[2]:
                 cursor[key] = seen
                 continue

@@ -221,12 +221,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", choices=["local", "slurm"], default="local")
     chosen = parser.parse_args()
-    tally = campaign(local, chosen.kills, chosen.seed)
+    if chosen.engine == "local":
+        tally = campaign(local, chosen.kills, chosen.seed)
+    else:
+        from attribution_sched.executors.slurm import SlurmExecutor
+        from tests.engines.slurm_here import Unavailable, slurm_here
+
+        try:
+            with slurm_here() as slurm:
+
+                def executors(folder: Path) -> dict[str, Executor]:
+                    spool = folder / "spool"
+                    return {name: SlurmExecutor(name, folder=spool, conf=slurm.conf(name)) for name in DOMAINS}
+
+                tally = campaign(executors, chosen.kills, chosen.seed, tasks=6, longest_s=3.0)
+        except Unavailable as error:
+            sys.stdout.write(f"executor kills (slurm): skipped, Slurm cannot be had here: {error}\n")
+            return 0
     sys.stdout.write("".join(f"{each}\n" for each in tally.wrong[:20]))
     sys.stdout.write(
-        f"executor kills (local): {tally.kills} kills, {tally.lives} journals, {tally.tasks} tasks, {tally.gangs} "
-        f"gangs, {len(tally.wrong)} wrong\n"
+        f"executor kills ({chosen.engine}): {tally.kills} kills, {tally.lives} journals, {tally.tasks} tasks, "
+        f"{tally.gangs} gangs, {len(tally.wrong)} wrong\n"
     )
     return 1 if tally.wrong else 0
 

@@ -9,12 +9,9 @@ import time
 
 import pytest
 
-from attribution_sched.errors import ExecutorError
+from attribution_sched.errors import ExecutorError, JournalError
 from attribution_sched.executors.submission import submit
 from attribution_sched.journal import Journal, JournalHeader
-
-SLOW = "sleep 1; echo job >> {0}/queue"
-"""Stands for ``sbatch``: it takes its time, and the engine has no keys of its own."""
 
 SCHEDULER = textwrap.dedent(
     """
@@ -23,33 +20,40 @@ SCHEDULER = textwrap.dedent(
     from attribution_sched.executors.submission import submit
     from attribution_sched.journal import Journal, HandleRecord
 
-    folder, lock, wait_s = Path(sys.argv[1]), sys.argv[2] == "lock", float(sys.argv[3])
+    # Stands for sbatch: an engine without keys of its own, and slow: it submits when the next scheduler has looked, or
+    # after some seconds.
+    SLOW = "i=0; while [ ! -e %s/looked-2 ] && [ $i -lt 40 ]; do sleep 0.1; i=$((i+1)); done; echo job >> %s/queue"
+
+    folder, lock, wait_s, number = Path(sys.argv[1]), sys.argv[2] == "lock", float(sys.argv[3]), sys.argv[4]
     with Journal.open(folder / "j.sqlite", wait_s=wait_s) as journal:
         print("open", flush=True)
         queue = folder / "queue"
-        if not (queue.exists() and queue.read_text()):      # find(key): nothing there yet
-            submit(["sh", "-c", "sleep 1; echo job >> %s/queue" % folder],
-                   lock_file=journal.lock_file if lock else None)
+        known = queue.exists()      # find(key)
+        (folder / ("looked-" + number)).touch()
+        if not known:
+            submit(["sh", "-c", SLOW % (folder, folder)], lock_file=journal.lock_file if lock else None)
     """
 )
 
 
-def scheduler(folder, lock, wait_s):
-    command = [sys.executable, "-c", SCHEDULER, str(folder), "lock" if lock else "free", str(wait_s)]
+def scheduler(folder, lock, wait_s, number):
+    command = [sys.executable, "-c", SCHEDULER, str(folder), "lock" if lock else "free", str(wait_s), str(number)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def jobs_after_an_orphan(folder, *, lock):
     Journal.create(folder / "j.sqlite", JournalHeader("p", "q", {}, {}, "1")).close()
-    first = scheduler(folder, lock, 0.0)
+    first = scheduler(folder, lock, 0.0, 1)
     assert first.stdout.readline() == "open\n"
-    time.sleep(0.3)
+    while not (folder / "looked-1").exists():
+        time.sleep(0.01)
+    time.sleep(0.5)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     first.stdout.close()
-    with scheduler(folder, lock, 30.0) as second:
-        second.wait(timeout=60)
-    time.sleep(1.2)
+    with scheduler(folder, lock, 60.0, 2) as second:
+        second.wait(timeout=90)
+    time.sleep(0.5)
     return (folder / "queue").read_text().count("job")
 
 
@@ -65,8 +69,6 @@ def test_without_the_lock_the_orphan_slips_in(tmp_path):
 def test_the_next_writer_is_told_who_holds_the_lock_if_it_will_not_wait(tmp_path):
     with Journal.create(tmp_path / "j.sqlite", JournalHeader("p", "q", {}, {}, "1")) as journal:
         assert journal.lock_file is not None
-        from attribution_sched.errors import JournalError
-
         began = time.monotonic()
         with pytest.raises(JournalError, match="is being written by"):
             Journal.open(tmp_path / "j.sqlite", wait_s=0.3)
