@@ -261,8 +261,7 @@ class SimulatedCluster:
                 return True
             if self.now_s >= limit_s or not (self.expecting or self.running):
                 return False
-            stepwise = math.isfinite(limit_s) or not self.endless
-            tick_s = float(state.clock[0, st.NEXT_TICK]) if stepwise else math.inf
+            tick_s = float(state.clock[0, st.NEXT_TICK]) if self._stepwise(limit_s) else math.inf
             ends_s = min((each.until_s for each in self.reservations.values()), default=math.inf)
             self._until(min(self._next_s, tick_s, ends_s))
             state.event[0, st.DONE] = 0
@@ -272,6 +271,13 @@ class SimulatedCluster:
                     self.unreserve(name)
             if not self.deciding and self.now_s >= self._next_s:
                 self._arrive()
+
+    def _stepwise(self, limit_s: float) -> bool:
+        """Whether time passes tick by tick, so that it can stop at any of them."""
+        return math.isfinite(limit_s) or not self.endless
+
+    def observed(self, kind: str, name: str, more: Mapping[str, Any]) -> None:
+        """Let the cluster know what a real one reported; a simulation reports to itself."""
 
     def pending(self) -> Decision:
         """The decision that is pending."""
