@@ -229,7 +229,9 @@ def make_bill(
     meter: dict[str, float] = {}
     for part in ("energy", "electricity", "carbon", "device time"):
         found = sharing.allocate(rule, part)
-        unallocated[part], meter[part] = found.unallocated, sharing.metered(part).total
+        meter[part] = sharing.metered(part).total
+        # What is left of rounding is no rest.
+        unallocated[part] = found.unallocated if abs(found.unallocated) > 1e-12 * meter[part] else 0.0
         lines += _lines(sharing, rule, part, found, prices)
     egress = np.zeros(len(sharing.names))
     np.add.at(egress, sharing.group, [task.egress_usd for task in usage.tasks])
@@ -237,7 +239,7 @@ def make_bill(
         Line(name, "egress", usd, 0.0, 0.0, usd, "bill.egress")
         for name, usd in zip(sharing.names, egress.tolist(), strict=True)
     ]
-    unallocated["egress"], meter["egress"] = usage.meter_egress_usd - float(egress.sum()), usage.meter_egress_usd
+    unallocated["egress"], meter["egress"] = 0.0, usage.meter_egress_usd
     if congestion is not None:
         lines += _congestion(sharing.names, congestion, prices)
         unallocated["congestion"] = congestion.total - float(congestion.values.sum())
