@@ -113,9 +113,7 @@ class MeteredCluster(SimulatedCluster):
         """Enter a task into the books, once; its name there."""
         if task.id not in self._uses:
             self._number[task.id] = len(self._uses)
-            self._uses[task.id] = TaskUse(
-                task.id, task.tenant, task.model, task.arrived_s, requested=task.devices
-            )
+            self._uses[task.id] = TaskUse(task.id, task.tenant, task.model, task.arrived_s, requested=task.devices)
         return task.id
 
     def _read(self) -> tuple[FloatArray, FloatArray]:
@@ -142,9 +140,7 @@ class MeteredCluster(SimulatedCluster):
         shared = occupant[:, :, 1] >= 0
         for place in range(2):
             domain, device = np.nonzero(occupant[:, :, place] >= 0)
-            np.add.at(
-                held, (occupant[domain, device, place], domain), np.where(shared[domain, device], 0.5, 1.0)
-            )
+            np.add.at(held, (occupant[domain, device, place], domain), np.where(shared[domain, device], 0.5, 1.0))
         return held
 
     def _busy(self) -> FloatArray:
@@ -161,7 +157,7 @@ class MeteredCluster(SimulatedCluster):
 
     def _idle_device_w(self) -> FloatArray:
         """Idle power of a device of each domain, shape ``(K,)``."""
-        return np.array([row.idle_w for row in self.engine.arrays.domains.rows])
+        return np.array(self.engine.arrays.domains.rows["idle_w"], dtype=np.float64)
 
 
 def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> Usage:

@@ -61,7 +61,9 @@ def main() -> None:
     print(f"Shapley value in the core: {np.mean(cores):.0%} of games")
     for name, gaps in rules.items():
         every = np.concatenate(gaps)
-        print(f"rule by {name}: mean distance {every.mean():.1%}, worst tenant of a game {np.mean([g.max() for g in gaps]):.0%}")
+        print(
+            f"rule by {name}: mean distance {every.mean():.1%}, worst tenant of a game {np.mean([g.max() for g in gaps]):.0%}"
+        )
 
     profile = schedule(1000, 168, np.random.default_rng([asked.seed, 1000]))
     began = time.process_time()

@@ -54,7 +54,9 @@ class Prices:
     def __post_init__(self) -> None:
         for name, price in vars(self).items():
             if price is not None and not (np.isfinite(price) and price >= 0):
-                raise SettingsError(problem(name, price, "must be a price of 0 or more", "Leave it out to charge nothing"))
+                raise SettingsError(
+                    problem(name, price, "must be a price of 0 or more", "Leave it out to charge nothing")
+                )
 
     def usd(self, part: str, quantity: float) -> float | None:
         """Dollars of a quantity in the unit of its part; None if nobody set a price."""
@@ -157,10 +159,11 @@ class Bill:
             theirs = [line for line in self.lines if line.payer != payer and line.part == part]
             if theirs:
                 priced = [line.usd for line in theirs if line.usd is not None]
-                sums = (sum(getattr(line, name) for line in theirs) for name in ("own", "shared"))
-                # Errors of shares that add up to a whole are opposed to each other: the sum is known as well as the own.
+                own_sum, shared_sum = sum(line.own for line in theirs), sum(line.shared for line in theirs)
+                # Errors of shares of a whole are opposed to each other: the sum is known as well as the own share.
                 width = next((line.half_width for line in own if line.part == part), 0.0)
-                rest.append(Line(OTHERS, part, *sums, width, sum(priced) if priced else None, "bill.others"))
+                usd = sum(priced) if priced else None
+                rest.append(Line(OTHERS, part, own_sum, shared_sum, width, usd, "bill.others"))
         changed = {**vars(self), "lines": (*own, *rest), "core": {}}
         return Bill(**changed)
 
@@ -264,7 +267,9 @@ def _facts(sharing: Sharing, rule: str) -> list[dict[str, Any]]:
     if rule == "shapley":
         needed = sum((peak.values for peak in sharing.peaks), np.zeros(len(sharing.names)))
         peak = sum(peak.total for peak in sharing.peaks)
-        return [{"devices": float(value), "peak": float(peak), "of": int(sharing.usage.devices.sum())} for value in needed]
+        return [
+            {"devices": float(value), "peak": float(peak), "of": int(sharing.usage.devices.sum())} for value in needed
+        ]
     keys: FloatArray = {
         "reservation": sharing.held_s,
         "usage": sharing.metered("energy").dynamic + sharing.metered("energy").static,
@@ -304,7 +309,16 @@ def _by_domain(usage: Usage, rule: str, prices: Prices) -> Bill:
     unallocated = dict.fromkeys(meter, 0.0) | {"egress": usage.meter_egress_usd}
     meter["egress"] = usage.meter_egress_usd
     return Bill(
-        "domain", rule, tuple(lines), unallocated, meter, True, {}, usage.hours, float(usage.edges_s[0]), usage.provenance
+        "domain",
+        rule,
+        tuple(lines),
+        unallocated,
+        meter,
+        True,
+        {},
+        usage.hours,
+        float(usage.edges_s[0]),
+        usage.provenance,
     )
 
 

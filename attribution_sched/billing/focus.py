@@ -1,7 +1,7 @@
 """A bill for other people's tools: FOCUS columns (the FinOps Foundation's open billing format, 1.2) as CSV or JSON.
 
-Only columns that a cluster of one's own can fill are written. Names of payers and tasks are somebody's words: a cell that
-a spreadsheet would take for a formula is written with an apostrophe before it, as journals are exported.
+Only columns that a cluster of one's own can fill are written. Names of payers and tasks are somebody's words: a cell
+that a spreadsheet would take for a formula is written with an apostrophe before it, as journals are exported.
 """
 
 from __future__ import annotations

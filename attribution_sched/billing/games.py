@@ -14,8 +14,8 @@ holds at the common peak is in it).
 *Congestion.* v(S) is how long S's own tasks would have waited had only S submitted; nobody has a closed form of it, so
 it is any function from masks to values.
 
-Up to :data:`EXACT_LIMIT` players every coalition is valued. Beyond, random orders of the players are drawn in pairs of an
-order and its reverse, and the spread over independent batches of them gives the interval.
+Up to :data:`EXACT_LIMIT` players every coalition is valued. Beyond, random orders of the players are drawn in pairs of
+an order and its reverse, and the spread over independent batches of them gives the interval.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def from_table(values: FloatArray) -> Shares:
     Args:
         values: Shape ``(2^n,)``; bit i of the place says whether player i is in the coalition. The first is 0.
     """
-    players = int(len(values)).bit_length() - 1
+    players = len(values).bit_length() - 1
     weights = _weights(players)
     shares = np.empty(players)
     for player in range(players):

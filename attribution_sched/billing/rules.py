@@ -1,7 +1,7 @@
 """Rules by which what was metered is shared: the ones people use, and the Shapley value.
 
-Everything metered on a domain is one of three: what tasks drew above idle power (dynamic), the idle power of the devices
-they held (static), and that of devices nobody held (idle).
+Everything metered on a domain is one of three: what tasks drew above idle power (dynamic), the idle power of the
+devices they held (static), and that of devices nobody held (idle).
 
 | rule | a tenant answers for |
 |---|---|
@@ -11,12 +11,12 @@ they held (static), and that of devices nobody held (idle).
 | ``max-request-use`` | all of the meter by the larger of what it asked for and what it held, over what there is |
 | ``shapley`` | its own draw above idle; static and idle by the Shapley value of the peak-capacity game |
 
-``max-request-use`` and ``shapley`` leave a rest to nobody: devices that were not asked for, devices beyond the common peak.
+``max-request-use`` and ``shapley`` leave a rest to nobody: devices that were not asked for, and those beyond the common
+peak.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -150,7 +150,6 @@ class Sharing:
         if rule not in RULES:
             raise SettingsError(problem("rule", rule, "is no rule of billing", nearest(rule, RULES)))
         metered, sampled = self.metered(what), np.zeros(len(self.names))
-        by_domain: Mapping[str, FloatArray]
         if rule == "shapley":
             pool = metered.static.sum(axis=0) + metered.idle
             per_device = pool / self.usage.devices

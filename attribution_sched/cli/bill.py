@@ -31,7 +31,9 @@ def bill(
     payer: Annotated[str | None, typer.Option(help="As this payer may see it: the others only in sum.")] = None,
     electricity_price: Annotated[float | None, typer.Option(help="USD per kWh; the preset's by default.")] = None,
     carbon_price: Annotated[float | None, typer.Option(help="USD per kg of accounted CO2e.")] = None,
-    device_price: Annotated[float | None, typer.Option(help="USD per device-hour; prints tomorrow's prices too.")] = None,
+    device_price: Annotated[
+        float | None, typer.Option(help="USD per device-hour; prints tomorrow's prices too.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="FOCUS rows: .csv or .json.")] = None,
     lang: Annotated[str, typer.Option(help="Language of words: en or zh.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print the lines as JSON.")] = False,
