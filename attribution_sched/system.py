@@ -58,6 +58,7 @@ from attribution_sched.results import (
     outcome_record,
     plan_of,
     plan_record,
+    prediction,
     result_of,
     reward_of,
     task_record,
@@ -667,6 +668,8 @@ class System:
             self._moving = True
             effect = self.cluster.carry_out(turn.action, self.journal.key(made.id))
             self._moving = False
+        if effect.predicted is None and effect.code > 0:
+            effect = replace(effect, predicted=prediction(asked.view, asked.plan))
         clock.phase("carry out", made.id)
         # 6 learn: what it came to, for the journal, for explanations and for feedback
         reward = self._book(turn, made, effect, again=again)
