@@ -1,9 +1,9 @@
 """Settings: where they come from, how they build on each other, and that they survive a round trip."""
 
-from __future__ from dataclasses import FrozenInstanceError
-import annotations
+from __future__ import annotations
 
 import dataclasses
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import numpy as np
