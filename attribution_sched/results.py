@@ -611,6 +611,29 @@ def provenance(task: Task, vector: AttributionVector) -> dict[str, str]:
     }
 
 
+def outcome_record(decision: str, effect: Outcome, view: Decision, reward: float) -> OutcomeRecord:
+    """What a decision came to, for the journal."""
+    details = {
+        "steps": view.steps_left,
+        "base_step_s": float(view.base_step_s[view.kind_index]),
+        "move_s": effect.move_s,
+        "move_usd": effect.move_usd,
+        "busy_share": effect.busy_share,
+        "paid_since": list(effect.paid),
+    }
+    return OutcomeRecord(
+        decision, *effect.terms, reward, effect.step_s, effect.bill_usd, effect.energy_j, effect.code, "simulated",
+        details,
+    )  # fmt: skip
+
+
+def in_a_word(how: Mapping[str, str]) -> str:
+    """How the counters that joules are attributed to were got, in a word, or how many in which way."""
+    words = [how[name] for name in ATTRIBUTED]
+    counts = [(word, words.count(word)) for word in PROVENANCES if word in words]
+    return counts[0][0] if len(counts) == 1 else ", ".join(f"{number} {word}" for word, number in counts)
+
+
 def prediction(view: Decision, plan: Plan | None) -> Quantities | None:
     """What is expected of a plan when it is decided: a nominal task of its kind, alone, at the network of now.
 
@@ -713,19 +736,19 @@ class Tally:
         self._times_s: deque[float] = deque(maxlen=TIMED)
         self.decisions = 0
         self.placed = 0
-        self.in_vain = 0
+        self.without_placement = 0
         self._breaches = 0
         self._aside = cluster.set_aside
 
     def add(self, taken: TakenDecision) -> None:
         """Count a decision."""
         self.decisions += 1
-        self.in_vain += not taken.asked.view.replanning
+        self.without_placement += not taken.asked.view.replanning
         self._times_s.append(taken.asked.seconds)
         self._breaches += bool(breaches_of(taken))
         if taken.effect.code == 1:
             self.placed += 1
-            self.in_vain = 0
+            self.without_placement = 0
             self._terms += (*taken.effect.terms, taken.reward.total)
 
     def summary(self, stopped: str) -> RunSummary:
@@ -759,26 +782,3 @@ class Tally:
             set_aside=self._cluster.set_aside - self._aside,
             stopped=stopped,
         )
-
-
-def outcome_record(decision: str, effect: Outcome, view: Decision, reward: float) -> OutcomeRecord:
-    """What a decision came to, for the journal."""
-    details = {
-        "steps": view.steps_left,
-        "base_step_s": float(view.base_step_s[view.kind_index]),
-        "move_s": effect.move_s,
-        "move_usd": effect.move_usd,
-        "busy_share": effect.busy_share,
-        "paid_since": list(effect.paid),
-    }
-    return OutcomeRecord(
-        decision, *effect.terms, reward, effect.step_s, effect.bill_usd, effect.energy_j, effect.code, "simulated",
-        details,
-    )  # fmt: skip
-
-
-def in_a_word(how: Mapping[str, str]) -> str:
-    """How the counters that joules are attributed to were got, in a word, or how many in which way."""
-    words = [how[name] for name in ATTRIBUTED]
-    counts = [(word, words.count(word)) for word in PROVENANCES if word in words]
-    return counts[0][0] if len(counts) == 1 else ", ".join(f"{number} {word}" for word, number in counts)

@@ -812,7 +812,7 @@ class System:
             tally = Tally(self.cluster)
             limit_s = math.inf if hours is None else self.now_s + 3600.0 * hours
             while tasks is None or tally.placed < tasks:
-                if hours is None and tally.in_vain >= PATIENCE:
+                if hours is None and tally.without_placement >= PATIENCE:
                     stopped = "nothing placed"
                     break
                 if until and tally.decisions and self.cluster.endless and not self.cluster.waiting:
