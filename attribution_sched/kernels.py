@@ -41,7 +41,7 @@ KEPT = 4
 UNUSED_S = 7 * 86_400.0
 """Others are kept until nobody has used them for so long: versions and branches are used in turns, and at once."""
 
-ROOMS = ("cluster", "planning", "scheduler")
+ROOMS = ("billing", "cluster", "planning", "scheduler")
 """Where kernels stand."""
 
 PACKAGE = Path(__file__).parent
