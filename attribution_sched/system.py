@@ -60,6 +60,7 @@ from attribution_sched.results import (
     outcome_record,
     plan_of,
     plan_record,
+    prediction,
     result_of,
     reward_of,
     task_record,
@@ -682,6 +683,8 @@ class System:
             self._moving = True
             effect = self.cluster.carry_out(turn.action, self.journal.key(made.id))
             self._moving = False
+        if effect.predicted is None and effect.code > 0:
+            effect = replace(effect, predicted=prediction(asked.view, asked.plan))
         clock.phase("carry out", made.id)
         # 6 learn: what it came to, for the journal, for explanations and for feedback
         reward = self._book(turn, made, effect, again=again)
@@ -826,7 +829,7 @@ class System:
             tally = Tally(self.cluster)
             limit_s = math.inf if hours is None else self.now_s + 3600.0 * hours
             while tasks is None or tally.placed < tasks:
-                if hours is None and tally.in_vain >= PATIENCE:
+                if hours is None and tally.without_placement >= PATIENCE:
                     stopped = "nothing placed"
                     break
                 if until and tally.decisions and self.cluster.endless and not self.cluster.waiting:

@@ -42,7 +42,7 @@ def known_carbon(name: str) -> float | None:
 def build_world(settings: Settings) -> World:
     """Build the world that ``settings`` describe; see :meth:`Settings.build_world`."""
     from attribution_sched.cluster.domains import Cluster, Runtime
-    from attribution_sched.cluster.world import Reward, World
+    from attribution_sched.cluster.world import World
 
     with _named("network"):
         wan = _wan(settings)
@@ -56,11 +56,11 @@ def build_world(settings: Settings) -> World:
             kinds.append(_kind(kind))
     with _named("arrivals"):
         arrivals = _arrivals(settings)
-    with _named("reward"):
-        reward = Reward(**settings.reward.model_dump())
     with _named("episode"):
         incidents = _incidents(settings)
-        return World(cluster, tuple(kinds), arrivals, reward, incidents=incidents, **settings.episode.model_dump())
+        return World(
+            cluster, tuple(kinds), arrivals, settings.reward, incidents=incidents, **settings.episode.model_dump()
+        )
 
 
 @contextmanager

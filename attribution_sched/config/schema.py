@@ -13,6 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from attribution_sched.cluster.objective import Interval, Reward, Switch
 from attribution_sched.errors import NetworkError, nearest
 from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
 
@@ -30,7 +31,6 @@ Positive = Annotated[float, Field(strict=True, gt=0, le=_LARGEST, allow_inf_nan=
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Real = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False), DIGITS]
-Switch = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1, le=10**12), Why("nobody counts further, and arrays cannot")]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**62), Why("generators take whole numbers of 64 bits")]
 
@@ -387,16 +387,7 @@ Rate = Annotated[
     Why("arrivals are drawn one by one, between one a century and 277 a second"),
 ]
 """Tasks per hour."""
-Price = Annotated[
-    float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False), Why("the reward is a sum of such terms")
-]
-"""Weight or price of a term of the reward."""
 Slots = Annotated[int, Field(strict=True, ge=1, le=1_000_000), Why("every slot is a row of the engine's arrays")]
-Interval = Annotated[
-    float,
-    Field(strict=True, ge=1e-3, le=3.2e9, allow_inf_nan=False),
-    Why("the clock moves in seconds: a thousandth of one to a century"),
-]
 MOST_TICKS = 10_000_000
 """Changes of the network, or offers of a waiting task, in an episode: each is an event the engine goes through."""
 
@@ -505,32 +496,6 @@ class TraceSettings(Record):
 ArrivalSettings = Annotated[PoissonSettings | DiurnalSettings | TraceSettings, Field(discriminator="kind")]
 
 
-class RewardSettings(Record):
-    """What a decision is worth, see :class:`attribution_sched.cluster.world.Reward`.
-
-    Attributes:
-        w_eff: Weight of training efficiency.
-        w_util: Weight of utilisation.
-        w_cost: Weight of cost.
-        lambda_fragmentation: Weight of fragmentation in the lower agents' reward.
-        lambda_intra_comm: Weight of communication inside a domain in the lower agents' reward.
-        energy_usd_per_kwh: Price of energy inside the cost; 0 leaves energy out.
-        carbon_usd_per_kg: Price of carbon inside the cost; 0 leaves carbon out.
-        per_decision: Pay a decision at once instead of step by step while tasks run.
-        interval_s: Time that counts as one unit of reward when paid step by step.
-    """
-
-    w_eff: Price = 1.0
-    w_util: Price = 0.5
-    w_cost: Price = 0.5
-    lambda_fragmentation: Price = 1.0
-    lambda_intra_comm: Price = 1.0
-    energy_usd_per_kwh: Price = 0.0
-    carbon_usd_per_kg: Price = 0.0
-    per_decision: Switch = False
-    interval_s: Interval = 3600.0
-
-
 class EpisodeSettings(Record):
     """Length and limits of a run, see :class:`attribution_sched.cluster.world.World`.
 
@@ -622,7 +587,7 @@ class Settings(Record):
         Why("every kind is priced on every device"),
     ]
     arrivals: ArrivalSettings
-    reward: RewardSettings = RewardSettings()
+    reward: Reward = Reward()
     episode: EpisodeSettings = EpisodeSettings()
     incidents: Annotated[
         tuple[IncidentSettings, ...], Field(max_length=MOST_INCIDENTS), Why("every event looks through them")
