@@ -27,7 +27,7 @@ from functools import cache, partial
 from types import MappingProxyType
 
 from attribution_sched.cluster.models import Layer, Model
-from attribution_sched.cluster.models.convnets import efficientnet, resnet50
+from attribution_sched.cluster.models.convnets import efficientnet, resnet50, shufflenet_v2
 from attribution_sched.cluster.models.transformers import (
     Activation,
     BlockSpec,
@@ -136,6 +136,9 @@ BUILDERS: Mapping[str, Builder] = MappingProxyType({
     "efficientnet-b2": _efficientnet(1.1, 1.2, 260, 9_109_994),
     "efficientnet-b3": _efficientnet(1.2, 1.4, 300, 12_233_232),
     "efficientnet-b4": _efficientnet(1.4, 1.8, 380, 19_341_616),
+    # torchvision checkpoint; the variant for 32 × 32 images has no pooling, no stride in its stem and 100 classes
+    "shufflenet-v2": partial(shufflenet_v2, published_params=2_278_604),
+    "shufflenet-v2-cifar": partial(shufflenet_v2, resolution=32, classes=100, published_params=1_356_104),
     # torchvision checkpoints, 224 × 224
     "vit-b-16": _vit(768, 12, 12, 86_567_656),
     "vit-l-16": _vit(1024, 24, 16, 304_326_632),
@@ -173,6 +176,22 @@ BUILDERS: Mapping[str, Builder] = MappingProxyType({
     "llama-3-70b": _llama3(8192, 80, 64, 8, 28672, 70_553_706_496),
 })  # fmt: skip
 """Catalogue name → builder."""
+
+
+def has_sequence(name: str) -> bool:
+    """Whether a catalogue model reads a sequence whose length may be chosen."""
+    builder = BUILDERS[name]
+    return isinstance(builder, partial) and "spec" in builder.keywords
+
+
+def with_sequence(name: str, tokens: int) -> Model:
+    """Build a catalogue model that reads ``tokens`` per sample; its weights, position table included, stay as they are."""
+    builder = BUILDERS[name]
+    if not (isinstance(builder, partial) and has_sequence(name)):
+        raise TaskError(problem("model", f"{name}@{tokens}", "reads no sequence", "Leave the length out"))
+    spec: LanguageSpec = builder.keywords["spec"]
+    built = builder(f"{name}@{tokens}", spec=replace(spec, block=replace(spec.block, tokens=tokens)))
+    return built
 
 
 _PADDED_VOCABULARY = 50304
