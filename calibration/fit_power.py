@@ -1,7 +1,7 @@
 """Fit the natural draw of a device, the host time of serving and the effect of power caps to measured runs.
 
-Everything is fitted through the package's own cost model: ``benchmarks/watts.py`` turns a model's name, a GPU and a batch
-into the seconds and shares that the power law reads, so that what is fitted here is what the world draws. Writes
+Everything is fitted through the package's own cost model: ``benchmarks/watts.py`` turns a model's name, a GPU and a
+batch into the seconds and shares that the power law reads, so that what is fitted here is what the world draws. Writes
 ``attribution_sched/cluster/constants/power.json``. Run from the repository root with the measured tables in
 ``$ATTRIBUTION_SCHED_DATA``::
 

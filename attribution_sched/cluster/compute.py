@@ -306,10 +306,10 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
             if generates(model, training):
                 read, compute_share, written = _generation(model)
                 cached_s = read * max(q.element_bytes, 2) / hbm * part
-                backward = np.stack([
-                    forward[0] * compute_share, forward[1] * written / model.sequence_length + cached_s, weights * written,
-                ])  # fmt: skip
-                floors = (floor, floor * written)
+                moved_s = forward[1] * written / model.sequence_length
+                backward = np.stack([forward[0] * compute_share, moved_s + cached_s, weights * written])
+                # The floor of writing was measured on servers that hold half-precision weights: no casts to add.
+                floors = (floor, floor_s * written)
                 host = blocks / max(1.0, blocks.sum()) * written * host_s_per_token(gpu)
                 forward = np.stack([
                     forward[0] * _prompt_share(model), forward[1] * (1.0 - written / model.sequence_length), weights,
@@ -319,7 +319,7 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
 
 
 def _prompt_share(model: Model) -> FloatArray:
-    """Part of a layer's FLOPs that reading the prompt takes: products with weights grow with it, scores with its square."""
+    """Part of a layer's FLOPs that reading the prompt takes: scores grow with its square, other products with it."""
     part = 1.0 - model.output_tokens / model.sequence_length
     scores = model.column("attention_flops")
     total = np.maximum(model.column("conv_flops") + model.column("fc_flops") + scores, 1e-300)

@@ -100,8 +100,8 @@ DOMAIN_ROW = np.dtype([
     ("carbon_g_per_j", np.float64),
 ])  # fmt: skip
 """One domain: row of the GPU tables, devices, devices per node, device memory, *achieved* link, fabric and HBM
-bandwidth, idle, rated and capped power, the constants P0, a_c, a_m, β_c, β_m of its chip (see ``power.py``), grid carbon
-intensity."""
+bandwidth, idle, rated and capped power, the constants P0, a_c, a_m, β_c, β_m of its chip (see ``power.py``), grid
+carbon intensity."""
 
 
 class DomainArrays(NamedTuple):

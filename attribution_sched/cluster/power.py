@@ -33,9 +33,7 @@ from attribution_sched.cluster.gpus import Gpu, Precision
 from attribution_sched.errors import SettingsError, problem
 
 
-def draw_w(
-    idle_w: Any, tdp_w: Any, working: Any, compute_part: Any, factor: Any, a_c: Any, a_m: Any, g: Any
-) -> Any:
+def draw_w(idle_w: Any, tdp_w: Any, working: Any, compute_part: Any, factor: Any, a_c: Any, a_m: Any, g: Any) -> Any:
     """Natural draw with every constant explicit; see the module's first formula."""
     activity = (1.0 - (1.0 - working) ** g) * (compute_part * a_c + (1.0 - compute_part) * a_m)
     return idle_w + (tdp_w - idle_w) * np.minimum(1.0, factor * activity)

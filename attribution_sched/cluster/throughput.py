@@ -150,6 +150,9 @@ def efficiency(family: str, gpu: Gpu, precision: Precision, training: bool = Tru
     if like != family or gpu.chip not in FITTED_CHIPS:
         estimated |= {"compute", "speedup", "floor_per_block_s"}
     speedup, floor_factor = _precision_gain(row, precision, kind, constants["int8"], estimated, like, gpu)
+    if gpu.chip not in FITTED_CHIPS:
+        # A borrowed gain is at most what the device's own peaks allow: not every card has the other's tensor cores.
+        speedup = min(speedup, gpu.peak_flops[precision] / gpu.peak_flops[ANCHOR])
     launches = 1.0
     if training:
         launches = constants["training_floor_factor"]["value"]

@@ -148,7 +148,9 @@ def known_model(name: str) -> bool:
     from attribution_sched.cluster.models.catalogue import has_sequence
 
     base, at, tokens = name.strip().lower().partition("@")
-    return base in model_names() and (not at or (tokens.isdecimal() and 0 < int(tokens) <= 10**7 and has_sequence(base)))
+    return base in model_names() and (
+        not at or (tokens.isdecimal() and 0 < int(tokens) <= 10**7 and has_sequence(base))
+    )
 
 
 def model(name: str) -> Model:

@@ -28,6 +28,8 @@ PUBLISHED = {
     "efficientnet-b2": 9.110e6,
     "efficientnet-b3": 12.233e6,
     "efficientnet-b4": 19.342e6,
+    "shufflenet-v2": 2.279e6,
+    "shufflenet-v2-cifar": 1.356e6,
     "vit-b-16": 86.57e6,
     "vit-l-16": 304.33e6,
     "bert-base": 109.48e6,
