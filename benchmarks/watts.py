@@ -8,8 +8,7 @@ a prediction but the constants of the power law, and of those only what is left 
 * *models left out*: the law is fitted without the network at hand, on every card.
 
 Networks of Zeus that the model zoo does not have (DeepSpeech2, NCF) are not in the table; NCF gives the cards' idle
-watts. The last lines are language-model training, where no measured GPU has a licence: a published node figure. Run with the
-measured tables in ``$ATTRIBUTION_SCHED_DATA``::
+watts. Language-model training is held against published figures of whole nodes. Run with the measured tables in ``$ATTRIBUTION_SCHED_DATA``::
 
     python benchmarks/watts.py
 """
@@ -452,7 +451,7 @@ def print_phases() -> None:
     """Prefill and decode of LLaMA-3 8B on an A100 apart, by the shipped constants."""
     print("prefill and decode apart: LLaMA-3 8B, fp16, 512 tokens read and 512 written, A100-40, shipped constants")
     print(
-        f"  {'batch':>6}{'prefill W':>11}{'J/token':>9}{'decode W':>10}{'J/token':>9}{'ms/token':>10}{'KV cache GB':>13}"
+        f"  {'batch':>6}{'prefill W':>11}{'J/token':>9}{'decode W':>10}{'J/token':>9}{'ms/token':>10}{'cache GB':>10}"
     )
     whole = model("llama-3-8b@1024")
     prompt = replace(model("llama-3-8b@512"), output_tokens=0)
@@ -467,8 +466,9 @@ def print_phases() -> None:
         joules, seconds = both.energy_j[0] - read.energy_j[0], both.step_s[0] - read.step_s[0]
         tokens = 512 * batch
         cached = 2.0 * batch * float(whole.column("kv_elements").sum()) / 1e9
-        print(f"  {batch:6}{read.energy_j[0] / read.step_s[0]:11.0f}{read.energy_j[0] / tokens:9.3f}{joules / seconds:10.0f}"
-              f"{joules / tokens:9.3f}{1e3 * seconds / 512:10.1f}{cached:13.1f}")  # fmt: skip
+        read_w, read_j = read.energy_j[0] / read.step_s[0], read.energy_j[0] / tokens
+        print(f"  {batch:6}{read_w:11.0f}{read_j:9.3f}{joules / seconds:10.0f}{joules / tokens:9.3f}"
+              f"{1e3 * seconds / 512:10.1f}{cached:10.1f}")  # fmt: skip
 
 
 def print_caps(cells: Sequence[Cell]) -> None:
@@ -485,11 +485,9 @@ def print_caps(cells: Sequence[Cell]) -> None:
             time, drawn = stretched(run, run.caps, p0, (betas[0], betas[1]), k, rho)
             measured = run.seconds / run.seconds[-1]
             joules = measured * run.watts / run.watts[-1]
-            for i in range(len(run.caps) - 1):
-                if run.watts[-1] > run.caps[i]:
-                    rows.append(
-                        (run.card, i == 0, time[i] / measured[i] - 1, time[i] * drawn[i] / drawn[-1] / joules[i] - 1)
-                    )
+            off_s, off_j = time / measured - 1, time * drawn / drawn[-1] / joules - 1
+            binding = [i for i in range(len(run.caps) - 1) if run.watts[-1] > run.caps[i]]
+            rows += [(run.card, i == 0, off_s[i], off_j[i]) for i in binding]
             picked = {}
             for slack in CAP_SLACKS:
                 i = int(np.where(time <= 1 + slack, time * drawn, np.inf).argmin())

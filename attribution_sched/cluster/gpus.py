@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 
 from attribution_sched.errors import SettingsError, nearest, problem
@@ -130,15 +131,11 @@ def _gpu(
     )  # fmt: skip
 
 
-def _zeus(name: str, *figures: float | None, like: str) -> Gpu:
-    """A card that Zeus swept: caps and idle watts from its traces, the rest from the datasheet."""
-    return _gpu(name, *figures, _LOWEST, _USUAL, other_source=_USUAL, cap_source=_SWEPT_CAP, like=like)  # type: ignore[arg-type]
+_zeus = partial(_gpu, idle_source=_LOWEST, peak_source=_USUAL, other_source=_USUAL, cap_source=_SWEPT_CAP)
+"""A card that Zeus swept: caps and idle watts from its traces, the rest from the datasheet."""
 
-
-def _newer(name: str, *figures: float | None, like: str) -> Gpu:
-    """A card without any measured run here: every figure is the usual one of its datasheet or assumed."""
-    return _gpu(name, *figures, _ASSUMED_IDLE, _USUAL, other_source=_USUAL, like=like)  # type: ignore[arg-type]
-
+_newer = partial(_gpu, idle_source=_ASSUMED_IDLE, peak_source=_USUAL, other_source=_USUAL)
+"""A card without any measured run here: every figure is the usual one of its datasheet or assumed."""
 
 _V100_IDLE = "fit: floor of NCF and ShuffleNet in the Zeus traces (35-39 W)"
 

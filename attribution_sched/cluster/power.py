@@ -1,24 +1,24 @@
 """What a device draws, and what a power cap does to it.
 
-A pass takes ``t`` seconds, of which the arithmetic units work ``C`` and the memory ``M``, one after the other; the rest is
-launching and waiting for the host. With the working share ``u = (C + M) / t``, the compute part ``x = C / (C + M)`` and
-``s(u) = 1 − (1 − u)^g``::
+A pass takes ``t`` seconds, of which the arithmetic units work ``C`` and the memory ``M``, one after the other; the rest
+is launching and waiting for the host. With the working share ``u = (C + M) / t``, the compute part ``x = C / (C + M)``
+and ``s(u) = 1 − (1 − u)^g``::
 
     P = idle + (TDP − idle) · min(1, f · s(u) · (x · a_c + (1 − x) · a_m))
 
 ``a_c`` and ``a_m`` say how far above idle a chip draws when it does nothing but arithmetic, or nothing but move memory;
 ``f`` is the factor of the numeric format. These are the very ``C``, ``M`` and ``t`` of the cost model, in the fit
-(``calibration/fit_power.py``) as in the kernel: a launch-bound step draws idle power, decoding little more than half of the
+(``calibration/fit_power.py``) as in the kernel: a launch-bound step draws idle power, decoding about half of the
 rating, large matrix products nearly all of it.
 
-A cap below the TDP is reached on average by a share ``ρ`` only: a device under it draws ``D = min(P, ρ · cap)``, and time
-stretches to::
+A cap below the TDP is reached on average by a share ``ρ`` only: a device under it draws ``D = min(P, ρ · cap)``, and
+time stretches to::
 
     t(D) / t(P) = 1 + β · (P − D) / (D − P0),   β = u^k · (x · β_c + (1 − x) · β_m)
 
-so energy ``D · t(D)`` is U-shaped in the cap. Constants are fitted per chip (``constants/power.json``); where a chip was
-never measured it takes those of the chip it is like, and where it is like none the median: an assumption, as is
-the cap law on A100 and H100.
+so energy ``D · t(D)`` is U-shaped in the cap. Constants are fitted per chip (``constants/power.json``); a chip that was
+never measured takes those of the chip it is like, and where it is like none the median: an assumption, as is the cap
+law on A100 and H100.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ FITTED_CHIPS = ("V100", "A100", "H100")
 
 
 def chip_is_fitted(gpu: Gpu) -> bool:
-    """Whether ``gpu`` has fitted constants, its own or those of the chip it is like; a user's own device may have none."""
+    """Whether ``gpu`` has fitted constants, its own or those of the chip it is like."""
     return gpu.chip in FITTED_CHIPS or gpu.like in FITTED_CHIPS
 
 

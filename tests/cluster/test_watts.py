@@ -33,7 +33,8 @@ def watts(costs):
 MEASURED = [
     ("V100-PCIE", "bert-base@384", 32, 228), ("V100-PCIE", "resnet-50", 128, 222), ("A40-48", "bert-base@384", 32, 267),
     ("A40-48", "resnet-50", 128, 244), ("RTX6000-24", "bert-base@384", 24, 236), ("RTX6000-24", "resnet-50", 128, 232),
-    ("P100-16", "bert-base@384", 16, 174), ("P100-16", "resnet-50", 64, 164), ("V100-PCIE", "shufflenet-v2-cifar", 1024, 191),
+    ("P100-16", "bert-base@384", 16, 174), ("P100-16", "resnet-50", 64, 164),
+    ("V100-PCIE", "shufflenet-v2-cifar", 1024, 191),
 ]  # fmt: skip
 
 

@@ -127,6 +127,10 @@ class Model:
         return np.array([float(getattr(layer, field)) for layer in self.layers])
 
 
+LONGEST = 10_000_000
+"""Tokens a sequence may have: beyond it the arithmetic of attention leaves what anybody runs."""
+
+
 @cache
 def model_names() -> tuple[str, ...]:
     """Every catalogue name, in catalogue order."""
@@ -148,9 +152,9 @@ def known_model(name: str) -> bool:
     from attribution_sched.cluster.models.catalogue import has_sequence
 
     base, at, tokens = name.strip().lower().partition("@")
-    return base in model_names() and (
-        not at or (tokens.isdecimal() and 0 < int(tokens) <= 10**7 and has_sequence(base))
-    )
+    if base not in model_names():
+        return False
+    return not at or (tokens.isdecimal() and 0 < int(tokens) <= LONGEST and has_sequence(base))
 
 
 def model(name: str) -> Model:

@@ -185,12 +185,12 @@ def has_sequence(name: str) -> bool:
 
 
 def with_sequence(name: str, tokens: int) -> Model:
-    """Build a catalogue model that reads ``tokens`` per sample; its weights, position table included, stay as they are."""
+    """Build a catalogue model that reads ``tokens`` per sample; its weights, position table included, stay."""
     builder = BUILDERS[name]
     if not (isinstance(builder, partial) and has_sequence(name)):
         raise TaskError(problem("model", f"{name}@{tokens}", "reads no sequence", "Leave the length out"))
     spec: LanguageSpec = builder.keywords["spec"]
-    built = builder(f"{name}@{tokens}", spec=replace(spec, block=replace(spec.block, tokens=tokens)))
+    built: Model = builder(f"{name}@{tokens}", spec=replace(spec, block=replace(spec.block, tokens=tokens)))
     return built
 
 

@@ -13,7 +13,8 @@ One block (``block_layer``): weights, FLOPs, what it keeps, what it moves, what 
 ``s``, hidden size ``h``, ``a`` heads, feed-forward size ``f`` and key/value width ``k`` (``k = h`` unless heads
 share keys and values):
 
-* FLOPs (query width ``h`` unless heads have a size of their own): projections ``2·s·h·(2h + 2k)`` and feed-forward ``4·s·h·f`` (``6·s·h·f`` when gated); for the
+* FLOPs: projections ``2·s·h·(2h + 2k)`` (queries ``h`` wide unless heads have a size of their own) and feed-forward
+  ``4·s·h·f`` (``6·s·h·f`` when gated); for the
   classic ``f = 4h`` that is ``24·s·h²``. Attention products ``4·s²·h``, counted in full: a causal mask
   does not halve them, as in the Megatron papers and in kernels that mask after the product. Local
   attention layers (GPT-Neo) are counted in full for the same reason.
