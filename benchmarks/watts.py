@@ -8,7 +8,8 @@ a prediction but the constants of the power law, and of those only what is left 
 * *models left out*: the law is fitted without the network at hand, on every card.
 
 Networks of Zeus that the model zoo does not have (DeepSpeech2, NCF) are not in the table; NCF gives the cards' idle
-watts. Language-model training is held against published figures of whole nodes. Run with the measured tables in ``$ATTRIBUTION_SCHED_DATA``::
+watts. Language-model training is held against published figures of whole nodes. Run with the measured tables in
+``$ATTRIBUTION_SCHED_DATA``::
 
     python benchmarks/watts.py
 """
