@@ -92,6 +92,9 @@ def layer_profile(model: Model, gpu: str) -> LayerProfile | None:
     return LayerProfile(Precision.FP32, by_tp)
 
 
+FROZEN_BYTES, TRAINED_BYTES = 2.0, 16.0
+"""Bytes that a weight under adapters and a trained weight take in mixed precision with Adam."""
+
 LANGUAGE_FAMILIES = ("gpt", "opt", "llama")
 """Families whose absolute speed is pinned by large-model training runs, not by throughput tables."""
 
@@ -230,6 +233,9 @@ def generates(model: Model, training: bool) -> bool:
 def _sizes(model: Model, training: bool) -> FloatArray:
     sharded = np.array([layer.tp_sharded for layer in model.layers], dtype=np.float64)
     params, kept = model.column("params"), model.column("activation_elements")
+    if training:
+        # A frozen weight has neither gradient nor optimiser state: 2 of the 16 bytes of a trained one.
+        params = params - model.column("frozen_params") * (1.0 - FROZEN_BYTES / TRAINED_BYTES)
     # A sharded head keeps logits, which tensor parallelism divides completely.
     head = sharded * np.array([layer.kind == "head" for layer in model.layers])
     reduced = model.column("tp_reduced_elements")
@@ -281,6 +287,7 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
         floor_s = efficiency(model.family, gpu, ANCHOR, training).floor_per_block_s * blocks
     hbm = achieved.memory * gpu.bandwidth_bytes_per_s
     again = 1.0 if runtime.recompute else 0.0
+    frozen = model.column("frozen_params") / np.maximum(params, 1.0)
     times = np.full((len(PRECISIONS), len(TP_DEGREES), len(TIME_COLUMNS), len(model)), np.nan)
     anchor_s = _anchor_seconds(model, gpu, training, flops, moved, hbm, achieved, table)
     for q in PRECISIONS:
@@ -296,8 +303,9 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
             forward = np.stack([fit * compute * part, fit * memory * kept, weights])
             floor = floor_s * table.floor_factor[q.index]
             if training:
-                # The training floor covers both passes; a backward pass launches twice the kernels.
-                backward = (2.0 + again) * forward
+                # The training floor covers both passes; a backward pass launches twice the kernels. Frozen weights
+                # need no gradient of their own, only one that passes through them.
+                backward = (2.0 + again - frozen) * forward
                 floors = (floor / 3.0, (2.0 + again) * floor / 3.0)
             else:
                 backward = np.zeros_like(forward)

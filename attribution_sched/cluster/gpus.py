@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from attribution_sched.errors import SettingsError, nearest, problem
 
@@ -161,6 +162,33 @@ GPUS: Mapping[str, Gpu] = MappingProxyType({
     )
 })  # fmt: skip
 """Catalogue name → GPU; presets may add their own under ``gpus:``."""
+
+
+def device_of(name: str, figures: Mapping[str, Any]) -> Gpu:
+    """A device type from its figures: a catalogue type with some replaced, or one that the catalogue does not have.
+
+    Args:
+        name: Catalogue name, or any other where the figures are complete.
+        figures: Scalar fields of :class:`Gpu`, ``peak_tflops`` by precision and ``like``.
+    """
+    given = dict(figures)
+    peaks, like = given.pop("peak_tflops", None), given.pop("like", None)
+    if name in GPUS:
+        device = GPUS[name].override(**given) if given else GPUS[name]
+    else:
+        needed = ("memory_bytes", "bandwidth_bytes_per_s", "tdp_w", "min_cap_w", "idle_w", "nvlink_bytes_per_s")
+        missing = [key for key in needed if key not in given] + ([] if peaks else ["peak_tflops"])
+        if missing:
+            rule = f"is not in the catalogue, and its figures lack {', '.join(missing)}"
+            raise SettingsError(problem("gpu", name, rule, nearest(name, GPUS)))
+        sources = MappingProxyType(dict.fromkeys((*needed, "peak_flops"), "set by the user"))
+        device = Gpu(name, MappingProxyType({}), **given, sources=sources)
+    if peaks:
+        own = MappingProxyType({Precision(p): float(v) * TERA for p, v in peaks.items()})
+        device = replace(
+            device, peak_flops=own, sources=MappingProxyType(dict(device.sources) | {"peak_flops": "set by the user"})
+        )
+    return replace(device, like=like) if like else device
 
 
 def gpu(name: str) -> Gpu:

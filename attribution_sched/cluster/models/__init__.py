@@ -53,6 +53,7 @@ class Layer:
             per sample (0 where the layer is replicated, not sharded).
         tp_sharded: Whether tensor parallelism divides this layer's weights and FLOPs.
         kv_elements: Keys and values per sample that generating text keeps in memory, at the model's full sequence.
+        frozen_params: Of ``params``, those that are not trained (the weights under adapters).
     """
 
     name: str
@@ -69,6 +70,7 @@ class Layer:
     tp_reduced_elements: float
     tp_sharded: bool
     kv_elements: float = 0.0
+    frozen_params: float = 0.0
 
     @property
     def forward_flops(self) -> float:

@@ -28,6 +28,7 @@ from types import MappingProxyType
 
 from attribution_sched.cluster.models import Layer, Model
 from attribution_sched.cluster.models.convnets import efficientnet, resnet50, shufflenet_v2
+from attribution_sched.cluster.models.huggingface import EXAMPLES, Shape, example, from_config
 from attribution_sched.cluster.models.transformers import (
     Activation,
     BlockSpec,
@@ -174,6 +175,8 @@ BUILDERS: Mapping[str, Builder] = MappingProxyType({
     "llama-2-70b": _llama2(8192, 80, 64, 8, 28672, 68_976_648_192),
     "llama-3-8b": _llama3(4096, 32, 32, 8, 14336, 8_030_261_248),
     "llama-3-70b": _llama3(8192, 80, 64, 8, 28672, 70_553_706_496),
+    # configurations as released on Hugging Face, read by huggingface.py
+    **dict.fromkeys(EXAMPLES, example),
 })  # fmt: skip
 """Catalogue name → builder."""
 
@@ -181,12 +184,16 @@ BUILDERS: Mapping[str, Builder] = MappingProxyType({
 def has_sequence(name: str) -> bool:
     """Whether a catalogue model reads a sequence whose length may be chosen."""
     builder = BUILDERS[name]
-    return isinstance(builder, partial) and "spec" in builder.keywords
+    decodes = name in EXAMPLES and EXAMPLES[name][0]["model_type"] not in ("whisper", "dit")
+    return decodes or (isinstance(builder, partial) and "spec" in builder.keywords)
 
 
 def with_sequence(name: str, tokens: int) -> Model:
     """Build a catalogue model that reads ``tokens`` per sample; its weights, position table included, stay."""
     builder = BUILDERS[name]
+    if name in EXAMPLES and has_sequence(name):
+        config, published = EXAMPLES[name]
+        return from_config(config, Shape(f"{name}@{tokens}", tokens, published))
     if not (isinstance(builder, partial) and has_sequence(name)):
         raise TaskError(problem("model", f"{name}@{tokens}", "reads no sequence", "Leave the length out"))
     spec: LanguageSpec = builder.keywords["spec"]

@@ -59,6 +59,12 @@ PUBLISHED = {
     "llama-2-70b": 68.977e9,
     "llama-3-8b": 8.030e9,
     "llama-3-70b": 70.554e9,
+    "mixtral-8x7b": 46.703e9,
+    "deepseek-v3": 671e9,
+    "qwen-2.5-7b": 7.6156e9,
+    "qwen-2.5-72b": 72.706e9,
+    "whisper-large-v3": 1.5435e9,
+    "dit-xl-2": 675e6,
 }
 ROUNDED_IN_THE_PAPER = {name for name in PUBLISHED if name.startswith("gpt3")} - {"gpt3-175b"}
 NUMBERS = [f.name for f in fields(Layer) if f.type == "float"]
