@@ -719,7 +719,7 @@ class Settings(Record):
 
         for name, figures in gpus.items():
             if name not in GPUS:
-                missing = [key for key in figures.model_fields if key != "like" and getattr(figures, key) is None]
+                missing = [key for key in GpuOverride.model_fields if key != "like" and getattr(figures, key) is None]
                 if missing:
                     rule = f"is not in the GPU catalogue, and its figures lack {', '.join(missing)}"
                     raise broken_rule(rule, f"Give them all, or use a known type. {nearest(name, GPUS)}", value=name)

@@ -58,7 +58,7 @@ def test_a_model_is_layers_a_configuration_or_a_base_with_adapters(tmp_path):
 @pytest.mark.parametrize(
     ("model", "match"),
     [
-        (LAYERS.replace("params: 4.0e+6", "params: 5.0e+6"), "add up to 4e\\+06"),
+        (LAYERS.replace("params: 4.0e+6", "params: 5.0e+6"), r"add up to 4e\+06"),
         ("{lora_rank: 4}", "exactly one of config, layers and base"),
         ("{base: gpt9}", "is not in the model zoo"),
         ("{config: nothing.json}", "cannot be read"),

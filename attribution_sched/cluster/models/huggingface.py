@@ -229,8 +229,10 @@ def _whisper(config: Mapping[str, Any], shape: Shape) -> Model:
     spec = LanguageSpec(decoder, 1, vocabulary, positions=words, tied=True)
     head, table = language_head_layer(spec), embedding_layer(spec)
     first = blocks.index(next(layer for layer in blocks if layer.name.startswith("decoder")))
-    # The encoder's last norm; words enter where the decoder begins.
-    blocks[first] = replace(blocks[first], params=blocks[first].params + table.params + 2 * hidden)
+    # The encoder's last norm; words enter where the decoder begins, and only they leave it.
+    begun = blocks[first].params + table.params + 2 * hidden
+    blocks[first] = replace(blocks[first], params=begun, input_elements=frames * hidden)
+    blocks[-1] = replace(blocks[-1], output_elements=words * hidden)
     return Model(
         name=shape.name, family="bert", task_type=TaskType.SPEECH, layers=(stem, *blocks, head),
         sequence_length=words, input_size=(2 * frames, mel), published_params=shape.published_params,

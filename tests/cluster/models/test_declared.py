@@ -14,7 +14,7 @@ def test_layers_add_up_or_are_refused():
     parts = [LayerFigures(1, 0.0, 1e6, 1e5, kind="embedding"), LayerFigures(10, 2e9, 5e6, 1e5)]
     chain = declared_model("own", parts, total_params=51e6)
     assert (len(chain), chain.params, chain.forward_flops) == (11, 51e6, 2e10)
-    with pytest.raises(TaskError, match="add up to 5.1e\\+07"):
+    with pytest.raises(TaskError, match=r"add up to 5.1e\+07"):
         declared_model("own", parts, total_params=60e6)
 
 
