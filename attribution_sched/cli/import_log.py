@@ -12,7 +12,6 @@ from attribution_sched.cli.console import Stages, examples, say_json
 
 EXAMPLES = examples(
     "attribution-sched import philly philly.csv -o trace.csv --preset cross-domain --keep 0.15 --drop-larger",
-    "sacct -a -P -X -o JobID,Submit,ElapsedRaw,AllocTRES,Account > jobs.txt",
     "attribution-sched import slurm jobs.txt -o trace.csv",
 )
 

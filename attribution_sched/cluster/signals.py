@@ -253,13 +253,13 @@ class Grid:
         """What the hour of the day and of the year lead to expect."""
         law = load_constants("grids")["grids"][self.name]
         hour = (self.start_h + time_s / HOUR_S) % YEAR_H
-        year = (
+        year: float = (
             1.0
             + law["year"][0] * math.cos(math.tau * hour / YEAR_H)
             + law["year"][1] * math.sin(math.tau * hour / YEAR_H)
         )
         day: float = law["day"][int(hour // SEASON_H)][int(hour % 24)]
-        return max(0.0, float(law["mean"]) * year * day)
+        return max(0.0, float(law["mean"] * year * day))
 
     def at(self, time_s: float) -> float:
         """Profile and deviation of the hour."""

@@ -13,7 +13,7 @@ from ..test_import_cost import TRIES, fresh_import
 from .helpers import command, invoke, refused
 
 NAMES = (
-    "run", "explain", "report", "export", "archive", "compact", "train", "bench", "simulate", "profile", "doctor",
+    "run", "explain", "report", "export", "archive", "compact", "import", "train", "bench", "simulate", "profile", "doctor",
     "version",
 )  # fmt: skip
 
