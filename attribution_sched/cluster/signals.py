@@ -34,6 +34,8 @@ from attribution_sched.types import FloatArray
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 YEAR_H = 8760
+"""Hours of the year that profiles of grids are fitted to."""
+
 SEASON_H = YEAR_H / 4
 """Length of a season in hours; the first begins with the year."""
 
