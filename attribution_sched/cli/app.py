@@ -19,6 +19,8 @@ from attribution_sched.cli.explain import EXAMPLES as EXPLAIN
 from attribution_sched.cli.explain import explain
 from attribution_sched.cli.export import EXAMPLES as EXPORT
 from attribution_sched.cli.export import export
+from attribution_sched.cli.import_log import EXAMPLES as IMPORT
+from attribution_sched.cli.import_log import import_log
 from attribution_sched.cli.profile import EXAMPLES as PROFILE
 from attribution_sched.cli.profile import profile
 from attribution_sched.cli.report import EXAMPLES as REPORT
@@ -65,11 +67,11 @@ def _root(
     """Explainability-first scheduling of AI workloads."""
 
 
-def _add(panel: str, command: Callable[..., None], epilog: str) -> None:
+def _add(panel: str, command: Callable[..., None], epilog: str, name: str | None = None) -> None:
     # Typer keeps the line ends of all paragraphs but the first.
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(rich_help_panel=panel, epilog=epilog, help=text)(command)
+    app.command(name, rich_help_panel=panel, epilog=epilog, help=text)(command)
 
 
 _add(LOOP, run, RUN)
@@ -79,6 +81,7 @@ _add(LOOP, bill, BILL)
 _add(LOOP, export, EXPORT)
 _add(LOOP, archive, ARCHIVE)
 _add(LOOP, compact, COMPACT)
+_add(LOOP, import_log, IMPORT, name="import")
 _add(POLICIES, train, TRAIN)
 app.add_typer(bench, rich_help_panel=POLICIES)
 _add(POLICIES, simulate, SIMULATE)
