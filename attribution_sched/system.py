@@ -57,7 +57,7 @@ from attribution_sched.session.taking import Taken, decision_record, result_of, 
 from attribution_sched.session.turn import Clock, Turn, log
 from attribution_sched.session.wording import plan_of, plan_record
 from attribution_sched.text import clean_text
-from attribution_sched.types import Outcome, RewardTerms
+from attribution_sched.types import Outcome, RewardTerms, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -196,7 +196,7 @@ class System:
         self.attribute = AttributionCache(as_attributor(attributor, self.world, policy))
         self.cluster = self._new_cluster()
         # An attributor that cannot answer is refused here, and what it fits or compiles counts in no decision's time.
-        self.attribute.attributor.vector(self.cluster.engine.pool.counters.values[0])
+        self.attribute.attributor.vector(Task(counters=self.cluster.engine.pool.counters.values[0], samples_per_s=1.0))
         self._memory = Memory(self.world, policy, self.attribute, self.seed)
         self._earlier: tuple[str, Memory] | None = None
         self._fitting = Fitting(self.cluster.engine)
@@ -496,7 +496,7 @@ class System:
     def _attribution(self, asked: Asked) -> AttributionVector:
         """The very vector that the policy was given; a cluster that gave none (not one of ours) is asked for it now."""
         found = asked.view.attribution
-        return self.attribute(asked.view.counters) if found is None else found
+        return self.attribute(asked.view.task or asked.view.counters) if found is None else found
 
     def _complete(self, turn: Turn, *, again: bool = False) -> Taken:
         """Phases 4 to 6: recorded, then carried out, then booked; each of them once, however often this is called.

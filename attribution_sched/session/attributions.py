@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attribution_sched.attribution.vector import AttributionVector
+from attribution_sched.attribution.vector import AttributionVector, measured
 from attribution_sched.attributor import TaskAttributor
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.types import FloatArray
+from attribution_sched.types import FloatArray, Task
 
 MOST = 2048
 """Vectors that are kept by default."""
@@ -41,7 +41,7 @@ class CacheUse:
 
 
 class AttributionCache:
-    """Counters in, attribution vector out; the least recently used are forgotten first.
+    """A measured task in, attribution vector out; the least recently used are forgotten first.
 
     Args:
         attributor: Who works them out, see :func:`~attribution_sched.attributor.as_attributor`.
@@ -68,17 +68,20 @@ class AttributionCache:
         """Hits and misses so far."""
         return CacheUse(self._hits, self._misses, len(self._kept), self._most)
 
-    def __call__(self, counters: FloatArray) -> AttributionVector:
-        """The vector of one task, by its counters, shape ``(12,)``."""
+    def __call__(self, task: Task | FloatArray) -> AttributionVector:
+        """The vector of one task, or of bare counters ``(12,)``."""
         began = time.perf_counter()
-        signature = np.ascontiguousarray(counters, dtype=np.float64).tobytes()
+        known = measured(task)
+        unread = [name for name, way in known.provenance.items() if way == "unavailable"]
+        about = f"{known.samples_per_s!r} {known.training} {known.batch_size} {unread}"
+        signature = np.ascontiguousarray(known.counters, dtype=np.float64).tobytes() + about.encode()
         found = self._kept.get(signature)
         if found is not None:
             self._hits += 1
             self._kept.move_to_end(signature)
         else:
             self._misses += 1
-            self._kept[signature] = found = self.attributor.vector(counters)
+            self._kept[signature] = found = self.attributor.vector(known)
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         self._spent_s += time.perf_counter() - began
