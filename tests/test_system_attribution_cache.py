@@ -5,9 +5,9 @@ import pytest
 
 from attribution_sched.attributor import as_attributor
 from attribution_sched.errors import SettingsError
-from attribution_sched.session.attributions import AttributionCache
+from attribution_sched.system import AttributionCache
 from attribution_sched.types import Task
-from tests.session.small import small
+from tests.small_world import small
 
 WORLD = small().build_world()
 
