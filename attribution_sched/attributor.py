@@ -5,13 +5,13 @@
     attributor(counters)                         # (n, 12) -> the seven numbers in [-1, 1] of a policy's state, (n, 7)
 
 The default is the account of :mod:`~attribution_sched.attribution.accounting` under the energy model of the world's
-machines, and its mean over EmSHAP's ``p(x_missing | x_seen)`` where counters (or the throughput) could not be read. What
-may enter is what a task shows and its submitter declares: counters, throughput, mode. ``System(attributor=...)`` and the
-registered environments take anything :func:`as_attributor` does.
+machines, and its mean over EmSHAP's ``p(x_missing | x_seen)`` where counters (or the throughput) could not be read.
+What may enter is what a task shows and its submitter declares: counters, throughput, mode. ``System(attributor=...)``
+and the registered environments take anything :func:`as_attributor` does.
 
-**The state.** Weights belong to the schema they learnt from. Until networks are trained on accounts, their seven numbers
-are those of :data:`~attribution_sched.types.ATTRIBUTION_SCHEMA` (:mod:`~attribution_sched.attribution.schema`): an adapter,
-the same to the last bit for a task that was read in full, its mean over EmSHAP's draws for one that was not.
+**The state.** Weights belong to the schema they learnt from. Until networks are trained on accounts, their seven
+numbers are those of :data:`~attribution_sched.types.ATTRIBUTION_SCHEMA` (:mod:`~attribution_sched.attribution.schema`):
+an adapter, the same to the last bit for a task that was read in full, its mean over EmSHAP's draws for any other.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def as_attributor(given: Any, world: World, policy: object = None) -> TaskAttrib
 
     Args:
         given: None for the default; a :class:`~attribution_sched.attribution.fitted.Fitted` (from a recording of one's
-            own machine, say) or a ``SampleEnergy``: accounts under that energy model. A fitted ``EmSHAP`` over the seven
-            counters, alone (it then explains the world's simulated meter) or as a pair with the energy model it
+            own machine, say) or a ``SampleEnergy``: accounts under that energy model. A fitted ``EmSHAP`` over the
+            seven counters, alone (it then explains the world's simulated meter) or as a pair with the energy model it
             explains, or an ``AmortisedAttribution``: conditional values. A fitted ``EnergyModel`` of the seven counters
             (EmSHAP's distribution is then fitted on the world's tasks). Or any function from counters ``(n, 12)`` to
             states ``(n, 7)`` in [-1, 1].
@@ -81,7 +81,9 @@ def as_attributor(given: Any, world: World, policy: object = None) -> TaskAttrib
         return AccountAttributor(given, states)
     if isinstance(given, SampleEnergy):
         own = Fitted.of_world(world)
-        return AccountAttributor(Fitted(given, own.known, "an energy model of one's own", _missing=own._missing), states)
+        return AccountAttributor(
+            Fitted(given, own.known, "an energy model of one's own", _missing=own._missing), states
+        )
     if isinstance(given, type):
         raise _unknown(given)
     if isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "attribute"):

@@ -406,7 +406,8 @@ def _base(result: SchedulingResult) -> str:
         return f"{whole:.4g} {vector.units} expected, {vector.base:.4g} of the mean task; {QUESTIONS[vector.question]}"
     carried = f"; EmSHAP carries {', '.join(vector.missing)}" if vector.missing else ""
     idle = f"idle {vector.base:.3g} ({vector.base / whole:.0%})"
-    return f"{whole:.4g} {vector.units} at {vector.samples_per_s:.4g} samples/s, {idle}, parts with 95 % intervals{carried}"
+    pace = f"at {vector.samples_per_s:.4g} samples/s"
+    return f"{whole:.4g} {vector.units} {pace}, {idle}, parts with 95 % intervals{carried}"
 
 
 def _part(vector: AttributionVector, name: str) -> str:

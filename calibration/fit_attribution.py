@@ -3,8 +3,8 @@
     python calibration/fit_attribution.py                 # all presets, about a minute of processor time
     python calibration/fit_attribution.py testbed
 
-Writes ``attribution_sched/attribution/shipped/<preset>.json`` and ``.safetensors``. Run it again whenever the power law,
-the step times or the task kinds of a preset change: until then ``System`` notices that the files describe another
+Writes ``attribution_sched/attribution/shipped/<preset>.json`` and ``.safetensors``. Run it again whenever the power
+law, the step times or the task kinds of a preset change: until then ``System`` notices that the files describe another
 machine (by the joules of nominal tasks) and fits anew each time it starts.
 
 The family of EmSHAP's distribution is the one with the least error of the *parts* on tasks kept back, two to four of

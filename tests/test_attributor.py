@@ -11,8 +11,8 @@ import pytest
 from attribution_sched import System
 from attribution_sched.attribution.emshap import EmSHAP
 from attribution_sched.attribution.energy_model import EnergyModel
-from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form, encode
 from attribution_sched.attribution.fitted import Fitted
+from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form, encode
 from attribution_sched.attribution.vector import ACCOUNTING, CONDITIONAL, STATE
 from attribution_sched.attributor import as_attributor, task_energy_j
 from attribution_sched.cluster.decision import view
@@ -69,7 +69,8 @@ def given_attributors(world, counters, energy):
     fitted = Fitted.of_world(world)
     model = EnergyModel(("boosting",), names=DEMAND_NAMES, unit="J").fit(seven, energy)
     return {
-        "default": None, "fitted": fitted, "sample energy": fitted.energy, "emshap": emshap, "emshap and model": (emshap, model), "energy model": model,
+        "default": None, "fitted": fitted, "sample energy": fitted.energy, "emshap": emshap,
+        "emshap and model": (emshap, model), "energy model": model,
         "function": lambda rows: np.tanh(np.log1p(rows[:, :7]) - 1.0),
     }  # fmt: skip
 

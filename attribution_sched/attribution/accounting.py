@@ -2,8 +2,8 @@
 
     φ_j = Σ_S |S|! (d − |S| − 1)! / d! · [f(x_S∪j, 0) − f(x_S, 0)]       metered = idle + Σ_j φ_j + unattributed
 
-Idle is a real state of the machine, so zero is an honest baseline for every counter, and the dummy axiom does the rest: a
-counter that reads 0 gets exactly 0 J, whatever the model. Nobody's "typical task" enters.
+Idle is a real state of the machine, so zero is an honest baseline for every counter, and the dummy axiom does the rest:
+a counter that reads 0 gets exactly 0 J, whatever the model. Nobody's "typical task" enters.
 
 **The convention by which seven parts are one account.** Conv, fc and attention are seconds of operators; cycles, misses
 and the two bandwidths are what the same work did to host and channels. They are not two bills of the same joules but
@@ -94,9 +94,7 @@ def from_idle(f: Callable[[FloatArray], FloatArray], x: FloatArray) -> tuple[Flo
     return parts, values[:, 0], values[:, -1]
 
 
-def settle(
-    parts: FloatArray, idle: FloatArray, names: tuple[str, ...], metered: FloatArray | None = None
-) -> Account:
+def settle(parts: FloatArray, idle: FloatArray, names: tuple[str, ...], metered: FloatArray | None = None) -> Account:
     """Close an account: what the meter says beyond idle and parts is unattributed, never spread over the parts.
 
     Args:

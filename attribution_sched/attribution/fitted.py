@@ -1,8 +1,8 @@
 """What a machine's attributor is made of, fitted once: the energy model, EmSHAP's distribution, the tasks it knows.
 
-    Fitted.of_world(world)      # shipped for the presets, fitted on simulated metered tasks (a second) for others
-    Fitted.fit(...)             # from metered tasks of one's own
-    fitted.save(path)           # path.json (energy model, settings) and path.safetensors (EmSHAP)
+Fitted.of_world(world)      # shipped for the presets, fitted on simulated metered tasks (a second) for others
+Fitted.fit(...)             # from metered tasks of one's own
+fitted.save(path)           # path.json (energy model, settings) and path.safetensors (EmSHAP)
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Fitted:
 
     @classmethod
     def of_world(cls, world: World) -> Fitted:
-        """The attributor of a simulated world: shipped, if it is one of the presets' tasks and machines; else fitted."""
+        """The attributor of a simulated world: shipped, if its tasks and machines are a preset's; else fitted."""
         from attribution_sched.attribution.simulated_meter import nominal_readings
 
         readings = nominal_readings(world)
@@ -226,8 +226,8 @@ class Fitted:
             known = told["known"]
             arrays = {name: np.array(known[name], dtype=np.float64) for name in _KNOWN}
             made = cls(
-                SampleEnergy.from_dict(told["energy"]), KnownTasks(tuple(known["names"]), **arrays), str(told["source"]),
-                shipped,
+                SampleEnergy.from_dict(told["energy"]), KnownTasks(tuple(known["names"]), **arrays),
+                str(told["source"]), shipped,
             )  # fmt: skip
             made._missing["file"] = (target.with_name(target.name + ".safetensors"), told["missing"])
         except (KeyError, TypeError, ValueError) as error:

@@ -2,11 +2,10 @@
 
     vector = E[ accounting(X) | x_seen ],       X_missing ~ EmSHAP
 
-With all counters read this is the accounting itself. With some missing, as on every real machine, the fitted distribution
-carries them: EmSHAP's joint distribution of the counters per second, the throughput and the mode (as logarithms, zeros as
-zeros), asked once for each set of counters that a machine cannot read. The error of a part has what the draws leave open
-(the missing counters are not known, only their distribution), widened by one factor so that the 95 % interval held the
-parts of tasks that were kept back.
+With all counters read this is the accounting itself. With some missing, as on every real machine, the fitted
+distribution carries them: EmSHAP's joint distribution of the counters per second, the throughput and the mode (as
+logarithms, zeros as zeros). The error of a part has what the draws leave open (the missing counters are not known, only
+their distribution), widened by one factor so that the 95 % interval held the parts of tasks that were kept back.
 """
 
 from __future__ import annotations

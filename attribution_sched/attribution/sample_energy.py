@@ -11,8 +11,8 @@ with every counter and vanish without it,
 
 The weights are those of a non-negative least squares fit to metered joules (relative errors), one set for training and
 one for inference, each bent along the logarithm of the throughput between a few knots: small and huge tasks pay other
-prices. Nothing else enters: no model's name, no demand that only a simulator knows. ``idle(s)`` is what the machine draws
-while it does nothing, for as long as a sample takes.
+prices. Nothing else enters: no model's name, no demand that only a simulator knows. ``idle(s)`` is what the machine
+draws while it does nothing, for as long as a sample takes.
 """
 
 from __future__ import annotations
@@ -202,14 +202,16 @@ class SampleEnergy:
             CheckpointError: If it is not what a fit has written.
         """
         try:
-            arrays = {name: np.array(told[name], dtype=np.float64) for name in ARRAYS}
-            rest = {name: told[name] for name in cls.__dataclass_fields__ if name not in ARRAYS}
+            arrays: dict[str, Any] = {name: np.array(told[name], dtype=np.float64) for name in ARRAYS}
+            rest: dict[str, Any] = {name: told[name] for name in cls.__dataclass_fields__ if name not in ARRAYS}
             rest |= {"modes": tuple(bool(m) for m in told["modes"]), "names": tuple(told["names"])}
             model = cls(**arrays, **rest)
             shape = (len(model.modes), len(model.knots), _terms(len(model.names)))
             if arrays["weights"].shape != shape or arrays["members"].shape[1:] != shape:
                 raise ValueError(f"weights of {arrays['weights'].shape} instead of {shape}")
-            if not all(np.isfinite(array).all() and (array >= 0).all() for name, array in arrays.items() if name != "knots"):
+            if not all(
+                np.isfinite(array).all() and (array >= 0).all() for name, array in arrays.items() if name != "knots"
+            ):
                 raise ValueError("weights below zero or not finite")
         except (KeyError, TypeError, ValueError) as error:
             rule = f"is not what a fit has written ({error})"
@@ -364,12 +366,15 @@ def _check_fit(
     n = len(energy_j)
     if counters.shape != (n, len(names)) or samples_per_s.shape != (n,):
         given = (counters.shape, samples_per_s.shape)
-        raise ModelFitError(problem("counters, samples_per_s", given, f"must be ({n}, {len(names)}) and ({n},)", "One row a task"))
+        raise ModelFitError(
+            problem("counters, samples_per_s", given, f"must be ({n}, {len(names)}) and ({n},)", "One row a task")
+        )
     if n < LEAST_TASKS:
         rule = f"an energy model needs at least {LEAST_TASKS} metered tasks"
         raise ModelFitError(problem("tasks", n, rule, "Record more, at several batches and of several models"))
     for name, values, least in (
-        ("counters", counters, 0.0), ("samples_per_s", samples_per_s, None), ("energy_j", energy_j, None), ("idle_j", idle_j, 0.0),
+        ("counters", counters, 0.0), ("samples_per_s", samples_per_s, None), ("energy_j", energy_j, None),
+        ("idle_j", idle_j, 0.0),
     ):  # fmt: skip
         good = np.isfinite(values) & ((values > 0.0) if least is None else (values >= least))
         if not good.all():
@@ -380,4 +385,6 @@ def _check_fit(
     if (idle_j > energy_j).any():
         row = int(np.argmax(idle_j - energy_j))
         rule = f"the idle machine would draw more than was metered, {float(energy_j[row]):.4g} J (row {row})"
-        raise ModelFitError(problem("idle_j", float(idle_j[row]), rule, "Measure idle on this machine, with nothing running"))
+        raise ModelFitError(
+            problem("idle_j", float(idle_j[row]), rule, "Measure idle on this machine, with nothing running")
+        )

@@ -17,12 +17,14 @@ EFFICIENCY_TOLERANCE = 1e-6
 
 ACCOUNTING, CONDITIONAL, MARGINAL, STATE = "accounting", "conditional", "marginal", "state"
 
-QUESTIONS: Mapping[str, str] = MappingProxyType({
-    ACCOUNTING: "where the joules go: parts from the idle machine to the task",
-    CONDITIONAL: "what the reading tells: above the mean task, each counter paid for what it says of the others",
-    MARGINAL: "what the energy model makes of this reading: above the mean task, each counter by itself; no what-if",
-    STATE: "what a policy is shown: numbers without a unit",
-})
+QUESTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        ACCOUNTING: "where the joules go: parts from the idle machine to the task",
+        CONDITIONAL: "what the reading tells: above the mean task, each counter paid for what it says of the others",
+        MARGINAL: "what the energy model makes of this reading: above the mean task, counter by counter; no what-if",
+        STATE: "what a policy is shown: numbers without a unit",
+    }
+)
 """Questions that a vector can answer. They are different numbers, so a vector says which one it is."""
 
 

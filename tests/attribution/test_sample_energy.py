@@ -59,7 +59,11 @@ def test_it_never_falls_where_a_counter_rises_and_is_idle_without_any(model, see
 def test_its_closed_form_is_the_exact_account(model, seed):
     rng = np.random.default_rng(seed)
     n = 4
-    x, pace, mode = rng.lognormal(0.0, 1.0, (n, 7)) * (rng.random((n, 7)) > 0.3), rng.lognormal(1.0, 1.0, n), rng.random(n) < 0.5
+    x, pace, mode = (
+        rng.lognormal(0.0, 1.0, (n, 7)) * (rng.random((n, 7)) > 0.3),
+        rng.lognormal(1.0, 1.0, n),
+        rng.random(n) < 0.5,
+    )
     quick = model.parts(x, pace, mode)
     exact, idle, whole = from_idle(lambda rows: model.predict(rows, np.repeat(pace, 128), np.repeat(mode, 128)), x)
     np.testing.assert_allclose(quick, exact, rtol=1e-9, atol=1e-12 * whole.max())

@@ -61,7 +61,9 @@ def accounts(
     if table.shape != (n, d) or wide.shape != (n, d) or base.shape != (n,) or not table.size:
         rule = f"must be {(n, d)}, {(n,)} and {(n, d)}, and not empty"
         given = (table.shape, base.shape, wide.shape)
-        raise ExplanationError(problem("parts, idle, errors", given, rule, "Give one label per task, a name per counter"))
+        raise ExplanationError(
+            problem("parts, idle, errors", given, rule, "Give one label per task, a name per counter")
+        )
     if not all((np.isfinite(each) & (each >= 0.0)).all() for each in (table, base, wide)):
         raise ExplanationError(problem("parts", "not joules", "must be finite and >= 0", "Leave out such tasks"))
     whole = np.maximum(base + table.sum(axis=1), 1e-300)
@@ -79,10 +81,10 @@ def accounts(
         ax.errorbar(left[seen], rows[seen], xerr=WIDEST * wide[seen, j] / whole[seen], fmt="none", ecolor="black",
                     elinewidth=0.8, capsize=1.8, capthick=0.8)  # fmt: skip
     for row in range(n):
-        ax.annotate(f"{number(float(whole[row]))} {unit}", (1.0, row), xytext=(5, 0), textcoords="offset points",
+        ax.annotate(number(float(whole[row])), (1.0, row), xytext=(4, 0), textcoords="offset points",
                     va="center", fontsize=7, annotation_clip=False)  # fmt: skip
     step = int(np.ceil(n / style.rows_that_fit(ax)))
-    wide_label = style.characters(ax, 0.3)
+    wide_label = style.characters(ax, 0.25)
     ax.set_yticks(rows[::step], [style.shortened(label, wide_label) for label in task_labels[::step]])
     ax.invert_yaxis()
     ax.set_xlim(0.0, 1.0)
@@ -91,7 +93,9 @@ def accounts(
     style.finish(ax, lang, grid="x")
     ax.tick_params(axis="y", length=0)
     entries = len(ax.get_legend_handles_labels()[1])
-    ax.legend(ncols=min(4, entries), fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0),
+    columns = min(entries, 4 if style.characters(ax, 1.0) > 75 else 2)
+    ax.legend(ncols=columns, fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0),
               borderaxespad=0.2, handlelength=1.1, columnspacing=1.1)  # fmt: skip
-    style.title(ax, say("accounts.title", lang), above=8.0 + 11.0 * np.ceil(entries / min(4, entries)))
+    words = style.with_unit(say("accounts.title", lang), unit, lang)
+    style.title(ax, words, above=8.0 + 11.0 * float(np.ceil(entries / columns)))
     return style.in_font(ax, lang)

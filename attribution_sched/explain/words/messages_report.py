@@ -179,9 +179,13 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.energy.caption_account": (
         "Shares of {shown}, each of its own joules; whiskers are 95 % intervals of the parts. By {method}{fit}; "
         "counters {counters}.",
-        "{shown}的能耗构成，以各任务自身能耗为 100 %；误差线为各部分的 95 % 区间。方法：{method}{fit}；计数器为{counters}。",
+        "{shown}的能耗构成，以各任务自身能耗为 100 %；误差线为各部分的 95 % 区间。"
+        "方法：{method}{fit}；计数器为{counters}。",
     ),
-    "report.energy.error": (" (median error {error} of held-out tasks, fitted on {tasks})", "（留出任务的中位误差 {error}，以 {tasks} 个任务拟合）"),
+    "report.energy.error": (
+        " (median error {error} of held-out tasks, fitted on {tasks})",
+        "（留出任务的中位误差 {error}，以 {tasks} 个任务拟合）",
+    ),
     "report.energy.methods.accounting": ("accounting from the idle machine", "自空闲机器起算的能耗核算"),
     "report.energy.idle": ("idle", "空闲"),
     "report.energy.caption": (

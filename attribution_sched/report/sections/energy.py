@@ -145,7 +145,9 @@ def _by_kind(energy: Energy, lang: str) -> Table:
         whole = [number(float(np.mean([task.predicted for task in tasks])))]
         if energy.unit == "J/sample":
             whole.append(number(total))
-        rows.append((total, (kind, str(len(tasks)), number(float(np.mean([task.base for task in tasks]))), *cells, *whole)))
+        rows.append(
+            (total, (kind, str(len(tasks)), number(float(np.mean([task.base for task in tasks]))), *cells, *whole))
+        )
     rows.sort(key=lambda row: -row[0])
     head = [
         say("report.energy.kind", lang),
