@@ -247,7 +247,7 @@ class System:
         queue: Where tasks come from: ``preset`` (simulated arrivals), ``demo`` (three tasks), ``empty`` (what is
             submitted).
         attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
-            ``EnergyModel``, a ``LinearAttribution`` or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
+            ``EnergyModel``, a ``Fitted`` attributor or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
             :func:`~attribution_sched.attributor.as_attributor`. By default what the shipped networks were trained with.
         cluster: ``simulated``; ``local``, which runs tasks as processes of this machine; ``slurm``, with a partition
             for each domain, of the same name; executors by domain, or

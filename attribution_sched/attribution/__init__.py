@@ -34,6 +34,7 @@ __all__ = [
     "difference",
     "kepler",
     "load_recording",
+    "load_runs",
     "profile",
     "zeus_power",
 ]
@@ -65,6 +66,7 @@ _HOMES = {
     "difference": "attribution_sched.attribution.sources",
     "kepler": "attribution_sched.attribution.recording_presets",
     "load_recording": "attribution_sched.attribution.recordings",
+    "load_runs": "attribution_sched.attribution.measured_runs",
     "profile": "attribution_sched.attribution.sources",
     "zeus_power": "attribution_sched.attribution.recording_presets",
 }

@@ -40,7 +40,7 @@ class AttributionVector:
         base: What there is without them: joules of the idle machine (accounting), or the mean prediction (conditional
             and marginal values).
         prediction: () or (n,), what the contributions add up to, together with the base.
-        standard_error: Like ``values``: of the sampling error; in an account also of the energy model's error and of what
+        standard_error: Like ``values``: of the sampling error; in an account of the energy model's error and of what
             missing counters leave open too. :meth:`interval` widens them by Student's factor.
         units: Unit of values, base and prediction.
         method: Which conditional model answered, for example ``mixture`` or ``amortised(mixture)``.
