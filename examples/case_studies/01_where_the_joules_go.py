@@ -52,13 +52,13 @@ show(results["BERT"])
 # ## Where the joules go
 #
 # The energy model predicts joules per sample from a task's counters and throughput; its account starts from the idle
-# machine and shares what the task draws beyond it out over the seven counters. An operator a task does not have gets 0 J.
+# machine and shares what the task draws beyond it out over the seven counters. An operator it does not have gets 0 J.
 
 # %%
 names = list(results)
 vectors = [results[name].attribution for name in names]
-parts, errors = (np.array([getattr(v, what) for v in vectors]) for what in ("values", "standard_error"))
-ax = plots.accounts(parts, [v.base for v in vectors], errors, names, names=vectors[0].names, unit="J/sample")
+drawn, unsure = (np.array([getattr(v, what) for v in vectors]) for what in ("values", "standard_error"))
+ax = plots.accounts(drawn, [v.base for v in vectors], unsure, names, names=vectors[0].names, unit="J/sample")
 
 # %%
 for name, vector in zip(names, vectors, strict=True):
