@@ -78,13 +78,13 @@ class MeasuredRuns:
             ModelFitError: If there are too few.
         """
         readable = ~np.isnan(self.counters).all(axis=0)
-        whole = ~np.isnan(self.counters[:, readable]).any(axis=1)
+        whole: BoolArray = np.asarray(~np.isnan(self.counters[:, readable]).any(axis=1))
         # A counter that this machine cannot read at all has no part: nothing can be learnt of it here.
         counters = np.where(readable, np.nan_to_num(self.counters), 0.0)[whole]
         source = f"{int(whole.sum())} metered runs" + (f" on {self.machine}" if self.machine else "")
         return Fitted.fit(
             counters, self.samples_per_s[whole], self.energy_j[whole], idle_j=self.idle_j[whole], idle_w=self.idle_w,
-            training=self.training[whole], labels=[n for n, w in zip(self.labels, whole, strict=True) if w],
+            training=self.training[whole], labels=[self.labels[row] for row in np.flatnonzero(whole).tolist()],
             source=source, metered=self.metered, family=family,
         )  # fmt: skip
 
