@@ -135,12 +135,13 @@ class EmSHAP:
         self._check_fitted()
         rows, alone = match_rows(X, self.names_)
         predict = predictor(f, self.names_, self.nonnegative)
-        base = float(predict(self.background_).mean())
+        outcomes = predict(self.background_)
+        base = float(outcomes.mean())
         full = predict(rows)
         seed = self.seed if seed is None else seed
         exact = len(self.names_) <= EXACT_LIMIT
         solve = self._exact if exact else self._sampled
-        phi, error, degrees = solve(predict, rows, base, full, np.random.default_rng([seed, 1]))
+        phi, error, degrees = solve(predict, rows, outcomes, full, np.random.default_rng([seed, 1]))
         pick = 0 if alone else slice(None)
         provenance = {
             "coalitions": "exact" if exact else "sampled",
@@ -349,50 +350,59 @@ class EmSHAP:
         return self
 
     def _exact(
-        self, predict: Predict, rows: FloatArray, base: float, full: FloatArray, rng: np.random.Generator
+        self, predict: Predict, rows: FloatArray, outcomes: FloatArray, full: FloatArray, rng: np.random.Generator
     ) -> tuple[FloatArray, FloatArray, float]:
         """Value all 2^d coalitions in every replicate."""
         masks = all_masks(len(self.names_))
         points = self._points(rng)
 
-        def solved(model: Conditional, scramblings: Points) -> FloatArray:
+        def solved(model: Conditional, scramblings: Points, base: float) -> FloatArray:
             inner = coalition_values(model, self.scale_, predict, rows, masks[1:-1], scramblings)
             values = np.empty((len(rows), scramblings.replicates, len(masks)))
             values[:, :, 0], values[:, :, -1] = base, full[:, None]
             values[:, :, 1:-1] = inner.transpose(0, 2, 1)
             return values @ shapley_matrix(len(self.names_))
 
-        each = solved(self.model_, points)
+        each = solved(self.model_, points, float(outcomes.mean()))
         sampling = each.var(axis=1, ddof=1) / self.replicates
         # The same points for every refit: what differs is then the model alone.
         first = Points(points.uniforms[:1])
         error, degrees = self.uncertainty_.total(
-            sampling, self.replicates - 1, each[:, 0], lambda model: solved(model, first)[:, 0]
+            sampling,
+            self.replicates - 1,
+            each[:, 0],
+            lambda model, i: solved(model, first, self.uncertainty_.base(i, outcomes))[:, 0],
         )
         return each.mean(axis=1), error, degrees
 
     def _sampled(
-        self, predict: Predict, rows: FloatArray, base: float, full: FloatArray, rng: np.random.Generator
+        self, predict: Predict, rows: FloatArray, outcomes: FloatArray, full: FloatArray, rng: np.random.Generator
     ) -> tuple[FloatArray, FloatArray, float]:
         """Value sampled coalitions, one scrambling for each group of them."""
         d = len(self.names_)
         sample = sample_coalitions(d, self.n_coalitions, self.replicates, rng)
         points = self._points(rng)
 
-        def solved(model: Conditional, drawn: Points, chosen: CoalitionSample) -> tuple[FloatArray, FloatArray]:
+        def solved(
+            model: Conditional, drawn: Points, chosen: CoalitionSample, base: float
+        ) -> tuple[FloatArray, FloatArray]:
             values = np.empty((len(rows), *chosen.masks.shape[:2]))
             for g in range(len(chosen.masks)):
                 one = Points(drawn.uniforms[g : g + 1])
                 values[:, g] = coalition_values(model, self.scale_, predict, rows, chosen.masks[g], one)[:, :, 0]
             return solve_sampled(chosen, values, base, full)
 
-        phi, error = solved(self.model_, points, sample)
+        base = float(outcomes.mean())
+        phi, error = solved(self.model_, points, sample, base)
         few = self._few(sample)
         least = min(points.n_draws, 64)
         fewer = Points(np.concatenate([points.uniforms[:, : least // 2], 1.0 - points.uniforms[:, : least // 2]], 1))
-        near = solved(self.model_, fewer, few)[0] if self.uncertainty_.models else phi
+        near = solved(self.model_, fewer, few, base)[0] if self.uncertainty_.models else phi
         total, degrees = self.uncertainty_.total(
-            np.square(error), self.replicates - 1, near, lambda model: solved(model, fewer, few)[0]
+            np.square(error),
+            self.replicates - 1,
+            near,
+            lambda model, i: solved(model, fewer, few, self.uncertainty_.base(i, outcomes))[0],
         )
         return phi, total, degrees
 

@@ -12,10 +12,11 @@ trained without another fold of the rows, which makes them a delete-a-group jack
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched.attribution.conditionals.base import Conditional, FloatArray, State, pick
 from attribution_sched.attribution.conditionals.catalogue import restore
@@ -29,11 +30,20 @@ class Uncertainty:
         models: Refits and rivals.
         weights: Weight of each one's squared difference in the variance.
         refits: How many of them are refits, which come first.
+        counts: (refits, n) how often each row was drawn for a refit; empty where none was.
     """
 
     models: tuple[Conditional, ...] = ()
     weights: tuple[float, ...] = ()
     refits: int = 0
+    counts: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.uint8))
+
+    def base(self, index: int, outcomes: FloatArray) -> float:
+        """Mean prediction over the rows that one of the models was fitted on."""
+        if index >= len(self.counts):
+            return float(outcomes.mean())
+        count = self.counts[index].astype(np.float64)
+        return float(count @ outcomes / count.sum())
 
     @classmethod
     def of(
@@ -49,21 +59,24 @@ class Uncertainty:
             return cls()
         models: list[Conditional] = []
         weights: list[float] = []
+        counts = np.zeros((0, 0), dtype=np.uint8)
         if hasattr(model, "twins") and model.networks:
             models = model.twins()
             # Delete-a-group jackknife: (g - 1) / g times the sum of squares.
             weights = [(len(models) - 1) / len(models)] * len(models)
         elif hasattr(model, "refit") or (hasattr(model, "twins") and hasattr(model.proposal, "refit")):
             inner = model if hasattr(model, "refit") else model.proposal
-            models = [inner.refit(x[rng.integers(0, len(x), len(x))], rng) for _ in range(bootstrap)]
+            drawn = [rng.integers(0, len(x), len(x)) for _ in range(bootstrap)]
+            models = [inner.refit(x[rows], rng) for rows in drawn]
+            counts = np.stack([np.bincount(rows, minlength=len(x)) for rows in drawn]).astype(np.uint8)
             weights = [1.0 / bootstrap] * bootstrap
         refits = len(models)
         models += [m for m, _ in rivals]
         weights += [w for _, w in rivals]
-        return cls(tuple(models), tuple(weights), refits)
+        return cls(tuple(models), tuple(weights), refits, counts)
 
     def total(
-        self, sampling: FloatArray, degrees: int, phi: FloatArray, solve: Callable[[Conditional], FloatArray]
+        self, sampling: FloatArray, degrees: int, phi: FloatArray, solve: Callable[[Conditional, int], FloatArray]
     ) -> tuple[FloatArray, float]:
         """Standard errors of all kinds together, and the degrees of freedom of their interval.
 
@@ -71,14 +84,14 @@ class Uncertainty:
             sampling: (n, d) variance of the sampling error.
             degrees: Its degrees of freedom.
             phi: (n, d) values of the chosen model, under the points that ``solve`` uses.
-            solve: Values (n, d) of another model.
+            solve: Values (n, d) of another model, given it and its place among the models.
         """
         if not self.models:
             return np.sqrt(sampling), float(degrees)
         refit, rival = np.zeros_like(phi), np.zeros_like(phi)
         for i, (model, weight) in enumerate(zip(self.models, self.weights, strict=True)):
             part = refit if i < self.refits else rival
-            part += weight * np.square(solve(model) - phi)
+            part += weight * np.square(solve(model, i) - phi)
         variance = sampling + refit + rival
         # Satterthwaite, over all cells: what the shares of the kinds of error are worth together.
         shares = [
@@ -99,10 +112,12 @@ class Uncertainty:
 
     def arrays(self) -> State:
         """Arrays of all models."""
-        return {f"beside{i}.{key}": v for i, m in enumerate(self.models) for key, v in m.state()[1].items()}
+        named = {f"beside{i}.{key}": v for i, m in enumerate(self.models) for key, v in m.state()[1].items()}
+        return {"counts": self.counts, **named} if len(self.counts) else named
 
     @classmethod
     def restore(cls, header: Sequence[dict[str, Any]], arrays: State) -> Uncertainty:
         """Build the models back; files from before there were any have none."""
         models = tuple(restore(h["kind"], h["settings"], pick(arrays, f"beside{i}.")) for i, h in enumerate(header))
-        return cls(models, tuple(float(h["weight"]) for h in header), sum(bool(h["refit"]) for h in header))
+        weights, refits = tuple(float(h["weight"]) for h in header), sum(bool(h["refit"]) for h in header)
+        return cls(models, weights, refits, arrays.get("counts", np.zeros((0, 0), dtype=np.uint8)))

@@ -1,8 +1,9 @@
 """Curved dependence: counters that bend with others, by splines, and a closed form for what is left.
 
 In an order of the features, ``u_j = x_j - g_j(x_before)`` with natural cubic splines and products chosen by the
-Bayesian information criterion. The map has unit Jacobian, so ``p(x) = p_u(u(x))`` with p_u a mixture. Conditionals of p
-have no closed form, so draws come from a mixture q fitted to a large sample of p, and are weighed by p/q.
+Bayesian information criterion beside lines of the u before. The map has unit Jacobian, so ``p(x) = p_u(u(x))``, and
+p_u, a mixture, keeps what is linear. Conditionals of p have no
+closed form, so draws come from a mixture q fitted to a large sample of p, and are weighed by p/q.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from attribution_sched.attribution.conditionals.mixture import Components, _fit_
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.conditionals.student import grow
 
-KNOTS = 6
+KNOTS = 8
 SAMPLE = 12_000
 """Rows of p that q is fitted to."""
 
@@ -32,14 +33,12 @@ class Bend:
 
     Attributes:
         feature: Its column.
-        linear: Columns it follows along a line.
         bent: Columns it follows along a spline.
         products: Pairs of columns whose product it follows.
-        slopes: Coefficients of ``[1, linear, splines, products]``.
+        slopes: Coefficients of the splines and products.
     """
 
     feature: int
-    linear: tuple[int, ...]
     bent: tuple[int, ...]
     products: tuple[tuple[int, int], ...]
     slopes: FloatArray
@@ -60,6 +59,7 @@ class CurvedConditional:
         self.proposal = proposal
         self.knots = np.zeros((0, KNOTS))
         self.bends: list[Bend] = []
+        self.order: list[int] = []
         self.rest = Components(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0, 0)))
         self.parts = self.rest
         self.effective_share = 1.0
@@ -78,17 +78,28 @@ class CurvedConditional:
         """Choose the order and the bends, then fit what is left and the proposal."""
         self.knots = np.quantile(x, np.linspace(0.02, 0.98, KNOTS), axis=0).T.copy()
         order = self._order(x)
-        self.bends = [self._bend(x, order[:i], j) for i, j in enumerate(order)]
+        u = x.copy()
+        self.bends = []
+        for i, j in enumerate(order):
+            found = self._bend(x, u, order[:i], j)
+            if found.bent or found.products:
+                self.bends.append(found)
+                u[:, j] -= self._basis(x, found.bent, found.products) @ found.slopes
+        self.order = order
         return self._finish(x, rng, None)
 
     def refit(self, x: FloatArray, rng: np.random.Generator) -> CurvedConditional:
         """The same bends and numbers of components for other rows; only their coefficients are new."""
         twin = CurvedConditional((len(self.rest.weights),), self.proposal)
         twin.knots = self.knots
+        twin.order = self.order
+        u = x.copy()
         for b in self.bends:
-            design = twin._design(x, b.linear, b.bent, b.products)
-            slopes = _solve(design, x[:, b.feature])
-            twin.bends.append(Bend(b.feature, b.linear, b.bent, b.products, slopes))
+            before = self.order[: self.order.index(b.feature)]
+            basis = twin._basis(x, b.bent, b.products)
+            slopes = _solve(np.column_stack([np.ones(len(x)), u[:, before], basis]), x[:, b.feature])
+            twin.bends.append(Bend(b.feature, b.bent, b.products, slopes[1 + len(before) :]))
+            u[:, b.feature] -= basis @ twin.bends[-1].slopes
         return twin._finish(x, rng, self.parts)
 
     def _finish(self, x: FloatArray, rng: np.random.Generator, start: Components | None) -> CurvedConditional:
@@ -140,11 +151,12 @@ class CurvedConditional:
 
     def state(self) -> tuple[dict[str, Any], State]:
         """Settings and arrays that restore the model."""
-        bends = [[b.feature, list(b.linear), list(b.bent), [list(p) for p in b.products]] for b in self.bends]
+        bends = [[b.feature, list(b.bent), [list(p) for p in b.products]] for b in self.bends]
         settings = {
             "components": list(self.components),
             "proposal": self.proposal,
             "bends": bends,
+            "order": self.order,
             "effective_share": self.effective_share,
         }
         arrays: State = {"knots": self.knots}
@@ -156,11 +168,11 @@ class CurvedConditional:
     def restore(cls, settings: dict[str, Any], arrays: State) -> CurvedConditional:
         """Build the fitted model back."""
         model = cls(tuple(settings["components"]), int(settings["proposal"]))
-        model.knots = arrays["knots"]
+        model.knots, model.order = arrays["knots"], list(settings["order"])
         model.effective_share = float(settings["effective_share"])
         model.bends = [
-            Bend(int(j), tuple(lin), tuple(bent), tuple((int(a), int(b)) for a, b in prod), arrays[f"slopes{i}"])
-            for i, (j, lin, bent, prod) in enumerate(settings["bends"])
+            Bend(int(j), tuple(bent), tuple((int(a), int(b)) for a, b in prod), arrays[f"slopes{i}"])
+            for i, (j, bent, prod) in enumerate(settings["bends"])
         ]
         model.rest, model.parts = (Components.of(pick(arrays, f"{name}.")) for name in ("rest", "parts"))
         return model
@@ -173,7 +185,7 @@ class CurvedConditional:
         """What is left of rows (n, d) when every feature's bend is taken off."""
         u = x.copy()
         for b in self.bends:
-            u[:, b.feature] -= self._design(x, b.linear, b.bent, b.products) @ b.slopes
+            u[:, b.feature] -= self._basis(x, b.bent, b.products) @ b.slopes
         return u
 
     def _sample(self, n: int, rng: np.random.Generator) -> FloatArray:
@@ -186,7 +198,7 @@ class CurvedConditional:
         z[heavy] *= np.sqrt(dof[heavy] / rng.chisquare(np.where(heavy, dof, 1.0)[heavy]))[:, None]
         x = self.rest.means[k] + z
         for b in self.bends:
-            x[:, b.feature] += self._design(x, b.linear, b.bent, b.products) @ b.slopes
+            x[:, b.feature] += self._basis(x, b.bent, b.products) @ b.slopes
         return np.asarray(x)
 
     def _order(self, x: FloatArray) -> list[int]:
@@ -194,7 +206,8 @@ class CurvedConditional:
         d = x.shape[1]
         gain = np.zeros((d, d))
         for i in range(d):
-            straight, bent = self._design(x, (i,), (), ()), self._design(x, (i,), (i,), ())
+            straight = np.column_stack([np.ones(len(x)), x[:, i]])
+            bent = np.column_stack([straight, self._basis(x, (i,), ())])
             plain = _left(straight, x)
             gain[i] = 0.5 * np.log(plain / np.minimum(_left(bent, x), plain))
         gain = np.where(gain * len(x) > 2.0 * np.log(len(x)), gain, 0.0)
@@ -202,17 +215,16 @@ class CurvedConditional:
         order = list(np.argsort(-(gain.sum(1) - gain.sum(0)), kind="stable"))
         return _improve([int(j) for j in order], gain)
 
-    def _bend(self, x: FloatArray, before: list[int], j: int) -> Bend:
-        """Lines to all features before, then splines and products while the information criterion falls."""
-        linear = tuple(before)
+    def _bend(self, x: FloatArray, u: FloatArray, before: list[int], j: int) -> Bend:
+        """Beside lines of all u before, splines and products while the information criterion falls."""
         bent: tuple[int, ...] = ()
         products: tuple[tuple[int, int], ...] = ()
         n = len(x)
-        y = x[:, j]
+        lines = np.column_stack([np.ones(n), u[:, before]])
 
         def bic(bent: tuple[int, ...], products: tuple[tuple[int, int], ...]) -> float:
-            design = self._design(x, linear, bent, products)
-            return float(n * np.log(_left(design, y[:, None])[0]) + design.shape[1] * np.log(n))
+            design = np.column_stack([lines, self._basis(x, bent, products)])
+            return float(n * np.log(_left(design, x[:, j : j + 1])[0]) + design.shape[1] * np.log(n))
 
         best = bic(bent, products)
         while True:
@@ -223,21 +235,15 @@ class CurvedConditional:
                 break
             best = min(scores)
             bent, products = options[int(np.argmin(scores))]
-        slopes = _solve(self._design(x, linear, bent, products), y)
-        return Bend(j, linear, bent, products, slopes)
+        slopes = _solve(np.column_stack([lines, self._basis(x, bent, products)]), x[:, j])
+        return Bend(j, bent, products, slopes[lines.shape[1] :])
 
-    def _design(
-        self,
-        x: FloatArray,
-        linear: tuple[int, ...],
-        bent: tuple[int, ...],
-        products: tuple[tuple[int, int], ...],
-    ) -> FloatArray:
-        columns = [np.ones(len(x)), *(x[:, i] for i in linear)]
-        columns += [c for i in bent for c in _natural(x[:, i], self.knots[i])]
+    def _basis(self, x: FloatArray, bent: tuple[int, ...], products: tuple[tuple[int, int], ...]) -> FloatArray:
+        """Columns of the splines, each with its line, and of the products."""
+        columns = [c for i in bent for c in (x[:, i], *_natural(x[:, i], self.knots[i]))]
         # Products are bounded at three deviations, or a tail draw would be bent out of all proportion.
         columns += [np.clip(x[:, a], -3, 3) * np.clip(x[:, b], -3, 3) for a, b in products]
-        return np.column_stack(columns)
+        return np.column_stack(columns) if columns else np.zeros((len(x), 0))
 
 
 def _natural(v: FloatArray, knots: FloatArray) -> list[FloatArray]:
