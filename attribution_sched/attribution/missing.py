@@ -114,7 +114,7 @@ class MissingCounters:
             noise = np.random.default_rng([seed, 5]).standard_normal(columns.shape)
             columns = np.where(moved, columns, columns + 1e-6 * noise)
         judged = np.arange(len(columns)) % max(2, len(columns) // JUDGED) == 0
-        explainer = EmSHAP(family, seed=seed).fit(columns[~judged], names, "J/sample")
+        explainer = EmSHAP(family, bootstrap=0, seed=seed).fit(columns[~judged], names, "J/sample")
         # Only the mean of a prediction is taken over them: a few hundred do, and keep the file small.
         explainer.background_ = explainer.background_[:BACKGROUND]
         found = cls(explainer, unit, most)
