@@ -9,7 +9,7 @@ import contextlib
 import math
 import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -43,7 +43,8 @@ def checked(counters: Any, provenance: Any) -> tuple[dict[str, float], dict[str,
     """The readings that came with a task, and how each of the twelve counters was got.
 
     A reading is measured unless its provenance says otherwise. A counter that is said to be unavailable has no reading
-    (or None); the simulation stands in for it. One that is not named at all is simulated.
+    (or None). Of a task some of whose counters were read, the others of the seven are unavailable: EmSHAP carries them.
+    A task of which nothing was read is simulated.
 
     Args:
         counters: Counter → reading.
@@ -81,6 +82,8 @@ def checked(counters: Any, provenance: Any) -> tuple[dict[str, float], dict[str,
             fix = "Leave the reading out" if name in readings else "Give its reading, or call it unavailable"
             raise CounterError(problem(f"provenance[{name!r}]", word, rule, fix))
         how[name] = str(word)
+    if readings:
+        how |= {name: UNAVAILABLE for name in ATTRIBUTED if name not in readings}
     return readings, how
 
 
@@ -104,16 +107,15 @@ def number(name: str, value: Any) -> float:
     return found
 
 
-def readings_of(given: Any, usual: FloatArray, unavailable: Collection[str] = ()) -> FloatArray:
-    """Counters as an array, shape ``(12,)``; those nobody measured beyond the seven are taken as usual.
+def readings_of(given: Any, usual: FloatArray) -> FloatArray:
+    """Counters as an array, shape ``(12,)``; those nobody measured are as usual, and their provenance says so.
 
     Args:
         given: Counter → reading.
         usual: What the simulation shows for such a task, shape ``(12,)``.
-        unavailable: Counters that could not be read, for which the simulation stands in.
 
     Raises:
-        CounterError: If one is unknown, missing, not finite or negative.
+        CounterError: If one is unknown, not finite or negative.
     """
     if not isinstance(given, Mapping):
         fix = "Leave counters out to have them simulated"
@@ -123,11 +125,6 @@ def readings_of(given: Any, usual: FloatArray, unavailable: Collection[str] = ()
         if name not in COUNTER_NAMES:
             raise CounterError(problem("counter", name, "does not exist", nearest(name, COUNTER_NAMES)))
         found[COUNTER_NAMES.index(name)] = number(name, value)
-    missing = [name for name in ATTRIBUTED if name not in given and name not in unavailable]
-    if missing:
-        rule = f"all seven attributed counters are needed, {', '.join(missing)} is missing"
-        fix = "Measure it, call it unavailable in provenance, or leave all counters out"
-        raise CounterError(problem("counters", sorted(given), rule, fix))
     return found
 
 
@@ -147,10 +144,11 @@ class TaskRequest:
         steps: Work in steps; the middle of what the preset gives such tasks by default.
         batch: Samples per step; only needed where the preset has the model with several.
         training: False for inference; whichever the preset has by default, training first.
-        counters: Name of a counter → its reading, if somebody measured the task: all seven that are attributed to, and
-            any of the others. Simulated by default.
+        counters: Name of a counter → its reading, if somebody measured the task. Those of the seven that joules are
+            attributed to and that are not given could not be read, and EmSHAP carries them. Simulated by default.
         provenance: Name of a counter → measured, estimated, simulated or unavailable; measured by default. One that is
-            unavailable has no reading, and the simulation stands in for it.
+            unavailable has no reading.
+        samples_per_s: Measured throughput; estimated from the counters by default.
         id: A name of its own; given by default.
         tenant: Who asks for it; its kind's by default.
         priority: Larger is more urgent, a whole number from −1000 to 1000; its kind's by default.
@@ -167,6 +165,7 @@ class TaskRequest:
     training: bool | None = None
     counters: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
+    samples_per_s: float | None = None
     id: str = ""
     tenant: str | None = None
     priority: int | None = None
@@ -178,6 +177,9 @@ class TaskRequest:
 
 MOST_URGENT = 1000
 """Priorities go from minus this to this: more steps of urgency than anybody tells apart."""
+
+FASTEST = 1e12
+"""Samples a second; more than any machine works off."""
 
 LONGEST_DEADLINE_S = 1e9
 """Seconds to a deadline; some thirty years."""
@@ -274,6 +276,12 @@ def asked_for(request: TaskRequest, world: World, now_s: float) -> dict[str, Any
         TaskError: If one of them is wrong.
     """
     given: dict[str, Any] = {}
+    if request.samples_per_s is not None:
+        if not _is_number(request.samples_per_s) or not 0.0 < request.samples_per_s <= FASTEST:
+            rule = f"must be a number of samples a second, above 0, at most {FASTEST:g}"
+            fix = "Leave it out to have it estimated from the counters"
+            raise TaskError(problem("task.samples_per_s", request.samples_per_s, rule, fix))
+        given["samples_per_s"] = float(request.samples_per_s)
     if request.tenant is not None:
         given["tenant"] = check_tenant("task.tenant", request.tenant, TaskError)
     if request.priority is not None:
@@ -347,9 +355,9 @@ def instance(
     )  # fmt: skip
     task = replace(task, **(given or {}))
     if not readings:
-        return TaskInstance(replace(task, samples_per_s=float(throughput(demands, rng)[0])), demands)
-    unavailable = () if how is None else [name for name, word in how.items() if word == UNAVAILABLE]
-    values = readings_of(readings, simulated, unavailable)
+        pace = task.samples_per_s or float(throughput(demands, rng)[0])
+        return TaskInstance(replace(task, samples_per_s=pace), demands)
+    values = readings_of(readings, simulated)
     ways = {name: MEASURED if name in readings else SIMULATED for name in COUNTER_NAMES} if how is None else dict(how)
     return TaskInstance(replace(task, counters=values, provenance=ways), demands)
 

@@ -1,44 +1,46 @@
 """Who says where the joules of a task go: one attributor for policies, environments, training and explanations.
 
-    attributor = as_attributor(None, world)      # the default: what the shipped networks were trained with
+    attributor = as_attributor(None, world)      # the default: accounting, with EmSHAP where counters are missing
+    attributor.vector(task)                      # an AttributionVector: joules per sample from idle, and the state
     attributor(counters)                         # (n, 12) -> the seven numbers in [-1, 1] of a policy's state, (n, 7)
-    attributor.vector(counters[0])               # an AttributionVector: joules, and that very state
 
-``System(attributor=...)`` and the registered environments take anything :func:`as_attributor` does. What gives joules
-is brought to a policy's state by one normalisation, :mod:`~attribution_sched.attribution.schema`.
+The default is the account of :mod:`~attribution_sched.attribution.accounting` under the energy model of the world's
+machines, and its mean over EmSHAP's ``p(x_missing | x_seen)`` where counters (or the throughput) could not be read.
+What may enter is what a task shows and its submitter declares: counters, throughput, mode. ``System(attributor=...)``
+and the registered environments take anything :func:`as_attributor` does.
 
-In a simulated world energies stand for what a meter recorded of past tasks: the joules per sample that the cost model
-gives a task with its own latent demands on one device, at 16 bits. Counters are those a scheduler sees. The joules of
-the default belong to the world's mix of tasks; its state is the fixed one that networks know, which in the world they
-learnt from is the same model.
+**The state.** Weights belong to the schema they learnt from. Until networks are trained on accounts, their seven
+numbers are those of :data:`~attribution_sched.types.ATTRIBUTION_SCHEMA` (:mod:`~attribution_sched.attribution.schema`):
+an adapter, the same to the last bit for a task that was read in full, its mean over EmSHAP's draws for any other.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from attribution_sched.attribution.fitted import Fitted
+from attribution_sched.attribution.sample_energy import SampleEnergy, per_sample
+from attribution_sched.attribution.simulated_meter import task_energy_j
+from attribution_sched.attribution.vector import ACCOUNTING, AttributionVector, measured
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.types import FloatArray, Task
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.emshap import EmSHAP
-    from attribution_sched.attribution.linear import LinearAttribution
-    from attribution_sched.attribution.vector import AttributionVector
-    from attribution_sched.cluster.demands import Demands
     from attribution_sched.cluster.world import World
     from attribution_sched.types import Attributor
 
-ENOUGH_TASKS = 512
-"""A smaller pool is filled up to this with further tasks of the same kinds."""
+__all__ = ["AccountAttributor", "DefaultAttributor", "TaskAttributor", "as_attributor", "state_of", "task_energy_j"]
+
+UNAVAILABLE = "unavailable"
 
 
 @runtime_checkable
 class TaskAttributor(Protocol):
-    """Counters in, attribution out: as a record, and as a policy's state."""
+    """A measured task in, attribution out: as a record, and as a policy's state."""
 
     @property
     def schema(self) -> str:
@@ -49,8 +51,8 @@ class TaskAttributor(Protocol):
         """States ``(n, 7)`` in [-1, 1] of counters ``(n, 12)``."""
         ...
 
-    def vector(self, counters: FloatArray) -> AttributionVector:
-        """The attribution of one task by its counters ``(12,)``, its state in it."""
+    def vector(self, task: Task | FloatArray) -> AttributionVector:
+        """The attribution of one task (or of bare counters ``(12,)``), its state in it."""
         ...
 
 
@@ -58,10 +60,12 @@ def as_attributor(given: Any, world: World, policy: object = None) -> TaskAttrib
     """An attributor from what a user has.
 
     Args:
-        given: None for the default; a ``LinearAttribution``; a fitted ``EmSHAP`` over the seven counters, alone (it
-            then explains the world's simulated meter) or as a pair with the energy model it explains; an
-            ``AmortisedAttribution``; a fitted ``EnergyModel`` of the seven counters (EmSHAP's distribution is then
-            fitted on the world's tasks); or any function from counters ``(n, 12)`` to states ``(n, 7)`` in [-1, 1].
+        given: None for the default; a :class:`~attribution_sched.attribution.fitted.Fitted` (from a recording of one's
+            own machine, say) or a ``SampleEnergy``: accounts under that energy model. A fitted ``EmSHAP`` over the
+            seven counters, alone (it then explains the world's simulated meter) or as a pair with the energy model it
+            explains, or an ``AmortisedAttribution``: conditional values. A fitted ``EnergyModel`` of the seven counters
+            (EmSHAP's distribution is then fitted on the world's tasks). Or any function from counters ``(n, 12)`` to
+            states ``(n, 7)`` in [-1, 1].
         world: Where tasks come from.
         policy: Who will read the states. One whose weights have learnt from certain states (it has a method
             ``attributions``) is given these by default.
@@ -69,13 +73,17 @@ def as_attributor(given: Any, world: World, policy: object = None) -> TaskAttrib
     Raises:
         SettingsError: If it is none of these.
     """
-    from attribution_sched.attribution.linear import LinearAttribution
-
+    learnt = getattr(policy, "attributions", None)
+    states = learnt if callable(learnt) else None
     if given is None:
-        learnt = getattr(policy, "attributions", None)
-        return DefaultAttributor(world, learnt if callable(learnt) else None)
-    if isinstance(given, LinearAttribution):
-        return JoulesAttributor(_Linear(given))
+        return DefaultAttributor(world, states)
+    if isinstance(given, Fitted):
+        return AccountAttributor(given, states)
+    if isinstance(given, SampleEnergy):
+        own = Fitted.of_world(world)
+        return AccountAttributor(
+            Fitted(given, own.known, "an energy model of one's own", _missing=own._missing), states
+        )
     if isinstance(given, type):
         raise _unknown(given)
     if isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "attribute"):
@@ -105,33 +113,29 @@ def state_of(given: Any, world: World) -> Attributor:
 
 
 def _unknown(given: Any) -> SettingsError:
-    rule = "must be a LinearAttribution, a fitted EmSHAP or EnergyModel, or a function from counters (n, 12) to (n, 7)"
-    return SettingsError(problem("attributor", given, rule, "Leave it out to have the one that the networks know"))
+    rule = "must be a fitted attributor, EmSHAP or energy model, or a function from counters (n, 12) to (n, 7)"
+    return SettingsError(problem("attributor", given, rule, "Leave it out to have the preset's own"))
 
 
-class DefaultAttributor:
-    """Joules by the world's own closed form, states by the coefficients that the shipped networks were trained with.
+class AccountAttributor:
+    """Accounts of tasks from the idle machine, under a fitted energy model; EmSHAP where counters are missing.
 
     Args:
-        world: Its tasks and cost model give the joules; they are fitted when the first vector is asked for.
+        fitted: Energy model, EmSHAP's distribution and the tasks they know.
         states: Counters to states as some weights have learnt them; those of the shipped networks by default.
     """
 
-    def __init__(self, world: World, states: Attributor | None = None) -> None:
-        self.world = world
+    def __init__(self, fitted: Fitted, states: Attributor | None = None) -> None:
+        self.fitted = fitted
         self.states = states
+        _seven(fitted.energy.names)
 
     @property
     def schema(self) -> str:
-        """Name of the normalisation."""
+        """Name of the normalisation of its states."""
         from attribution_sched.attribution.schema import closed_form
 
         return closed_form().schema
-
-    @cached_property
-    def energy(self) -> LinearAttribution:
-        """The world's energy model."""
-        return simulated_attributor(self.world)
 
     def __call__(self, counters: FloatArray) -> FloatArray:
         """States ``(n, 7)`` of counters ``(n, 12)``."""
@@ -139,12 +143,65 @@ class DefaultAttributor:
 
         return (self.states or closed_form())(counters)
 
-    def vector(self, counters: FloatArray) -> AttributionVector:
-        """Joules per sample above the typical task of the world, and the state."""
-        from dataclasses import replace
+    def vector(self, task: Task | FloatArray) -> AttributionVector:
+        """Joules per sample of each counter from the idle machine, and the state.
 
-        row = np.asarray(counters, dtype=np.float64)
-        return replace(_Linear(self.energy).explain(row), state=self(row[None])[0], schema=self.schema)
+        Raises:
+            CounterError: If a counter is negative, absurd for such a machine, or the throughput is no number above 0.
+        """
+        known = measured(task)
+        counters, missing = _read(known)
+        energy, d = self.fitted.energy, len(DEMAND_NAMES)
+        seven, pace = counters[:d], known.samples_per_s
+        x = per_sample(np.where(np.isnan(seven), 0.0, seven)[None], np.array([pace if pace != 0.0 else 1.0]))
+        like, distance = self.fitted.check(seven)
+        facts = {
+            "estimated": True, "median_error": energy.median_error, "tasks": energy.rows, "source": self.fitted.source,
+            "like": like, "distance": distance,
+        }  # fmt: skip
+        if not missing:
+            s, training = np.array([pace]), np.array([known.training])
+            parts, idles, errors = energy.account(x, s, training)
+            values, idle, error = parts[0], float(idles[0]), errors[0]
+            state, method = self(counters[None])[0], "accounting"
+        else:
+            hidden = self.fitted.missing
+            values, idle, error, drawn = hidden.account(energy, seven, pace or np.nan, known.training)
+            pace = float(drawn.weights @ drawn.samples_per_s)
+            rows = np.tile(np.nan_to_num(counters), (len(drawn.weights), 1))
+            rows[:, :d] = drawn.counters
+            state = np.minimum(np.maximum(drawn.weights @ self(rows), -1.0), 1.0)
+            method = f"accounting over EmSHAP({hidden.explainer.model_.kind})"
+        return AttributionVector(
+            values, DEMAND_NAMES, idle, np.asarray(idle + values.sum()), error, f"{energy.metered}/sample", method,
+            facts, state, self.schema, ACCOUNTING, pace, missing,
+        )  # fmt: skip
+
+
+class DefaultAttributor(AccountAttributor):
+    """Accounts under the energy model of a world's own machines.
+
+    Args:
+        world: Its tasks and machines; shipped for the presets, fitted on its simulated meter for others.
+        states: Counters to states as some weights have learnt them; those of the shipped networks by default.
+    """
+
+    def __init__(self, world: World, states: Attributor | None = None) -> None:
+        super().__init__(Fitted.of_world(world), states)
+        self.world = world
+
+
+def _read(task: Task) -> tuple[FloatArray, tuple[str, ...]]:
+    """Counters ``(12,)`` with NaN for those of the seven that were not read, and the names of what is missing."""
+    from attribution_sched.attribution.missing import PACE
+
+    counters = np.array(task.counters, dtype=np.float64)
+    missing = [
+        name for at, name in enumerate(DEMAND_NAMES)
+        if task.provenance.get(name) == UNAVAILABLE or np.isnan(counters[at])
+    ]  # fmt: skip
+    counters[[DEMAND_NAMES.index(name) for name in missing]] = np.nan
+    return counters, (*missing, *((PACE,) if task.samples_per_s == 0.0 else ()))
 
 
 class JoulesAttributor:
@@ -154,7 +211,7 @@ class JoulesAttributor:
         source: What explains one row of counters.
     """
 
-    def __init__(self, source: _Linear | _Explained | _Amortised) -> None:
+    def __init__(self, source: _Explained | _Amortised) -> None:
         self.source = source
         source.check()
 
@@ -170,14 +227,16 @@ class JoulesAttributor:
         rows = [np.asarray(self.vector(row).state, dtype=np.float64) for row in np.asarray(counters)]
         return np.stack(rows) if rows else np.zeros((0, len(DEMAND_NAMES)))
 
-    def vector(self, counters: FloatArray) -> AttributionVector:
+    def vector(self, task: Task | FloatArray) -> AttributionVector:
         """Contributions as the source gives them, and the state they come to."""
         from dataclasses import replace
 
         from attribution_sched.attribution.schema import encode
 
-        found = self.source.explain(np.asarray(counters, dtype=np.float64))
-        return replace(found, state=encode(found.values[None], found.base)[0], schema=self.schema)
+        known = measured(task)
+        found = self.source.explain(known.counters)
+        state = encode(found.values[None], found.base)[0]
+        return replace(found, state=state, schema=self.schema, samples_per_s=known.samples_per_s)
 
 
 class StateAttributor:
@@ -213,30 +272,11 @@ class StateAttributor:
             raise SettingsError(problem("attributor", given, rule, "Return an array of shape (n, 7) for (n, 12)"))
         return states
 
-    def vector(self, counters: FloatArray) -> AttributionVector:
+    def vector(self, task: Task | FloatArray) -> AttributionVector:
         """The state, for its contributions too."""
         from attribution_sched.attribution.vector import state_vectors
 
-        return state_vectors(self, DEMAND_NAMES, self.schema)(counters)
-
-
-class _Linear:
-    """The closed form explains a row."""
-
-    def __init__(self, model: LinearAttribution) -> None:
-        self.model = model
-
-    def check(self) -> None:
-        _seven(self.model.names)
-
-    def explain(self, counters: FloatArray) -> AttributionVector:
-        from attribution_sched.attribution.vector import single
-
-        model = self.model
-        base = float(np.exp(model.base)) if model.log_energy else model.base
-        facts = {"estimated": True, "r_squared": model.r_squared, "tasks": model.rows, "coalitions": "all"}
-        joules = model.joules(counters[None])[0]
-        return single(joules, model.names, base, units="J/sample", method="closed form", provenance=facts)
+        return state_vectors(self, DEMAND_NAMES, self.schema)(task)
 
 
 class _Explained:
@@ -279,60 +319,24 @@ def _seven(names: tuple[str, ...]) -> None:
 
 
 def _metered(world: World) -> Any:
-    """The world's simulated meter as a function of the seven counters: joules per sample, ``(n,)``."""
-    model = simulated_attributor(world)
-    # A distribution of counters may draw one below zero, where no counter ever is.
-    return lambda rows: np.exp(model.predict(np.maximum(rows, 0.0)))
+    """The world's meter as a function of the seven counters alone: joules per sample, ``(n,)``.
 
-
-def simulated_attributor(world: World, *, log_energy: bool = True) -> LinearAttribution:
-    """Fit EmSHAP's closed form on the tasks of a world.
-
-    Args:
-        world: Its pool of tasks gives the counters, its cost model the energies.
-        log_energy: Explain the logarithm of the joules per sample.
+    The throughput is what tasks with such counters usually have, by regression of its logarithm.
     """
-    from attribution_sched.attribution.linear import LinearAttribution
-    from attribution_sched.cluster.counters import counters
-    from attribution_sched.cluster.demands import draw_demands
-    from attribution_sched.cluster.pool import build_pool
+    from attribution_sched.attribution.simulated_meter import metered_tasks
 
-    pool = build_pool(world)
-    readings, energy = pool.counters.values, task_energy_j(world, pool.kinds, pool.demands)
-    missing = ENOUGH_TASKS - len(pool)
-    if missing > 0:
-        rng = np.random.default_rng([world.pool_seed, 1])
-        kinds = np.resize(pool.kinds, missing)
-        more = draw_demands([world.kinds[k].model for k in kinds], rng, world.idiosyncrasy)
-        readings = np.vstack([readings, counters(more, rng).values])
-        energy = np.concatenate([energy, task_energy_j(world, kinds, more)])
-    return LinearAttribution.fit(readings, energy, log_energy=log_energy)
+    fitted, past = Fitted.of_world(world), metered_tasks(world, 512, 1)
+    energy, training = fitted.energy, bool(past.training.mean() >= 0.5)
 
+    def columns(rows: FloatArray) -> FloatArray:
+        # A distribution of counters may draw one below zero, where no counter ever is.
+        return np.column_stack([np.ones(len(rows)), np.log1p(np.maximum(rows, 0.0) / fitted.known.unit)])
 
-def task_energy_j(world: World, kinds: IntArray, demands: Demands) -> FloatArray:
-    """Joules per sample of each task alone on one device of the first domain, at its largest microbatch, (n,).
+    slope = np.linalg.lstsq(columns(past.counters), np.log(past.samples_per_s), rcond=None)[0]
+    low, high = np.log(past.samples_per_s.min()), np.log(past.samples_per_s.max())
 
-    A model too large for one device is priced as if it fitted: the joules of a sample are what tasks differ by.
+    def joules(rows: FloatArray) -> FloatArray:
+        pace = np.exp(np.clip(columns(rows) @ slope, low, high))
+        return energy.predict(np.maximum(rows, 0.0) / pace[:, None], pace, np.full(len(rows), training))
 
-    Args:
-        world: Task kinds and cluster.
-        kinds: (n,) index of each task's kind.
-        demands: Latent demands of the tasks.
-    """
-    from attribution_sched.cluster.cost import CostModel
-    from attribution_sched.cluster.gpus import Precision
-    from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
-
-    half = world.cluster.domains[0].gpu.supports(Precision.FP16)
-    precision = Precision.FP16 if half else Precision.FP32
-    cost = CostModel(world.cluster, [k.model for k in world.kinds], [k.training for k in world.kinds])
-    plans = []
-    for kind in world.kinds:
-        micro = kind.microbatches[-1]
-        segment = Segment(0, 0, len(kind.model), precision=precision)
-        plans.append(PlanBatch.of([Plan((Replica((segment,), micro, kind.batch_size // micro),))]))
-    energy = np.empty(len(kinds))
-    for task, (kind_index, factors) in enumerate(zip(kinds.tolist(), demands.factors.tolist(), strict=True)):
-        scored = cost.score(plans[kind_index], kind_index, factors=tuple(factors), breakdown=False)
-        energy[task] = scored.energy_j[0] / world.kinds[kind_index].batch_size
-    return energy
+    return joules

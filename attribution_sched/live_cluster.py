@@ -690,7 +690,7 @@ class SimulatedCluster:
         """A task with its attribution, if it was measured and somebody can say it."""
         if self.attribute is None or task.attribution is not None or not task.counters.size:
             return task
-        return replace(task, attribution=self.attribute(task.counters))
+        return replace(task, attribution=self.attribute(task))
 
     def _enter(self, waiting: Waiting) -> None:
         """Put a task into a free slot of the window."""

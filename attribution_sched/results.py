@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attribution_sched.attribution.vector import ACCOUNTING, QUESTIONS
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.engine.state import CODES
@@ -294,7 +295,7 @@ BAR = 24
 """Characters of the longest bar in text."""
 
 COLOURS = ("#c2410c", "#1d4ed8")
-"""More joules than the typical task, and fewer."""
+"""Joules that a counter adds, and that it takes away (conditional and marginal values only)."""
 
 
 def as_text(result: SchedulingResult) -> str:
@@ -315,7 +316,7 @@ def as_text(result: SchedulingResult) -> str:
     for name in vector.ranking():
         value = float(vector[name])
         bar = ("+" if value >= 0 else "-") * round(BAR * abs(value) / largest)
-        lines.append(f"           {name:<17} {value:>+12.4g}  {bar}")
+        lines.append(f"           {name:<17} {_part(vector, name)}  {bar}".rstrip())
     lines.append("  time     " + ", ".join(f"{part} {1e3 * s:.1f} ms" for part, s in result.latencies_s.items()))
     lines.append("  numbers  " + ", ".join(f"{name} {how}" for name, how in result.provenance.items()))
     if result.explanation is not None:
@@ -410,11 +411,25 @@ def _reward(result: SchedulingResult) -> str:
 
 def _base(result: SchedulingResult) -> str:
     vector = result.attribution
+    whole = float(vector.prediction)
     if vector.units == "share":
         return "shares of the seven counters, without unit"
-    return (
-        f"{float(vector.prediction):.4g} {vector.units} expected, {vector.base:.4g} typical; the difference by counter"
-    )
+    if vector.question != ACCOUNTING:
+        return f"{whole:.4g} {vector.units} expected, {vector.base:.4g} of the mean task; {QUESTIONS[vector.question]}"
+    carried = f"; EmSHAP carries {', '.join(vector.missing)}" if vector.missing else ""
+    idle = f"idle {vector.base:.3g} ({vector.base / whole:.0%})"
+    pace = f"at {vector.samples_per_s:.4g} samples/s"
+    return f"{whole:.4g} {vector.units} {pace}, {idle}, parts with 95 % intervals{carried}"
+
+
+def _part(vector: AttributionVector, name: str) -> str:
+    """One part: joules with their interval and the share of this task in an account; a signed number otherwise."""
+    value, at = float(vector[name]), vector.names.index(name)
+    if vector.question != ACCOUNTING:
+        return f"{value:>+12.4g}"
+    reach = float(vector.interval(0.95)[1][at]) - value
+    share = value / float(vector.metered) if float(vector.metered) > 0.0 else 0.0
+    return f"{value:>10.4g} ± {reach:<9.2g} {share:>5.1%}"
 
 
 def _bars(result: SchedulingResult) -> str:
@@ -425,7 +440,7 @@ def _bars(result: SchedulingResult) -> str:
         value = float(vector[name])
         width, colour = 120 * abs(value) / largest, COLOURS[value < 0]
         bar = f'<div style="width:{width:.0f}px;height:10px;background:{colour}"></div>'
-        rows.append(f"<tr><td>{escape(name)}</td><td>{value:+.4g}</td><td>{bar}</td></tr>")
+        rows.append(f"<tr><td>{escape(name)}</td><td>{_part(vector, name)}</td><td>{bar}</td></tr>")
     return f"<table>{''.join(rows)}</table>"
 
 
@@ -604,7 +619,7 @@ def provenance(task: Task, vector: AttributionVector) -> dict[str, str]:
     """How the numbers of a result were got."""
     return {
         "counters": in_a_word(task.provenance),
-        "attribution": f"estimated ({vector.units})",
+        "attribution": f"estimated ({vector.units}, {vector.method})",
         "outcome": "simulated",
         "reward": "simulated",
         "latencies": "measured",

@@ -29,6 +29,7 @@ import numpy as np
 
 from attribution_sched import __version__, arguments, operations
 from attribution_sched.admission import DEMO, Admission, handed_in, kind_of, prepared
+from attribution_sched.attribution.vector import measured
 from attribution_sched.attributor import TaskAttributor, as_attributor
 from attribution_sched.cluster.decision import attributed
 from attribution_sched.cluster.world import Reward
@@ -123,7 +124,7 @@ class CacheUse:
 
 
 class AttributionCache:
-    """Counters in, attribution vector out; the least recently used are forgotten first.
+    """A measured task in, attribution vector out; the least recently used are forgotten first.
 
     Args:
         attributor: Who works them out, see :func:`~attribution_sched.attributor.as_attributor`.
@@ -150,17 +151,20 @@ class AttributionCache:
         """Hits and misses so far."""
         return CacheUse(self._hits, self._misses, len(self._kept), self._most)
 
-    def __call__(self, counters: FloatArray) -> AttributionVector:
-        """The vector of one task, by its counters, shape ``(12,)``."""
+    def __call__(self, task: Task | FloatArray) -> AttributionVector:
+        """The vector of one task, or of bare counters ``(12,)``."""
         began = time.perf_counter()
-        signature = np.ascontiguousarray(counters, dtype=np.float64).tobytes()
+        known = measured(task)
+        unread = [name for name, way in known.provenance.items() if way == "unavailable"]
+        about = f"{known.samples_per_s!r} {known.training} {known.batch_size} {unread}"
+        signature = np.ascontiguousarray(known.counters, dtype=np.float64).tobytes() + about.encode()
         found = self._kept.get(signature)
         if found is not None:
             self._hits += 1
             self._kept.move_to_end(signature)
         else:
             self._misses += 1
-            self._kept[signature] = found = self.attributor.vector(counters)
+            self._kept[signature] = found = self.attributor.vector(known)
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         self._spent_s += time.perf_counter() - began
@@ -244,7 +248,7 @@ class System:
         queue: Where tasks come from: ``preset`` (simulated arrivals), ``demo`` (three tasks), ``empty`` (what is
             submitted).
         attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
-            ``EnergyModel``, a ``LinearAttribution`` or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
+            ``EnergyModel``, a ``Fitted`` attributor or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
             :func:`~attribution_sched.attributor.as_attributor`. By default what the shipped networks were trained with.
         cluster: ``simulated``; ``local``, which runs tasks as processes of this machine; ``slurm``, with a partition
             for each domain, of the same name; executors by domain, or
@@ -354,7 +358,7 @@ class System:
         self.attribute = AttributionCache(as_attributor(attributor, self.world, policy))
         self.cluster = self._new_cluster()
         # An attributor that cannot answer is refused here, and what it fits or compiles counts in no decision's time.
-        self.attribute.attributor.vector(self.cluster.engine.pool.counters.values[0])
+        self.attribute.attributor.vector(Task(counters=self.cluster.engine.pool.counters.values[0], samples_per_s=1.0))
         self._memory = Memory(self.world, policy, self.attribute, self.seed)
         self._earlier: tuple[str, Memory] | None = None
         self._admission = Admission(self.cluster.engine)
@@ -656,7 +660,7 @@ class System:
     def _attribution(self, asked: PolicyAnswer) -> AttributionVector:
         """The very vector that the policy was given; a cluster that gave none (not one of ours) is asked for it now."""
         found = asked.view.attribution
-        return self.attribute(asked.view.counters) if found is None else found
+        return self.attribute(asked.view.task or asked.view.counters) if found is None else found
 
     def _complete(self, turn: Turn, *, again: bool = False) -> TakenDecision:
         """Phases 4 to 6: recorded, then carried out, then booked; each of them once, however often this is called.

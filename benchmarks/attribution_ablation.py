@@ -45,8 +45,6 @@ import numpy as np
 from counter_ranks import counter_ranks
 from numpy.typing import NDArray
 
-from attribution_sched.attribution.linear import LinearAttribution
-from attribution_sched.attributor import simulated_attributor
 from attribution_sched.cluster.codecs import Attributor
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
@@ -58,6 +56,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.scheduler.arena.stats import Estimate, PairedBootstrap
 from attribution_sched.scheduler.ppo.flat import FlatAgent
 from attribution_sched.scheduler.ppo.settings import PpoSettings
+from research.linear_attribution import LinearAttribution, simulated_attributor
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -42,8 +42,6 @@ import numpy as np
 import torch
 from field_days import Array, Days, interval, play_days
 
-from attribution_sched.attribution.linear import LinearAttribution
-from attribution_sched.attributor import simulated_attributor
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.plan import PlanBatch
@@ -69,6 +67,7 @@ from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.walk import IntArray, Offer, Planner, Trace
 from attribution_sched.threads import one_thread
+from research.linear_attribution import LinearAttribution, simulated_attributor
 
 SCENARIOS = ("ou30", "load+20")
 EMSHAP, ZEROS, KIND, TRUE = ARMS = ("EmSHAP", "zeros", "kind mean", "true demands")

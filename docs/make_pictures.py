@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from attribution_sched import System, cluster, plots
+from attribution_sched import System, plots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,15 +38,13 @@ def most_said(told: list[Explanation]) -> int:
 
 
 def readme(why: Explanation, placed: list[SchedulingResult]) -> Figure:
-    """A waterfall beside the attributions of the first tasks."""
+    """A waterfall beside the accounts of the first tasks."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(13.0, 4.6), width_ratios=(1.0, 1.05), layout="constrained")
     plots.waterfall(why, ax=left, output="R", most=7)
     vectors = [result.attribution for result in placed[:SHOWN]]
-    values = np.array(
-        [[vector.values[vector.names.index(name)] for name in cluster.DEMAND_NAMES] for vector in vectors]
-    )
     labels = [result.task.kind for result in placed[:SHOWN]]
-    plots.attributions(values, labels, ax=right, names=cluster.DEMAND_NAMES, unit="J/sample")
+    parts, errors = (np.array([getattr(vector, name) for vector in vectors]) for name in ("values", "standard_error"))
+    plots.accounts(parts, [vector.base for vector in vectors], errors, labels, ax=right, unit="J/sample")
     return figure
 
 

@@ -315,6 +315,8 @@ def _weights() -> str:
 def _made(path: Path) -> str:
     if path.suffix == ".json":
         return str(json.loads(path.read_text("utf-8"))["source"])
+    if path.parent.name == "shipped":
+        return "`python calibration/fit_attribution.py`, 6,000 simulated tasks of the preset, seed 20"
     if path.parent.name == "seq2seq":
         from attribution_sched.scheduler.seq2seq.network import describe as describe_seq2seq
 

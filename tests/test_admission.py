@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from attribution_sched.admission import TaskRequest, as_request, instance, kind_of, readings_of, steps_of
+from attribution_sched.admission import TaskRequest, as_request, checked, instance, kind_of, readings_of, steps_of
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.errors import CounterError, TaskError
 from attribution_sched.results import in_a_word
@@ -77,8 +77,9 @@ def test_a_wrong_reading_is_named(value):
 
 
 def test_missing_and_unknown_counters_are_named():
-    with pytest.raises(CounterError, match="attention is missing"):
-        readings_of(dict.fromkeys(COUNTER_NAMES[:6], 1.0), np.ones(12))
+    readings, how = checked(dict.fromkeys(COUNTER_NAMES[:6], 1.0), {})
+    assert how["attention"] == "unavailable" and how["fc"] == "measured" and "attention" not in readings
+    assert readings_of(readings, np.full(12, 7.0))[6] == 7.0
     with pytest.raises(CounterError, match="Did you mean 'l3_misses'"):
         readings_of(READINGS | {"l3_miss": 1.0}, np.ones(12))
 

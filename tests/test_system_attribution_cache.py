@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from attribution_sched.attributor import as_attributor, simulated_attributor
+from attribution_sched.attributor import as_attributor
 from attribution_sched.errors import SettingsError
 from attribution_sched.system import AttributionCache
+from attribution_sched.types import Task
 from tests.small_world import small
 
 WORLD = small().build_world()
@@ -13,7 +14,7 @@ WORLD = small().build_world()
 
 @pytest.fixture(scope="module")
 def attributor():
-    return simulated_attributor(WORLD)
+    return as_attributor(None, WORLD)
 
 
 def rows(count):
@@ -21,14 +22,21 @@ def rows(count):
 
 
 def test_joules_add_up_to_what_the_energy_model_expects(attributor):
+    energy = attributor.fitted.energy
     for row in rows(5):
-        vector = as_attributor(attributor, WORLD).vector(row)
-        assert vector.units == "J/sample"
-        assert len(vector.names) == 7
-        assert float(vector.values.sum()) + vector.base == pytest.approx(
-            float(np.exp(attributor.predict(row[None])[0]))
-        )
-        assert vector.provenance["r_squared"] == attributor.r_squared
+        vector = attributor.vector(Task(counters=row, samples_per_s=3.0))
+        assert vector.units == "J/sample" and len(vector.names) == 7
+        expected = energy.predict(row[None, :7] / 3.0, np.array([3.0]), np.array([True]))[0]
+        assert float(vector.values.sum()) + vector.base == pytest.approx(expected)
+        assert vector.provenance["median_error"] == energy.median_error
+
+
+def test_a_task_is_kept_with_its_pace_and_what_was_not_read(attributor):
+    cache, row = AttributionCache(attributor), rows(1)[0]
+    fast, slow = (cache(Task(counters=row, samples_per_s=pace)) for pace in (10.0, 1.0))
+    assert float(slow.prediction) > float(fast.prediction)
+    assert cache(Task(counters=row, samples_per_s=1.0, provenance={"fc": "unavailable"})).missing == ("fc",)
+    assert cache.use.misses == 3
 
 
 def test_a_function_gives_shares_and_says_so():

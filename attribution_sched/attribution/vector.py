@@ -11,9 +11,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attribution_sched.errors import ModelFitError, nearest, problem
-from attribution_sched.types import Attributor, Float32Array, FloatArray
+from attribution_sched.types import Attributor, Float32Array, FloatArray, Task
 
 EFFICIENCY_TOLERANCE = 1e-6
+
+ACCOUNTING, CONDITIONAL, MARGINAL, STATE = "accounting", "conditional", "marginal", "state"
+
+QUESTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        ACCOUNTING: "where the joules go: parts from the idle machine to the task",
+        CONDITIONAL: "what the reading tells: above the mean task, each counter paid for what it says of the others",
+        MARGINAL: "what the energy model makes of this reading: above the mean task, counter by counter; no what-if",
+        STATE: "what a policy is shown: numbers without a unit",
+    }
+)
+"""Questions that a vector can answer. They are different numbers, so a vector says which one it is."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +37,21 @@ class AttributionVector:
     Attributes:
         values: (d,) or (n, d), contribution of each counter.
         names: The d counter names.
-        base: Mean prediction when nothing is known.
+        base: What there is without them: joules of the idle machine (accounting), or the mean prediction (conditional
+            and marginal values).
         prediction: () or (n,), what the contributions add up to, together with the base.
-        standard_error: Like ``values``; :meth:`interval` widens them by Student's factor.
+        standard_error: Like ``values``: of the sampling error; in an account of the energy model's error and of what
+            missing counters leave open too. :meth:`interval` widens them by Student's factor.
         units: Unit of values, base and prediction.
         method: Which conditional model answered, for example ``mixture`` or ``amortised(mixture)``.
         provenance: How it was got: exact or sampled coalitions, draws, seed.
         state: Like ``values`` in single precision: the numbers in [-1, 1] that a policy reads; None until somebody
             encodes them (:mod:`~attribution_sched.attribution.schema`).
         schema: Name of that encoding; empty without one.
+        question: Which of :data:`QUESTIONS` it answers.
+        samples_per_s: Throughput of the task, the pace at which the joules are drawn; 0 if nobody knows it.
+        missing: Counters that were not read, and that EmSHAP's distribution stands in for.
+        unattributed: What a meter says beyond the prediction; 0 where nothing was metered.
     """
 
     values: FloatArray
@@ -46,9 +64,15 @@ class AttributionVector:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     state: Float32Array | None = None
     schema: str = ""
+    question: str = CONDITIONAL
+    samples_per_s: float = 0.0
+    missing: tuple[str, ...] = ()
+    unattributed: float = 0.0
 
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse shapes, values or sums that are wrong."""
+        if self.question not in QUESTIONS:
+            raise ModelFitError(problem("question", self.question, "is none", nearest(self.question, QUESTIONS)))
         for name in ("values", "prediction", "standard_error"):
             array = np.array(getattr(self, name), dtype=np.float64)
             if not np.isfinite(array).all():
@@ -124,22 +148,36 @@ class AttributionVector:
             self.provenance,
             None if self.state is None else self.state[index],
             self.schema,
+            self.question,
         )
 
     def with_state(self, state: ArrayLike) -> AttributionVector:
         """The vector of a task that a policy would see as ``state``, this one itself if it is its own.
 
-        What explanations ask: the state is another task's, in part. Contributions in joules follow by the schema.
+        What explanations ask: the state is another task's, in part. An account keeps its joules, which are this task's
+        and which no policy reads; contributions that the state was made of follow it by the schema.
         """
         new = np.asarray(state, dtype=np.float32)
         if self.state is not None and np.array_equal(new, self.state):
             return self
+        if self.question == ACCOUNTING:
+            return replace(self, state=new, provenance={"masked": True})
         from attribution_sched.attribution.schema import decode
 
         values = decode(new, self.base) if self.base > 0.0 else new.astype(np.float64)
         return replace(
             self, values=values, prediction=values.sum(-1) + self.base, state=new, provenance={"masked": True}
         )  # fmt: skip
+
+    @property
+    def metered(self) -> FloatArray:
+        """What the meter said: base, parts and unattributed; the prediction where nothing was metered."""
+        return np.asarray(self.prediction + self.unattributed)
+
+    def shares(self) -> FloatArray:
+        """Each part as a share of the task's whole: of idle, parts and unattributed joules, shape like ``values``."""
+        whole = np.asarray(self.metered)[..., None]
+        return np.asarray(np.divide(self.values, whole, out=np.zeros_like(self.values), where=whole > 0))
 
     def normalised(self) -> FloatArray:
         """Signed shares for the scheduler's state: each contribution over the sum of magnitudes, in [-1, 1]."""
@@ -178,15 +216,21 @@ class AttributionVector:
             "provenance": dict(self.provenance),
             "state": None if self.state is None else self.state.tolist(),
             "schema": self.schema,
+            "question": self.question,
+            "samples_per_s": self.samples_per_s,
+            "missing": list(self.missing),
+            "unattributed": self.unattributed,
         }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> AttributionVector:
-        """The inverse of :meth:`as_dict`, to the last bit; records from before there was a state have none."""
+        """The inverse of :meth:`as_dict`, to the last bit; older records lack a state, a question and a pace."""
         return cls(
             np.array(record["values"], dtype=np.float64), tuple(record["names"]), record["base"],
             np.array(record["prediction"], dtype=np.float64), np.array(record["standard_error"], dtype=np.float64),
             record["units"], record["method"], record["provenance"], record.get("state"), record.get("schema", ""),
+            record.get("question", CONDITIONAL), float(record.get("samples_per_s", 0.0)),
+            tuple(record.get("missing", ())), float(record.get("unattributed", 0.0)),
         )  # fmt: skip
 
 
@@ -196,10 +240,15 @@ def single(values: ArrayLike, names: tuple[str, ...], base: float, **details: An
     return AttributionVector(array, names, base, array.sum(-1) + base, np.zeros_like(array), **details)
 
 
+def measured(task: Task | FloatArray) -> Task:
+    """A task, or bare counters ``(12,)`` as a task of which nothing else is known."""
+    return task if isinstance(task, Task) else Task(counters=np.asarray(task, dtype=np.float64))
+
+
 def state_vectors(
     attributor: Attributor, names: tuple[str, ...], schema: str = ""
-) -> Callable[[FloatArray], AttributionVector]:
-    """A function from the counters ``(12,)`` of one task to its vector, from one that only knows states.
+) -> Callable[[Task | FloatArray], AttributionVector]:
+    """A function from a measured task (or its counters ``(12,)``) to its vector, from one that only knows states.
 
     The vector has the state for its contributions, without a base: nothing in joules is known of the task.
 
@@ -209,15 +258,16 @@ def state_vectors(
         schema: Name of the encoding.
     """
 
-    def vector(counters: FloatArray) -> AttributionVector:
-        state = np.asarray(attributor(np.asarray(counters, dtype=np.float64)[None]), dtype=np.float64)
+    def vector(task: Task | FloatArray) -> AttributionVector:
+        known = measured(task)
+        state = np.asarray(attributor(known.counters[None]), dtype=np.float64)
         if state.shape != (1, len(names)) or not np.isfinite(state).all():
             rule = f"must give one finite row of {len(names)} numbers for a row of counters"
             fix = "Return an array of shape (n, 7) for (n, 12)"
             raise ModelFitError(problem("attributor", state.tolist(), rule, fix))
-        facts = {"estimated": True}
         return single(
-            state[0], names, 0.0, units="share", method="attributor", provenance=facts, state=state[0], schema=schema
+            state[0], names, 0.0, units="share", method="attributor", provenance={"estimated": True}, state=state[0],
+            schema=schema, question=STATE, samples_per_s=known.samples_per_s,
         )  # fmt: skip
 
     return vector

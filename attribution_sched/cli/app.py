@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from attribution_sched import __version__
+from attribution_sched.cli.attribute import EXAMPLES as ATTRIBUTE
+from attribution_sched.cli.attribute import attribute
 from attribution_sched.cli.bench import bench
 from attribution_sched.cli.bill import EXAMPLES as BILL
 from attribution_sched.cli.bill import bill
@@ -86,6 +88,7 @@ _add(POLICIES, train, TRAIN)
 app.add_typer(bench, rich_help_panel=POLICIES)
 _add(POLICIES, simulate, SIMULATE)
 _add(MACHINE, profile, PROFILE)
+_add(MACHINE, attribute, ATTRIBUTE)
 _add(MACHINE, doctor, DOCTOR)
 
 

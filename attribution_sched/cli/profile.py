@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -121,9 +122,9 @@ def profile(
             with stages.stage("attributing joules"):
                 vector, how = joules(placed, worlds[name])
     if submit_as is not None and not as_json:
-        filled = [name for name, figure in placed.counters.items() if figure.provenance == "simulated"]
-        if filled:
-            console.print(f"not measurable here, taken from {placed.model} (simulated): {', '.join(filled)}")
+        unread = [name for name, figure in placed.counters.items() if figure.value is None]
+        if unread:
+            console.print(f"not measurable here, left to EmSHAP: {', '.join(unread)}")
         say_json(submission(placed))
         return
 
@@ -197,8 +198,11 @@ def show_profile(measured: Measured, placed: Placed, vector: AttributionVector |
         console.print(how[0].upper() + how[1:] + ".", style="dim", width=width)
     elif how:
         console.print(f"\n[bold]Joules by counter[/bold]: unavailable ({how})", width=width)
-    again = f"--preset {preset} --submit-as {placed.model}"
-    console.print(f"\nAs a task: {again} prints counters for System.submit.", style="dim", width=width)
+    if placed.chosen or math.isfinite(placed.nearest[0][1]):
+        again = f"--preset {preset} --submit-as {placed.model}"
+        console.print(f"\nAs a task: {again} prints counters for System.submit.", style="dim", width=width)
+    else:
+        console.print(f"\nNo task of {escape(preset)} is like it: none of its arithmetic is known.", width=width)
 
 
 def _operators(measured: Measured) -> Any:
@@ -241,13 +245,18 @@ def _joules(vector: AttributionVector, placed: Placed) -> Any:
     table = _table()
     table.add_column("Where the joules go")
     table.add_column(vector.units, justify="right")
+    table.add_column("95 %", justify="right")
+    table.add_column("Share", justify="right")
     table.add_column("Counter is")
     for name in vector.ranking():
         figure = placed.counters[name]
         colour = COLOURS[figure.provenance]
-        table.add_row(name, f"{float(vector[name]):+.4g}", f"[{colour}]{figure.provenance}[/{colour}]")
-    table.add_row("typical task", f"{vector.base:.4g}", "", style="dim")
-    table.add_row("expected", f"{float(vector.prediction):.4g}", "", style="bold")
+        value, reach = float(vector[name]), float(vector.interval(0.95)[1][vector.names.index(name)])
+        share = f"{value / float(vector.prediction):.0%}"
+        cells = (f"{value:.4g}", f"± {reach - value:.2g}", share, f"[{colour}]{figure.provenance}[/{colour}]")
+        table.add_row(name, *cells)
+    table.add_row("idle", f"{vector.base:.4g}", "", f"{vector.base / float(vector.prediction):.0%}", "", style="dim")
+    table.add_row("in all", f"{float(vector.prediction):.4g}", "", "", "", style="bold")
     return table
 
 

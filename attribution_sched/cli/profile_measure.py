@@ -422,9 +422,6 @@ TRAINING_FLOPS = 3.0
 SIZE_WEIGHT = 0.25
 """A factor of ten in FLOPs per sample counts as much as a quarter of the arithmetic being of another sort."""
 
-FARTHEST = 4.0
-"""Standard deviations from the tasks an energy model was fitted on beyond which it would only be guessing."""
-
 GROUPS: tuple[str, ...] = ("conv", "fc", "attention")
 
 
@@ -437,7 +434,9 @@ class Placed:
         model: Name of its model.
         nearest: Kinds by how near they are, the nearest first, with their distance.
         chosen: Whether the user named the kind.
-        counters: The scheduler's counters, those that could not be measured taken from the kind.
+        counters: The scheduler's counters; those that could not be measured have no value.
+        samples_per_s: Measured throughput; None if the samples of a step are not known.
+        training: Mode of the measured steps.
     """
 
     kind: int
@@ -445,10 +444,12 @@ class Placed:
     nearest: tuple[tuple[str, float], ...]
     chosen: bool
     counters: Mapping[str, Figure]
+    samples_per_s: float | None
+    training: bool
 
 
 def as_task(measured: Measured, world: World, wanted: str | None) -> Placed:
-    """Find the kind of task a model is nearest to, and fill in what could not be measured.
+    """Find the kind of task a model is nearest to.
 
     Args:
         measured: The measurement.
@@ -465,9 +466,11 @@ def as_task(measured: Measured, world: World, wanted: str | None) -> Placed:
     for row in order:
         listed.setdefault(world.kinds[row].model.name, distance(measured, world.kinds[row]))
     row = order[0] if wanted is None else kind_of(world, TaskRequest(wanted))
+    pace = measured.samples / measured.step_s if measured.samples and measured.step_s > 0.0 else None
     return Placed(
-        row, world.kinds[row].model.name, tuple(listed.items()), wanted is not None, _filled(measured, world.kinds[row])
-    )
+        row, world.kinds[row].model.name, tuple(listed.items()), wanted is not None, measured.counters, pace,
+        measured.training,
+    )  # fmt: skip
 
 
 def having(worlds: Mapping[str, World], wanted: str) -> dict[str, World]:
@@ -501,49 +504,42 @@ def distance(measured: Measured, kind: TaskKind) -> float:
     return mix + SIZE_WEIGHT * abs(math.log10(per_sample / known))
 
 
-def _filled(measured: Measured, kind: TaskKind) -> dict[str, Figure]:
-    import numpy as np
-
-    from attribution_sched.cluster.counters import COUNTER_NAMES, COUNTER_UNITS, true_rates
-    from attribution_sched.cluster.demands import draw_demands
-
-    usual = true_rates(draw_demands([kind.model], np.random.default_rng(0), 0.0))[0]
-    filled: dict[str, Figure] = {}
-    for name, value in zip(COUNTER_NAMES, usual.tolist(), strict=True):
-        figure = measured.counters[name]
-        if figure.value is None:
-            why = f"what {kind.model.name} usually shows in the simulation; here: {figure.how}"
-            figure = Figure(value, COUNTER_UNITS[name], "simulated", why)
-        filled[name] = figure
-    return filled
-
-
 def joules(placed: Placed, world: World) -> tuple[AttributionVector | None, str]:
-    """Where the joules go by the preset's energy model: per sample, above the preset's typical task.
+    """Where the joules go by the preset's energy model: per sample, from its idle machine.
 
     Returns:
         The attribution and how it was got; None, and why, if the model knows no tasks like this one.
     """
     import numpy as np
 
-    from attribution_sched.attributor import as_attributor, simulated_attributor
+    from attribution_sched.attributor import as_attributor
+    from attribution_sched.errors import CounterError
+    from attribution_sched.types import Task
 
-    values = np.array([figure.value for figure in placed.counters.values()], dtype=np.float64)
-    attributor = simulated_attributor(world)
-    far = np.abs(attributor.standardised(values[None])[0])
-    worst = int(far.argmax())
-    if far[worst] > FARTHEST:
-        name = attributor.names[worst]
-        away = f"{name} lies {far[worst]:.0f} standard deviations from theirs"
-        return None, f"the preset's energy model knows no such tasks: {away}"
+    read = [math.nan if figure.value is None else figure.value for figure in placed.counters.values()]
+    task = Task(
+        counters=np.array(read, dtype=np.float64), samples_per_s=placed.samples_per_s or 0.0, training=placed.training
+    )
+    try:
+        vector = as_attributor(None, world).vector(task)
+    except CounterError as error:
+        return None, f"the preset's energy model knows no such tasks: {error}"
     how = "estimated by the preset's energy model of simulated tasks on its GPUs, not a reading of this machine"
-    return as_attributor(attributor, world).vector(values), f"{how} (R² {attributor.r_squared:.2f})"
+    carried = f"; EmSHAP carries {', '.join(vector.missing)}" if vector.missing else ""
+    near = (
+        f"nearest known task {vector.provenance['like']}, {vector.provenance['distance']:.1f} standard deviations off"
+    )
+    return vector, f"{how} (median error {vector.provenance['median_error']:.0%}; {near}{carried})"
 
 
 def submission(placed: Placed) -> dict[str, Any]:
-    """What ``System.submit`` takes, and how each number of it was got."""
-    return {
+    """What ``System.submit`` takes, and how each number of it was got; what could not be read is said to be so."""
+    told = {
         "kind": placed.model,
-        "counters": {name: figure.value for name, figure in placed.counters.items()},
-        "provenance": {name: figure.provenance for name, figure in placed.counters.items()},
+        "counters": {name: figure.value for name, figure in placed.counters.items() if figure.value is not None},
+        "provenance": {
+            name: "unavailable" if figure.value is None else figure.provenance
+            for name, figure in placed.counters.items()
+        },
     }
+    return told | ({} if placed.samples_per_s is None else {"samples_per_s": placed.samples_per_s})

@@ -106,7 +106,7 @@ QueuedTask = Task
 """A waiting task is a task; the name of the first edition."""
 
 
-def attributed(decision: Decision, attribute: Callable[[FloatArray], AttributionVector]) -> Decision:
+def attributed(decision: Decision, attribute: Callable[[Task], AttributionVector]) -> Decision:
     """A decision all of whose measured tasks have an attribution; those that have one keep it.
 
     For decisions that did not come from a cluster which attributes its tasks.
@@ -116,11 +116,22 @@ def attributed(decision: Decision, attribute: Callable[[FloatArray], Attribution
     if not lacking and not any(waiting):
         return decision
     queue = tuple(
-        replace(task, attribution=attribute(task.counters)) if without else task
+        replace(task, attribution=attribute(task)) if without else task
         for task, without in zip(decision.queue, waiting, strict=True)
     )
-    own = attribute(decision.counters) if lacking else decision.attribution
+    own = attribute(_own_task(decision)) if lacking else decision.attribution
     return replace(decision, queue=queue, attribution=own)
+
+
+def _own_task(decision: Decision) -> Task:
+    """The task that is decided on; from what the decision says of it, if it does not carry its record."""
+    if decision.task is not None:
+        return decision.task
+    kind = decision.kind
+    return Task(
+        kind_index=decision.kind_index, model=kind.model.name, batch_size=kind.batch_size, training=kind.training,
+        counters=decision.counters, samples_per_s=decision.samples_per_s,
+    )  # fmt: skip
 
 
 def view(engine: Engine, cluster: int = 0) -> Decision | None:

@@ -22,8 +22,9 @@ from attribution_sched.types import FloatArray, IntArray, Task, provenance_of
 if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
 
-Attribute = Callable[[FloatArray], "AttributionVector"]
-"""Counters ``(12,)`` of one task → where its joules go. The world only carries the answer."""
+Attribute = Callable[[Task], "AttributionVector"]
+"""A task, of which counters, throughput, mode and batch may be read → where its joules go. The world only carries the
+answer."""
 
 SIMULATED = provenance_of(COUNTER_NAMES, "simulated")
 
@@ -66,12 +67,14 @@ class TaskPool:
             index = int(self.kinds[instance])
             kind, read = kinds[index], self.counters.values[instance].copy()
             read.setflags(write=False)
-            known = self.tasks[instance] = Task(
+            known = Task(
                 kind_index=index, model=kind.model.name, steps=float(self.steps[instance]), batch_size=kind.batch_size,
                 training=kind.training, tenant=kind.tenant, priority=kind.priority, counters=read, provenance=SIMULATED,
                 samples_per_s=self.speed(instance), number=instance,
-                attribution=None if self.attribute is None else self.attribute(read),
             )  # fmt: skip
+            if self.attribute is not None:
+                known = replace(known, attribution=self.attribute(known))
+            self.tasks[instance] = known
         return known
 
     def speed(self, instance: int) -> float:

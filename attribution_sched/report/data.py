@@ -114,9 +114,10 @@ class TaskEnergy:
         kind: Name of its model.
         training: False for inference.
         samples: Samples it works through in all.
-        typical: What the typical task takes.
-        predicted: What this one takes; typical and parts add up to it.
-        parts: What each counter adds to the typical, in the order of ``Energy.counters``.
+        base: Joules of the idle machine; of the mean task, where the vectors are no accounts.
+        predicted: What this one takes; base and parts add up to it.
+        parts: What each counter adds to the base, in the order of ``Energy.counters``.
+        errors: Standard errors of the parts.
         counters: How its counters were got.
     """
 
@@ -124,9 +125,10 @@ class TaskEnergy:
     kind: str
     training: bool
     samples: float
-    typical: float
+    base: float
     predicted: float
     parts: tuple[float, ...]
+    errors: tuple[float, ...]
     counters: str
 
 
@@ -139,7 +141,8 @@ class Energy:
         unit: Of all values.
         provenance: Of all values.
         method: How they were found.
-        r_squared: Of the energy model; None if it does not say.
+        question: Which question the vectors answer; ``accounting`` by default.
+        median_error: Of the energy model on held-out tasks; None if it does not say.
         fitted_on: Tasks it was fitted on; None if it does not say.
         tasks: One each, in the order they were placed.
         left_out: Placed tasks without a place here, because the run is long.
@@ -149,7 +152,8 @@ class Energy:
     unit: str
     provenance: str
     method: str
-    r_squared: float | None
+    question: str
+    median_error: float | None
     fitted_on: int | None
     tasks: tuple[TaskEnergy, ...]
     left_out: int

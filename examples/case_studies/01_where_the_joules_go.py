@@ -51,20 +51,21 @@ show(results["BERT"])
 # %% [markdown]
 # ## Where the joules go
 #
-# The energy model predicts joules per sample from a task's counters; EmSHAP shares the difference to the typical task
-# out over the seven counters. Positive: this counter makes the task cost more than the typical one.
+# The energy model predicts joules per sample from a task's counters and throughput; its account starts from the idle
+# machine and shares what the task draws beyond it out over the seven counters. An operator it does not have gets 0 J.
 
 # %%
 names = list(results)
 vectors = [results[name].attribution for name in names]
-ax = plots.attributions(np.array([v.values for v in vectors]), names, names=vectors[0].names, unit="J/sample")
+drawn, unsure = (np.array([getattr(v, what) for v in vectors]) for what in ("values", "standard_error"))
+ax = plots.accounts(drawn, [v.base for v in vectors], unsure, names, names=vectors[0].names, unit="J/sample")
 
 # %%
 for name, vector in zip(names, vectors, strict=True):
     first = vector.ranking()[0]
     say(
-        f"**{name}**: {float(vector.prediction):.3f} J per sample expected, {float(vector.base):.3f} for the typical "
-        f"task. The largest share is {first} ({float(vector[first]):+.3f} J)."
+        f"**{name}**: {float(vector.prediction):.3f} J per sample expected, {float(vector.base):.3f} of them idle. "
+        f"The largest part is {first} ({float(vector[first]):.3f} J)."
     )
 
 # %% [markdown]

@@ -242,3 +242,11 @@ def test_as_a_source():
     assert reading.values["fc_flops"] == 48
     assert reading.units["fc_time_s"] == "s"
     assert reading.values["conv_time_s"] == 0.0
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_are_products_with_weights(layer):
+    found = profile(layer(32, 64), torch.randn(20, 4, 32), steps=2)
+    assert found.time_share["fc"] > 0.5
+    gates = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}[layer]
+    assert found.flops["fc"] == pytest.approx(2 * 20 * 4 * gates * 64 * (32 + 64), rel=0.01)

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form, decode, encode
-from attribution_sched.attributor import simulated_attributor
-from attribution_sched.config import load_settings
 from attribution_sched.errors import ModelFitError
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 
@@ -21,14 +19,6 @@ def test_the_shipped_network_learnt_from_it_to_the_last_bit():
         assert getattr(network, f"attribution_{name}").numpy().tobytes() == getattr(form, name).tobytes(), name
     assert network.attributions(COUNTERS).tobytes() == form(COUNTERS).tobytes()
     assert form.schema == ATTRIBUTION_SCHEMA
-
-
-def test_it_is_the_closed_form_of_the_world_the_network_learnt_in():
-    fit, form = simulated_attributor(load_settings("cross-domain").build_world()), closed_form()
-    np.testing.assert_allclose(form.spread, fit.spread, rtol=1e-9)
-    np.testing.assert_allclose(form(COUNTERS), fit(COUNTERS), atol=1e-9)
-    base = float(np.exp(fit.base))
-    np.testing.assert_allclose(encode(fit.joules(COUNTERS), base), form(COUNTERS), atol=2e-6)
 
 
 def test_a_tasks_numbers_do_not_depend_on_the_tasks_beside_it():

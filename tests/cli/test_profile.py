@@ -1,7 +1,6 @@
 """`attribution-sched profile`: what a user's model asks of this machine."""
 
 import json
-import math
 import sys
 
 import pytest
@@ -93,7 +92,9 @@ def test_json_says_how_each_number_was_got(code):
     # 4 images, 16 filters of 3 x 3 x 3 at 30 x 30 places; the weight's gradient costs as much, the data has none.
     assert told["operators"]["conv"]["flops"] == pytest.approx(2 * 2 * 4 * 16 * 27 * 900)
     assert sum(each["time_share"] for each in told["operators"].values()) == pytest.approx(1.0)
-    assert set(told["submit"]["counters"]) == set(COUNTER_NAMES)
+    read = {name for name, figure in told["counters"].items() if figure["value"] is not None}
+    assert set(told["submit"]["counters"]) == read and set(told["submit"]["provenance"]) == set(COUNTER_NAMES)
+    assert told["submit"]["samples_per_s"] == pytest.approx(4 / told["step_s"])
     assert (told["attribution"] is None) or told["attribution"]["units"] == "J/sample"
     assert told["attribution_how"]
 
@@ -103,16 +104,16 @@ def test_counters_can_be_handed_to_a_system(code):
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["kind"] == "resnet-50"
-    filled = [name for name, how in told["provenance"].items() if how == "simulated"]
-    assert all(name in done.stderr for name in filled)
+    unread = [name for name, how in told["provenance"].items() if how == "unavailable"]
+    assert unread and all(name in done.stderr for name in unread)
     with System("testbed", "greedy", queue="empty") as system:
         system.submit(told, id="mine")
         result = system.schedule_next_task()
         assert result.task.id == "mine"
         assert system.journal.task("mine").meta["provenance"] == told["provenance"]
-        # No machine without a GPU measures its memory's bandwidth: the simulated reading must not be called measured.
+        # No machine without a GPU measures its memory's bandwidth: EmSHAP carries it, and nothing is called measured.
         assert result.provenance["counters"] == in_a_word(told["provenance"])
-        assert "simulated" in result.provenance["counters"]
+        assert "memory_bandwidth" in result.attribution.missing and result.attribution["conv"] > 0.0
 
 
 def test_a_function_that_steps_by_itself_and_a_module_with_a_shape(code):
@@ -205,17 +206,16 @@ def test_a_model_of_the_zoo_is_nearest_to_itself(code):
     assert set(having(worlds, "ResNet-50")) == {"testbed"}
 
 
-def test_what_cannot_be_measured_is_taken_from_the_kind_and_called_simulated(code):
+def test_what_cannot_be_measured_is_handed_on_as_unavailable(code):
     subject = load("their_models:conv", None)
     found = measure(subject, training=False, steps=1, warmup=0)
     placed = as_task(found, load_settings("testbed").build_world(), "bert-base")
     assert placed.model == "bert-base"
-    for name, figure in placed.counters.items():
-        own = found.counters[name]
-        assert figure.provenance == ("simulated" if own.value is None else own.provenance)
-        assert math.isfinite(figure.value)
-        assert figure.value >= 0
-    assert submission(placed)["counters"]["conv"] == found.counters["conv"].value
+    told = submission(placed)
+    for name, figure in found.counters.items():
+        assert (name in told["counters"]) == (figure.value is not None)
+        assert told["provenance"][name] == ("unavailable" if figure.value is None else figure.provenance)
+    assert told["counters"]["conv"] == found.counters["conv"].value
     assert isinstance(subject.model, nn.Module)
 
 

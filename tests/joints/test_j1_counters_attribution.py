@@ -1,45 +1,88 @@
-"""J1 counters → attribution: the joules shown by ``System`` against the task's own energy, within a kind."""
+"""J1 counters → attribution: the joules ``System`` shows are the task's own; EmSHAP carries counters that are missing.
 
+Cut: EmSHAP is replaced by the mean, by a regression, by dropping the counter; the error of the parts must rise beyond
+its interval each time.
+"""
+
+import attribution_accounts as accounts
 import numpy as np
 import pytest
 
-from attribution_sched.attributor import as_attributor, task_energy_j
-from attribution_sched.cluster.pool import build_pool
+from attribution_sched import System
+from attribution_sched.attribution.fitted import Fitted
+from attribution_sched.attributor import as_attributor
 from attribution_sched.config import load_settings
 
-
-def within_kind_r2(preset, most):
-    """R² per kind of the joules shown against the tasks' own, and joules of convolution shown to LLaMAs."""
-    world = load_settings(preset).build_world()
-    pool = build_pool(world)
-    kept = np.sort(np.argsort(pool.kinds, kind="stable")[:: max(1, len(pool) // most)])
-    attributor = as_attributor(None, world)
-    shown = np.array([float(attributor.vector(pool.counters.values[i]).prediction) for i in kept])
-    own = task_energy_j(world, pool.kinds[kept], pool.demands.take(kept))
-    found = []
-    for kind in np.unique(pool.kinds[kept]):
-        mine = pool.kinds[kept] == kind
-        if mine.sum() >= 5:
-            found.append(1.0 - np.square(shown[mine] - own[mine]).sum() / np.square(own[mine] - own[mine].mean()).sum())
-    language = [i for i in kept if "llama" in world.kinds[pool.kinds[i]].model.name]
-    conv = [float(attributor.vector(pool.counters.values[i])["conv"]) for i in language]
-    return np.array(found), conv
+WANTED = {"cross-domain": 0.08, "large": 0.08, "testbed": 0.15}
 
 
-def measured(tell, preset, most):
-    r2, conv = within_kind_r2(preset, most)
-    assert len(r2) and np.isfinite(r2).all()
+def shown_against_own(tell, preset, count, seed):
+    found = accounts.fresh_tasks(load_settings(preset).build_world(), count, seed)
     tell(
-        "J1", preset=preset, kinds=len(r2), r2_median=float(np.median(r2)), r2_worst=float(r2.min()), wanted=0.7,
-        convolution_of_a_llama_j=max(map(abs, conv), default=0.0), wanted_j=0.0,
+        "J1", preset=preset, tasks=count, median_error=found["median_error"], wanted=WANTED[preset],
+        r2_within_kinds=found["r2_within"], wanted_r2=0.7, absent_operators=found["absent"],
+        their_joules=found["absent_j"],
     )  # fmt: skip
+    assert found["median_error"] <= WANTED[preset]
+    assert found["r2_within"] >= 0.7
+    assert found["absent"] > 0 and found["absent_j"] == 0.0
+    assert found["balance_j"] < 1e-9
 
 
-def test_joules_shown_against_a_tasks_own_energy(tell):
-    measured(tell, "testbed", 120)
+def cut(tell, preset, count, seed):
+    errors = accounts.missing_counters(load_settings(preset).build_world(), count, seed)
+    rng = np.random.default_rng(0)
+    rises = {name: accounts.rise(errors, name, rng) for name in ("mean", "regression", "dropped")}
+    tell(
+        "J1 cut", preset=preset, tasks=count, emshap=float(errors["EmSHAP"].mean()),
+        **{name: float(errors[name].mean()) for name in rises}, covered=float(errors["covered"].mean()),
+    )  # fmt: skip
+    for name, (_, low, _) in rises.items():
+        assert low > 0.0, f"without EmSHAP, by {name}, parts are no worse beyond the interval"
+    assert errors["covered"].mean() >= 0.9
+
+
+@pytest.mark.parametrize("preset", ["testbed", "cross-domain"])
+def test_joules_shown_against_a_tasks_own_energy(tell, preset):
+    shown_against_own(tell, preset, 600, 1_000_100)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["testbed", "cross-domain", "large"])
-def test_joules_shown_against_every_tasks_own_energy(preset, tell):
-    measured(tell, preset, 100_000)
+@pytest.mark.parametrize("preset", list(WANTED))
+def test_joules_shown_against_ten_thousand_tasks_own_energy(tell, preset):
+    shown_against_own(tell, preset, 10_000, 1_000_101)
+
+
+def test_emshap_is_what_carries_counters_that_are_missing(tell):
+    cut(tell, "testbed", 150, 1_000_102)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", list(WANTED))
+def test_emshap_is_what_carries_counters_that_are_missing_in_every_preset(tell, preset):
+    cut(tell, preset, 2000, 1_000_103)
+
+
+def test_system_runs_it_by_default_on_the_shipped_fit():
+    """Not a fit of today: what ``System`` shows comes from the files, and says EmSHAP where a counter was not read."""
+    for preset in WANTED:
+        world = load_settings(preset).build_world()
+        assert Fitted.of_world(world).shipped, f"{preset}: run calibration/fit_attribution.py, the world has changed"
+    with System("testbed", "greedy", seed=5, queue="empty") as system:
+        system.submit(
+            {"kind": "bert-base", "samples_per_s": 180.0, "counters": {"fc": 0.6, "conv": 0.0}, "id": "partly"}
+        )
+        vector = system.schedule_next_task().attribution
+    assert vector.question == "accounting" and "EmSHAP" in vector.method
+    assert vector.missing == ("cpu_cycles", "l3_misses", "memory_bandwidth", "pcie_bandwidth", "attention")
+    assert vector["conv"] == 0.0, "an operator that reads 0 takes exactly nothing, whatever else is missing"
+    assert vector.samples_per_s == 180.0
+
+
+def test_a_llama_is_shown_no_convolution():
+    world = load_settings("cross-domain").build_world()
+    with System("cross-domain", "greedy", seed=1) as system:
+        shown = [system.schedule_next_task() for _ in range(12)]
+    llamas = [result for result in shown if result is not None and "llama" in result.task.kind]
+    assert llamas and all(result.attribution["conv"] == 0.0 for result in llamas)
+    assert as_attributor(None, world).schema == llamas[0].attribution.schema

@@ -85,7 +85,8 @@ def test_joules_add_up_to_the_prediction():
     assert energy.unit == "J/sample"
     assert [task.task for task in energy.tasks] == ["EfficientNet", "ResNet50", "BERT"] or len(energy.tasks) == 3
     for task in energy.tasks:
-        assert sum(task.parts) + task.typical == pytest.approx(task.predicted)
+        assert sum(task.parts) + task.base == pytest.approx(task.predicted)
+        assert task.base > 0.0 and min(task.parts) >= 0.0 and len(task.errors) == len(task.parts)
         assert task.samples > 0
 
 

@@ -1,6 +1,7 @@
 """FLOPs of one profiled torch operator from its input shapes; a multiply-add counts as two.
 
     mm                          2 n k m
+    recurrent layer             2 T B (gates H I + gates H H), forward
     convolution                 2 B C_out (C_in / groups) prod(kernel) prod(output size)
     attention                   2 B H S_q S_k (D + D_v), that is 4 B H S^2 D in self-attention
     fused attention, backward   2 B H S_q S_k (3 D + 2 D_v): it computes the scores once more
@@ -76,6 +77,11 @@ def _conv_backward(shapes: Sequence[Shape], arguments: Sequence[Any]) -> int:
     return conv_flops(shapes[1], shapes[2], arguments, 4) * (bool(asked[0]) + bool(asked[1]))
 
 
+def _recurrent(shapes: Sequence[Shape]) -> int:
+    # Input (T, B, I), then the weights of input (gates·H, I) and of state (gates·H, H).
+    return 2 * math.prod(shapes[0][:2]) * (math.prod(shapes[1]) + math.prod(shapes[2]))
+
+
 _FORMULAS: dict[str, Callable[[Sequence[Shape], Sequence[Any]], int]] = {
     "aten::mm": lambda s, _: mm_flops(s[0], s[1]),
     "aten::bmm": lambda s, _: mm_flops(s[0], s[1]),
@@ -83,6 +89,7 @@ _FORMULAS: dict[str, Callable[[Sequence[Shape], Sequence[Any]], int]] = {
     "aten::baddbmm": lambda s, _: mm_flops(s[1], s[2]),
     "aten::mv": lambda s, _: 2 * math.prod(s[0]),
     "aten::addmv": lambda s, _: 2 * math.prod(s[1]),
+    "aten::mkldnn_rnn_layer": lambda s, _: _recurrent(s),
     "aten::convolution": _conv,
     "aten::convolution_backward": _conv_backward,
 }

@@ -6,6 +6,7 @@ Every profiled operator's *self* time goes to one of four groups, so the groups 
   convolution and a ``bmm`` inside ``scaled_dot_product_attention`` is attention;
 - products of two activations (``bmm``, ``softmax``) inside a module whose class is called "...Attention..."
   are attention, its projections with weights stay fully-connected;
+- recurrent layers (LSTM, GRU, plain) are products with weights: fully-connected;
 - a backward operator belongs to the group of the forward operator that created it.
 """
 
@@ -31,7 +32,10 @@ GROUPS = ("conv", "fc", "attention", "other")
 _MARK = "attribution_sched::attention"
 _ATTENTION = re.compile(r"scaled_?dot_?product|(flash|efficient)_attention", re.IGNORECASE)
 _CONV = re.compile(r"aten::(\w*conv(\d|olution|_|$)\w*)|ConvolutionBackward\d*")
-_FC = re.compile(r"aten::(linear|addmm|mm|bmm|baddbmm|matmul|mv|addmv|einsum|bilinear)_?")
+_FC = re.compile(
+    r"aten::(linear|addmm|mm|bmm|baddbmm|matmul|mv|addmv|einsum|bilinear)_?"
+    r"|aten::(lstm|gru|rnn_tanh|rnn_relu)(_cell)?|aten::(mkldnn_rnn_layer|_cudnn_rnn|_thnn_fused_(lstm|gru)_cell)\w*"
+)
 _SCORES = re.compile(r"aten::(bmm|baddbmm|matmul|einsum|_?softmax)_?")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attribution_sched.explain.plots.accounts import accounts
 from attribution_sched.explain.plots.attributions import attributions
 from attribution_sched.explain.plots.beeswarm import beeswarm
 from attribution_sched.explain.plots.changes import changes
@@ -15,6 +16,7 @@ from attribution_sched.explain.plots.traffic import traffic
 from attribution_sched.explain.plots.waterfall import waterfall
 
 __all__ = [
+    "accounts",
     "attributions",
     "beeswarm",
     "changes",

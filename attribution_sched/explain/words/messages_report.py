@@ -159,16 +159,35 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "尚未放置任何任务，没有可供归因的能耗。",
     ),
     "report.energy.lead": (
-        "Per sample, the typical task takes {typical} {unit}. Each cell is what a counter's reading adds "
-        "to that (blue) or takes away (orange); typical and row add up to the task's predicted energy. "
+        "Joules per sample of each task from the idle machine up: idle draw, then what each counter stands for. They "
+        "add up to the task's energy, and an operator that a task does not have takes nothing. "
         "Largest over all tasks: {largest}.",
-        "典型任务每个样本耗能 {typical} {unit}。每个单元格表示某计数器读数在此基础上增加（蓝）或减少（橙）"
-        "的能耗；典型值与一行之和即该任务的预测能耗。总体上影响最大的依次为：{largest}。",
+        "各任务每个样本的能耗，自空闲机器起算：先是空闲功耗，再是各计数器所代表的能耗，合计即为该任务的能耗；任务中不存在的算子能耗为零。"
+        "全部任务中最大的是：{largest}。",
+    ),
+    "report.energy.lead_mean": (
+        "Per sample, the mean task takes {typical} {unit}. Each cell is what a counter's reading tells above "
+        "that (blue) or below (orange); mean and row add up to the task's predicted energy. "
+        "Largest over all tasks: {largest}.",
+        "平均任务每个样本耗能 {typical} {unit}。每个单元格表示某计数器读数说明高出（蓝）或低于（橙）的部分；"
+        "平均值与整行之和即为该任务的预测能耗。全部任务中最大的是：{largest}。",
     ),
     "report.energy.shares": (
         "The attributor of this run gives shares without a unit; they are shown as they are.",
         "本次运行的归因器只给出无量纲份额，此处原样展示。",
     ),
+    "report.energy.caption_account": (
+        "Shares of {shown}, each of its own joules; whiskers are 95 % intervals of the parts. By {method}{fit}; "
+        "counters {counters}.",
+        "{shown}的能耗构成，以各任务自身能耗为 100 %；误差线为各部分的 95 % 区间。"
+        "方法：{method}{fit}；计数器为{counters}。",
+    ),
+    "report.energy.error": (
+        " (median error {error} of held-out tasks, fitted on {tasks})",
+        "（留出任务的中位误差 {error}，以 {tasks} 个任务拟合）",
+    ),
+    "report.energy.methods.accounting": ("accounting from the idle machine", "自空闲机器起算的能耗核算"),
+    "report.energy.idle": ("idle", "空闲"),
     "report.energy.caption": (
         "Energy attribution of {shown}. Colours are logarithmic in both directions, so that small tasks "
         "can be seen beside large ones. Estimated by {method}{fit}; counters {counters}.",
@@ -179,15 +198,13 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{count} of the {all} placed tasks, those with most predicted joules",
         "{all} 个已放置任务中预测能耗最高的 {count} 个",
     ),
-    "report.energy.fit": (" (R² {r2}, fitted on {tasks} tasks)", "（R² {r2}，以 {tasks} 个任务拟合）"),
-    "report.energy.methods.closed form": ("closed-form EmSHAP", "闭式 EmSHAP"),
     "report.energy.alt": (
         "Heatmap of {rows} tasks by {columns} counters. The largest entry is {value} {unit}, {counter} of {task}.",
         "{rows} 个任务 × {columns} 个计数器的热图。最大值为 {value} {unit}：{task} 的{counter}。",
     ),
     "report.energy.mixed.simulated": ("simulated", "仿真值"),
     "report.energy.mixed.measured": ("measured", "实测值"),
-    "report.energy.typical": ("typical", "典型值"),
+    "report.energy.typical": ("mean task", "平均任务"),
     "report.energy.predicted": ("predicted", "预测值"),
     "report.energy.task": ("task", "任务"),
     "report.energy.kind": ("model", "模型"),

@@ -28,7 +28,8 @@ def energy(system: Source, found: Passed) -> Energy | None:
         unit=str(last["units"]),
         provenance="estimated",
         method=str(last["method"]),
-        r_squared=facts.get("r_squared"),
+        question=str(last.get("question", "conditional")),
+        median_error=facts.get("median_error"),
         fitted_on=facts.get("tasks"),
         tasks=tuple(_task(system, found, name) for name in alike[-MOST_TASKS:]),
         left_out=len(found.attributions) - len(alike[-MOST_TASKS:]),
@@ -37,7 +38,7 @@ def energy(system: Source, found: Passed) -> Energy | None:
 
 def _sort(told: Mapping[str, Any]) -> tuple[Any, ...]:
 
-    return tuple(told["names"]), told["units"], told["method"]
+    return tuple(told["names"]), told["units"], told.get("question", "conditional")
 
 
 def _task(system: Source, found: Passed, name: str) -> TaskEnergy:
@@ -48,8 +49,9 @@ def _task(system: Source, found: Passed, name: str) -> TaskEnergy:
         kind=task.kind,
         training=kind.training,
         samples=float(task.steps) * kind.batch_size,
-        typical=float(told["base"]),
+        base=float(told["base"]),
         predicted=float(told["prediction"]),
         parts=tuple(float(part) for part in told["values"]),
+        errors=tuple(float(error) for error in told["standard_error"]),
         counters=found.counters[name],
     )

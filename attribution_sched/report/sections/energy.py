@@ -14,7 +14,8 @@ from attribution_sched.report.data import Energy, Report, TaskEnergy
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.saying import listed, share
 
-METHODS = {name: f"report.energy.methods.{name}" for name in ("closed form",)}
+METHODS = {name: f"report.energy.methods.{name}" for name in ("accounting",)}
+ACCOUNT = "accounting"
 MIXED = {name: f"report.energy.mixed.{name}" for name in ("simulated", "measured")}
 
 MOST_ROWS = 24
@@ -49,9 +50,11 @@ def _lead(energy: Energy, lang: str) -> str:
         )
         for i in order
     ]
-    typical, unit = number(energy.tasks[-1].typical), energy.unit
+    if energy.question == ACCOUNT:
+        return say("report.energy.lead", lang, largest=listed(told, lang))
+    mean, unit = number(energy.tasks[-1].base), energy.unit
     return say(
-        "report.energy.lead", lang, typical=typical, unit=unit.removesuffix("/sample"), largest=listed(told, lang)
+        "report.energy.lead_mean", lang, typical=mean, unit=unit.removesuffix("/sample"), largest=listed(told, lang)
     )
 
 
@@ -69,10 +72,13 @@ def _picture(energy: Energy, lang: str) -> Picture:
     by_size = sorted(energy.tasks, key=lambda task: -abs(task.predicted))[:MOST_ROWS]
     values = np.array([task.parts for task in by_size])
     unit = energy.unit.replace("/sample", " per sample") if lang == "en" else _unit(energy.unit, lang)
-    draw = partial(
+    labels = [_label(task) for task in by_size]
+    idle, errors = np.array([task.base for task in by_size]), np.array([task.errors for task in by_size])
+    account = partial(plots.accounts, values, idle, errors, labels, names=energy.counters, unit=unit, lang=lang)
+    mean = partial(
         plots.attributions,
         values,
-        [_label(task) for task in by_size],
+        labels,
         names=energy.counters,
         unit=unit,
         scale="log",
@@ -83,11 +89,11 @@ def _picture(energy: Energy, lang: str) -> Picture:
         "report.energy.all" if all_ == len(by_size) else "report.energy.some", lang, count=len(by_size), all=all_
     )
     fit = ""
-    if energy.r_squared is not None:
-        fit = say("report.energy.fit", lang, r2=number(energy.r_squared), tasks=energy.fitted_on)
+    if energy.median_error is not None:
+        fit = say("report.energy.error", lang, error=share(energy.median_error, lang), tasks=energy.fitted_on)
     sorts = sorted({task.counters for task in by_size})
     caption = say(
-        "report.energy.caption",
+        "report.energy.caption_account" if energy.question == ACCOUNT else "report.energy.caption",
         lang,
         shown=shown,
         fit=fit,
@@ -105,6 +111,7 @@ def _picture(energy: Energy, lang: str) -> Picture:
         counter=counter(energy.counters[at[1]], lang),
         task=_label(by_size[at[0]]),
     )
+    draw = account if energy.question == ACCOUNT else mean
     return Picture("energy-heatmap", draw, alt, caption, _numbers(energy, by_size, lang))
 
 
@@ -115,7 +122,12 @@ def _numbers(energy: Energy, tasks: list[TaskEnergy], lang: str) -> Table:
         say("report.energy.predicted", lang),
     )
     rows = tuple(
-        (_label(task), *(number(part, 3, signed=True) for part in task.parts), number(task.predicted)) for task in tasks
+        (
+            _label(task),
+            *(number(part, 3, signed=energy.question != ACCOUNT) for part in task.parts),
+            number(task.predicted),
+        )
+        for task in tasks
     )
     return Table(head, rows)
 
@@ -129,16 +141,18 @@ def _by_kind(energy: Energy, lang: str) -> Table:
     for kind, tasks in kinds.items():
         parts = np.mean([task.parts for task in tasks], axis=0)
         total = sum(task.predicted * task.samples for task in tasks) / 1e6
-        cells = [number(float(part), 2, signed=True) for part in parts]
+        cells = [number(float(part), 2, signed=energy.question != ACCOUNT) for part in parts]
         whole = [number(float(np.mean([task.predicted for task in tasks])))]
         if energy.unit == "J/sample":
             whole.append(number(total))
-        rows.append((total, (kind, str(len(tasks)), number(tasks[0].typical), *cells, *whole)))
+        rows.append(
+            (total, (kind, str(len(tasks)), number(float(np.mean([task.base for task in tasks]))), *cells, *whole))
+        )
     rows.sort(key=lambda row: -row[0])
     head = [
         say("report.energy.kind", lang),
         "n",
-        say("report.energy.typical", lang),
+        say("report.energy.idle" if energy.question == ACCOUNT else "report.energy.typical", lang),
         *(counter(name, lang) for name in energy.counters),
     ]
     head.append(say("report.energy.predicted", lang))

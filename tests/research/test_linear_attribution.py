@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from attribution_sched.attribution.emshap import EmSHAP
-from attribution_sched.attribution.linear import LinearAttribution, shapley_operator
 from attribution_sched.cluster.counters import counters
 from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
 from attribution_sched.cluster.models import model
 from attribution_sched.errors import CheckpointError, ModelFitError
+from research.linear_attribution import LinearAttribution, shapley_operator
 
 MODELS = ("resnet-50", "bert-base", "gpt2-small", "efficientnet-b0")
 

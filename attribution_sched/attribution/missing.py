@@ -1,0 +1,243 @@
+"""Counters that cannot be read: the account of a task is its mean over EmSHAP's ``p(x_missing | x_seen)``.
+
+    vector = E[ accounting(X) | x_seen ],       X_missing ~ EmSHAP
+
+With all counters read this is the accounting itself. With some missing, as on every real machine, the fitted
+distribution carries them: EmSHAP's joint distribution of the counters per second, the throughput and the mode (as
+logarithms, zeros as zeros). The error of a part has what the draws leave open (the missing counters are not known, only
+their distribution), widened by one factor so that the 95 % interval held the parts of tasks that were kept back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from attribution_sched import storage
+from attribution_sched.attribution.conditionals.points import Points, sobol_points
+from attribution_sched.attribution.emshap import EmSHAP
+from attribution_sched.attribution.sample_energy import SampleEnergy
+from attribution_sched.errors import ModelFitError, problem
+from attribution_sched.types import BoolArray, FloatArray
+
+PACE, MODE = "samples_per_s", "training"
+"""Columns of the joint distribution beside the counters; the mode only where tasks of both are known."""
+
+UNIT_SHARE = 0.01
+"""What counts as one under the logarithm, of a counter's usual value."""
+
+DRAWS, REPLICATES = 64, 1
+"""Completed tasks for each question: enough that the draws add a tenth of what they leave open anyway."""
+
+REACH = 2.0
+"""Draws stay within so many times the largest reading ever seen: a logarithm's tail has no machine behind it."""
+
+BACKGROUND = 256
+"""Rows that are kept of those the distribution was fitted on."""
+
+JUDGED = 400
+"""Tasks that are kept back to widen the interval by."""
+
+LEVEL_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, eq=False)
+class Completed:
+    """One task with its missing counters drawn.
+
+    Attributes:
+        counters: (m, d) counters per second; those read are the same in every row.
+        samples_per_s: (m,) throughput.
+        weights: (m,) adding up to one.
+    """
+
+    counters: FloatArray
+    samples_per_s: FloatArray
+    weights: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class MissingCounters:
+    """EmSHAP's joint distribution of counters, throughput and mode, asked for what was not read.
+
+    Attributes:
+        explainer: Fitted over the logarithms of counters and throughput, and the mode.
+        unit: (d,) counters that count as one under the logarithm.
+        most: (d + 1,) largest counters and throughput that a draw may have.
+        widening: Factor on the spread of the draws.
+        error: Of kept-back tasks with two to four counters missing: mean of Σ|part − its estimate| over Σ part.
+    """
+
+    explainer: EmSHAP
+    unit: FloatArray
+    most: FloatArray
+    widening: float = 1.0
+    error: float = 0.0
+    _points: dict[str, Points] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def fit(
+        cls,
+        counters: FloatArray,
+        samples_per_s: FloatArray,
+        training: BoolArray,
+        energy: SampleEnergy,
+        *,
+        family: str = "mixture",
+        seed: int = 0,
+    ) -> Self:
+        """Learn the joint distribution on tasks that were read in full, and its interval on some kept back.
+
+        Args:
+            counters: (n, d) counters per second.
+            samples_per_s: (n,) throughput.
+            training: (n,) mode.
+            energy: Whose account is to be carried.
+            family: Conditional model, as :class:`~attribution_sched.attribution.emshap.EmSHAP` names it.
+            seed: Of everything random.
+        """
+        seen = counters > 0
+        usual = np.where(seen, counters, 0.0).sum(0) / np.maximum(seen.sum(0), 1)
+        unit = UNIT_SHARE * np.where(usual > 0, usual, 1.0)
+        most = REACH * np.append(counters.max(axis=0), samples_per_s.max())
+        columns, names = _columns(counters, samples_per_s, training, unit, energy.names)
+        # A counter that never moved has no distribution: it is what it always was.
+        moved = columns.std(axis=0) > 1e-9 * np.maximum(np.abs(columns).max(axis=0), 1.0)
+        if not moved.all():
+            rule = "was the same in every task, so nothing can be said where it is missing"
+            fixed = [name for name, moves in zip(names, moved, strict=True) if not moves]
+            if any(name in (PACE, MODE) for name in fixed):
+                raise ModelFitError(problem("column", fixed[0], rule, "Record tasks that differ in it"))
+            noise = np.random.default_rng([seed, 5]).standard_normal(columns.shape)
+            columns = np.where(moved, columns, columns + 1e-6 * noise)
+        judged = np.arange(len(columns)) % max(2, len(columns) // JUDGED) == 0
+        explainer = EmSHAP(family, bootstrap=0, seed=seed).fit(columns[~judged], names, "J/sample")
+        # Only the mean of a prediction is taken over them: a few hundred do, and keep the file small.
+        explainer.background_ = explainer.background_[:BACKGROUND]
+        found = cls(explainer, unit, most)
+        widening, error = found._judge(counters[judged], samples_per_s[judged], training[judged], energy, seed)
+        return cls(explainer, unit, most, widening, error)
+
+    @property
+    def has_mode(self) -> bool:
+        """Whether the mode is one of the columns."""
+        return MODE in self.explainer.names_
+
+    def complete(self, counters: FloatArray, samples_per_s: float, training: bool) -> Completed:
+        """Draw what is missing of one task.
+
+        Args:
+            counters: (d,) counters per second, NaN where missing.
+            samples_per_s: Throughput; NaN if nobody measured it.
+            training: Its mode.
+        """
+        d = len(counters)
+        read, _ = _columns(
+            counters[None], np.array([samples_per_s]), np.array([training]), self.unit, self.explainer.names_[:d],
+            mode=self.has_mode,
+        )  # fmt: skip
+        mask = np.isfinite(read)
+        explainer = self.explainer
+        z = explainer.scale_.standardise(np.where(mask, read, explainer.scale_.mean))
+        draws = explainer.model_.draws(z, mask, self._net(read.shape[1]))
+        rows = explainer.scale_.restore(draws.rows.reshape(-1, read.shape[1]).copy())
+        rates = np.minimum(np.expm1(np.maximum(rows[:, :d], 0.0)) * self.unit, self.most[:d])
+        pace = np.minimum(np.exp(rows[:, d]), self.most[d])
+        seen = mask[0, :d]
+        rates[:, seen] = counters[seen]
+        if mask[0, d]:
+            pace[:] = samples_per_s
+        weights = np.full(len(rows), 1.0 / len(rows))
+        if draws.weights is not None:
+            weights = np.maximum(draws.weights.reshape(-1), 0.0)
+            weights = weights / weights.sum()
+        return Completed(rates, pace, weights)
+
+    def account(
+        self, energy: SampleEnergy, counters: FloatArray, samples_per_s: float, training: bool
+    ) -> tuple[FloatArray, float, FloatArray, Completed]:
+        """Mean account of a task some of whose counters were not read.
+
+        Returns:
+            Parts (d,), idle joules, standard errors of the parts (d,), and the completed tasks behind them.
+        """
+        mean, idle, opened, drawn = self._mean(energy, counters, samples_per_s, training)
+        x = drawn.weights @ (drawn.counters / drawn.samples_per_s[:, None])
+        pace = drawn.weights @ drawn.samples_per_s
+        model = energy.part_errors(x[None], np.array([pace]), np.array([training]))[0]
+        return mean, idle, np.sqrt(np.square(self.widening * opened) + np.square(model)), drawn
+
+    def _mean(
+        self, energy: SampleEnergy, counters: FloatArray, samples_per_s: float, training: bool
+    ) -> tuple[FloatArray, float, FloatArray, Completed]:
+        """Mean parts, idle joules, what the draws leave open of each part (their own error in it), and the draws."""
+        drawn = self.complete(counters, samples_per_s, training)
+        x = drawn.counters / drawn.samples_per_s[:, None]
+        # A throughput that was measured is the same in every draw: prices are worked out once.
+        pace = drawn.samples_per_s[:1] if np.isfinite(samples_per_s) else drawn.samples_per_s
+        modes = np.full(len(pace), training)
+        parts = energy.parts(x, pace, modes)
+        mean = drawn.weights @ parts
+        idle = float(np.broadcast_to(energy.idle_j(pace, modes), x.shape[:1]) @ drawn.weights)
+        sampling = float(np.square(drawn.weights).sum())
+        return mean, idle, np.sqrt(drawn.weights @ np.square(parts - mean) * (1.0 + sampling)), drawn
+
+    def save(self, path: str | Path) -> None:
+        """Write EmSHAP's file, and what belongs to it in a JSON file beside it."""
+        self.explainer.save(path)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What EmSHAP's own file does not have, ready for JSON."""
+        return {
+            "unit": self.unit.tolist(), "most": self.most.tolist(), "widening": self.widening, "error": self.error,
+        }  # fmt: skip
+
+    @classmethod
+    def load(cls, path: str | Path, told: dict[str, Any]) -> Self:
+        """Read what :meth:`save` and :meth:`as_dict` wrote."""
+        with storage.rebuilding(path, "joint distribution of the counters"):
+            unit, most = np.array(told["unit"], dtype=np.float64), np.array(told["most"], dtype=np.float64)
+            return cls(EmSHAP.load(path), unit, most, float(told["widening"]), float(told["error"]))
+
+    def _net(self, d: int) -> Points:
+        if "net" not in self._points:
+            rng = np.random.default_rng([self.explainer.seed, 7])
+            self._points["net"] = sobol_points(DRAWS, d, REPLICATES, rng)
+        return self._points["net"]
+
+    def _judge(
+        self, counters: FloatArray, samples_per_s: FloatArray, training: BoolArray, energy: SampleEnergy, seed: int
+    ) -> tuple[float, float]:
+        """Widening that makes ±1.96 errors hold 95 % of kept-back parts, and the mean error of the account."""
+        rng = np.random.default_rng([seed, 6])
+        truth = energy.parts(counters / samples_per_s[:, None], samples_per_s, training)
+        off, ratio, d = [], [], counters.shape[1]
+        for row in range(len(counters)):
+            given = counters[row].copy()
+            given[rng.permutation(d)[: rng.integers(2, 5)]] = np.nan
+            # Only what the draws leave open is judged here: both sides have the same energy model.
+            mean, _, opened, _ = self._mean(energy, given, float(samples_per_s[row]), bool(training[row]))
+            away = np.abs(mean - truth[row])
+            off.append(away.sum() / truth[row].sum())
+            ratio += list(away[np.isnan(given)] / np.maximum(opened[np.isnan(given)], 1e-3 * truth[row].sum()))
+        return max(1.0, float(np.quantile(ratio, 0.95)) / LEVEL_95), float(np.mean(off))
+
+
+def _columns(
+    counters: FloatArray,
+    samples_per_s: FloatArray,
+    training: BoolArray,
+    unit: FloatArray,
+    names: tuple[str, ...],
+    *,
+    mode: bool | None = None,
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """Columns of the joint distribution, ``(n, d + 1)`` or ``(n, d + 2)``, and their names."""
+    columns = [np.log1p(counters / unit), np.log(samples_per_s)[:, None]]
+    both = len(np.unique(training)) == 2 if mode is None else mode
+    if both:
+        columns.append(training.astype(np.float64)[:, None])
+    return np.hstack(columns), (*names, PACE, *((MODE,) if both else ()))
