@@ -17,6 +17,7 @@ from attribution_sched.cli.explain import EXAMPLES as EXPLAIN
 from attribution_sched.cli.explain import explain
 from attribution_sched.cli.export import EXAMPLES as EXPORT
 from attribution_sched.cli.export import export
+from attribution_sched.cli.probe import probe
 from attribution_sched.cli.profile import EXAMPLES as PROFILE
 from attribution_sched.cli.profile import profile
 from attribution_sched.cli.report import EXAMPLES as REPORT
@@ -80,6 +81,7 @@ _add(POLICIES, train, TRAIN)
 app.add_typer(bench, rich_help_panel=POLICIES)
 _add(POLICIES, simulate, SIMULATE)
 _add(MACHINE, profile, PROFILE)
+app.add_typer(probe, rich_help_panel=MACHINE)
 _add(MACHINE, doctor, DOCTOR)
 
 

@@ -163,7 +163,7 @@ class SlurmExecutor:
 
     def inventory(self) -> Inventory:
         """Nodes of the partition with their states, devices, and those that no job holds on nodes that work."""
-        fields = "NodeHost:60,StateLong:30,Gres:120,GresUsed:120,CPUsState:40"
+        fields = "NodeList:60,StateLong:30,Gres:120,GresUsed:120,CPUsState:40"
         nodes: dict[str, str] = {}
         devices = free = 0
         for line in self._ask("sinfo", "-h", "-N", "-p", self.partition, "-O", fields).splitlines():
