@@ -25,6 +25,8 @@ from attribution_sched.cli.report import report
 from attribution_sched.cli.retention import ARCHIVE, COMPACT, archive, compact
 from attribution_sched.cli.run import EXAMPLES as RUN
 from attribution_sched.cli.run import run
+from attribution_sched.cli.shadow import EXAMPLES as SHADOW
+from attribution_sched.cli.shadow import shadow
 from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
 from attribution_sched.cli.simulate import simulate
 from attribution_sched.cli.train import EXAMPLES as TRAIN
@@ -75,6 +77,7 @@ _add(LOOP, run, RUN)
 _add(LOOP, explain, EXPLAIN)
 _add(LOOP, report, REPORT)
 _add(LOOP, export, EXPORT)
+_add(LOOP, shadow, SHADOW)
 _add(LOOP, archive, ARCHIVE)
 _add(LOOP, compact, COMPACT)
 _add(POLICIES, train, TRAIN)

@@ -68,10 +68,8 @@ def links(
     console.print(f"one way       {figures['gbps']:.4g} Gb/s")
     console.print(f"both at once  {figures['duplex_gbps']:.4g} Gb/s each ({found.duplex_efficiency:.0%})")
     console.print(f"latency       {1e3 * found.latency_s:.3g} ms")
-    console.print(
-        "in a preset   network: {duplex_efficiency: %.2f}, and gbps and latency_s of the link"
-        % min(1.0, round(found.duplex_efficiency, 2))
-    )
+    share = min(1.0, round(found.duplex_efficiency, 2))
+    console.print(f"in a preset   network: {{duplex_efficiency: {share}}}")
 
 
 @probe.command(epilog=EXAMPLES)
@@ -93,7 +91,7 @@ def stages(
         raise SettingsError(problem("--repeats", repeats, "must be a whole number >= 1", "Use for example 5"))
     subject = load(spec, shape)
     given = subject.inputs[0] if isinstance(subject.inputs, tuple | list) else subject.inputs
-    found = probe_stages(subject.module, given, repeats=repeats)
+    found = probe_stages(subject.model, given, repeats=repeats)
     if as_json:
         say_json({"layers": [asdict(each) for each in found]})
         return

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from attribution_sched.errors import NetworkError, SettingsError, nearest, problem
 
@@ -25,7 +26,7 @@ FORWARD, BACKWARD = 0, 1
 Message = tuple[int, int, int]
 """Boundary (between stage b and b + 1), direction, microbatch."""
 
-Operation = tuple[str, object]
+Operation = tuple[str, Any]
 """``("compute", direction)``, ``("send", message)`` or ``("wait", ((message, receives), …))``."""
 
 ONE_WAY_SHARE, DUPLEX_SHARE = 0.97, 0.62
@@ -204,12 +205,12 @@ class _Pipeline:
                 while self.busy_until[stage] is None and self.at[stage] < len(own):
                     kind, what = own[self.at[stage]]
                     if kind == "compute":
-                        self.busy_until[stage] = self.now_s + self.seconds[stage][what]  # type: ignore[call-overload]
+                        self.busy_until[stage] = self.now_s + self.seconds[stage][what]
                     elif kind == "send":
-                        boundary, way, _ = message = what  # type: ignore[misc]
-                        self.queues[boundary, way].append(message)
-                        self.left[message] = self.bytes[boundary]
-                    elif not self._over(what):  # type: ignore[arg-type]
+                        boundary, way, _ = what
+                        self.queues[boundary, way].append(what)
+                        self.left[what] = self.bytes[boundary]
+                    elif not self._over(what):
                         break
                     self.at[stage] += 1
                     moved = True
