@@ -153,6 +153,9 @@ class SimulatedCluster:
         self.attribute = attribute
         self.engine = engine = Engine(world)
         engine.seed([seed])
+        engine.ends_s = math.inf
+        if not arrivals:
+            engine.arrivals = None
         self._tasks, self._rows = engine.pool, engine.arrays.pool
         self._process = engine.arrays.arrival_kind, engine.arrays.arrival_params, engine.arrays.arrival_times_s
         slots = world.max_running + world.queue_capacity
