@@ -375,7 +375,9 @@ def read_live(ask: Callable[..., str], now: float) -> Shadow:
     """
     jobs = [_text_job(_fields(line)) for line in ask("scontrol", "-o", "show", "jobs").splitlines() if "JobId=" in line]
     nodes = [
-        _text_node(_fields(line)) for line in ask("scontrol", "-o", "show", "nodes").splitlines() if "NodeName=" in line
+        _text_node(_fields(line))
+        for line in ask("scontrol", "-d", "-o", "show", "nodes").splitlines()
+        if "NodeName=" in line
     ]
     return Shadow(tuple(filter(None, jobs)), tuple(nodes), now, _shares(ask), ask("sinfo", "--version").strip())
 
@@ -393,7 +395,11 @@ def _text_job(told: Mapping[str, str]) -> ShadowJob | None:
     start, eligible = _seconds(told.get("StartTime", "")), _seconds(told.get("EligibleTime", ""))
     return ShadowJob(
         told["JobId"], told.get("Partition", "").split(",")[0],
-        _tres(told.get("ReqTRES") or told.get("TRES", "")), running, _seconds(told.get("SubmitTime", "")) or 0.0,
+        _asked(
+            told.get("ReqTRES") or told.get("TRES", ""), told.get("TresPerJob", ""), told.get("TresPerNode", ""),
+            told.get("TresPerTask", ""), _first(told.get("NumNodes", "1")), _first(told.get("NumTasks", "1")),
+        ),
+        running, _seconds(told.get("SubmitTime", "")) or 0.0,
         start if running else None, _limit_s(told.get("TimeLimit", "")), float(told.get("Priority") or 0),
         told.get("UserId", "").split("(")[0], told.get("Reason", ""), None if running else start,
         eligible or 0.0,
@@ -401,7 +407,9 @@ def _text_job(told: Mapping[str, str]) -> ShadowJob | None:
 
 
 def _text_node(told: Mapping[str, str]) -> ShadowNode:
-    has, used = _tres(told.get("CfgTRES", "")), _tres(told.get("AllocTRES", ""))
+    # A site may leave GPUs out of what it accounts for; what a node has and gives is told all the same.
+    has = _tres(told.get("CfgTRES", "")) or _gres(told.get("Gres", ""))
+    used = _tres(told.get("AllocTRES", "")) or _gres(told.get("GresUsed", ""))
     domains = tuple(filter(None, told.get("Partitions", "").split(",")))
     return ShadowNode(told["NodeName"], domains, has, used, told.get("State", "UNKNOWN"))
 
@@ -448,7 +456,12 @@ def _json_job(told: Mapping[str, Any]) -> ShadowJob | None:
     start, minutes = _number_of(told.get("start_time")) or None, _number_of(told.get("time_limit"))
     return ShadowJob(
         str(told.get("job_id", "")), str(told.get("partition", "")).split(",")[0],
-        _tres(str(told.get("tres_req_str") or told.get("tres_alloc_str") or "")), running,
+        _asked(
+            str(told.get("tres_req_str") or told.get("tres_alloc_str") or ""), str(told.get("tres_per_job") or ""),
+            str(told.get("tres_per_node") or ""), str(told.get("tres_per_task") or ""),
+            int(_number_of(told.get("node_count")) or 1), int(_number_of(told.get("tasks")) or 1),
+        ),
+        running,
         _number_of(told.get("submit_time")) or 0.0, start if running else None,
         60.0 * minutes if minutes else UNLIMITED_S, _number_of(told.get("priority")) or 0.0,
         str(told.get("user_name", "")), str(told.get("state_reason", "")), None if running else start,
@@ -458,7 +471,8 @@ def _json_job(told: Mapping[str, Any]) -> ShadowJob | None:
 
 def _json_node(told: Mapping[str, Any]) -> ShadowNode:
     name, state = str(told.get("name", "")), f"{_words(told.get('state'))} {_words(told.get('state_flags'))}".strip()
-    has, used = _tres(str(told.get("tres", ""))), _tres(str(told.get("tres_used", "")))
+    has = _tres(str(told.get("tres", ""))) or _gres(str(told.get("gres", "")))
+    used = _tres(str(told.get("tres_used", ""))) or _gres(str(told.get("gres_used", "")))
     return ShadowNode(name, tuple(map(str, told.get("partitions", ()))), has, used, state)
 
 
@@ -475,15 +489,15 @@ def _number_of(value: Any) -> float | None:
 
 def _shares(ask: Callable[..., str]) -> tuple[float, ...]:
     """Run time over limit of the jobs that accounting remembers; none without accounting."""
-    columns = ("-o", "ElapsedRaw,TimelimitRaw")
     try:
-        told = ask("sacct", "-n", "-P", "-X", "-a", "-s", "CD,F,TO", "--starttime=now-7days", *columns)
+        told = ask("sacct", "-n", "-P", "-X", "-a", "--starttime=now-7days", "-o", "State,ElapsedRaw,TimelimitRaw")
     except ExecutorError:
         return ()
     found = []
     for line in told.splitlines():
-        elapsed, _, minutes = line.partition("|")
-        if elapsed.isdigit() and minutes.isdigit() and int(minutes) > 0:
+        state, elapsed, minutes = (line.split("|") + ["", ""])[:3]
+        ended = state.split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT")
+        if ended and elapsed.isdigit() and minutes.isdigit() and int(minutes) > 0:
             found.append(min(1.0, max(1.0, float(elapsed)) / (60.0 * float(minutes))))
     return tuple(found[-2000:])
 
@@ -492,6 +506,22 @@ def _tres(words: str) -> int:
     """GPUs in ``cpu=2,node=1,gres/gpu=2,gres/gpu:a100=2``; 0 where no GPU was asked for."""
     found = dict(re.findall(r"([\w/:.-]+)=(\d+)", words))
     return int(found.get("gres/gpu", 0)) or sum(int(n) for name, n in found.items() if name.startswith("gres/gpu:"))
+
+
+def _gres(words: str) -> int:
+    """GPUs in ``gpu:a100:4(S:0-1)``, ``gres:gpu:2`` or ``gres/gpu:2``."""
+    bare = re.sub(r"\([^)]*\)", "", words)
+    return sum(int(count) for count in re.findall(r"(?:^|[:/,])gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)", bare))
+
+
+def _asked(tres: str, per_job: str, per_node: str, per_task: str, nodes: int, tasks: int) -> int:
+    """Devices that a job asked for in all, in whichever way it did."""
+    return _tres(tres) or _gres(per_job) or nodes * _gres(per_node) or tasks * _gres(per_task)
+
+
+def _first(words: str) -> int:
+    found = re.match(r"\d+", words)
+    return int(found[0]) if found else 1
 
 
 def _seconds(text: str) -> float | None:

@@ -157,6 +157,31 @@ NodeName=east-2 Gres=gpu:a100:4 State=DOWN*+DRAIN Partitions=east CfgTRES=cpu=8,
 """
 
 
+@pytest.mark.parametrize(
+    ("given", "devices"),
+    [
+        (("cpu=1,gres/gpu=3", "", "", "", 1, 1), 3),
+        (("cpu=1", "gres:gpu:2", "", "", 1, 1), 2),
+        (("cpu=1", "gres/gpu:a100:2", "", "", 1, 1), 2),
+        (("cpu=1", "", "gres:gpu:a100:2", "", 3, 1), 6),
+        (("cpu=1", "", "", "gres/gpu:1", 1, 4), 4),
+        (("cpu=4,mem=1G", "", "", "", 1, 4), 0),
+    ],
+)
+def test_devices_are_found_in_whichever_way_they_were_asked_for(given, devices):
+    assert sh._asked(*given) == devices
+
+
+def test_nodes_whose_gpus_are_not_accounted_for_are_read_too():
+    found = sh._text_node(
+        sh._fields(
+            "NodeName=n1 Gres=gpu:a100:4(S:0-1) GresUsed=gpu:a100:2(IDX:0-1) State=IDLE+PLANNED Partitions=east "
+            "CfgTRES=cpu=8,mem=1000M AllocTRES=cpu=1"
+        )
+    )
+    assert (found.devices, found.used, found.up) == (4, 2, True)
+
+
 def test_a_live_queue_is_read_and_nothing_else_is_asked():
     asked = []
 
@@ -164,12 +189,12 @@ def test_a_live_queue_is_read_and_nothing_else_is_asked():
         asked.append(command[:4])
         told = {"jobs": TEXT_JOBS, "nodes": TEXT_NODES}
         if command[0] == "sacct":
-            return "30|1\n60|2\n0|UNLIMITED\n"
+            return "COMPLETED|30|1\nTIMEOUT|60|2\nCOMPLETED|0|UNLIMITED\nRUNNING|50|1\nCANCELLED by 0|9|1\n"
         return told.get(command[-1], "slurm-wlm 22.05.8\n")
 
     found = read_live(ask, NOW)
     assert {command[0] for command in asked} <= {"scontrol", "sinfo", "sacct"}
-    assert all(command[2] == "show" for command in asked if command[0] == "scontrol")
+    assert all("show" in command for command in asked if command[0] == "scontrol")
     running, waiting = found.jobs
     assert (running.id, running.devices, running.limit_s, running.user) == ("11", 3, 120.0, "ada")
     assert (waiting.devices, waiting.limit_s, waiting.expected_start_unix_s) == (2, 86400.0, 1_000_110.0)
