@@ -495,7 +495,7 @@ def _shares(ask: Callable[..., str]) -> tuple[float, ...]:
         return ()
     found = []
     for line in told.splitlines():
-        state, elapsed, minutes = (line.split("|") + ["", ""])[:3]
+        state, elapsed, minutes = [*line.split("|"), "", ""][:3]
         ended = state.split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT")
         if ended and elapsed.isdigit() and minutes.isdigit() and int(minutes) > 0:
             found.append(min(1.0, max(1.0, float(elapsed)) / (60.0 * float(minutes))))
