@@ -617,13 +617,17 @@ class SimulatedCluster:
         """Let time pass to the next decision or to the horizon: the engine's own loop, its kernels one by one."""
         world, state, scratch = self.engine.arrays, self.engine.state, self.engine._scratch
         before_s = self.now_s
-        while (wanted := advance(world, state, 0)) != SETTLED:
+        while (wanted := self._pass_time()) != SETTLED:
             reprice(world, state, 0, wanted == PRICE_NETWORK, scratch)
         if self.backlog:
             # The engine books the waiting of what it sees; these wait as well.
             waited_s = len(self.backlog) * (self.now_s - before_s)
             state.outcome[0, st.INTEGRALS] += self.world.waiting_r_eff * waited_s / self.world.reward.interval_s
             state.totals[0, st.WAIT_S] += waited_s
+
+    def _pass_time(self) -> int:
+        """Run to the next change, with all rates as they are; says what to price anew."""
+        return int(advance(self.engine.arrays, self.engine.state, 0))
 
     def _arrive(self) -> None:
         """The next task of the preset comes, in the way of the engine's own arrivals."""

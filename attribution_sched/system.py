@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attribution_sched.attribution.vector import AttributionVector
+    from attribution_sched.billing.bill import Bill, Prices
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.explain.watch import Decided
     from attribution_sched.feedback.loop import FeedbackChange
@@ -1006,6 +1007,32 @@ class System:
         arguments.known_options("report", write_report, given)
         with self._turn, self._memory.refreshed():
             return write_report(self, path, lang=lang, **given)
+
+    def bill(
+        self,
+        by: str = "tenant",
+        rule: str = "shapley",
+        *,
+        electricity_usd_per_kwh: float | None = None,
+        prices: Prices | None = None,
+    ) -> Bill:
+        """Who answers for the energy, electricity, egress, carbon and device time of everything so far.
+
+        Args:
+            by: ``tenant``, ``task``, ``model`` or ``domain``.
+            rule: ``shapley``, ``reservation``, ``usage``, ``cpu-time`` or ``max-request-use``.
+            electricity_usd_per_kwh: Price of electricity; what the preset pays for energy by default.
+            prices: What else is charged for; see :class:`~attribution_sched.billing.bill.Prices`.
+
+        Raises:
+            SettingsError: If an argument is wrong.
+            JournalError: If the beginning of the journal is archived.
+        """
+        from attribution_sched.billing.bill import make_bill
+        from attribution_sched.metering import usage_of
+
+        with self._turn:
+            return make_bill(usage_of(self.journal, electricity_usd_per_kwh), by, rule, prices=prices)
 
     def close(self) -> None:
         """Close the journal and let the next writer in; harmless when done twice.
