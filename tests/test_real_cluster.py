@@ -12,8 +12,8 @@ from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, TaskError
 from attribution_sched.executors.local import LocalExecutor
 from attribution_sched.journal import Journal
-from attribution_sched.real_cluster import Live, Twin
-from attribution_sched.resume import replay
+from attribution_sched.real_cluster import Live, Twin, twin_of
+from attribution_sched.resume import live_through, replay
 from tests.campaigns.executor_kills import LAYERS, SETTINGS, Mixed
 from tests.executors.test_local import job
 
@@ -109,6 +109,9 @@ def test_going_through_the_journal_again_moves_the_twin_only_and_to_the_bit(tmp_
         replay(twin, again.journal, again.seed)
         for name, array in twin.engine.state._asdict().items():
             np.testing.assert_array_equal(array, expected[name], err_msg=name)
+        # As `doctor --verify` does; without its twin it is not gone through at all.
+        assert live_through(again.journal, *twin_of(again.journal.header))[1] == []
+        assert live_through(again.journal) is None
     assert (tmp_path / "ran").read_text() == ran
     assert len(ran.split()) == 4 + 2  # two of the four are gangs of two
 
