@@ -23,6 +23,7 @@ from attribution_sched.cli.export import EXAMPLES as EXPORT
 from attribution_sched.cli.export import export
 from attribution_sched.cli.import_log import EXAMPLES as IMPORT
 from attribution_sched.cli.import_log import import_log
+from attribution_sched.cli.probe import probe
 from attribution_sched.cli.profile import EXAMPLES as PROFILE
 from attribution_sched.cli.profile import profile
 from attribution_sched.cli.report import EXAMPLES as REPORT
@@ -30,6 +31,8 @@ from attribution_sched.cli.report import report
 from attribution_sched.cli.retention import ARCHIVE, COMPACT, archive, compact
 from attribution_sched.cli.run import EXAMPLES as RUN
 from attribution_sched.cli.run import run
+from attribution_sched.cli.shadow import EXAMPLES as SHADOW
+from attribution_sched.cli.shadow import shadow
 from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
 from attribution_sched.cli.simulate import simulate
 from attribution_sched.cli.train import EXAMPLES as TRAIN
@@ -81,6 +84,7 @@ _add(LOOP, explain, EXPLAIN)
 _add(LOOP, report, REPORT)
 _add(LOOP, bill, BILL)
 _add(LOOP, export, EXPORT)
+_add(LOOP, shadow, SHADOW)
 _add(LOOP, archive, ARCHIVE)
 _add(LOOP, compact, COMPACT)
 _add(LOOP, import_log, IMPORT, name="import")
@@ -89,6 +93,7 @@ app.add_typer(bench, rich_help_panel=POLICIES)
 _add(POLICIES, simulate, SIMULATE)
 _add(MACHINE, profile, PROFILE)
 _add(MACHINE, attribute, ATTRIBUTE)
+app.add_typer(probe, rich_help_panel=MACHINE)
 _add(MACHINE, doctor, DOCTOR)
 
 

@@ -23,7 +23,7 @@ from attribution_sched.config.schema import (
 from attribution_sched.errors import AttributionSchedError, NetworkError, SettingsError
 
 if TYPE_CHECKING:
-    from attribution_sched.cluster.domains import Domain
+    from attribution_sched.cluster.domains import Domain, Runtime
     from attribution_sched.cluster.incidents import Incident
     from attribution_sched.cluster.models import Model
     from attribution_sched.cluster.signals import Signal
@@ -63,13 +63,13 @@ def mean_carbon(given: GridCarbon | SeriesCarbon, horizon_s: float) -> float:
 
 def build_world(settings: Settings) -> World:
     """Build the world that ``settings`` describe; see :meth:`Settings.build_world`."""
-    from attribution_sched.cluster.domains import Cluster, Runtime
+    from attribution_sched.cluster.domains import Cluster
     from attribution_sched.cluster.world import World
 
     with _named("network"):
-        wan = _wan(settings)
+        wan = _both_ways(_wan(settings), settings.network.duplex_efficiency)
     with _named("runtime"):
-        runtime = Runtime(**settings.runtime.model_dump())
+        runtime = _runtime(settings)
     with _named("domains"):
         cluster = Cluster(_domains(settings), wan, runtime)
     kinds = []
@@ -109,6 +109,25 @@ def _wan(settings: Settings) -> Wan:
     if isinstance(links, UniformLinks):
         return Wan.uniform(names, **figures, **motion)
     return _wan_of_matrices(names, links, motion)
+
+
+def _runtime(settings: Settings) -> Runtime:
+    from attribution_sched.cluster.domains import Runtime
+
+    given = settings.runtime.model_dump(exclude={"preset"})
+    if settings.runtime.preset is not None:
+        given["blocking_sends"] = settings.runtime.preset == "torch-1f1b"
+    return Runtime(**given)
+
+
+def _both_ways(wan: Wan, efficiency: float | None) -> Wan:
+    """Links between domains with what is left of them while both directions are busy."""
+    import numpy as np
+
+    if efficiency is None:
+        return wan
+    inside = np.eye(len(wan.names), dtype=bool)
+    return replace(wan, bandwidth_gbps=np.where(inside, wan.bandwidth_gbps, efficiency * wan.bandwidth_gbps))
 
 
 def _wan_of_matrices(names: tuple[str, ...], links: MatrixLinks, motion: WanMotion) -> Wan:

@@ -229,6 +229,8 @@ class RuntimeSettings(Record):
         flash_attention: Fused attention.
         blocking_sends: A stage computes nothing while it sends.
         reserved_bytes: Device memory that context and allocator take.
+        preset: A framework whose way of sending is known: ``torch-1f1b`` waits for its sends, ``torch-gpipe`` does not.
+            It says what ``blocking_sends`` says; None leaves that to ``blocking_sends``.
     """
 
     recompute: Switch = False
@@ -237,6 +239,7 @@ class RuntimeSettings(Record):
     flash_attention: Switch = True
     blocking_sends: Switch = False
     reserved_bytes: NonNegative = 2.0e9
+    preset: Literal["torch-1f1b", "torch-gpipe"] | None = None
 
 
 GpuOverrides = dict[str, GpuOverride]
@@ -328,12 +331,16 @@ class NetworkSettings(Record):
         trace: CSV file of recorded bandwidth (``time_s, src, dst, gbps``); a relative path starts at the
             file that names it.
         trace_at_end: ``hold`` the last figures of the recording, or ``wrap`` around to its first.
+        duplex_efficiency: What is left of a link's direction while the other is busy, as ``probe links`` measures it.
+            A pipeline trains with both busy, so links between domains are priced with so much of their bandwidth; all
+            of it by default.
     """
 
     links: Annotated[RegionLinks | UniformLinks | MatrixLinks, Field(discriminator="kind")] = RegionLinks()
     motion: MotionSettings = MotionSettings()
     trace: FilePath | None = None
     trace_at_end: Literal["hold", "wrap"] = "hold"
+    duplex_efficiency: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] | None = None
 
 
 _CENTURY = Why("a century has 876,600 hours")
