@@ -5,6 +5,10 @@ from __future__ import annotations
 MESSAGES: dict[str, tuple[str, str]] = {
     "end": ("{text}.", "{text}。"),
     # What can be explained.
+    "target.decision": (
+        "why the policy did this rather than the best other choice",
+        "策略为何如此决定，而非其最佳的另一选择",
+    ),
     "target.terms": ("the plan's own reward terms, as the policy expects them", "策略所预期的方案自身奖励"),
     "target.returns": (
         "what the cluster earns from here on, as the policy's critic expects it",
