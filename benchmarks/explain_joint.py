@@ -90,8 +90,8 @@ def flip_rates(explainer: Explainer, one: Decided, told: Explanation, rng: np.ra
     """Fitting resets and flips: of the top driver, of random inputs, of these against any state, of the best input."""
     policy = explainer.policy
     group, anywhere = explainer._prepare(one, "decision", None), explainer._prepare(one, "choice", None)
-    top = int(np.argmax(told.values[:, 0]))
-    others = [int(i) for i in group.game.seats if i != top]
+    top = int(np.argmax(told.values[: len(group.cast.names), 0]))
+    others = [int(i) for i in anywhere.game.seats if i != top]
     found = {}
     for name, ready in (("group", group), ("any", anywhere)):
         states = rng.choice(len(ready.background), min(RESETS, len(ready.background)), replace=False)

@@ -24,6 +24,7 @@ from attribution_sched.explain.flips import find_flips, rules, smallest_flip
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.lineup import Lineup, Links, lineup
 from attribution_sched.explain.preference import (
+    OTHERS,
     REASKED_ROWS,
     ROWS,
     Preference,
@@ -171,15 +172,19 @@ class Explainer:
         if ready.foil is not None:
             main = ready.game.outputs[:1]
             if rows is None:
-                rows, precision = ROWS if main == ("log_odds",) else max(60, REASKED_ROWS - ready.foil.rows), None
+                rows, precision = ROWS if main == ("log_odds",) else REASKED_ROWS, None
         found = estimate(
             ready.game, method=method, budget_rows=rows, precision=precision, precision_of=main,
             time_s=time_s, seed=seed, background=reading,
         )  # fmt: skip
         said = self._confidence(ready) if sure else None
         players = ready.cast.players(ready.seen, ready.alike.usual)[0]
-        shares = np.zeros((2, len(ready.cast.names), len(found.outputs)))
-        shares[:, ready.game.seats] = found.values, found.standard_error
+        fused = ready.game.fused
+        shares = np.zeros((2, len(ready.cast.names) + (fused is not None), len(found.outputs)))
+        shares[:, ready.game.seats] = tuple(part[: len(ready.game.seats)] for part in (found.values, found.standard_error))
+        if fused is not None:
+            players = (*players, Player(OTHERS, "input", Phrase("reading.others", count=len(fused))))
+            shares[:, -1] = found.values[-1], found.standard_error[-1]
         told = self._explanation(
             decided, target, found, said, players, ready.seen.weights[0], shares, ready.background.name,
             ready.notes, against=ready.against, contrasted=ready.contrasted,
@@ -324,15 +329,18 @@ class Explainer:
         refuse_none(moving, alike.background)
         foil = find_foil(self.policy, target, blend, moving, len(cast.names))
         group = alike.background.only(foil.states)
-        # Players that no state of the group has otherwise have no share in the contrast.
+        # Inputs that no state of the group has otherwise have no share in the contrast.
         alike = Alike.of(group, cast)
-        near = np.flatnonzero(alike.differing(seen)[0])
-        moving = near if len(near) else moving
+        differing = alike.differing(seen)[0]
+        kept = np.array([i for i in foil.kept if differing[i]], dtype=np.int64)
+        fused = np.array([i for i in moving if differing[i] and i not in kept], dtype=np.int64)
         if foil.otherwise == 0:
             notes = (*notes, STEADFAST)
         own = Blender.of(seen, group.states, cast.owners)
-        names = tuple(cast.names[i] for i in moving)
-        game = DecisionGame(names, moving, len(cast.names), own.only(moving), target)
+        names = (*(cast.names[i] for i in kept), *((OTHERS,) if len(fused) else ()))
+        refuse_none(np.concatenate([kept, fused]), group)
+        present = own.only(np.concatenate([kept, fused]))
+        game = DecisionGame(names, kept, len(cast.names), present, target, fused if len(fused) else None)
         return Prepared(decided, seen, alike, own, foil.plan, foil.otherwise > 0, game, notes, foil)
 
     def _preference(self, decided: Decided, seen: Decisions) -> tuple[Preference, tuple[str, ...]]:

@@ -36,20 +36,26 @@ BoolArray = NDArray[np.bool_]
 POOL = 64
 """Earlier situations that are looked at for a foil."""
 
-FOILS = 32
+FOILS = 16
 """Of these, at most so many in which it chooses otherwise are tried input by input."""
 
-LEAST = 4
-"""Situations of a reference group at least, if so many are known."""
+GROUP, LEAST = 8, 4
+"""Situations of a reference group at most, and at least if so many are known."""
 
-REASKED_POOL, REASKED_FOILS = 24, 8
+KEPT = 8
+"""Inputs that are players of their own; the others, which hardly move anything, are one player together."""
+
+TRIFLE = 0.01
+"""An input is kept if it moves the output at least so far, as a part of the farthest one."""
+
+REASKED_POOL, REASKED_FOILS, REASKED_KEPT = 16, 4, 4
 """The same for a policy that has to be asked again."""
 
-REASKED_ROWS = 600
-"""Situations in which a policy that tells no odds is asked again at most, unless a budget is given."""
+ROWS, REASKED_ROWS = 1000, 140
+"""Situations in which the policy is then asked for the shares, unless a budget is given."""
 
-ROWS = 1600
-"""Situations in which one that tells odds is asked."""
+OTHERS = "other inputs"
+"""Name of the player that the others are together."""
 
 Where = tuple[tuple[int, int, int, int], ...] | None
 """Domains, layers and numbers of devices of a choice; None if nothing is done."""
@@ -156,7 +162,8 @@ class Foil:
         looked_at: Earlier situations that were looked at.
         otherwise: Of these, those in which it chooses otherwise though the plan would fit.
         alone: Whether one input alone is enough in the states of the group.
-        rows: Situations that were evaluated to find them.
+        kept: Players that move the output by themselves, the farthest first.
+        rows: Situations that were evaluated to find all this.
     """
 
     states: IntArray
@@ -165,11 +172,12 @@ class Foil:
     looked_at: int
     otherwise: int
     alone: bool
+    kept: IntArray
     rows: int
 
 
 def find_foil(policy: Policy, target: Preference, blend: Blender, seats: IntArray, n_players: int) -> Foil:
-    """Find the reference group of a decision.
+    """Find the reference group of a decision, and the inputs that matter there.
 
     Args:
         policy: Who decided.
@@ -179,36 +187,54 @@ def find_foil(policy: Policy, target: Preference, blend: Blender, seats: IntArra
         n_players: All players.
     """
     count = len(blend.background)
-    most, tried = (POOL, FOILS) if target.odds else (REASKED_POOL, REASKED_FOILS)
-    pool = np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
-    nobody = np.ones((len(pool), n_players), dtype=np.bool_)
-    nobody[:, seats] = False
-    bare = target.roomy(blend(nobody, pool, np.zeros(len(pool), dtype=np.int64)))[0]
-    otherwise = np.flatnonzero(target.score(bare) <= 0.0)
-    rows = len(pool)
-    if len(otherwise) == 0:
-        return Foil(pool, None, False, len(pool), 0, False, rows)
-    kept = otherwise[np.unique(np.linspace(0, len(otherwise) - 1, min(tried, len(otherwise))).astype(np.int64))]
+    most, tried, players = (POOL, FOILS, KEPT) if target.odds else (REASKED_POOL, REASKED_FOILS, REASKED_KEPT)
+    pool = _evenly(np.arange(count), most)
+    rows = 0
+
+    def score(coalitions: BoolArray, states: IntArray) -> FloatArray:
+        nonlocal rows
+        rows += len(states)
+        return target.score(target.roomy(blend(coalitions, states, np.zeros(len(states), dtype=np.int64)))[0])
+
+    everybody = np.ones(n_players, dtype=np.bool_)
+    nobody = everybody.copy()
+    nobody[seats] = False
+    own = float(score(everybody[None], pool[:1])[0])
+    bare = score(np.repeat(nobody[None], len(pool), axis=0), pool)
+    otherwise = np.flatnonzero(bare <= 0.0)
+    kept = _evenly(otherwise if len(otherwise) else np.arange(len(pool)), tried)
     states = pool[kept]
-    made = _made(policy, target, bare.take(kept))
-    rows += len(kept)
+    made = _made(policy, target, target.roomy(blend(np.repeat(nobody[None], len(kept), axis=0), states, 0 * states))[0])
     # One input after the other is given up to each of these states.
-    single = np.ones((len(seats), n_players), dtype=np.bool_)
-    single[np.arange(len(seats)), seats] = False
-    each = np.repeat(single, len(states), axis=0)
-    at = np.tile(states, len(seats))
-    alone_s = target.roomy(blend(each, at, np.zeros(len(at), dtype=np.int64)))[0]
-    flips = (target.score(alone_s) <= 0.0).reshape(len(seats), len(states))
-    rows += len(at)
-    near = np.flatnonzero(flips.any(axis=0))
+    without = np.repeat(everybody[None], len(seats), axis=0)
+    without[np.arange(len(seats)), seats] = False
+    alone = score(np.repeat(without, len(states), axis=0), np.tile(states, len(seats))).reshape(len(seats), len(states))
+    near = np.flatnonzero((alone <= 0.0).any(axis=0))
     among = near if len(near) else np.arange(len(states))
     commonest = Counter(made[i][0] for i in among).most_common(1)[0][0]
-    group = [int(i) for i in among if made[i][0] == commonest]
+    group = [int(i) for i in among if made[i][0] == commonest][:GROUP]
     first = made[group[0]][1]
     # A group of very few says little; the next nearest join it.
     joining = [int(i) for i in (*among, *range(len(states)))]
     group = list(dict.fromkeys([*group, *joining]))[: max(len(group), LEAST)]
-    return Foil(states[group], first.plan, first.another, len(pool), len(otherwise), bool(len(near)), rows)
+    moved = np.abs(own - alone[:, group])
+    if target.odds:
+        # And one input after the other is the decision's own, all else being those states'.
+        only = np.repeat(nobody[None], len(seats), axis=0)
+        only[np.arange(len(seats)), seats] = True
+        given = score(np.repeat(only, len(group), axis=0), np.tile(states[group], len(seats)))
+        moved = np.maximum(moved, np.abs(given.reshape(len(seats), -1) - bare[kept][group]))
+    effect = moved.mean(axis=1)
+    order = np.argsort(-effect, kind="stable")
+    matter = seats[order[effect[order] > TRIFLE * effect.max()][:players]]
+    return Foil(
+        states[group], first.plan, first.another, len(pool), len(otherwise), bool(len(near)), matter, rows
+    )  # fmt: skip
+
+
+def _evenly(values: IntArray, most: int) -> IntArray:
+    """So many of them at most, evenly over all."""
+    return values[np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(np.int64))]
 
 
 def _made(policy: Policy, target: Preference, situations: Decisions) -> list[tuple[object, Preferred]]:

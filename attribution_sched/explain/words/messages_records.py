@@ -108,6 +108,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "reading.link": ("{gbps} Gb/s, {latency_ms:.0f} ms", "{gbps} Gb/s、{latency_ms:.0f} ms"),
     "reading.load": ("{free} free devices, {busy:.0f} % busy", "{free} 块空闲设备、占用率 {busy:.0f}%"),
     "reading.forecast": ("links at {percent:.0f} % of now in 30 min", "30 分钟后链路为当前的 {percent:.0f}%"),
+    "reading.others": ("{count} that hardly move it", "另有 {count} 项几乎不起作用的输入"),
+    "term.other inputs": ("other inputs", "其他输入"),
     "reading.price": ("{usd:.3f} USD per GB", "每 GB {usd:.3f} 美元"),
     "reading.waiting": ("{count} waiting", "{count} 个任务在等待"),
     "reading.steps": ("{steps:,.0f} steps", "{steps:,.0f} 步"),
