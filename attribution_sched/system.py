@@ -30,10 +30,13 @@ import numpy as np
 from attribution_sched import __version__, arguments, operations
 from attribution_sched.admission import DEMO, Admission, handed_in, kind_of, prepared
 from attribution_sched.attributor import TaskAttributor, as_attributor
-from attribution_sched.cluster.decision import attributed
+from attribution_sched.cluster.decision import Decision, attributed
+from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
+from attribution_sched.explain.watch import perceived
 from attribution_sched.explain_memory import QUICK, Memory
 from attribution_sched.journal import (
     DecisionRecord,
@@ -63,7 +66,7 @@ from attribution_sched.results import (
     task_record,
 )
 from attribution_sched.resume import EVERY, recall_newest, record_snapshot, replay, restore_snapshot
-from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy, Recallable
+from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, Recallable
 from attribution_sched.text import clean_text
 from attribution_sched.types import FloatArray, IntArray, Outcome, RewardTerms, Task
 
@@ -859,21 +862,36 @@ class System:
         return self._earlier[1]
 
     def _recall(self, name: str) -> Decided:
-        """A decision from memory; one that was forgotten is lived through again, up to it."""
+        """A decision from memory; one that was forgotten is lived through again, with those it is compared with."""
         record = self.journal.decision(name)
-        memory = self._memory_of(record)
-        if name in memory:
+        memory, number = self._memory_of(record), record.sequence or 0
+        if name in memory and not memory.lacks(number):
             return memory[name]
-        if self._again is None or self.journal.newest_snapshot(record.sequence) is None:
+        if self._again is None or self.journal.newest_snapshot(number) is None:
             arrivals = self._queue == "preset"
             self._again = SimulatedCluster(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
             self._again.compared = self._compares
-        again = self._again
-        start = restore_snapshot(self.journal, again, record.sequence)
-        replay(again, self.journal, self.seed, start=start, stop=record.sequence, otherwise=[])
-        reward = self._reward_feedback.in_force(record.sequence or 0, self.world.reward)
-        view = weighted(again.pending(), with_weights(reward, record.weights))
-        return memory.recall(name, view, plan_of(record.plan, self.domains))
+        again, eyes, version = self._again, memory.looks(), self._versions.at(number)
+        first, _ = memory.window(number)
+        start = restore_snapshot(self.journal, again, first, eyes)
+        lived: list[tuple[str, int, Decision, Plan | None, Decisions]] = []
+
+        def seen(decision: DecisionRecord, view: Decision) -> None:
+            at = decision.sequence or 0
+            reward = self._reward_feedback.in_force(at, self.world.reward)
+            view = weighted(view, with_weights(reward, decision.weights))
+            if isinstance(eyes, LinkWatcher):
+                eyes.watch_links(view)
+            if at >= first and self._versions.at(at) == version:
+                plan = plan_of(decision.plan, self.domains)
+                lived.append((decision.id, at, view, plan, perceived(eyes, view)))
+
+        def after(decision: DecisionRecord, asked: PolicyAnswer, *_: Any) -> None:
+            seen(decision, asked.view)
+
+        replay(again, self.journal, self.seed, start=start, stop=number, otherwise=[], after=after)
+        seen(record, again.pending())
+        return memory.recall(name, number, lived)
 
     def history(self) -> pd.DataFrame:
         """All decisions as a table, one row each, with what they came to."""
@@ -943,7 +961,7 @@ class System:
             def why(name: str) -> Explanation | None:
                 tell(1)
                 try:
-                    return self.explain(name, **QUICK)
+                    return self.explain(name, target="terms", **QUICK)
                 except ExplanationError:
                     return None
 
@@ -979,7 +997,7 @@ class System:
         from attribution_sched.report.write import write_report
 
         arguments.known_options("report", write_report, given)
-        with self._turn, self._memory.refreshed():
+        with self._turn:
             return write_report(self, path, lang=lang, **given)
 
     def close(self) -> None:

@@ -35,11 +35,11 @@ from attribution_sched.explain.preference import devices_needed, redecided, wher
 from attribution_sched.explain.quality import randomised, rank_correlation
 from attribution_sched.explain.together import Prepared
 from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.policy_call import PolicyCall
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import make_policy
-from attribution_sched.session.asking import Asking
-from attribution_sched.session.cluster import SimulatedCluster
 
 NO_DEADLINE_S = 1e9
 USUAL = 40_000
@@ -53,7 +53,7 @@ def days(world: World, policy: Policy, seed: int, count: int, per_day: int = 200
     """So many decisions of a policy, day after day."""
     attribute, found = as_attributor(None, world).vector, []
     while len(found) < count:
-        cluster, asking = SimulatedCluster(world, seed, attribute=attribute), Asking()
+        cluster, asking = SimulatedCluster(world, seed, attribute=attribute), PolicyCall()
         if hasattr(policy, "reset"):
             policy.reset(0)
         for _ in range(per_day):
@@ -173,7 +173,9 @@ def measure(policy: Policy, seed: int, placements: int, others: int) -> list[str
                 (f"a random input put back to {words}: flips", f"{interval(chance)}; ratio {times:.0f}"),
                 (f"resets to {words} after which the plan fits", f"{sum(f for f, _ in tops) / tried:.2f}"),
             ]
-        rows.append(("best single input, any earlier state (oracle)", interval(rate([o["any: oracle"] for o in resets]))))
+        rows.append(
+            ("best single input, any earlier state (oracle)", interval(rate([o["any: oracle"] for o in resets])))
+        )
         rows.append(("CPU ms, median and p95", f"{1e3 * np.median(took):.0f}, {1e3 * np.quantile(took, 0.95):.0f}"))
         lines += [f"| {len(group)} {name} | {what} | {figure} |" for what, figure in rows]
         print("\n".join(lines[-len(rows) :]), flush=True)

@@ -181,15 +181,16 @@ class Explainer:
         players = ready.cast.players(ready.seen, ready.alike.usual)[0]
         fused = ready.game.fused
         shares = np.zeros((2, len(ready.cast.names) + (fused is not None), len(found.outputs)))
-        shares[:, ready.game.seats] = tuple(part[: len(ready.game.seats)] for part in (found.values, found.standard_error))
+        shares[:, ready.game.seats] = tuple(
+            part[: len(ready.game.seats)] for part in (found.values, found.standard_error)
+        )
         if fused is not None:
             players = (*players, Player(OTHERS, "input", Phrase("reading.others", count=len(fused))))
             shares[:, -1] = found.values[-1], found.standard_error[-1]
         told = self._explanation(
-            decided, target, found, said, players, ready.seen.weights[0], shares, ready.background.name,
+            decided, target, found, said, players, ready.seen.weights[0], shares, ready.background,
             ready.notes, against=ready.against, contrasted=ready.contrasted,
         )  # fmt: skip
-        told = replace(told, background_ids=ready.background.ids)
         if ready.foil is not None:
             told = replace(told, rows=told.rows + ready.foil.rows, against=self._instead(ready))
         elif said is not None and SETTLED not in told.notes and self._settled(ready):
@@ -234,7 +235,7 @@ class Explainer:
             readings = Readings(batch.alike.cast, batch.alike.usual, batch.seen)
             shares = np.zeros((2, len(found), len(batch.alike.cast.names), len(found.outputs)))
             shares[:, :, batch.seats] = found.values, found.standard_error
-            weights, compared = batch.seen.weights, batch.alike.background.name
+            weights, compared = batch.seen.weights, batch.alike.background
             for row, i in enumerate(batch.members):
                 parts[i] = self._explanation(
                     decisions[i], name, found.take(row), None, readings.of(row), weights[row], shares[:, row], compared,
@@ -412,7 +413,7 @@ class Explainer:
         players: Sequence[Player],
         weights: FloatArray,
         shares: FloatArray,
-        background: str,
+        background: Background,
         notes: tuple[str, ...],
         *,
         against: Plan | None = None,
@@ -438,7 +439,8 @@ class Explainer:
             degrees=0 if np.isinf(found.freedom) else max(1, int(found.freedom)),
             rows=found.rows,
             background=found.background,
-            background_name=background,
+            background_name=background.name,
+            background_ids=background.ids,
             seed=found.seed,
             converged=found.converged,
             confidence=said,

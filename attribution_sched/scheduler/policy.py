@@ -65,6 +65,15 @@ class Recallable(Protocol):
         ...
 
 
+@runtime_checkable
+class LinkWatcher(Protocol):
+    """A policy that follows the links from decision to decision, and can be shown those it is not asked about."""
+
+    def watch_links(self, view: Decision) -> None:
+        """Take in what a decision tells of the links, as deciding on it does."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Appraisal:
     """What a policy thinks of P plans for one task in each of n situations.

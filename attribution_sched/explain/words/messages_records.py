@@ -141,6 +141,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{source}: {count} re-planning decisions of all kinds of tasks",
         "{source}，其中各类任务的重规划决策 {count} 次",
     ),
+    "background.before": ("{count} decisions, {first} to {last}", "{first} 至 {last} 的 {count} 次决策"),
     "background.group": (
         "{source}; {count} nearest in which it chose otherwise",
         "{source}，取其中策略另作选择且最为接近的 {count} 次",

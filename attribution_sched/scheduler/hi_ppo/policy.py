@@ -295,6 +295,11 @@ class HiPpo:
                 self._memory = {}
         return self._forecast.gbps(view)
 
+    def watch_links(self, view: DecisionView) -> None:
+        """Take in what a decision tells of the links; where no device is free, deciding does not look at them."""
+        if (np.asarray(view.free_devices) > 0).any():
+            self._ahead(view)
+
     def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
         from attribution_sched.threads import one_thread
