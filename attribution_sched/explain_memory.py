@@ -8,18 +8,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.decision import view as view_of
 from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.pool import Attribute
 from attribution_sched.cluster.world import World
-from attribution_sched.errors import ExplanationError
+from attribution_sched.errors import ExplanationError, TaskError, nearest, problem
 from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.why import Holder, put_up
 from attribution_sched.explain.words import Phrase
 from attribution_sched.live_cluster import SimulatedCluster, TaskInstance
-from attribution_sched.policy_call import PolicyCall, twin
+from attribution_sched.policy_call import PolicyCall, devices_of, twin
 from attribution_sched.scheduler.policy import Appraiser, Policy
+from attribution_sched.types import IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.explain.explainer import Explainer
@@ -262,3 +268,59 @@ class Memory:
             cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
             call.note(asked)
         return taken
+
+
+def moment_of(cluster: SimulatedCluster, name: str) -> tuple[Decision, Sequence[Holder], IntArray, int]:
+    """The moment as a decision about a task that does not run, whether one is pending or not.
+
+    Args:
+        cluster: Where.
+        name: The task.
+
+    Returns:
+        The decision, with all devices that are free; who runs where; devices of the free ones that are not reserved for
+        others, shape ``(K,)``; and how many tasks are before it if the policy does not look at it yet.
+
+    Raises:
+        TaskError: If there is no such task, or it runs already.
+    """
+    place = cluster.place_of(name)
+    if place is None or place == "running":
+        rule = "runs already" if place else "does not wait here: it ended, was withdrawn, or was never handed in"
+        fix = "See queue() for what waits" if place else nearest(name, list(cluster.names()))
+        raise TaskError(problem("task", name, rule, fix))
+    state, k = cluster.engine.state, len(cluster.world.cluster)
+    slot = cluster.slot_of(name)
+    if slot is None:
+        waiting = (
+            cluster.held[name].waiting if place == "held" else next(w for w in cluster.backlog if w.task.id == name)
+        )
+        task = waiting.task
+        at = next((each for each, there in cluster.residents.items() if there.id), None)
+    else:
+        task, at = None, slot
+    if at is None:
+        raise TaskError(problem("task", name, "is the only one, and on hold", f"Use release({name!r})"))
+    event = state.event[0].copy()
+    try:
+        # As if it were put up now; nothing is decided.
+        state.event[0, st.EVENT], state.event[0, st.SLOT] = st.PLACE, at
+        seen = view_of(cluster.engine)
+    finally:
+        state.event[0] = event
+    assert seen is not None
+    if task is not None:
+        seen = put_up(seen, replace(task, slot=-1, hold=place == "held"))
+    running = [
+        Holder(there.id, there.tenant, tuple(int(n) for n in devices_of(plan, k)))
+        for each, there in cluster.residents.items()
+        if state.slots[0, each, st.STATUS] == st.RUNNING and (plan := cluster.engine.running_plan(0, each)) is not None
+    ]
+    tenant = seen.task.tenant if seen.task is not None else ""
+    allowed = (
+        np.maximum(0, seen.free_devices - cluster.reserved_devices(tenant))
+        if cluster.reservations
+        else (seen.free_devices)
+    )
+    behind = len(seen.queue) if place == "backlog" else 0
+    return seen, running, allowed, behind

@@ -37,7 +37,7 @@ from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
 from attribution_sched.explain.watch import perceived
-from attribution_sched.explain_memory import QUICK, Memory
+from attribution_sched.explain_memory import QUICK, Memory, moment_of
 from attribution_sched.journal import (
     DecisionRecord,
     EventRecord,
@@ -74,8 +74,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attribution_sched.attribution.vector import AttributionVector
+    from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.explain.watch import Decided
+    from attribution_sched.explain.why import Why
     from attribution_sched.feedback.loop import FeedbackChange
 
 Preset = str | Path | Mapping[str, Any] | Settings
@@ -850,6 +852,40 @@ class System:
             kept = ExplanationRecord(name, "parts" if chosen.get("parts") else told.target, told.to_dict())
             self.journal.record_explanation(kept, replace=True)
             return told
+
+    def alternatives(self, decision: SchedulingResult | str) -> DecisionTable:
+        """What else could have been done at a decision: one sentence with the binding reason, and a table.
+
+        Args:
+            decision: A result, or the id of any decision in the journal.
+
+        Raises:
+            JournalError: If the journal has no such decision; the message names the nearest.
+        """
+        from attribution_sched.explain.decision_table import decision_table
+
+        with self._explaining_turn:
+            name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
+            decided = self._recall(name)
+            return decision_table(self._memory_of(self.journal.decision(name)).looks(), decided)
+
+    def why(self, task: str, *, private: bool = False) -> Why:
+        """Why a task is still waiting: the binding cause, who holds the room, and what would start it now.
+
+        Args:
+            task: Its id.
+            private: Whether names of others are left out.
+
+        Raises:
+            TaskError: If there is no such task, or it does not wait.
+        """
+        from attribution_sched.explain.why import why_waiting
+
+        with self._turn:
+            seen, holders, allowed, behind = moment_of(self.cluster, task)
+            asked = self._memory.looks()
+        seen = weighted(seen, self.reward)
+        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
 
     def _memory_of(self, record: DecisionRecord) -> Memory:
         """What explains a decision: by the weights that took it, also if others decide by now."""

@@ -154,7 +154,8 @@ def measure(policy: Policy, seed: int, placements: int, others: int) -> list[str
             again.append(rank_correlation(told.values[:, 0], other.values[:, 0]))
             if blank is not None:
                 empty = blank.explain(one, sure=False)
-                shuffled.append(rank_correlation(told.values[:, 0], empty.values[:, 0]))
+                # One that has no shares at all agrees with nothing.
+                shuffled.append(float(np.nan_to_num(rank_correlation(told.values[:, 0], empty.values[:, 0]))))
             resets.append(flip_rates(explainer, one, told, rng))
         rows = [("another sampling seed, ρ", interval(again))]
         if shuffled:

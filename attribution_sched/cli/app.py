@@ -28,6 +28,8 @@ from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
 from attribution_sched.cli.simulate import simulate
 from attribution_sched.cli.train import EXAMPLES as TRAIN
 from attribution_sched.cli.train import train
+from attribution_sched.cli.why import EXAMPLES as WHY
+from attribution_sched.cli.why import why
 
 LOOP, POLICIES, MACHINE = "The loop", "Policies", "This machine"
 
@@ -72,6 +74,7 @@ def _add(panel: str, command: Callable[..., None], epilog: str) -> None:
 
 _add(LOOP, run, RUN)
 _add(LOOP, explain, EXPLAIN)
+_add(LOOP, why, WHY)
 _add(LOOP, report, REPORT)
 _add(LOOP, export, EXPORT)
 _add(LOOP, archive, ARCHIVE)

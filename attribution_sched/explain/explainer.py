@@ -352,7 +352,7 @@ class Explainer:
             if float(target.score(seen)[0]) > 0.0:
                 return target, ()
         again = where(redecided(self.policy, view, seen)[0])
-        notes = (SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED,)
+        notes: tuple[str, ...] = (SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED,)
         if again != where(plan):
             notes = (*notes, ASKED_ANEW)
         return Preference(view, plan, asked_again(self.policy, view, plan), RoomTable(view), odds=False), notes

@@ -61,7 +61,9 @@ def hangs_together(tell, count, asked):
     rng = np.random.default_rng(0)
     for one in asked_of:
         told = intact.explain(one, sure=False)
-        cut.append(rank_correlation(told.values[:, 0], blank.explain(one, sure=False).values[:, 0]))
+        # One that has no shares at all agrees with nothing.
+        blind = rank_correlation(told.values[:, 0], blank.explain(one, sure=False).values[:, 0])
+        cut.append(np.nan_to_num(blind))
         again.append(rank_correlation(told.values[:, 0], intact.explain(one, sure=False, seed=1).values[:, 0]))
         sure = told.significant()
         outside.append(any(sure[i] and player.group != "attribution" for i, player in enumerate(told.players)))
@@ -78,7 +80,7 @@ def hangs_together(tell, count, asked):
         explained.append(bool(told.significant().any()) or STEADFAST in told.notes)
     rates = [sum(flipped for _, flipped in pairs) / max(1, sum(fits for fits, _ in pairs)) for pairs in (top, chance)]
     found = {
-        "shuffled": float(np.nanmean(cut)), "another_seed": float(np.nanmean(again)), "top_flips": rates[0],
+        "shuffled": float(np.mean(cut)), "another_seed": float(np.nanmean(again)), "top_flips": rates[0],
         "random_flips": rates[1], "outside_attributions": float(np.mean(outside)),
         "waits_and_keeps_explained": float(np.mean(explained)),
     }  # fmt: skip

@@ -97,7 +97,8 @@ class PlanFollower:
             return np.asarray(mask.argmax(axis=1))
         scores = head_logits(self.network, head, self._seen, offer, at, only_allowed=True)
         log_probs = self._note(offer.decision, scores, mask, wanted)
-        return np.where(wanted & mask, log_probs, np.where(mask, -1e6, -np.inf)).argmax(axis=1)
+        found: IntArray = np.where(wanted & mask, log_probs, np.where(mask, -1e6, -np.inf)).argmax(axis=1)
+        return found
 
     def _note(self, rows: IntArray, scores: Tensor, mask: BoolArray, wanted: BoolArray) -> FloatArray:
         said = masked_log_softmax(scores, torch.from_numpy(mask).to(scores.device))
