@@ -154,6 +154,9 @@ def _recorded(journal: Journal, name: str, options: dict[str, Any]) -> Explanati
     return Explanation.from_dict(fitting[0].explanation)
 
 
+WIDE = 100
+"""Columns of a terminal that has room for every column of the table of alternatives."""
+
 RULES = 4
 """Thresholds that are shown."""
 
@@ -187,23 +190,23 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
 
     console, width = out(), columns()
     console.print(f"[bold]{escape(in_language(table.sentence, lang))}[/bold]", width=width)
-    names = ("reward", "r_eff", "r_util", "r_cost", "hours", "kwh", "usd", "carbon_g")
-    heads = ("ΔR", "ΔR_eff", "ΔR_util", "ΔR_cost", say("table.hours", lang), "ΔkWh", "Δ$", "Δg")
+    names = ("reward", "r_eff", "r_util", "r_cost", "hours", "usd", "kwh", "carbon_g")
+    heads = ("ΔR", "ΔR_eff", "ΔR_util", "ΔR_cost", say("table.hours", lang), "Δ$", "ΔkWh", "Δg")
     rows = [(row, [getattr(row, name) for name in names]) for row in table.rows]
-    # A column in which nothing differs says nothing.
-    kept = [c for c in range(len(names)) if any(value for _, values in rows if (value := values[c]) is not None)]
+    # A column in which nothing differs says nothing, and a narrow terminal has no room for the last two.
+    most = len(names) if (width or console.width) >= WIDE else len(names) - 2
+    kept = [c for c in range(most) if any(values[c] for _, values in rows)]
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    shown.add_column("")
-    shown.add_column(say("table.what", lang))
+    shown.add_column("", width=1)
+    shown.add_column(say("table.what", lang), min_width=24)
     for c in kept:
-        shown.add_column(heads[c], justify="right")
-    shown.add_column(say("table.wins", lang))
+        shown.add_column(heads[c], justify="right", no_wrap=True)
     for row, values in rows:
         cells = ["–" if values[c] is None else number(values[c], 2, signed=True) for c in kept]
-        what = in_language(row.what, lang) + (
-            f"\n[dim]{escape(in_language(row.missing, lang))}[/dim]" if row.missing else ""
-        )
-        shown.add_row("✔" if row.chosen else "", what, *cells, escape(in_language(row.change, lang)))
+        below = [in_language(row.missing, lang)] if row.missing else []
+        below += [say("table.wins", lang, change=row.change)] if row.change else []
+        lines = [escape(in_language(row.what, lang)), *(f"[dim]{escape(line)}[/dim]" for line in below)]
+        shown.add_row("✔" if row.chosen else "", "\n".join(lines), *cells)
     console.print(shown)
     console.print(say("table.note", lang), style="dim", width=width)
 

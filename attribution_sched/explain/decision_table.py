@@ -103,6 +103,9 @@ def decision_table(policy: Policy, decided: Decided) -> DecisionTable:
     if own is not None:
         listed.append((_words(None, names, view), None, "", None))
     known = _priced(view, [plan for _, plan, _, _ in listed])
+    if own is None and view.current_plan is not None:
+        # What stays is what runs already.
+        known[0] = _priced(view, [view.current_plan])[0]
     rows = []
     for i, ((what, _, missing, domain), numbers) in enumerate(zip(listed, known, strict=True)):
         differences = _less(numbers, known[0]) if i else {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -163,7 +164,7 @@ def why_waiting(
         blockers = _blockers(asked, holders, own, limit)
         most = int(np.argmax(own))
         names = [domain.name for domain in view.cost.cluster.domains]
-        room = {"need": min(needs, default=0), "free": int(own[most]), "domain": names[most]}
+        room: dict[str, Any] = {"need": min(needs, default=0), "free": int(own[most]), "domain": names[most]}
         if blockers:
             return answer(Cause.NO_ROOM, blockers, **room)
         return answer(Cause.NO_ROOM, **room, who=(Phrase("why.nobody"),))

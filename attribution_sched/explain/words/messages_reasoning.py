@@ -129,7 +129,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "table.too_small": ("too small for the model even when empty", "即使全空也容纳不下该模型"),
     "table.change": ("{domain}: {before} → {after} free", "{domain} 空闲 {before} → {after}"),
     "table.what": ("Instead", "可选方案"),
-    "table.wins": ("would win if", "若……则胜出"),
+    "table.wins": ("wins if {change}", "若 {change} 则胜出"),
     "table.hours": ("Δh", "Δ小时"),
     "table.note": (
         "Δ against what was done, by the cost model, for the steps left; what would win was tried.",

@@ -89,8 +89,8 @@ class PlanFollower:
             apart[(np.arange(mask.shape[1]) == 0) != (last.first == 0)] = np.inf
             nearest = np.where(mask, apart, np.inf)
             best = nearest.argmin(axis=1)
-            found = np.isfinite(nearest[np.arange(len(mask)), best])
-            wanted[np.flatnonzero(found), best[found]] = True
+            there = np.isfinite(nearest[np.arange(len(mask)), best])
+            wanted[np.flatnonzero(there), best[there]] = True
         elif head == "layout":
             wanted[:] = self._sizes == np.log2(last.device_count)
         else:
