@@ -35,13 +35,16 @@ def best_inside(view: DecisionView, domain: int, *, least: int = 1, most: int | 
     return best_of(view, taken(batch, wanted))
 
 
-def best_across(view: DecisionView, domain: int | None = None, *, fewest: bool = False) -> Plan | None:
+def best_across(
+    view: DecisionView, domain: int | None = None, *, fewest: bool = False, most: int | None = None
+) -> Plan | None:
     """The plan of highest reward that is cut over several domains; None if none fits.
 
     Args:
         view: The decision.
         domain: One of the domains that must take part, if any.
         fewest: Stop at the fewest domains that hold the model.
+        most: Devices that it may take in all; any by default.
     """
     instance = Instance.of(view)
     found: list[Plan] = []
@@ -49,7 +52,10 @@ def best_across(view: DecisionView, domain: int | None = None, *, fewest: bool =
         orders = connected_orders(instance, segments, ORDERS)
         if domain is not None:
             orders = orders[(orders == domain).any(axis=1)]
-        plan = best_of(view, chain_plans(instance, orders)) if len(orders) else None
+        batch = chain_plans(instance, orders)
+        if most is not None:
+            batch = taken(batch, np.flatnonzero(sizes(batch) <= most))
+        plan = best_of(view, batch)
         if plan is not None:
             found.append(plan)
             if fewest:
@@ -57,11 +63,12 @@ def best_across(view: DecisionView, domain: int | None = None, *, fewest: bool =
     return best_of(view, PlanBatch.of(found, view.max_segments)) if found else None
 
 
-def fits_at_all(view: DecisionView) -> bool:
-    """Whether any plan for the task fits the free devices."""
-    return any(best_inside(view, int(d)) is not None for d in np.flatnonzero(np.asarray(view.free_devices) > 0)) or (
-        best_across(view, fewest=True) is not None
-    )
+def fits_at_all(view: DecisionView, most: int | None = None) -> bool:
+    """Whether any plan for the task fits the free devices, on at most so many of them."""
+    open_domains = np.flatnonzero(np.asarray(view.free_devices) > 0)
+    if any(best_inside(view, int(domain), most=most) is not None for domain in open_domains):
+        return True
+    return best_across(view, fewest=True, most=most) is not None
 
 
 def empty_cluster(view: DecisionView) -> DecisionView:

@@ -107,13 +107,26 @@ class _Asked:
     def __init__(self, policy: Policy, view: Decision) -> None:
         self.policy, self.view, self.count = policy, view, 0
 
-    def places(self, *, alone: bool = False, **changes: object) -> Plan | None:
-        """The policy's plan for the task in the changed moment; None if it waits."""
-        self.count += 1
+    def places(self, *, most: int | None = None, alone: bool = False, **changes: object) -> Plan | None:
+        """The policy's plan for the task in the changed moment, on at most so many devices; None if it waits.
+
+        A plan over several domains can sum up to more than was asked for: as in a system, the policy is then asked once
+        more, about the domain with most room.
+        """
         view = replace(self.view, **changes)  # type: ignore[arg-type]
         if alone:
             view = replace(view, queue=tuple(each for each in view.queue if each.slot == view.slot), backlog=0)
-        return redecided(self.policy, view, perceived(self.policy, view))[0]
+        free = np.asarray(view.free_devices)
+        for attempt in range(2):
+            self.count += 1
+            within = free if most is None else np.minimum(free, most)
+            if attempt:
+                within = np.where(np.arange(len(free)) == int(np.argmax(within)), within, 0)
+            tried = replace(view, free_devices=within)
+            plan = redecided(self.policy, tried, perceived(self.policy, tried))[0]
+            if plan is None or most is None or sum(segment.device_count for segment in plan.segments) <= most:
+                return plan
+        return None
 
 
 def why_waiting(
@@ -139,8 +152,7 @@ def why_waiting(
     limit = None if view.task is None else view.task.devices
     free = np.asarray(view.free_devices)
     may = free if allowed is None else np.minimum(free, np.asarray(allowed))
-    own = may if limit is None else np.minimum(may, limit)
-    asked = _Asked(policy, replace(view, free_devices=own))
+    asked = _Asked(policy, replace(view, free_devices=may))
     empty = empty_cluster(view)
     needs = [need for k in range(len(free)) if (need := least_devices(view, k)) is not None]
 
@@ -152,28 +164,26 @@ def why_waiting(
 
     if not fits_at_all(empty):
         return answer(Cause.FITS_NOWHERE, devices=int(empty.free_devices.sum()))
-    if limit is not None and not fits_at_all(replace(empty, free_devices=np.minimum(empty.free_devices, limit))):
+    if limit is not None and not fits_at_all(empty, limit):
         return answer(Cause.MISCONFIGURED, asked=limit, need=min(needs, default=0))
     if view.task is not None and view.task.hold:
         return answer(Cause.QUOTA, what=Phrase("why.on_hold"))
-    if fits_at_all(replace(view, free_devices=free if limit is None else np.minimum(free, limit))) and not fits_at_all(
-        replace(view, free_devices=own)
-    ):
-        return answer(Cause.QUOTA, what=Phrase("why.reserved", devices=int((free - may).sum())))
-    if not fits_at_all(replace(view, free_devices=own)):
-        blockers = _blockers(asked, holders, own, limit)
-        most = int(np.argmax(own))
+    if not fits_at_all(asked.view, limit):
+        if fits_at_all(view, limit):
+            return answer(Cause.QUOTA, what=Phrase("why.reserved", devices=int((free - may).sum())))
+        most = int(np.argmax(may))
         names = [domain.name for domain in view.cost.cluster.domains]
-        room: dict[str, Any] = {"need": min(needs, default=0), "free": int(own[most]), "domain": names[most]}
+        room: dict[str, Any] = {"need": min(needs, default=0), "free": int(may[most]), "domain": names[most]}
+        blockers = _blockers(asked, holders, may, limit)
         if blockers:
             return answer(Cause.NO_ROOM, blockers, **room)
         return answer(Cause.NO_ROOM, **room, who=(Phrase("why.nobody"),))
     if behind:
         return answer(Cause.BEHIND, count=behind)
-    if asked.places() is None and asked.places(alone=True) is not None:
+    alone = asked.places(alone=True, most=limit)
+    if alone is not None:
         return answer(Cause.HELD_FOR_ANOTHER, count=max(0, len(view.queue) - 1))
-    fast = replace(asked.view, bandwidth_gbps=10.0 * view.bandwidth_gbps)
-    if asked.places(alone=True) is None and asked.places(alone=True, bandwidth_gbps=fast.bandwidth_gbps) is not None:
+    if asked.places(alone=True, most=limit, bandwidth_gbps=10.0 * view.bandwidth_gbps) is not None:
         return answer(Cause.LINK_OR_PRICE)
     return answer(Cause.POLICY_WAITS)
 
@@ -185,7 +195,7 @@ def _advice(asked: _Asked, view: Decision, may: IntArray, limit: int | None) -> 
     now = limit or largest
     nearest_first = sorted(sizes, key=lambda size: (abs(np.log2(size / max(1, now))), size))
     for size in (size for size in nearest_first if size != limit):
-        if asked.places(free_devices=np.minimum(may, size)) is not None:
+        if asked.places(most=size) is not None:
             return {"devices": size}, Phrase("why.advice_devices", devices=size)
     return None, ""
 
@@ -199,8 +209,7 @@ def _blockers(asked: _Asked, holders: Sequence[Holder], own: IntArray, limit: in
         for each in there:
             gone.append(each.task)
             freed = freed + np.array(each.devices)
-            within = freed if limit is None else np.minimum(freed, limit)
-            if asked.places(free_devices=within) is not None:
+            if asked.places(free_devices=freed, most=limit) is not None:
                 found.append(tuple(gone))
                 break
         if any(len(each) == 1 for each in found):
