@@ -36,7 +36,7 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
-from attribution_sched.explain.watch import perceived
+from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.explain_memory import QUICK, Memory, moment_of
 from attribution_sched.journal import (
     DecisionRecord,
@@ -74,9 +74,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attribution_sched.attribution.vector import AttributionVector
-    from attribution_sched.explain.decision_table import DecisionTable
+    from attribution_sched.explain.decision_table import Alternative, DecisionTable
     from attribution_sched.explain.explanation import Explanation
-    from attribution_sched.explain.watch import Decided
     from attribution_sched.explain.why import Why
     from attribution_sched.feedback.loop import FeedbackChange
 
@@ -886,6 +885,32 @@ class System:
             asked = self._memory.looks()
         seen = weighted(seen, self.reward)
         return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
+
+    def why_not(self, task: str, domain: str) -> Alternative:
+        """Why a task is not in a domain: the best plan there against what was done, what is missing, what would win.
+
+        Args:
+            task: Its id; one that waits, or one that was placed.
+            domain: Name of the domain.
+
+        Raises:
+            SettingsError: If there is no such domain.
+            TaskError: If there is no such task.
+        """
+        from attribution_sched.explain.decision_table import decision_table
+
+        if domain not in self.domains:
+            raise SettingsError(problem("domain", domain, "does not exist", nearest(domain, self.domains)))
+        taken = [each for each in self.journal.decisions() if each.task_id == task and each.plan is not None]
+        if taken and self.cluster.place_of(task) in (None, "running"):
+            rows = self.alternatives(taken[-1].id).rows
+        else:
+            with self._turn:
+                seen = weighted(moment_of(self.cluster, task)[0], self.reward)
+                asked = self._memory.looks()
+            rows = decision_table(asked, Decided(task, seen, None, perceived(asked, seen))).rows
+        # What was done there itself has no row of the domain's name.
+        return next((row for row in rows if row.what == domain), rows[0])
 
     def _memory_of(self, record: DecisionRecord) -> Memory:
         """What explains a decision: by the weights that took it, also if others decide by now."""

@@ -120,6 +120,7 @@ def test_a_system_is_asked_by_name_and_refuses_what_does_not_wait():
     decisions = system.journal.count()
     for name in waiting[:3]:
         assert system.why(str(name)).say("zh")
+        assert system.why_not(str(name), system.domains[0]).what == system.domains[0]
     with pytest.raises(TaskError, match="does not wait here"):
         system.why("nobody")
     assert system.journal.count() == decisions

@@ -202,6 +202,12 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Asking for {devices} devices, it would start now (tried).",
         "若申请 {devices} 块设备，它现在就能启动（已试过）。",
     ),
+    "why_not": ("{task}, not in {domain}: {parts:; }.", "{task} 不在 {domain}：{parts:；}。"),
+    "why_not.done": ("that is where it is", "它正在该处"),
+    "why_not.worth": (
+        "ΔR {reward} (R_eff {eff}, R_util {util}, R_cost {cost})",
+        "ΔR {reward}（R_eff {eff}、R_util {util}、R_cost {cost}）",
+    ),
     # How the numbers were found.
     "method.exact": (
         "The shares are exact Shapley values (all coalitions)",
