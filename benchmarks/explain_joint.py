@@ -125,7 +125,7 @@ def measure(policy: Policy, seed: int, placements: int, others: int) -> list[str
     """The table."""
     world = load_settings("cross-domain").build_world()
     background = Background.of(days(world, policy, USUAL, 600), "earlier days")
-    taken = days(world, policy, seed, 6 * max(placements, others))
+    taken = days(world, policy, seed, max(400, 6 * max(placements, others)))
     groups = {
         "placements": spread([d for d in taken if d.plan is not None and not d.view.replanning], placements),
         "waits": spread([d for d in taken if d.plan is None and not d.view.replanning], others),
