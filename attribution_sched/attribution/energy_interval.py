@@ -4,6 +4,9 @@ Errors differ with the load: an idle second is predicted within a watt, a busy o
 therefore done separately in bins of the predicted value. In each bin the half-width is the ``ceil((n+1)
 c)``-th smallest absolute error, which covers a fresh error of the same kind with probability at least
 ``c``.
+
+Errors also drift with time, so fresh time is not of the same kind. Each block is therefore asked how much wider the
+bands of the other blocks would have had to be for it, and all are widened by the mean of that and one deviation.
 """
 
 from __future__ import annotations
@@ -33,7 +36,13 @@ class ConformalBands:
     half_widths: FloatArray
 
     @staticmethod
-    def fit(predicted: FloatArray, y: FloatArray, coverage: float, bins: int = 5) -> ConformalBands:
+    def fit(
+        predicted: FloatArray,
+        y: FloatArray,
+        coverage: float,
+        bins: int = 5,
+        blocks: Sequence[NDArray[np.int64]] = (),
+    ) -> ConformalBands:
         """Calibrate on predictions of rows the model has not seen.
 
         Args:
@@ -41,6 +50,7 @@ class ConformalBands:
             y: What was measured, ``(n,)``.
             coverage: Share of fresh rows the interval must hold.
             bins: At most this many bins; fewer where rows are few.
+            blocks: Rows of each stretch of time; with at least three the bands are widened for drift between them.
         """
         bins = max(1, min(bins, len(y) // MIN_ROWS_PER_BIN))
         edges = np.unique(np.quantile(predicted, np.arange(1, bins) / bins))
@@ -49,6 +59,8 @@ class ConformalBands:
         widths = np.array([_rank(error[where == b], coverage) for b in range(len(edges) + 1)])
         if np.isnan(widths).any():  # ties in the prediction can leave a bin empty
             widths = np.where(np.isnan(widths), _rank(error, coverage), widths)
+        if len(blocks) >= 3:
+            widths = widths * _drift(predicted, y, coverage, bins, blocks)
         return ConformalBands(edges, widths)
 
     def half_width(self, predicted: FloatArray) -> FloatArray:
@@ -63,6 +75,19 @@ def _rank(error: FloatArray, coverage: float) -> float:
     return float(np.sort(error)[rank - 1])
 
 
+def _drift(
+    predicted: FloatArray, y: FloatArray, coverage: float, bins: int, blocks: Sequence[NDArray[np.int64]]
+) -> float:
+    """Factor by which bands of other times must be widened for a block they have not seen, at least 1."""
+    needed = []
+    for block in blocks:
+        rest = np.setdiff1d(np.arange(len(y)), block)
+        other = ConformalBands.fit(predicted[rest], y[rest], coverage, bins)
+        half = np.maximum(other.half_width(predicted[block]), 1e-12)
+        needed.append(_rank(np.abs(y[block] - predicted[block]) / half, coverage))
+    return max(1.0, float(np.mean(needed) + np.std(needed, ddof=1))) if np.isfinite(needed).all() else 1.0
+
+
 def block_coverage(
     predicted: FloatArray, y: FloatArray, folds: Sequence[NDArray[np.int64]], coverage: float
 ) -> tuple[float, ...]:
@@ -70,6 +95,8 @@ def block_coverage(
     shares: list[float] = []
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(y)), fold)
-        bands = ConformalBands.fit(predicted[rest], y[rest], coverage)
+        # The other blocks are numbered anew among the rows that are left.
+        others = [np.searchsorted(rest, other) for other in folds if other is not fold]
+        bands = ConformalBands.fit(predicted[rest], y[rest], coverage, blocks=others)
         shares.append(float((np.abs(y[fold] - predicted[fold]) <= bands.half_width(predicted[fold])).mean()))
     return tuple(shares)

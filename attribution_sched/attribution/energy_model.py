@@ -137,7 +137,7 @@ class EnergyModel:
         chosen = min(trials, key=lambda name: trials[name].scored.blocked.mae)
         best = trials[chosen]
         self._predictor = best.refit()
-        self._bands = ConformalBands.fit(best.blocked, target, self._coverage)
+        self._bands = ConformalBands.fit(best.blocked, target, self._coverage, blocks=blocks)
         self._report = EnergyReport(
             chosen=chosen,
             scores=tuple(t.scored for t in trials.values()),

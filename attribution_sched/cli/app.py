@@ -10,6 +10,8 @@ import typer
 
 from attribution_sched import __version__
 from attribution_sched.cli.bench import bench
+from attribution_sched.cli.bill import EXAMPLES as BILL
+from attribution_sched.cli.bill import bill
 from attribution_sched.cli.console import Commands, examples
 from attribution_sched.cli.doctor import EXAMPLES as DOCTOR
 from attribution_sched.cli.doctor import doctor
@@ -79,6 +81,7 @@ _add(LOOP, explain, EXPLAIN)
 _add(LOOP, why, WHY)
 _add(LOOP, why_not, WHY_NOT)
 _add(LOOP, report, REPORT)
+_add(LOOP, bill, BILL)
 _add(LOOP, export, EXPORT)
 _add(LOOP, archive, ARCHIVE)
 _add(LOOP, compact, COMPACT)

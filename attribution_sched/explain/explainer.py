@@ -347,14 +347,18 @@ class Explainer:
     def _preference(self, decided: Decided, seen: Decisions) -> tuple[Preference, tuple[str, ...]]:
         """What is asked about the choice, and what a reader must know about how."""
         view, plan = decided.view, decided.plan
-        if isinstance(self.policy, ChoiceOdds):
-            target = Preference(view, plan, odds_of(self.policy, view, plan), RoomTable(view), odds=True)
-            if float(target.score(seen)[0]) > 0.0:
-                return target, ()
-        again = where(redecided(self.policy, view, seen)[0])
-        notes: tuple[str, ...] = (SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED,)
-        if again != where(plan):
-            notes = (*notes, ASKED_ANEW)
+        notes: tuple[str, ...] = ()
+        for attempt in range(2):
+            if isinstance(self.policy, ChoiceOdds):
+                target = Preference(view, plan, odds_of(self.policy, view, plan), RoomTable(view), odds=True)
+                if float(target.score(seen)[0]) > 0.0:
+                    return target, notes
+            again = redecided(self.policy, view, seen)[0]
+            if attempt or where(again) == where(plan):
+                break
+            # Its memory, a deadline or its thinking made it decide otherwise; asked anew, it does this.
+            notes, plan = (ASKED_ANEW,), again
+        notes = (*notes, SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED)
         return Preference(view, plan, asked_again(self.policy, view, plan), RoomTable(view), odds=False), notes
 
     def _instead(self, ready: Prepared) -> str:

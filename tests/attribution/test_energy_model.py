@@ -133,6 +133,21 @@ def test_conformal_bands_cover_what_they_say():
     assert bands.half_widths[-1] > 3 * bands.half_widths[0]
 
 
+def test_drift_between_blocks_widens_the_bands_and_its_absence_hardly():
+    rng = np.random.default_rng(4)
+    predicted, blocks = rng.uniform(0, 100, 2000), blocked_folds(2000, 5)
+    still = predicted + rng.standard_normal(2000)
+    moved = still.copy()
+    for i, block in enumerate(blocks):
+        moved[block] += (0.0, 1.5, -1.0, 2.5, -2.0)[i]
+    plain = ConformalBands.fit(predicted, still, 0.9)
+    calm = ConformalBands.fit(predicted, still, 0.9, blocks=blocks)
+    assert (calm.half_widths <= 1.15 * plain.half_widths).all()
+    before = ConformalBands.fit(predicted, moved, 0.9)
+    after = ConformalBands.fit(predicted, moved, 0.9, blocks=blocks)
+    assert (after.half_widths > 1.2 * before.half_widths).all()
+
+
 def test_a_constant_prediction_has_one_band():
     bands = ConformalBands.fit(np.full(100, 5.0), 5.0 + np.arange(100), 0.9)
     assert bands.half_width(np.array([0.0, 5.0, 9.0])).tolist() == [90.0, 90.0, 90.0]
