@@ -37,6 +37,10 @@ from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
 from attribution_sched.cli.simulate import simulate
 from attribution_sched.cli.train import EXAMPLES as TRAIN
 from attribution_sched.cli.train import train
+from attribution_sched.cli.why import EXAMPLES as WHY
+from attribution_sched.cli.why import why
+from attribution_sched.cli.why_not import EXAMPLES as WHY_NOT
+from attribution_sched.cli.why_not import why_not
 
 LOOP, POLICIES, MACHINE = "The loop", "Policies", "This machine"
 
@@ -81,6 +85,8 @@ def _add(panel: str, command: Callable[..., None], epilog: str, name: str | None
 
 _add(LOOP, run, RUN)
 _add(LOOP, explain, EXPLAIN)
+_add(LOOP, why, WHY)
+_add(LOOP, why_not, WHY_NOT)
 _add(LOOP, report, REPORT)
 _add(LOOP, bill, BILL)
 _add(LOOP, export, EXPORT)
