@@ -205,9 +205,14 @@ def twin_world(world: World, tick_s: float) -> World:
     return replace(world, cluster=still, tick_s=tick_s, incidents=())
 
 
+def is_real(header: JournalHeader) -> bool:
+    """Whether a journal is of a real cluster."""
+    return bool(header.settings.get("cluster", "simulated") != "simulated")
+
+
 def twin_of(header: JournalHeader) -> tuple[type[Twin], World] | None:
     """What a real cluster's journal is gone through in; None if it is of a simulated one."""
-    if header.settings.get("cluster", "simulated") == "simulated":
+    if not is_real(header):
         return None
     world = load_settings(header.settings["world"]).build_world()
     return Twin, twin_world(world, float(header.settings["tick_s"]))

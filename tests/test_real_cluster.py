@@ -223,6 +223,8 @@ def test_local_is_asked_for_by_its_name_and_known_again(tmp_path):
         system.submit("bert-base", steps=20)
         system.run(until="empty")
         assert system.cluster.totals()["completed"] == 1
+        report = system.report(tmp_path / "report.md", explain=0).read_text()
+        assert "its jobs are not run again for others" in report
     with System.resume(path) as again:
         assert again._live is not None and again.journal.header.settings["cluster"] == "local"
     with Journal.read(path) as journal:

@@ -1,6 +1,7 @@
 """One Slurm for all tests of it; where it cannot be had, they skip and say why."""
 
 import os
+import signal
 
 import pytest
 
@@ -12,8 +13,12 @@ def slurm():
     # Installing packages is for whoever asked for it; elsewhere the tests use what is there.
     if missing() and not os.environ.get("ATTRIBUTION_SCHED_ENGINES"):
         pytest.skip(f"Slurm is not installed ({', '.join(missing())}); ATTRIBUTION_SCHED_ENGINES=1 installs it as root")
+    # Whoever ends this run ends the daemons with it.
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.exit("ended from outside", returncode=124))
     try:
         with slurm_here() as found:
             yield found
     except Unavailable as error:
         pytest.skip(f"Slurm cannot be had here: {error}")
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -51,10 +51,10 @@ def install() -> None:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise Unavailable(f"not installed ({', '.join(missing())}), and this is not root with apt-get")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES],
-    ):
+    # A machine without a way to the packages is to find that out soon.
+    quick = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=10", "-o", "Acquire::https::Timeout=10"]
+    wanted = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *quick, *PACKAGES]
+    for command in (["apt-get", "update", "-qq", *quick], wanted):
         try:
             done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, check=False)
         except subprocess.TimeoutExpired:

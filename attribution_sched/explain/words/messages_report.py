@@ -568,6 +568,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.energy.one_counter": ("{name} ({share})", "{name}（{share}）"),
     "report.rivals.missing.nothing_decided": ("nothing was decided", "尚无任何决策"),
     "report.rivals.missing.no_rival": ("no rival was named", "未指定其他策略"),
+    "report.rivals.missing.real": (
+        "the run was on a real cluster, and its jobs are not run again for others",
+        "本次运行在真实集群上进行，其作业不会为其他策略重新运行",
+    ),
     "report.provenance.rows.counters": ("counters of tasks", "任务计数器"),
     "report.provenance.rows.counters.how": (
         "drawn from the preset's tasks with noise, or measured if they were submitted",

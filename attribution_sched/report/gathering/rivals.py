@@ -17,6 +17,7 @@ from attribution_sched.errors import AttributionSchedError
 from attribution_sched.journal import DecisionRecord, OutcomeRecord
 from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.policy_call import PolicyAnswer, PolicyCall, twin
+from attribution_sched.real_cluster import is_real
 from attribution_sched.report.data import Contender, Number, Rivals
 from attribution_sched.resume import replay
 from attribution_sched.scheduler.policy import Episodic, Policy
@@ -35,6 +36,7 @@ LIMIT_S = 20.0
 """A rival that computes longer is given up."""
 
 NOTHING_DECIDED, NO_RIVAL = "nothing was decided", "no rival was named"
+REAL = "the run was on a real cluster, and its jobs are not run again for others"
 
 MOST_DECISIONS = 20_000
 """Runs of more decisions are not played again."""
@@ -79,6 +81,8 @@ def rivals(system: Source, names: Sequence[str], decisions: int) -> Rivals:
         missing = f"the run has {decisions:,} decisions; up to {MOST_DECISIONS:,} are played again"
     elif not others:
         missing = NO_RIVAL
+    elif is_real(system.journal.header):
+        missing = REAL
     if missing:
         return Rivals(span_s, tick_s, 0, (), missing)
     own, continued = _own(system, span_s)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.real_cluster import Twin, is_real
 from attribution_sched.report.data import Moment, Traffic
 from attribution_sched.report.gathering.consequence import consequential
 from attribution_sched.report.gathering.passing import Passed
@@ -40,7 +41,8 @@ def traffic(system: Source, found: Passed) -> tuple[Traffic, ...]:
 def _at(system: Source, number: int) -> SimulatedCluster:
     """The cluster as it was at a decision, which is pending."""
     queue = system.journal.header.settings.get("queue", "preset")
-    cluster = SimulatedCluster(system.world, system.seed, arrivals=queue == "preset")
+    made = Twin if is_real(system.journal.header) else SimulatedCluster
+    cluster = made(system.world, system.seed, arrivals=queue == "preset")
     replay(cluster, system.journal, system.seed, stop=number)
     return cluster
 

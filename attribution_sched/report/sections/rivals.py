@@ -10,13 +10,17 @@ from attribution_sched.explain.plots.style import drawn_language
 from attribution_sched.explain.words import say
 from attribution_sched.report.data import Contender, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.gathering.rivals import NO_RIVAL, NOTHING_DECIDED
+from attribution_sched.report.gathering.rivals import NO_RIVAL, NOTHING_DECIDED, REAL
 from attribution_sched.report.saying import amount, clock, count, hours, seconds, share, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-REASONS = {NOTHING_DECIDED: "report.rivals.missing.nothing_decided", NO_RIVAL: "report.rivals.missing.no_rival"}
+REASONS = {
+    NOTHING_DECIDED: "report.rivals.missing.nothing_decided",
+    NO_RIVAL: "report.rivals.missing.no_rival",
+    REAL: "report.rivals.missing.real",
+}
 CHART = {name: f"report.rivals.chart.{name}" for name in ("earned", "completed", "energy_kwh", "traffic_usd")}
 HEAD = {
     name: f"report.rivals.head.{name}"
