@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attribution_sched.lazy import loader
 
 if TYPE_CHECKING:
-    from attribution_sched import attribution, cluster, config, explain, feedback, journal, registration
+    from attribution_sched import attribution, cluster, config, executors, explain, feedback, journal, registration
     from attribution_sched.admission import TaskRequest
     from attribution_sched.arena import evaluate
     from attribution_sched.attribution.emshap import EmSHAP
@@ -63,6 +63,7 @@ __all__ = [
     "cluster",
     "config",
     "evaluate",
+    "executors",
     "explain",
     "feedback",
     "journal",
@@ -104,6 +105,7 @@ _HOMES = {
     "cluster": "attribution_sched.cluster",
     "config": "attribution_sched.config",
     "evaluate": "attribution_sched.arena",
+    "executors": "attribution_sched.executors",
     "explain": "attribution_sched.explain",
     "feedback": "attribution_sched.feedback",
     "journal": "attribution_sched.journal",

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.decision import view as view_of
 from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.pool import Attribute
 from attribution_sched.cluster.world import World
-from attribution_sched.errors import ExplanationError
+from attribution_sched.errors import ExplanationError, TaskError, nearest, problem
 from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.why import Holder, put_up
 from attribution_sched.explain.words import Phrase
 from attribution_sched.live_cluster import SimulatedCluster, TaskInstance
-from attribution_sched.policy_call import PolicyCall, twin
+from attribution_sched.policy_call import PolicyCall, devices_of, twin
 from attribution_sched.scheduler.policy import Appraiser, Policy
+from attribution_sched.types import IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.explain.explainer import Explainer
@@ -30,8 +35,11 @@ if TYPE_CHECKING:
 MOST = 1000
 """Decisions that are remembered by default."""
 
-REFRESH = 250
-"""Decisions after which the background is put together anew; sooner while there are few."""
+BLOCK, WINDOW = 50, 200
+"""A decision is compared with so many before the block of decisions that it is one of: always with the same ones."""
+
+WINDOWS = 8
+"""Backgrounds that are kept ready."""
 
 WARM_UP = 160
 """Decisions of a warm-up at most."""
@@ -74,10 +82,12 @@ class Memory:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Memorised] = OrderedDict()
         self._next = 0
-        self._newest = False
         self._twin: Policy | None = None
         self._warm: list[Decided] | None = None
-        self._explainers: dict[bool, tuple[int, bool, Explainer]] = {}
+        self._since = 0
+        # What was lived through again for decisions of long ago: their windows by where these end.
+        self._recalled: OrderedDict[int, dict[str, Memorised]] = OrderedDict()
+        self._explainers: OrderedDict[tuple[int, bool], Explainer] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -99,16 +109,9 @@ class Memory:
         self._policy, self._twin, self._warm = policy, None, None
         with self._lock:
             self._kept.clear()
+            self._since = self._next
+        self._recalled.clear()
         self._explainers.clear()
-
-    @contextmanager
-    def refreshed(self) -> Iterator[None]:
-        """Explain meanwhile against the background of all decisions that are remembered."""
-        self._newest = True
-        try:
-            yield
-        finally:
-            self._newest = False
 
     def remember(self, decision: str, view: Decision, plan: Plan | None, number: int | None = None) -> None:
         """Keep a decision; to be called before the next one is taken. Told twice, it is kept once.
@@ -144,7 +147,7 @@ class Memory:
             task: What was handed in, if it was: the simulator then prices this very task, not a nominal one.
             **options: Of ``Explainer.explain``, or of ``PartsExplainer.explain`` for parts.
         """
-        explainer = self._ready(decided.view.replanning)
+        explainer = self._ready(decided.view.replanning, self._number(decided.id))
         if task is not None and explainer.simulator is not None:
             explainer.simulator.know(task.counters, task.demands.ratio[0])
         if parts:
@@ -161,9 +164,52 @@ class Memory:
             told = explainer.explain(decided, **options, sure=False)
             return replace(told, notes=(*told.notes, f"How sure the policy was is not known: {error}"))
 
-    def recall(self, decision: str, view: Decision, plan: Plan | None) -> Decided:
-        """A decision of long ago, seen again."""
-        return self._decided(decision, Memorised(view, plan, None))
+    def window(self, number: int) -> tuple[int, int]:
+        """First decision that a decision is compared with, and the one after the last.
+
+        It follows from the decision's number alone, not from when somebody asks: all of them came before it, and the
+        same question has the same answer for ever.
+        """
+        until = number - number % BLOCK
+        return max(0, until - WINDOW), until
+
+    def lacks(self, number: int) -> bool:
+        """Whether some of the decisions that one is compared with are not remembered."""
+        first, until = self.window(number)
+        if until in self._recalled:
+            return False
+        with self._lock:
+            known = {kept.number for kept in self._kept.values()}
+        return not known.issuperset(range(max(first, self._since), until))
+
+    def looks(self) -> Policy:
+        """A copy of the policy that can be shown what was seen again, to see it as the policy did."""
+        return twin(self._policy)
+
+    def recall(
+        self, decision: str, number: int, lived_through: Sequence[tuple[str, int, Decision, Plan | None, Decisions]]
+    ) -> Decided:
+        """A decision of long ago, seen again together with those that it is compared with.
+
+        Args:
+            decision: Its id.
+            number: Its number.
+            lived_through: Id, number, view, plan and what the policy saw, of it and of those before it.
+        """
+        found = {name: Memorised(view, plan, seen, at) for name, at, view, plan, seen in lived_through}
+        own = found[decision]
+        first, until = self.window(number)
+        window = {name: kept for name, kept in found.items() if first <= kept.number < until}
+        self._recalled[until] = {**window, decision: own, **self._recalled.get(until, {})}
+        while len(self._recalled) > WINDOWS:
+            self._recalled.popitem(last=False)
+        return self._decided(decision, own)
+
+    def _number(self, decision: str) -> int:
+        known = self._kept.get(decision) or next(
+            (window[decision] for window in self._recalled.values() if decision in window), None
+        )
+        return self._next if known is None else known.number
 
     def _decided(self, name: str, kept: Memorised) -> Decided:
         seen = kept.seen if kept.seen is not None else perceived(self._asked(), kept.view)
@@ -175,40 +221,33 @@ class Memory:
             self._twin = twin(self._policy)
         return self._twin
 
-    def _ready(self, replanning: bool) -> Explainer:
-        """What explains placements, or re-planning; made anew now and then, and once no warm-up is needed."""
-        until = self._until()
-        alike = sum(kept.view.replanning == replanning for kept in self._own(until).values())
-        enough, known = alike >= LEAST_ALIKE, self._explainers.get(replanning)
-        if known is None or known[:2] != (until, enough):
+    def _ready(self, replanning: bool, number: int) -> Explainer:
+        """What explains placements, or re-planning, of a block of decisions."""
+        first, until = self.window(number)
+        key = until, replanning
+        if key not in self._explainers:
             from attribution_sched.explain.explainer import Explainer
 
-            explainer = Explainer(self._asked(), self._background(enough), world=self.world)
-            known = self._explainers[replanning] = (until, enough, explainer)
-        return known[2]
+            own = self._own(first, until)
+            enough = sum(kept.view.replanning == replanning for kept in own.values()) >= LEAST_ALIKE
+            self._explainers[key] = Explainer(self._asked(), self._background(own, enough), world=self.world)
+            if len(self._explainers) > WINDOWS:
+                self._explainers.popitem(last=False)
+        return self._explainers[key]
 
-    def _until(self) -> int:
-        """Decisions before this one are the background.
+    def _own(self, first: int, until: int) -> dict[str, Memorised]:
+        """Decisions of a window, from memory or as they were lived through again."""
+        known = self._recalled.get(until)
+        if known is None:
+            with self._lock:
+                known = dict(self._kept)
+        window = [(kept.number, name, kept) for name, kept in known.items() if first <= kept.number < until]
+        return {name: kept for _, name, kept in sorted(window, key=lambda each: each[0])}
 
-        It follows from how many were taken, not from when somebody asked: a resumed system, whose memory is made anew,
-        explains like one that never stopped.
-        """
-        if self._newest:
-            return self._next
-        fewest = next((step for step in (10, 50) if self._next < 5 * step), REFRESH)
-        step = max(1, min(fewest, REFRESH, self.most // 4))
-        return self._next - self._next % step
-
-    def _own(self, until: int) -> dict[str, Memorised]:
-        # Not the oldest: they are forgotten before the background is put together anew.
-        first = until - self.most + self.most // 4
-        with self._lock:
-            return {name: kept for name, kept in self._kept.items() if first <= kept.number < until}
-
-    def _background(self, enough: bool) -> Background:
-        own = [self._decided(name, kept) for name, kept in self._own(self._until()).items()]
+    def _background(self, kept: dict[str, Memorised], enough: bool) -> Background:
+        own = [self._decided(name, each) for name, each in kept.items()]
         if enough:
-            return Background.of(own, f"the last {len(own)} decisions")
+            return Background.of(own, Phrase("background.before", count=len(own), first=own[0].id, last=own[-1].id))
         if self._warm is None:
             self._warm = self._warm_up()
         how = {"count": len(self._warm), "seed": self._seed + SEED_STEP, "own": len(own)}
@@ -229,3 +268,59 @@ class Memory:
             cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
             call.note(asked)
         return taken
+
+
+def moment_of(cluster: SimulatedCluster, name: str) -> tuple[Decision, Sequence[Holder], IntArray, int]:
+    """The moment as a decision about a task that does not run, whether one is pending or not.
+
+    Args:
+        cluster: Where.
+        name: The task.
+
+    Returns:
+        The decision, with all devices that are free; who runs where; devices of the free ones that are not reserved for
+        others, shape ``(K,)``; and how many tasks are before it if the policy does not look at it yet.
+
+    Raises:
+        TaskError: If there is no such task, or it runs already.
+    """
+    place = cluster.place_of(name)
+    if place is None or place == "running":
+        rule = "runs already" if place else "does not wait here: it ended, was withdrawn, or was never handed in"
+        fix = "See queue() for what waits" if place else nearest(name, list(cluster.names()))
+        raise TaskError(problem("task", name, rule, fix))
+    state, k = cluster.engine.state, len(cluster.world.cluster)
+    slot = cluster.slot_of(name)
+    if slot is None:
+        waiting = (
+            cluster.held[name].waiting if place == "held" else next(w for w in cluster.backlog if w.task.id == name)
+        )
+        task = waiting.task
+        at = next((each for each, there in cluster.residents.items() if there.id), None)
+    else:
+        task, at = None, slot
+    if at is None:
+        raise TaskError(problem("task", name, "is the only one, and on hold", f"Use release({name!r})"))
+    event = state.event[0].copy()
+    try:
+        # As if it were put up now; nothing is decided.
+        state.event[0, st.EVENT], state.event[0, st.SLOT] = st.PLACE, at
+        seen = view_of(cluster.engine)
+    finally:
+        state.event[0] = event
+    assert seen is not None
+    if task is not None:
+        seen = put_up(seen, replace(task, slot=-1, hold=place == "held"))
+    running = [
+        Holder(there.id, there.tenant, tuple(int(n) for n in devices_of(plan, k)))
+        for each, there in cluster.residents.items()
+        if state.slots[0, each, st.STATUS] == st.RUNNING and (plan := cluster.engine.running_plan(0, each)) is not None
+    ]
+    tenant = seen.task.tenant if seen.task is not None else ""
+    allowed = (
+        np.maximum(0, seen.free_devices - cluster.reserved_devices(tenant))
+        if cluster.reservations
+        else (seen.free_devices)
+    )
+    behind = len(seen.queue) if place == "backlog" else 0
+    return seen, running, allowed, behind

@@ -36,7 +36,10 @@ from numba.extending import models, register_model
 types: Any = numba_types
 
 KEPT = 4
-"""Digests that are kept on disk, newest first: a few versions or branches that are used in turns."""
+"""Digests that are kept on disk in any case, last used first."""
+
+UNUSED_S = 7 * 86_400.0
+"""Others are kept until nobody has used them for so long: versions and branches are used in turns, and at once."""
 
 ROOMS = ("billing", "cluster", "planning", "scheduler")
 """Where kernels stand."""
@@ -219,6 +222,7 @@ class _DigestCache(FunctionCache):
             _announce()
             self._began[sig] = began
         else:
+            _in_use()
             _off_the_clock(time.perf_counter() - began)
         return found
 
@@ -321,14 +325,22 @@ def _writable(place: Path) -> bool:
         return False
 
 
-def _sweep(mine: Path) -> None:
-    """Remove what older sources compiled to, except the newest few."""
+@cache
+def _in_use() -> None:
+    """Note once a process that these kernels are used, for whoever sweeps."""
     with suppress(OSError):
-        mine.touch()
-        others = [place for place in mine.parent.glob("kernels-*") if place != mine]
-        others.sort(key=lambda place: place.stat().st_mtime, reverse=True)
-        for place in others[KEPT - 1 :]:
-            shutil.rmtree(place, ignore_errors=True)
+        os.utime(folder())
+
+
+def _sweep(mine: Path) -> None:
+    """Remove what other sources compiled to and nobody uses any more; the last few that were used stay."""
+    with suppress(OSError):
+        mine.mkdir(exist_ok=True)
+        os.utime(mine)
+        used = {place: place.stat().st_mtime for place in mine.parent.glob("kernels-*") if place != mine}
+        for place in sorted(used, key=used.__getitem__, reverse=True)[KEPT - 1 :]:
+            if time.time() - used[place] > UNUSED_S:
+                shutil.rmtree(place, ignore_errors=True)
 
 
 @cache

@@ -18,6 +18,7 @@ from attribution_sched.text import clean_text, csv_text
 
 __all__ = [
     "COUNTER_BOUNDS",
+    "MOST_BYTES_OF_CONFIG",
     "MOST_CELLS",
     "MOST_DEVICES",
     "MOST_NODES",
@@ -40,6 +41,9 @@ LONGEST_NAME = 200
 LONGEST_PATH = 4096
 LONGEST_PART = 255
 """Bytes of a path and of one of its parts, beyond which no usual file system goes."""
+
+MOST_BYTES_OF_CONFIG = 10_000_000
+"""Of a model's configuration file; released ones have a few thousand."""
 
 MOST_NODES = 200_000
 """Values of a settings document, aliases written out."""

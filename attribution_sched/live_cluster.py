@@ -111,6 +111,44 @@ class Backlog:
         return None
 
 
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A task that nobody is asked about.
+
+    Attributes:
+        waiting: The task as it waited.
+        reason: Why.
+        aside: Whether it was set aside because its decision failed; else its owner holds it.
+    """
+
+    waiting: Waiting
+    reason: str
+    aside: bool = False
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Devices kept for a tenant; others do not see them as free.
+
+    Attributes:
+        id: Its name.
+        tenant: Whose they are.
+        domain: Name of the domain.
+        devices: How many.
+        until_s: When it ends, on the cluster's clock.
+    """
+
+    id: str
+    tenant: str
+    domain: str
+    devices: int
+    until_s: float
+
+
+BY_OWNER = "held: let in again with release"
+"""Why a task is held that its owner holds."""
+
+
 # --- The cluster ---
 
 
@@ -686,41 +724,3 @@ def _least_bytes(kind: TaskKind) -> float:
     Its parameters in INT8 if it is served; in 16 bits with gradients if it is trained.
     """
     return float(max(1, sum(layer.params for layer in kind.model.layers)) * (4 if kind.training else 1))
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """A task that nobody is asked about.
-
-    Attributes:
-        waiting: The task as it waited.
-        reason: Why.
-        aside: Whether it was set aside because its decision failed; else its owner holds it.
-    """
-
-    waiting: Waiting
-    reason: str
-    aside: bool = False
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """Devices kept for a tenant; others do not see them as free.
-
-    Attributes:
-        id: Its name.
-        tenant: Whose they are.
-        domain: Name of the domain.
-        devices: How many.
-        until_s: When it ends, on the cluster's clock.
-    """
-
-    id: str
-    tenant: str
-    domain: str
-    devices: int
-    until_s: float
-
-
-BY_OWNER = "held: let in again with release"
-"""Why a task is held that its owner holds."""

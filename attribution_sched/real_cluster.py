@@ -32,7 +32,7 @@ from attribution_sched.cluster.engine.events import release
 from attribution_sched.cluster.engine.prices import reprice
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import World
-from attribution_sched.config import Settings
+from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, problem
 from attribution_sched.executors import stand_in
 from attribution_sched.executors.executor import Executor
@@ -199,6 +199,20 @@ class RealCluster(Twin):
         super().cancel(name)
 
 
+def twin_world(world: World, tick_s: float) -> World:
+    """A world as a twin takes it: it ticks with the wall clock, and nothing happens that nobody reported."""
+    still = replace(world.cluster, wan=replace(world.cluster.wan, spread=0.0))
+    return replace(world, cluster=still, tick_s=tick_s, incidents=())
+
+
+def twin_of(header: JournalHeader) -> tuple[type[Twin], World] | None:
+    """What a real cluster's journal is gone through in; None if it is of a simulated one."""
+    if header.settings.get("cluster", "simulated") == "simulated":
+        return None
+    world = load_settings(header.settings["world"]).build_world()
+    return Twin, twin_world(world, float(header.settings["tick_s"]))
+
+
 # --- The machines -------------------------------------------------------------------------------------------------
 
 
@@ -294,8 +308,7 @@ class Live:
             rule = f"no executor was given for {', '.join(missing)}"
             raise SettingsError(problem("cluster", sorted(self.executors), rule, "Give one for each domain"))
         self.domains = [each.name for each in world.cluster.domains]
-        still = replace(world.cluster, wan=replace(world.cluster.wan, spread=0.0))
-        return replace(world, cluster=still, tick_s=self.tick_s, incidents=())
+        return twin_world(world, self.tick_s)
 
     def make(self, world: World, seed: int, *, arrivals: bool) -> RealCluster:
         """The cluster of a world, with these machines behind it."""

@@ -22,14 +22,15 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.engine.state import CODES
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.pipeline import Schedule
-from attribution_sched.cluster.plan import Plan, Replica, Segment
+from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
+from attribution_sched.cluster.reward import price, samples, worth
 from attribution_sched.cluster.world import Reward
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.journal import PROVENANCES, DecisionRecord, OutcomeRecord, TaskRecord
 from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.policy_call import PolicyAnswer, expected_late
 from attribution_sched.scheduler.policy import Policy
-from attribution_sched.types import IntArray, Outcome, RewardTerms, Task
+from attribution_sched.types import IntArray, Outcome, Quantities, RewardTerms, Task
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
@@ -125,6 +126,8 @@ class OutcomeInfo:
         cluster_busy_share: Devices of the cluster that hold a task.
         move_s: Pause for moving or restarting it.
         move_usd: Bill of moving it.
+        predicted: The same step as it was expected when the decision was taken: of a nominal task of its kind, at the
+            network of that moment, alone on its devices. None if nothing was to run.
     """
 
     says: str
@@ -137,6 +140,7 @@ class OutcomeInfo:
     cluster_busy_share: float
     move_s: float
     move_usd: float
+    predicted: Quantities | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,7 +333,7 @@ def as_html(result: SchedulingResult) -> str:
         ("Reward", escape(_reward(result))),
         *(("Breach", escape(each)) for each in result.breaches),
         *([("Note", escape(result.note))] if result.note else []),
-        *([("PolicyAnswer for", escape(_asked(result)))] if _asked(result) else []),
+        *([("Asked for", escape(_asked(result)))] if _asked(result) else []),
         ("Energy", escape(_base(result)) + _bars(result)),
         ("Time", escape(", ".join(f"{part} {1e3 * s:.1f} ms" for part, s in result.latencies_s.items()))),
         ("Numbers", escape(", ".join(f"{name}: {how}" for name, how in result.provenance.items()))),
@@ -385,8 +389,16 @@ def _outcome(result: SchedulingResult) -> str:
     return (
         f"step {outcome.step_s:.4g} s (baseline {outcome.baseline_step_s:.4g} s), "
         f"{outcome.bill_usd_per_step:.4g} USD and {outcome.energy_j_per_step:,.4g} J per step, "
-        f"utilisation {outcome.utilisation:.0%}, {outcome.cluster_busy_share:.0%} of devices busy"
+        f"utilisation {outcome.utilisation:.0%}, {outcome.cluster_busy_share:.0%} of devices busy{_expected(outcome)}"
     )
+
+
+def _expected(outcome: OutcomeInfo) -> str:
+    """What was expected of the step, after what came of it."""
+    expected = outcome.predicted
+    if expected is None or expected.step_s is None or expected.energy_j is None:
+        return ""
+    return f"; expected {expected.step_s:.4g} s and {expected.energy_j:,.4g} J"
 
 
 def _reward(result: SchedulingResult) -> str:
@@ -614,6 +626,57 @@ def provenance(task: Task, vector: AttributionVector) -> dict[str, str]:
     }
 
 
+def outcome_record(decision: str, effect: Outcome, view: Decision, reward: float) -> OutcomeRecord:
+    """What a decision came to, for the journal."""
+    details = {
+        "steps": view.steps_left,
+        "base_step_s": float(view.base_step_s[view.kind_index]),
+        "move_s": effect.move_s,
+        "move_usd": effect.move_usd,
+        "busy_share": effect.busy_share,
+        "paid_since": list(effect.paid),
+    }
+    return OutcomeRecord(
+        decision, *effect.terms, reward, effect.step_s, effect.bill_usd, effect.energy_j, effect.code, "simulated",
+        details,
+    )  # fmt: skip
+
+
+def in_a_word(how: Mapping[str, str]) -> str:
+    """How the counters that joules are attributed to were got, in a word, or how many in which way."""
+    words = [how[name] for name in ATTRIBUTED]
+    counts = [(word, words.count(word)) for word in PROVENANCES if word in words]
+    return counts[0][0] if len(counts) == 1 else ", ".join(f"{number} {word}" for word, number in counts)
+
+
+def prediction(view: Decision, plan: Plan | None) -> Quantities | None:
+    """What is expected of a plan when it is decided: a nominal task of its kind, alone, at the network of now.
+
+    Args:
+        view: The decision.
+        plan: What was decided; nothing is expected of a task that waits or stays as it is.
+    """
+    if plan is None:
+        return None
+    batch, kind = PlanBatch.of([plan]), view.kind_index
+    priced = price(view, batch)
+    expected = worth(view, batch, priced, kind)
+    # A plan may work through its batch in several of its own steps; a step is the kind's.
+    steps = view.kind.batch_size / float(samples(batch)[0])
+    return Quantities(
+        start_s=view.time_s + (view.restart_s if view.replanning else 0.0),
+        step_s=steps * float(priced.step_s[0]),
+        traffic_bytes=steps * float(priced.traffic_bytes[0].sum()),
+        energy_j=steps * float(priced.energy_j[0]),
+        bill_usd=steps * float(priced.bill_usd[0]),
+        carbon_g=steps * float(priced.carbon_g[0]),
+        r_eff=float(expected.r_eff[0]),
+        r_util=float(expected.r_util[0]),
+        r_cost=float(expected.r_cost[0]),
+        provenance="estimated",
+    )
+
+
 def reward_of(effect: Outcome, reward: Reward) -> RewardTerms:
     """What a decision is worth by itself."""
     return RewardTerms(*effect.terms, reward.w_eff, reward.w_util, reward.w_cost)
@@ -649,6 +712,7 @@ def result_of(
             cluster_busy_share=effect.busy_share,
             move_s=effect.move_s,
             move_usd=effect.move_usd,
+            predicted=effect.predicted,
         ),
         reward=taken.reward,
         latencies_s=latencies,
@@ -687,19 +751,19 @@ class Tally:
         self._times_s: deque[float] = deque(maxlen=TIMED)
         self.decisions = 0
         self.placed = 0
-        self.in_vain = 0
+        self.without_placement = 0
         self._breaches = 0
         self._aside = cluster.set_aside
 
     def add(self, taken: TakenDecision) -> None:
         """Count a decision."""
         self.decisions += 1
-        self.in_vain += not taken.asked.view.replanning
+        self.without_placement += not taken.asked.view.replanning
         self._times_s.append(taken.asked.seconds)
         self._breaches += bool(breaches_of(taken))
         if taken.effect.code == 1:
             self.placed += 1
-            self.in_vain = 0
+            self.without_placement = 0
             self._terms += (*taken.effect.terms, taken.reward.total)
 
     def summary(self, stopped: str) -> RunSummary:
@@ -733,26 +797,3 @@ class Tally:
             set_aside=self._cluster.set_aside - self._aside,
             stopped=stopped,
         )
-
-
-def outcome_record(decision: str, effect: Outcome, view: Decision, reward: float) -> OutcomeRecord:
-    """What a decision came to, for the journal."""
-    details = {
-        "steps": view.steps_left,
-        "base_step_s": float(view.base_step_s[view.kind_index]),
-        "move_s": effect.move_s,
-        "move_usd": effect.move_usd,
-        "busy_share": effect.busy_share,
-        "paid_since": list(effect.paid),
-    }
-    return OutcomeRecord(
-        decision, *effect.terms, reward, effect.step_s, effect.bill_usd, effect.energy_j, effect.code, "simulated",
-        details,
-    )  # fmt: skip
-
-
-def in_a_word(how: Mapping[str, str]) -> str:
-    """How the counters that joules are attributed to were got, in a word, or how many in which way."""
-    words = [how[name] for name in ATTRIBUTED]
-    counts = [(word, words.count(word)) for word in PROVENANCES if word in words]
-    return counts[0][0] if len(counts) == 1 else ", ".join(f"{number} {word}" for word, number in counts)

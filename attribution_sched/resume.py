@@ -21,6 +21,7 @@ from attribution_sched import __version__
 from attribution_sched.admission import from_record
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.demands import Demands
+from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
@@ -117,17 +118,19 @@ def replay(
 
 
 def live_through(
-    journal: Journal, make_cluster: type[SimulatedCluster] = SimulatedCluster
+    journal: Journal, make_cluster: type[SimulatedCluster] = SimulatedCluster, world: World | None = None
 ) -> tuple[SimulatedCluster, list[str]] | None:
     """Let all of a system's journal happen again in a cluster of its own; nothing is changed.
 
     Args:
         journal: What happened.
         make_cluster: What it happens in.
+        world: Its world; that of its settings by default. A journal of a real cluster needs its twin's.
 
     Returns:
         The cluster at the end, and the ids of the decisions that this release prices otherwise; None if it cannot be
-        lived through, because no system wrote it or its beginning is archived.
+        lived through, because no system wrote it, its beginning is archived, or it is of a real cluster and no world
+        was given.
 
     Raises:
         JournalError: If it does not come out as recorded.
@@ -135,8 +138,11 @@ def live_through(
     header = journal.header
     if "world" not in header.settings or "cluster" not in header.seeds or journal.first():
         return None
+    if world is None and header.settings.get("cluster", "simulated") != "simulated":
+        return None
     seed, arrivals = int(header.seeds["cluster"]), header.settings.get("queue") == "preset"
-    cluster = make_cluster(load_settings(header.settings["world"]).build_world(), seed, arrivals=arrivals)
+    world = load_settings(header.settings["world"]).build_world() if world is None else world
+    cluster = make_cluster(world, seed, arrivals=arrivals)
     if header.policy in POLICIES:
         cluster.compared = bool(getattr(make_policy(header.policy), "compares_window", False))
     otherwise: list[str] = []

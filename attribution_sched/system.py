@@ -31,12 +31,15 @@ from attribution_sched import __version__, arguments, operations
 from attribution_sched.admission import DEMO, Admission, handed_in, kind_of, prepared
 from attribution_sched.attribution.vector import measured
 from attribution_sched.attributor import TaskAttributor, as_attributor
-from attribution_sched.cluster.decision import attributed
+from attribution_sched.cluster.decision import Decision, attributed
+from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
 from attribution_sched.executors.submission import SUBMIT_S
-from attribution_sched.explain_memory import QUICK, Memory
+from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain_memory import QUICK, Memory, moment_of
 from attribution_sched.journal import (
     DecisionRecord,
     EventRecord,
@@ -61,12 +64,13 @@ from attribution_sched.results import (
     outcome_record,
     plan_of,
     plan_record,
+    prediction,
     result_of,
     reward_of,
     task_record,
 )
 from attribution_sched.resume import EVERY, recall_newest, record_snapshot, replay, restore_snapshot
-from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy, Recallable
+from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, Recallable
 from attribution_sched.text import clean_text
 from attribution_sched.types import FloatArray, IntArray, Outcome, RewardTerms, Task
 
@@ -75,8 +79,9 @@ if TYPE_CHECKING:
 
     from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.billing.bill import Bill, Prices
+    from attribution_sched.explain.decision_table import Alternative, DecisionTable
     from attribution_sched.explain.explanation import Explanation
-    from attribution_sched.explain.watch import Decided
+    from attribution_sched.explain.why import Why
     from attribution_sched.feedback.loop import FeedbackChange
 
 Preset = str | Path | Mapping[str, Any] | Settings
@@ -686,6 +691,8 @@ class System:
             self._moving = True
             effect = self.cluster.carry_out(turn.action, self.journal.key(made.id))
             self._moving = False
+        if effect.predicted is None and effect.code > 0:
+            effect = replace(effect, predicted=prediction(asked.view, asked.plan))
         clock.phase("carry out", made.id)
         # 6 learn: what it came to, for the journal, for explanations and for feedback
         reward = self._book(turn, made, effect, again=again)
@@ -830,7 +837,7 @@ class System:
             tally = Tally(self.cluster)
             limit_s = math.inf if hours is None else self.now_s + 3600.0 * hours
             while tasks is None or tally.placed < tasks:
-                if hours is None and tally.in_vain >= PATIENCE:
+                if hours is None and tally.without_placement >= PATIENCE:
                     stopped = "nothing placed"
                     break
                 if until and tally.decisions and self.cluster.endless and not self.cluster.waiting:
@@ -869,6 +876,66 @@ class System:
             self.journal.record_explanation(kept, replace=True)
             return told
 
+    def alternatives(self, decision: SchedulingResult | str) -> DecisionTable:
+        """What else could have been done at a decision: one sentence with the binding reason, and a table.
+
+        Args:
+            decision: A result, or the id of any decision in the journal.
+
+        Raises:
+            JournalError: If the journal has no such decision; the message names the nearest.
+        """
+        from attribution_sched.explain.decision_table import decision_table
+
+        with self._explaining_turn:
+            name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
+            decided = self._recall(name)
+            return decision_table(self._memory_of(self.journal.decision(name)).looks(), decided)
+
+    def why(self, task: str, *, private: bool = False) -> Why:
+        """Why a task is still waiting: the binding cause, who holds the room, and what would start it now.
+
+        Args:
+            task: Its id.
+            private: Whether names of others are left out.
+
+        Raises:
+            TaskError: If there is no such task, or it does not wait.
+        """
+        from attribution_sched.explain.why import why_waiting
+
+        with self._turn:
+            seen, holders, allowed, behind = moment_of(self.cluster, task)
+            asked = self._memory.looks()
+        seen = weighted(seen, self.reward)
+        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
+
+    def why_not(self, task: str, domain: str) -> Alternative:
+        """Why a task is not in a domain: the best plan there against what was done, what is missing, what would win.
+
+        Args:
+            task: Its id; one that waits, or one that was placed.
+            domain: Name of the domain.
+
+        Raises:
+            SettingsError: If there is no such domain.
+            TaskError: If there is no such task.
+        """
+        from attribution_sched.explain.decision_table import decision_table
+
+        if domain not in self.domains:
+            raise SettingsError(problem("domain", domain, "does not exist", nearest(domain, self.domains)))
+        taken = [each for each in self.journal.decisions() if each.task_id == task and each.plan is not None]
+        if taken and self.cluster.place_of(task) in (None, "running"):
+            rows = self.alternatives(taken[-1].id).rows
+        else:
+            with self._turn:
+                seen = weighted(moment_of(self.cluster, task)[0], self.reward)
+                asked = self._memory.looks()
+            rows = decision_table(asked, Decided(task, seen, None, perceived(asked, seen))).rows
+        # What was done there itself has no row of the domain's name.
+        return next((row for row in rows if row.what == domain), rows[0])
+
     def _memory_of(self, record: DecisionRecord) -> Memory:
         """What explains a decision: by the weights that took it, also if others decide by now."""
         name = self._versions.at(record.sequence or 0)
@@ -880,21 +947,36 @@ class System:
         return self._earlier[1]
 
     def _recall(self, name: str) -> Decided:
-        """A decision from memory; one that was forgotten is lived through again, up to it."""
+        """A decision from memory; one that was forgotten is lived through again, with those it is compared with."""
         record = self.journal.decision(name)
-        memory = self._memory_of(record)
-        if name in memory:
+        memory, number = self._memory_of(record), record.sequence or 0
+        if name in memory and not memory.lacks(number):
             return memory[name]
-        if self._again is None or self.journal.newest_snapshot(record.sequence) is None:
+        if self._again is None or self.journal.newest_snapshot(number) is None:
             arrivals, made = self._queue == "preset", SimulatedCluster if self._live is None else Twin
             self._again = made(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
             self._again.compared = self._compares
-        again = self._again
-        start = restore_snapshot(self.journal, again, record.sequence)
-        replay(again, self.journal, self.seed, start=start, stop=record.sequence, otherwise=[])
-        reward = self._reward_feedback.in_force(record.sequence or 0, self.world.reward)
-        view = weighted(again.pending(), with_weights(reward, record.weights))
-        return memory.recall(name, view, plan_of(record.plan, self.domains))
+        again, eyes, version = self._again, memory.looks(), self._versions.at(number)
+        first, _ = memory.window(number)
+        start = restore_snapshot(self.journal, again, first, eyes)
+        lived: list[tuple[str, int, Decision, Plan | None, Decisions]] = []
+
+        def seen(decision: DecisionRecord, view: Decision) -> None:
+            at = decision.sequence or 0
+            reward = self._reward_feedback.in_force(at, self.world.reward)
+            view = weighted(view, with_weights(reward, decision.weights))
+            if isinstance(eyes, LinkWatcher):
+                eyes.watch_links(view)
+            if at >= first and self._versions.at(at) == version:
+                plan = plan_of(decision.plan, self.domains)
+                lived.append((decision.id, at, view, plan, perceived(eyes, view)))
+
+        def after(decision: DecisionRecord, asked: PolicyAnswer, *_: Any) -> None:
+            seen(decision, asked.view)
+
+        replay(again, self.journal, self.seed, start=start, stop=number, otherwise=[], after=after)
+        seen(record, again.pending())
+        return memory.recall(name, number, lived)
 
     def outcome(self, decision: SchedulingResult | str) -> Outcome:
         """What a decision came to: predicted by the twin, and measured by the machines since, where there are any.
@@ -973,7 +1055,7 @@ class System:
             def why(name: str) -> Explanation | None:
                 tell(1)
                 try:
-                    return self.explain(name, **QUICK)
+                    return self.explain(name, target="terms", **QUICK)
                 except ExplanationError:
                     return None
 
@@ -1009,7 +1091,7 @@ class System:
         from attribution_sched.report.write import write_report
 
         arguments.known_options("report", write_report, given)
-        with self._turn, self._memory.refreshed():
+        with self._turn:
             return write_report(self, path, lang=lang, **given)
 
     def bill(

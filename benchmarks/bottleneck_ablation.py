@@ -146,7 +146,8 @@ def true_watts(demands: Demands) -> Array:
     # A core that waits for a cache miss is a busy core.
     cores = (demands.values[:, 0] / CLOCK_HZ + demands.values[:, 1] * MISS_S) / time_s
     host_w = cpu_power_w(np.minimum(cores / HOST_CORES, 1.0), HOST_MAX_W)
-    return np.asarray(natural_power_w(device.idle_w, device.tdp_w, compute, memory) + host_w)
+    working = np.clip(compute + memory, 1e-12, 1)
+    return np.asarray(natural_power_w(device, working, compute / (compute + memory + 1e-300)) + host_w)
 
 
 def draw_tasks(n_tasks: int, rng: np.random.Generator) -> Tasks:

@@ -2,6 +2,7 @@
 
     python benchmarks/house.py             # files of a warm decision, lines, files, unreachable modules: half a minute
     python benchmarks/house.py --tour      # and the tour: some minutes
+    python benchmarks/house.py --tour --doors policies,arena --keep LINES.json    # a part of it, added to what is kept
 
 *Files of a decision*: package files whose functions run in one ``schedule_next_task()`` of a system that has decided
 a few times before (``sys.setprofile``). *The tour* goes through every door briefly: policies of the registry in two
@@ -10,7 +11,8 @@ batched twins, every command of the command line, the profiler, and some mistake
 statements in function bodies that ran outside four rooms that are rebuilt by themselves (attribution, scheduler/hi_ppo,
 explain, report).
 Compiled kernels cannot be followed and are left out of the count, as are stubs of protocols. A function is followed in
-its first calls and then in ever fewer of them, so that the tour ends; the share is a lower bound.
+its first calls and then in ever fewer of them, and no more once all its lines ran, so that the tour ends; the share is
+a lower bound.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import argparse
 import ast
+import json
 import sys
 import tempfile
 import time
@@ -107,10 +110,11 @@ class Followed:
 
     lines: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     calls: dict[CodeType, int] = field(default_factory=lambda: defaultdict(int))
+    whole: set[CodeType] = field(default_factory=set)
 
     def __enter__(self) -> Followed:
         prefix = str(PACKAGE) + os.sep
-        lines, calls = self.lines, self.calls
+        lines, calls, whole = self.lines, self.calls, self.whole
 
         def inside(frame: FrameType, event: str, _: Any) -> Any:
             if event == "line":
@@ -119,18 +123,28 @@ class Followed:
 
         def entered(frame: FrameType, event: str, _: Any) -> Any:
             code = frame.f_code
-            if not code.co_filename.startswith(prefix):
+            if code in whole or not code.co_filename.startswith(prefix):
                 return None
             calls[code] += 1
             n = calls[code]
             # The first calls, and then those whose number is a power of two.
-            return inside if n <= 48 or n & (n - 1) == 0 else None
+            if n > 24 and n & (n - 1):
+                return None
+            if n > 1 and lines[code.co_filename].issuperset(_lines_of(code)):
+                whole.add(code)
+                return None
+            return inside
 
         sys.settrace(entered)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
+
+
+def _lines_of(code: CodeType) -> set[int]:
+    """Lines of a function that can run; its first one is its head."""
+    return {line for _, _, line in code.co_lines() if line is not None and line != code.co_firstlineno}
 
 
 def body_lines(path: Path) -> Iterator[tuple[str, set[int]]]:
@@ -388,7 +402,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tour", action="store_true", help="go through every door")
     parser.add_argument("--files", action="store_true", help="list the files of a decision")
+    parser.add_argument("--doors", help="of the tour, those with these names, by commas; all by default")
+    parser.add_argument("--keep", type=Path, help="file of the lines that ran; those already there count too")
     args = parser.parse_args()
+    if args.tour:
+        tour_and_print(args.doors.split(",") if args.doors else None, args.keep)
+        return
     passed = files_of_a_decision()
     outside = sorted(name for name in passed if not name.startswith(("scheduler/", "explain/")))
     print(f"one warm schedule_next_task(): {len(passed)} files, {len(outside)} outside scheduler/ and explain/")
@@ -397,14 +416,26 @@ def main() -> None:
     files = sorted(PACKAGE.rglob("*.py"))
     lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
     print(f"{len(files)} files, {lines:,} lines, {len(unreachable())} unreachable modules")
-    if not args.tour:
-        return
+
+
+def tour_and_print(doors: list[str] | None, keep: Path | None) -> None:
+    """Go through the doors and print what ran.
+
+    Args:
+        doors: Their names; all by default.
+        keep: Where the lines that ran are kept, and were kept before.
+    """
     began = time.perf_counter()
     followed, failed = Followed(), list[str]()
+    if keep is not None and keep.exists():
+        for name, ran in json.loads(keep.read_text("utf-8")).items():
+            followed.lines[str(PACKAGE / name)].update(ran)
     with tempfile.TemporaryDirectory() as folder:
         sys.path.insert(0, folder)
         tour = Tour(Path(folder))
         for name, step in tour.steps():
+            if doors is not None and name not in doors:
+                continue
             since = time.perf_counter()
             try:
                 with followed:
@@ -413,6 +444,9 @@ def main() -> None:
                 failed.append(name)
                 print(f"  {name}: {type(error).__name__}: {error}")
             print(f"  {name:20s} {time.perf_counter() - since:6.1f} s", flush=True)
+    if keep is not None:
+        told = {Path(name).relative_to(PACKAGE).as_posix(): sorted(ran) for name, ran in followed.lines.items()}
+        keep.write_text(json.dumps(told), encoding="utf-8")
     found = shares(followed)
     print(f"tour of {time.perf_counter() - began:.0f} s; statements of function bodies that ran, functions entered:")
     for room, (ran, all_, entered, functions) in sorted(found.items(), key=lambda one: -one[1][1]):

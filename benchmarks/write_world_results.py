@@ -1,6 +1,7 @@
 """Run the benchmarks of the world and write their tables into ``docs/results_world.md``.
 
-Run: ``ATTRIBUTION_SCHED_DATA=<folder> python benchmarks/write_world_results.py``
+Run: ``ATTRIBUTION_SCHED_DATA=<folder> python benchmarks/write_world_results.py``, or with the names of some scripts to
+run and replace their sections only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ SECTIONS = (
     ("pipeline_agreement.py", "Pipeline recurrence against ASTRA-sim and an independent event simulation"),
     ("megatron_scaling.py", "Published Megatron-LM weak scaling"),
     ("measured_steps.py", "Measured training steps"),
-    ("zeus_cells.py", "Batch and power-cap laws on cells left out"),
+    ("watts.py", "Watts: from a model's name, a GPU and a batch"),
+    ("zeus_cells.py", "Form of the batch and power-cap laws on cells left out"),
     ("precision_speedups.py", "Mixed-precision gain per family"),
     ("gavel_colocation.py", "Co-location on held-out pairs"),
     ("simulator_agreement.py", "Event simulator against the batched engine"),
@@ -24,21 +26,34 @@ SECTIONS = (
 )
 
 
-def main() -> None:
-    """Run every script and write the page; a script that fails stops it, and nothing is written."""
+def section(script: str, title: str) -> str:
+    """Run a script and lay its output out; a script that fails stops everything, and nothing is written."""
+    done = subprocess.run([sys.executable, str(HERE / script)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{script} failed:\n{done.stderr}")
+    print(f"{script}: done")
+    return f"## {title}\n\n`python benchmarks/{script}`\n\n```text\n{done.stdout.rstrip()}\n```\n"
+
+
+def kept(script: str) -> str | None:
+    """The section of a script as the page has it; None if it has none."""
+    parts = TARGET.read_text().split("\n## ") if TARGET.exists() else []
+    found = next((part for part in parts[1:] if f"`python benchmarks/{script}`" in part), None)
+    return None if found is None else f"## {found.rstrip()}\n"
+
+
+def main(only: list[str]) -> None:
+    """Write the page: every script's section anew, or only those of the named scripts."""
     parts = [
         "# The world: what was measured\n\nThis page is written by `python benchmarks/write_world_results.py`; "
         "each table is the output of the script named above it. Times are process CPU time on two shared cores.\n"
     ]
     for script, title in SECTIONS:
-        done = subprocess.run([sys.executable, str(HERE / script)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{script} failed:\n{done.stderr}")
-        parts.append(f"## {title}\n\n`python benchmarks/{script}`\n\n```text\n{done.stdout.rstrip()}\n```\n")
-        print(f"{script}: done")
+        old = kept(script) if only and script not in only else None
+        parts.append(old if old is not None else section(script, title))
     TARGET.parent.mkdir(exist_ok=True)
     TARGET.write_text("\n".join(parts))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -73,10 +73,10 @@ def main() -> None:
     system = System()
     placed = [result for result in (system.schedule_next_task() for _ in range(PLACED)) if result is not None]
     explained = placed[-EXPLAINED:]
-    told = [system.explain(result) for result in explained]
+    told = [system.explain(result, target="terms") for result in explained]
     chosen = most_said(told)
     save(readme(told[chosen], placed), "readme.png")
-    save(gallery(system.explain(explained[chosen], tipping=True), told), "gallery.png")
+    save(gallery(system.explain(explained[chosen], target="terms", tipping=True), told), "gallery.png")
 
 
 if __name__ == "__main__":

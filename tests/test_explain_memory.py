@@ -1,5 +1,7 @@
 """Explanations by the parts of a plan; tasks that were handed in are priced as they are, not as nominal ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def test_parts_of_a_task_that_was_handed_in_are_worth_what_the_cluster_paid(plac
 def test_without_being_told_the_simulator_prices_a_nominal_task(placed):
     system, results = placed
     decided = system._recall(results[0].id)
-    nominal = PartsExplainer(None, system._memory._background(False), world=system.world).explain(decided)
+    nominal = PartsExplainer(None, system._memory._background({}, False), world=system.world).explain(decided)
     assert not np.isclose(nominal.value[-1], results[0].reward.total, atol=1e-3)
 
 
@@ -74,14 +76,25 @@ def test_placements_can_be_explained_by_parts_as_they_are_made():
     assert "microbatch" in system.schedule_next_task().explanation.names
 
 
-def test_refreshed_it_compares_with_all_it_remembers():
-    system = System(small(), "greedy", seed=2)
-    system.run(40)
-    first = system.explain(system.journal.last().id)
-    last = system.journal.last().id
-    with system._memory.refreshed():
-        assert f"{system.journal.count()} decisions" in system.explain(last).background_name
-    assert system.explain(last).background_name == first.background_name
+def test_a_record_never_changes(tmp_path):
+    """What a decision is compared with is fixed, earlier than it, and named; later decisions move nothing."""
+    path = tmp_path / "run.journal"
+    with System(small(), "greedy", seed=2, journal=path) as system:
+        system.run(60)
+        name = system.journal.last().id
+        first = system.explain(name)
+        before = [
+            record.id
+            for record in system.journal.decisions()
+            if record.sequence < system.journal.decision(name).sequence
+        ]
+        assert all(each in before or each.startswith("warm-up") for each in first.background_ids)
+        system.run(120)
+        later = system.explain(name)
+    with System.resume(path) as resumed:
+        again = resumed.explain(name)
+    for other in (later, again):
+        assert replace(other, seconds=0.0).to_dict() == replace(first, seconds=0.0).to_dict()
 
 
 def test_a_resumed_system_explains_as_one_that_never_stopped(tmp_path):
@@ -98,14 +111,15 @@ def test_a_resumed_system_explains_as_one_that_never_stopped(tmp_path):
     assert np.array_equal(again.values, told.values)
 
 
-def test_what_is_forgotten_is_no_background_whenever_it_is_put_together():
+def test_what_is_forgotten_is_lived_through_again():
     system = System(small(), "greedy", seed=2)
-    memory = system._memory
-    memory.most = 40
-    system.run(60)
-    for _ in range(12):
-        until = memory._until()
-        own = [kept.number for kept in memory._own(until).values()]
-        assert own == list(range(until - 30, until))
-        assert memory._next - until < 10
-        system.run(1)
+    system.run(150)
+    name = f"d{70:06d}"
+    told = system.explain(name)
+    system._memory.most = 10
+    system.run(2)
+    for kept in list(system._memory._kept)[:-10]:
+        system._memory._kept.pop(kept)
+    system._memory._explainers.clear()
+    again = system.explain(name)
+    assert replace(again, seconds=0.0).to_dict() == replace(told, seconds=0.0).to_dict()

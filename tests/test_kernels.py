@@ -124,6 +124,13 @@ def test_old_digests_are_swept_and_the_newest_few_stay(tmp_path):
     assert {place.name for place in tmp_path.iterdir()} == {"kernels-6", "kernels-0", "kernels-1", "kernels-2"}
 
 
+def test_what_others_still_use_is_not_swept_however_many_they_are(tmp_path):
+    for number in range(9):
+        (tmp_path / f"kernels-{number}").mkdir()
+    kernels._sweep(tmp_path / "kernels-new")
+    assert len(list(tmp_path.iterdir())) == 10
+
+
 def test_copies_and_pickles_are_the_kernel_itself():
     assert copy.deepcopy(normal) is normal
     assert pickle.loads(pickle.dumps(uniform)) is uniform  # noqa: S301

@@ -14,7 +14,7 @@ import pytest
 import attribution_sched
 from tests.docs_text import ROOT, TEXTS, blocks, named
 
-ROOMS = ("attribution", "cluster", "config", "explain", "feedback", "journal")
+ROOMS = ("attribution", "cluster", "config", "executors", "explain", "feedback", "journal")
 INNER = {"attribution_sched.admission"}
 """What no public name offers: the first case study looks behind the simulation, at what a task truly demands."""
 

@@ -259,3 +259,17 @@ def test_the_package_offers_it():
     assert "System" in attribution_sched.__all__
     with pytest.raises(AttributeError, match="has no attribute 'Sytem'"):
         attribution_sched.Sytem  # noqa: B018
+
+
+def test_a_placement_says_what_was_expected_of_it_beside_what_came():
+    with System(small(), "greedy", seed=3) as system:
+        result = system.schedule_next_task()
+        expected, outcome = result.outcome.predicted, result.outcome
+        assert expected.provenance == "estimated"
+        assert expected.start_s == result.cluster_time_s
+        # A nominal task, alone: the very task differs by its latent demands, not by a factor of two.
+        assert 0.5 < expected.step_s / outcome.step_s < 2.0
+        assert 0.5 < expected.energy_j / outcome.energy_j_per_step < 2.0
+        assert expected.r_eff == pytest.approx(1.0 - expected.step_s / outcome.baseline_step_s)
+        assert f"expected {expected.step_s:.4g} s" in str(result)
+        assert result.to_dict()["outcome"]["predicted"]["step_s"] == expected.step_s

@@ -21,6 +21,9 @@ from attribution_sched.cli.explain import EXAMPLES as EXPLAIN
 from attribution_sched.cli.explain import explain
 from attribution_sched.cli.export import EXAMPLES as EXPORT
 from attribution_sched.cli.export import export
+from attribution_sched.cli.import_log import EXAMPLES as IMPORT
+from attribution_sched.cli.import_log import import_log
+from attribution_sched.cli.probe import probe
 from attribution_sched.cli.profile import EXAMPLES as PROFILE
 from attribution_sched.cli.profile import profile
 from attribution_sched.cli.report import EXAMPLES as REPORT
@@ -28,10 +31,16 @@ from attribution_sched.cli.report import report
 from attribution_sched.cli.retention import ARCHIVE, COMPACT, archive, compact
 from attribution_sched.cli.run import EXAMPLES as RUN
 from attribution_sched.cli.run import run
+from attribution_sched.cli.shadow import EXAMPLES as SHADOW
+from attribution_sched.cli.shadow import shadow
 from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
 from attribution_sched.cli.simulate import simulate
 from attribution_sched.cli.train import EXAMPLES as TRAIN
 from attribution_sched.cli.train import train
+from attribution_sched.cli.why import EXAMPLES as WHY
+from attribution_sched.cli.why import why
+from attribution_sched.cli.why_not import EXAMPLES as WHY_NOT
+from attribution_sched.cli.why_not import why_not
 
 LOOP, POLICIES, MACHINE = "The loop", "Policies", "This machine"
 
@@ -67,25 +76,30 @@ def _root(
     """Explainability-first scheduling of AI workloads."""
 
 
-def _add(panel: str, command: Callable[..., None], epilog: str) -> None:
+def _add(panel: str, command: Callable[..., None], epilog: str, name: str | None = None) -> None:
     # Typer keeps the line ends of all paragraphs but the first.
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(rich_help_panel=panel, epilog=epilog, help=text)(command)
+    app.command(name, rich_help_panel=panel, epilog=epilog, help=text)(command)
 
 
 _add(LOOP, run, RUN)
 _add(LOOP, explain, EXPLAIN)
+_add(LOOP, why, WHY)
+_add(LOOP, why_not, WHY_NOT)
 _add(LOOP, report, REPORT)
 _add(LOOP, bill, BILL)
 _add(LOOP, export, EXPORT)
+_add(LOOP, shadow, SHADOW)
 _add(LOOP, archive, ARCHIVE)
 _add(LOOP, compact, COMPACT)
+_add(LOOP, import_log, IMPORT, name="import")
 _add(POLICIES, train, TRAIN)
 app.add_typer(bench, rich_help_panel=POLICIES)
 _add(POLICIES, simulate, SIMULATE)
 _add(MACHINE, profile, PROFILE)
 _add(MACHINE, attribute, ATTRIBUTE)
+app.add_typer(probe, rich_help_panel=MACHINE)
 _add(MACHINE, doctor, DOCTOR)
 
 

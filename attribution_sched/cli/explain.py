@@ -15,6 +15,7 @@ from attribution_sched.cli.files import check_folder, find_decision, rebuild_sys
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, nearest, problem
 
 if TYPE_CHECKING:
+    from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.journal import Journal
 
@@ -41,7 +42,7 @@ def explain(
     target: Annotated[
         str | None,
         typer.Option(
-            help="terms, returns, simulator, choice or log_probability; by default what the plan itself is worth.",
+            help="decision (default), terms (what the plan is worth), returns, simulator, choice or log_probability.",
             show_default=False,
             rich_help_panel=QUESTION,
         ),
@@ -88,8 +89,9 @@ def explain(
     with Journal.read(journal) as recording:
         name = find_decision(recording, decision)
         explanation = _recorded(recording, name, options) if recorded else None
+    table = None
     if explanation is None:
-        explanation = _explained(journal, name, options)
+        explanation, table = _explained(journal, name, options)
     if html is not None:
         from attribution_sched.report.files import write_whole
 
@@ -101,6 +103,8 @@ def explain(
         say_json({"reasoning": reasoning(explanation, lang), **explanation.to_dict()})
         return
 
+    if table is not None and explanation.target == "decision":
+        show_alternatives(table, lang)
     show(explanation, lang, most)
 
 
@@ -124,10 +128,10 @@ def _check_page(html: Path) -> None:
     check_folder(html, "--html")
 
 
-def _explained(journal: Path, name: str, options: dict[str, Any]) -> Explanation:
+def _explained(journal: Path, name: str, options: dict[str, Any]) -> tuple[Explanation, DecisionTable]:
     try:
         with Stages() as stages, rebuild_system(journal, stages) as system, stages.stage(f"explaining {name}"):
-            return system.explain(name, **options)
+            return system.explain(name, **options), system.alternatives(name)
     except JournalError as error:
         from attribution_sched.journal import Journal
 
@@ -150,6 +154,9 @@ def _recorded(journal: Journal, name: str, options: dict[str, Any]) -> Explanati
     return Explanation.from_dict(fitting[0].explanation)
 
 
+WIDE = 100
+"""Columns of a terminal that has room for every column of the table of alternatives."""
+
 RULES = 4
 """Thresholds that are shown."""
 
@@ -171,6 +178,37 @@ def show(explanation: Explanation, lang: str, most: int) -> None:
     reasons = say("cli.why.sentences", lang, parts=tuple(parts.values()))
     console.print(f"[bold]{say('cli.why', lang)}[/bold]  {escape(reasons)}", width=width)
     console.print(f"\n[dim][bold]{say('cli.method', lang)}[/bold]  {escape(method)}[/dim]", width=width)
+
+
+def show_alternatives(table: DecisionTable, lang: str) -> None:
+    """Print the one sentence and the table of alternatives."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from attribution_sched.explain.digits import number
+    from attribution_sched.explain.words import in_language, say
+
+    console, width = out(), columns()
+    console.print(f"[bold]{escape(in_language(table.sentence, lang))}[/bold]", width=width)
+    names = ("reward", "r_eff", "r_util", "r_cost", "hours", "usd", "kwh", "carbon_g")
+    heads = ("ΔR", "ΔR_eff", "ΔR_util", "ΔR_cost", say("table.hours", lang), "Δ$", "ΔkWh", "Δg")
+    rows = [(row, [getattr(row, name) for name in names]) for row in table.rows]
+    # A column in which nothing differs says nothing, and a narrow terminal has no room for the last two.
+    most = len(names) if (width or console.width) >= WIDE else len(names) - 2
+    kept = [c for c in range(most) if any(values[c] for _, values in rows)]
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    shown.add_column("", width=1)
+    shown.add_column(say("table.what", lang), min_width=24)
+    for c in kept:
+        shown.add_column(heads[c], justify="right", no_wrap=True)
+    for row, values in rows:
+        cells = ["–" if values[c] is None else number(values[c], 2, signed=True) for c in kept]
+        below = [in_language(row.missing, lang)] if row.missing else []
+        below += [say("table.wins", lang, change=row.change)] if row.change else []
+        lines = [escape(in_language(row.what, lang)), *(f"[dim]{escape(line)}[/dim]" for line in below)]
+        shown.add_row("✔" if row.chosen else "", "\n".join(lines), *cells)
+    console.print(shown)
+    console.print(say("table.note", lang), style="dim", width=width)
 
 
 def _drivers(explanation: Explanation, lang: str, most: int) -> Any:

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from attribution_sched.cli.console import Stages, examples, say_json
+from attribution_sched.errors import SettingsError, problem
 
 EXAMPLES = examples(
     "attribution-sched export --journal runs/cross-domain-0-1/journal.sqlite -o decisions.parquet",
     "attribution-sched export --journal runs/cross-domain-0-1/journal.sqlite -o everything.json",
+    "attribution-sched export --journal run.sqlite --kubernetes d000042 --image pytorch/pytorch:2.4.0 -o jobs.yaml",
 )
 
 
@@ -23,10 +25,20 @@ def export(
             "--output", "-o", help="New file: .parquet, .csv or .jsonl (one row per decision), or .json (everything)."
         ),
     ],
+    kubernetes: Annotated[
+        str | None,
+        typer.Option(metavar="DECISION", help="Write the plan of this decision as Kubernetes Jobs (.yaml) instead."),
+    ] = None,
+    image: Annotated[str, typer.Option(help="Container image of those Jobs.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print path, size and number of decisions as JSON.")] = False,
 ) -> None:
     """Write the decisions of a journal for other tools; a file of that name is replaced."""
     from attribution_sched.journal import Journal
+
+    if kubernetes is not None:
+        _kubernetes(journal, output, kubernetes, image)
+        typer.echo(str(output))
+        return
 
     with Stages() as stages, Journal.read(journal) as recording:
         count = recording.count()
@@ -36,3 +48,36 @@ def export(
         say_json({"path": str(path), "decisions": count, "bytes": path.stat().st_size})
     else:
         typer.echo(str(path))
+
+
+def _kubernetes(path: Path, output: Path, decision: str, image: str) -> None:
+    """Write the plan of a decision as Jobs.
+
+    Raises:
+        SettingsError: If it placed nothing, or the file cannot be written.
+        JournalError: If there is no such decision.
+    """
+    import yaml
+
+    from attribution_sched.config import load_settings
+    from attribution_sched.executors.kubernetes import manifests
+    from attribution_sched.executors.records import jobs_of
+    from attribution_sched.journal import Journal
+    from attribution_sched.results import plan_of
+
+    with Journal.read(path) as recording:
+        record = recording.decision(decision)
+        task = recording.task(str(record.task_id))
+        domains = [
+            each.name for each in load_settings(recording.header.settings["world"]).build_world().cluster.domains
+        ]
+        plan, key = plan_of(record.plan, domains), recording.key(record.id)
+    if plan is None:
+        raise SettingsError(problem("decision", decision, "placed nothing", "Give one that placed a task"))
+    command = tuple(task.meta.get("command") or ("true",))
+    objects = manifests(key, jobs_of(key, task.id, plan, domains, command, steps=task.steps), image=image)
+    try:
+        output.write_text(yaml.safe_dump_all(objects, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror})"
+        raise SettingsError(problem("--output", str(output), rule, "Choose another file")) from error

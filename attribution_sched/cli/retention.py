@@ -65,6 +65,7 @@ def compact(
 def verify(journal: Path, *, as_json: bool) -> None:
     """Check every row and page of a journal, say what its newest hash is, and live through it again."""
     from attribution_sched.journal import Journal
+    from attribution_sched.real_cluster import twin_of
     from attribution_sched.resume import live_through
 
     with Stages(quiet=as_json) as stages, Journal.read(journal) as recording:
@@ -72,7 +73,7 @@ def verify(journal: Path, *, as_json: bool) -> None:
             verified = recording.verify()
         archives = [each.path for each in recording.archives()]
         with stages.stage(f"living through {recording.count()} decisions again"):
-            lived = live_through(recording)
+            lived = live_through(recording, *(twin_of(recording.header) or ()))
     otherwise = None if lived is None else lived[1]
     if as_json:
         facts = {

@@ -19,6 +19,7 @@ from attribution_sched.cli.files import RunFiles, check_new_files, make_run_file
 from attribution_sched.errors import AttributionSchedError, ExplanationError, SettingsError, nearest, problem
 
 if TYPE_CHECKING:
+    from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.feedback.loop import FeedbackChange
     from attribution_sched.feedback.targets import Targets
@@ -371,6 +372,7 @@ class RunResult:
         change: The step of feedback; None if there was none.
         journal: Path of the journal.
         report: Path of the report.
+        table: What else could have been done at the most consequential decision; None if nothing was explained.
     """
 
     preset: str
@@ -384,6 +386,7 @@ class RunResult:
     change: FeedbackChange | None
     journal: Path
     report: Path
+    table: DecisionTable | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -437,8 +440,10 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
     began = system.journal.count()
     summaries = [_place(system, request, stages, "placing tasks", first=True)]
     explained: tuple[Explanation, ...] = ()
+    table: DecisionTable | None = None
     if request.explain:
         explained = _explain(system, stages, _consequential(system.journal, began))
+        table = system.alternatives(explained[0].decision) if explained else None
     change, middle = None, system.journal.count()
     wanted = system.targets
     if request.feedback and wanted is not None and wanted.named() and summaries[0].placed:
@@ -459,7 +464,7 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
         )
     return RunResult(
         system.settings.name, system.policy.name, system.seed, request.lang, tuple(summaries), wanted, tuple(figures),
-        explained, change, journal, Path(written),
+        explained, change, journal, Path(written), table,
     )  # fmt: skip
 
 
@@ -480,7 +485,7 @@ def _explain(system: System, stages: Stages, names: list[str]) -> tuple[Explanat
         for number, name in enumerate(names):
             tell(number)
             try:
-                explanations.append(system.explain(name, rows="quick", tipping=number == 0))
+                explanations.append(system.explain(name))
             except ExplanationError:
                 # One decision that cannot be explained must not end the run; the report says which have reasons.
                 continue
@@ -549,6 +554,10 @@ def show(result: RunResult) -> None:
 
         first = result.explained[0]
         console.print(f"\n[bold]Most at stake[/bold]: {escape(headline(first, result.lang))}", width=width)
+        if result.table is not None:
+            from attribution_sched.cli.explain import show_alternatives
+
+            show_alternatives(result.table, result.lang)
         console.print(
             f"Why? attribution-sched explain {first.decision} --journal {result.journal}", style="dim", soft_wrap=True
         )

@@ -26,6 +26,7 @@ from attribution_sched.types import FloatArray
 HOUR_S = 3600.0
 DAY_S = 24.0 * HOUR_S
 TRACE_COLUMNS = ("arrival_s", "model", "steps", "batch_size", "priority", "tenant")
+OPTIONAL_COLUMNS = ("mode", "gpus", "duration_s")
 MODES = ("training", "inference")
 
 
@@ -161,6 +162,8 @@ class ArrivalRow:
         priority: Larger is more urgent.
         tenant: Who asked for it.
         mode: ``training`` or ``inference``.
+        gpus: Devices it held where it was recorded; 0 if the trace does not say.
+        duration_s: How long it ran there; 0 if the trace does not say.
     """
 
     arrival_s: float
@@ -170,6 +173,8 @@ class ArrivalRow:
     priority: int
     tenant: str
     mode: str = "training"
+    gpus: int = 0
+    duration_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -195,13 +200,19 @@ class TraceArrivals:
 
     @classmethod
     def from_csv(cls, path: str | Path) -> TraceArrivals:
-        """Read a trace with the columns ``arrival_s, model, steps, batch_size, priority, tenant[, mode]``.
+        """Read a trace: ``arrival_s, model, steps, batch_size, priority, tenant[, mode, gpus, duration_s]``.
+
+        A column of another name is an error: a misspelt one would be lost in silence.
 
         Raises:
             TraceError: If the file cannot be read or a row is wrong; the message names file and line.
         """
         rows: list[ArrivalRow] = []
         for line, cells in read_trace_rows(path, TRACE_COLUMNS):
+            strange = [name for name in cells if name not in (*TRACE_COLUMNS, *OPTIONAL_COLUMNS)]
+            if strange and not rows:
+                known = (*TRACE_COLUMNS, *OPTIONAL_COLUMNS)
+                raise row_error(path, 1, "header", strange[0], "is no column of a trace", nearest(strange[0], known))
             row = _row(path, line, cells)
             if rows and row.arrival_s < rows[-1].arrival_s:
                 rule = f"must not be earlier than {rows[-1].arrival_s}, the row before it"
@@ -301,6 +312,9 @@ def _row(path: str | Path, line: int, cells: dict[str, str]) -> ArrivalRow:
     mode = cells.get("mode") or MODES[0]
     if mode not in MODES:
         raise row_error(path, line, "mode", mode, f"must be one of {', '.join(MODES)}", nearest(mode, MODES))
+    duration_s = number(path, line, "duration_s", cells["duration_s"]) if cells.get("duration_s") else 0.0
+    if duration_s < 0:
+        raise row_error(path, line, "duration_s", cells["duration_s"], "must be >= 0", "Mend the line")
     return ArrivalRow(
         arrival_s=arrival_s,
         model=cells["model"],
@@ -309,4 +323,6 @@ def _row(path: str | Path, line: int, cells: dict[str, str]) -> ArrivalRow:
         priority=integer("priority", lambda v: True, ""),
         tenant=cells["tenant"],
         mode=mode,
+        gpus=integer("gpus", lambda v: v >= 0, " >= 0") if cells.get("gpus") else 0,
+        duration_s=duration_s,
     )

@@ -11,6 +11,14 @@ over the achieved share of the HBM bandwidth (they run between the matrix produc
 demand multipliers (1 for a nominal task). Where a layer profile was measured, its fitted floor and slope
 replace the roofline. Everything is kept as prefix sums over layers, so any stage is two look-ups.
 
+Serving a language model has two passes instead of training's two: the first reads the prompt (prefill), the second
+writes the output token by token (decode). They share the columns: what training calls backward is decoding here::
+
+    t_decode(b) = (floor^p + work(b)^p)^(1/p) + b·host
+
+with the weights read once and every kernel launched once per token, the keys and values of the tokens so far read per
+sample, and ``host`` the fitted time the server spends on each sequence for each token, which no batch hides.
+
 Measured layer profiles are shipped as fitted floor laws: for each profiled (model, GPU, tensor-parallel degree)
 and layer class, forward and backward seconds of b samples follow ``t(b) = sqrt(floor² + (b·slope)²)``, fitted
 to the measured microbatches. Tensor-parallel communication was running while they were measured and is part of
@@ -30,7 +38,14 @@ from attribution_sched.cluster.domains import Runtime
 from attribution_sched.cluster.gpus import PRECISIONS, Gpu, Precision
 from attribution_sched.cluster.memory import activation_share
 from attribution_sched.cluster.models import Model
-from attribution_sched.cluster.throughput import ANCHOR, PrecisionTable, chip_is_fitted, efficiency, precision_table
+from attribution_sched.cluster.throughput import (
+    ANCHOR,
+    PrecisionTable,
+    chip,
+    chip_is_fitted,
+    efficiency,
+    precision_table,
+)
 from attribution_sched.types import FloatArray, IntArray
 
 LayerLaws = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
@@ -77,6 +92,9 @@ def layer_profile(model: Model, gpu: str) -> LayerProfile | None:
     return LayerProfile(Precision.FP32, by_tp)
 
 
+FROZEN_BYTES, TRAINED_BYTES = 2.0, 16.0
+"""Bytes that a weight under adapters and a trained weight take in mixed precision with Adam."""
+
 LANGUAGE_FAMILIES = ("gpt", "opt", "llama")
 """Families whose absolute speed is pinned by large-model training runs, not by throughput tables."""
 
@@ -85,23 +103,24 @@ TP_DEGREES: tuple[int, ...] = (1, 2, 4, 8)
 
 TIME_COLUMNS = (
     "compute_forward", "memory_forward", "weights_forward", "floor_forward",
-    "compute_backward", "memory_backward", "weights_backward", "floor_backward",
+    "compute_backward", "memory_backward", "weights_backward", "floor_backward", "host_backward",
 )  # fmt: skip
 (
     COMPUTE_FORWARD, MEMORY_FORWARD, WEIGHTS_FORWARD, FLOOR_FORWARD,
-    COMPUTE_BACKWARD, MEMORY_BACKWARD, WEIGHTS_BACKWARD, FLOOR_BACKWARD,
+    COMPUTE_BACKWARD, MEMORY_BACKWARD, WEIGHTS_BACKWARD, FLOOR_BACKWARD, HOST_BACKWARD,
 ) = range(len(TIME_COLUMNS))  # fmt: skip
-"""Columns of ``CostTables.times_s``: seconds per sample (compute, memory) or per pass (weights, floor)."""
+"""Columns of ``CostTables.times_s``: seconds per sample (compute, memory, host) or per pass (weights, floor)."""
 
 SIZE_COLUMNS = (
     "params_sharded", "params_whole", "kept_sharded", "kept_whole", "scores", "inputs",
-    "reduced_elements", "reduces", "flops", "kept_divided",
+    "reduced_elements", "reduces", "flops", "kept_divided", "kv",
 )  # fmt: skip
 (
     PARAMS_SHARDED, PARAMS_WHOLE, KEPT_SHARDED, KEPT_WHOLE, SCORES, INPUTS,
-    REDUCED_ELEMENTS, REDUCES, FLOPS, KEPT_DIVIDED,
+    REDUCED_ELEMENTS, REDUCES, FLOPS, KEPT_DIVIDED, KV,
 ) = range(len(SIZE_COLUMNS))  # fmt: skip
-"""Columns of ``CostTables.sizes``: per-sample elements, parameter counts, all-reduce count, forward FLOPs."""
+"""Columns of ``CostTables.sizes``: per-sample elements, parameter counts, all-reduce count, forward FLOPs; keys and
+values are 0 where nothing is generated."""
 
 
 class CostTables(NamedTuple):
@@ -109,9 +128,9 @@ class CostTables(NamedTuple):
 
     Attributes:
         n_layers: Layers of each model, shape ``(n_models,)``.
-        times_s: Shape ``(n_models, n_gpus, 4 precisions, 4 tp degrees, 8 columns, N + 1)``; NaN where a
+        times_s: Shape ``(n_models, n_gpus, 4 precisions, 4 tp degrees, 9 columns, N + 1)``; NaN where a
             precision does not exist on the GPU.
-        sizes: Shape ``(n_models, 10 columns, N + 1)``.
+        sizes: Shape ``(n_models, 11 columns, N + 1)``.
         boundary: Elements per sample crossing a cut before layer i, shape ``(n_models, N + 1)``.
         peak_layer: Largest activation set of one layer on one tensor-parallel rank, elements per sample,
             shape ``(n_models, 4 tp degrees)``.
@@ -179,7 +198,7 @@ def build_tables(
     sizes = np.zeros((len(models), len(SIZE_COLUMNS), width))
     boundary = np.zeros((len(models), width))
     for m, model in enumerate(models):
-        sizes[m] = _prefix(_sizes(model), width)
+        sizes[m] = _prefix(_sizes(model, trains[m]), width)
         boundary[m, 1 : len(model) + 1] = model.column("output_elements")
         for g, gpu in enumerate(gpus):
             times[m, g] = _prefix(_roofline(model, gpu, runtime, trains[m], achieved), width)
@@ -206,12 +225,23 @@ def _sharpness(training: bool) -> float:
     return float(load_constants("throughput")["floor_law"]["p_training" if training else "p_inference"])
 
 
-def _sizes(model: Model) -> FloatArray:
+def generates(model: Model, training: bool) -> bool:
+    """Whether a task writes text token by token."""
+    return not training and model.output_tokens > 0
+
+
+def _sizes(model: Model, training: bool) -> FloatArray:
     sharded = np.array([layer.tp_sharded for layer in model.layers], dtype=np.float64)
     params, kept = model.column("params"), model.column("activation_elements")
+    if training:
+        # A frozen weight has neither gradient nor optimiser state: 2 of the 16 bytes of a trained one.
+        params = params - model.column("frozen_params") * (1.0 - FROZEN_BYTES / TRAINED_BYTES)
     # A sharded head keeps logits, which tensor parallelism divides completely.
     head = sharded * np.array([layer.kind == "head" for layer in model.layers])
     reduced = model.column("tp_reduced_elements")
+    writes = generates(model, training)
+    # Every token written goes through the all-reduces by itself.
+    rounds = 1.0 + model.output_tokens if writes else 1.0
     return np.stack([
         params * sharded,
         params * (1 - sharded),
@@ -220,9 +250,10 @@ def _sizes(model: Model) -> FloatArray:
         model.column("score_elements"),
         model.column("input_elements"),
         reduced,
-        (reduced > 0) * np.where(np.array([layer.kind == "block" for layer in model.layers]), 2.0, 1.0),
+        rounds * (reduced > 0) * np.where(np.array([layer.kind == "block" for layer in model.layers]), 2.0, 1.0),
         model.column("conv_flops") + model.column("fc_flops") + model.column("attention_flops"),
         kept * head,
+        model.column("kv_elements") * writes,
     ])  # fmt: skip
 
 
@@ -241,7 +272,7 @@ def _peak_layer(model: Model, runtime: Runtime) -> FloatArray:
 
 
 def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved: Efficiencies) -> FloatArray:
-    """Layer times from arithmetic, shape ``(4, 4, 8, n_layers)``; NaN for a missing precision."""
+    """Layer times from arithmetic, shape ``(4, 4, 9, n_layers)``; NaN for a missing precision."""
     flops = np.array([layer.forward_flops for layer in model.layers])
     moved = achieved.moved * model.column("moved_elements")
     if not runtime.flash_attention:
@@ -256,6 +287,7 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
         floor_s = efficiency(model.family, gpu, ANCHOR, training).floor_per_block_s * blocks
     hbm = achieved.memory * gpu.bandwidth_bytes_per_s
     again = 1.0 if runtime.recompute else 0.0
+    frozen = model.column("frozen_params") / np.maximum(params, 1.0)
     times = np.full((len(PRECISIONS), len(TP_DEGREES), len(TIME_COLUMNS), len(model)), np.nan)
     anchor_s = _anchor_seconds(model, gpu, training, flops, moved, hbm, achieved, table)
     for q in PRECISIONS:
@@ -271,14 +303,56 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
             forward = np.stack([fit * compute * part, fit * memory * kept, weights])
             floor = floor_s * table.floor_factor[q.index]
             if training:
-                # The training floor covers both passes; a backward pass launches twice the kernels.
-                backward = (2.0 + again) * forward
+                # The training floor covers both passes; a backward pass launches twice the kernels. Frozen weights
+                # need no gradient of their own, only one that passes through them.
+                backward = (2.0 + again - frozen) * forward
                 floors = (floor / 3.0, (2.0 + again) * floor / 3.0)
             else:
                 backward = np.zeros_like(forward)
                 floors = (floor, np.zeros_like(floor))
-            times[q.index, t] = np.stack([*forward, floors[0], *backward, floors[1]])
+            host = np.zeros_like(floor)
+            if generates(model, training):
+                read, compute_share, written = _generation(model)
+                cached_s = read * max(q.element_bytes, 2) / hbm * part
+                moved_s = forward[1] * written / model.sequence_length
+                backward = np.stack([forward[0] * compute_share, moved_s + cached_s, weights * written])
+                # The floor of writing was measured on servers that hold half-precision weights: no casts to add.
+                floors = (floor, floor_s * written)
+                host = blocks / max(1.0, blocks.sum()) * written * host_s_per_token(gpu)
+                forward = np.stack([
+                    forward[0] * _prompt_share(model), forward[1] * (1.0 - written / model.sequence_length), weights,
+                ])  # fmt: skip
+            times[q.index, t] = np.stack([*forward, floors[0], *backward, floors[1], host])
     return times
+
+
+def _prompt_share(model: Model) -> FloatArray:
+    """Part of a layer's FLOPs that reading the prompt takes: scores grow with its square, other products with it."""
+    part = 1.0 - model.output_tokens / model.sequence_length
+    scores = model.column("attention_flops")
+    total = np.maximum(model.column("conv_flops") + model.column("fc_flops") + scores, 1e-300)
+    share: FloatArray = ((total - scores) * part + scores * part**2) / total
+    return share
+
+
+def _generation(model: Model) -> tuple[FloatArray, FloatArray, float]:
+    """Keys and values read while writing (elements per sample), part of a layer's FLOPs, tokens written.
+
+    A token attends to those before it: on average the prompt and half the output.
+    """
+    tokens, written = float(model.sequence_length), float(model.output_tokens)
+    seen = tokens - written / 2.0
+    scores = model.column("attention_flops")
+    total = np.maximum(model.column("conv_flops") + model.column("fc_flops") + scores, 1e-300)
+    share: FloatArray = ((total - scores) * written / tokens + scores * written * seen / tokens**2) / total
+    return model.column("kv_elements") / tokens * seen * written, share, written
+
+
+def host_s_per_token(gpu: Gpu) -> float:
+    """Seconds a server spends on one sequence for one token, on the host of ``gpu``'s chip."""
+    law = load_constants("power")["decode_host"]
+    found: float = law["s_per_token"].get(chip(gpu) if chip_is_fitted(gpu) else "A100", law["s_per_token"]["A100"])
+    return found
 
 
 def _precision_gains(model: Model, gpu: Gpu, training: bool) -> PrecisionTable:
@@ -334,7 +408,7 @@ def _apply_profile(
             zero = np.zeros_like(slope_f)
             columns = np.stack([
                 gain * slope_f, zero, zero, lift * floor_f,
-                gain * (slope_b + again * slope_f), zero, zero, lift * (floor_b + again * floor_f),
+                gain * (slope_b + again * slope_f), zero, zero, lift * (floor_b + again * floor_f), zero,
             ])  # fmt: skip
             times[q.index, t] = _prefix(columns, times.shape[-1])
             measured[t] = 1

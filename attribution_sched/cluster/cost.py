@@ -37,7 +37,7 @@ from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.plan import MICROBATCHES, PP, Plan, PlanBatch
-from attribution_sched.cluster.power import cap_floor_w, precision_factor
+from attribution_sched.cluster.power import cap_reached, draw_law, precision_factor
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import NetworkError, PlanError, problem
 from attribution_sched.kernels import kernel
@@ -256,6 +256,7 @@ def domain_arrays(cluster: Cluster, achieved: Efficiencies) -> DomainArrays:
 
     rows = np.recarray(len(domains), dtype=DOMAIN_ROW)
     for k, d in enumerate(domains):
+        law = draw_law(d.gpu)
         rows[k] = (
             gpus.index(d.gpu),
             d.devices,
@@ -268,7 +269,11 @@ def domain_arrays(cluster: Cluster, achieved: Efficiencies) -> DomainArrays:
             d.gpu.idle_w,
             d.gpu.tdp_w,
             d.cap_w,
-            cap_floor_w(d.gpu),
+            law.p0_w,
+            law.a_c,
+            law.a_m,
+            law.beta_c,
+            law.beta_m,
             d.carbon_g_per_kwh / JOULES_PER_KWH,
         )
     return DomainArrays(
@@ -282,11 +287,9 @@ def power_arrays() -> PowerArrays:
     """Lay the fitted power laws out for the kernel."""
     law = load_constants("power")
     return PowerArrays(
-        compute_weight=float(law["natural_draw"]["a_c"]),
-        memory_weight=float(law["natural_draw"]["a_m"]),
         saturation=float(law["natural_draw"]["g"]),
-        cap_beta_max=float(law["cap_beta"]["beta_max"]),
-        cap_beta_exponent=float(law["cap_beta"]["k"]),
+        cap_reached=cap_reached(),
+        cap_exponent=float(law["cap"]["k"]),
         precision_factor=np.array([precision_factor(q) for q in PRECISIONS]),
     )
 

@@ -25,10 +25,12 @@ from attribution_sched.cluster.compute import (
     COMPUTE_FORWARD,
     FLOOR_BACKWARD,
     FLOOR_FORWARD,
+    HOST_BACKWARD,
     INPUTS,
     KEPT_DIVIDED,
     KEPT_SHARDED,
     KEPT_WHOLE,
+    KV,
     MEMORY_BACKWARD,
     MEMORY_FORWARD,
     PARAMS_SHARDED,
@@ -54,7 +56,7 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
-from attribution_sched.cluster.power import cap_slowdown, draw_w
+from attribution_sched.cluster.power import cap_slowdown, capped_w, draw_w
 from attribution_sched.kernels import kernel
 from attribution_sched.types import FloatArray, IntArray
 
@@ -91,10 +93,15 @@ DOMAIN_ROW = np.dtype([
     ("tdp_w", np.float64),
     ("cap_w", np.float64),
     ("cap_floor_w", np.float64),
+    ("compute_draw", np.float64),
+    ("memory_draw", np.float64),
+    ("compute_beta", np.float64),
+    ("memory_beta", np.float64),
     ("carbon_g_per_j", np.float64),
 ])  # fmt: skip
 """One domain: row of the GPU tables, devices, devices per node, device memory, *achieved* link, fabric and HBM
-bandwidth, idle, rated and capped power, the constant P0 of the cap law, grid carbon intensity."""
+bandwidth, idle, rated and capped power, the constants P0, a_c, a_m, β_c, β_m of its chip (see ``power.py``), grid
+carbon intensity."""
 
 
 class DomainArrays(NamedTuple):
@@ -124,13 +131,11 @@ class RuntimeArrays(NamedTuple):
 
 
 class PowerArrays(NamedTuple):
-    """Constants of the power laws (see ``power.py``)."""
+    """Constants of the power laws that all chips share (see ``power.py``)."""
 
-    compute_weight: float
-    memory_weight: float
     saturation: float
-    cap_beta_max: float
-    cap_beta_exponent: float
+    cap_reached: float
+    cap_exponent: float
     precision_factor: FloatArray
 
 
@@ -189,7 +194,39 @@ def ring_sent_bytes(ranks: float, volume_bytes: float) -> float:
 
 
 _draw_w = kernel(draw_w)
+_capped_w = kernel(capped_w)
 _cap_slowdown = kernel(cap_slowdown)
+
+
+@kernel
+def _pass_draw(
+    domains: DomainArrays, power_law: PowerArrays, domain: int, precision: int, compute_s: float, memory_s: float,
+    pass_s: float,
+) -> tuple[float, float]:  # fmt: skip
+    """Watts of a device during a pass under the cap of its domain, and how much the cap stretches the pass.
+
+    Args:
+        domains: The cluster.
+        power_law: Constants.
+        domain: Where it runs.
+        precision: Row on the precision axis.
+        compute_s: Seconds of the pass that the arithmetic units work.
+        memory_s: Seconds that the memory works.
+        pass_s: Seconds of the pass; the rest is launching and waiting for the host.
+    """
+    here = domains.rows[domain]
+    work_s = compute_s + memory_s
+    working = min(1.0, work_s / pass_s)
+    compute_part = compute_s / work_s
+    natural = _draw_w(
+        here.idle_w, here.tdp_w, working, compute_part, power_law.precision_factor[precision],
+        here.compute_draw, here.memory_draw, power_law.saturation,
+    )  # fmt: skip
+    drawn = _capped_w(natural, here.cap_w, here.tdp_w, power_law.cap_reached)
+    beta = working**power_law.cap_exponent * (
+        compute_part * here.compute_beta + (1.0 - compute_part) * here.memory_beta
+    )
+    return drawn, _cap_slowdown(natural, drawn, here.cap_floor_w, beta)
 
 
 class StageCost(NamedTuple):
@@ -197,7 +234,7 @@ class StageCost(NamedTuple):
 
     Attributes:
         forward_s: Forward pass without communication.
-        backward_s: Backward pass without communication, recomputation included.
+        backward_s: Backward pass without communication, recomputation included; in inference, writing the output.
         reduce_s: Tensor-parallel all-reduces of one pass.
         update_s: The optimiser's pass over its states, once per step.
         power_w: Draw while busy.
@@ -308,32 +345,40 @@ def stage_cost(
         - times[WEIGHTS_FORWARD, a]
     )
     forward = _floor_law(kh * (times[FLOOR_FORWARD, z] - times[FLOOR_FORWARD, a]), forward_compute + forward_memory, p)
-    backward = 0.0
-    if workload.training:
-        backward = _floor_law(
-            kh * (times[FLOOR_BACKWARD, z] - times[FLOOR_BACKWARD, a]),
-            b
-            * (
-                kc * (times[COMPUTE_BACKWARD, z] - times[COMPUTE_BACKWARD, a])
-                + km * (times[MEMORY_BACKWARD, z] - times[MEMORY_BACKWARD, a])
-            )
-            + km * (times[WEIGHTS_BACKWARD, z] - times[WEIGHTS_BACKWARD, a]),
-            p,
-        )
+    # In training the gradients, in inference the tokens that are written one by one; nothing where a model only reads.
+    backward_compute = b * kc * (times[COMPUTE_BACKWARD, z] - times[COMPUTE_BACKWARD, a])
+    backward_memory = km * (
+        b * (times[MEMORY_BACKWARD, z] - times[MEMORY_BACKWARD, a])
+        + times[WEIGHTS_BACKWARD, z]
+        - times[WEIGHTS_BACKWARD, a]
+    )
+    backward = _floor_law(
+        kh * (times[FLOOR_BACKWARD, z] - times[FLOOR_BACKWARD, a]), backward_compute + backward_memory, p
+    ) + b * kh * (times[HOST_BACKWARD, z] - times[HOST_BACKWARD, a])
     host_share = min(1.0, kh * (times[FLOOR_FORWARD, z] - times[FLOOR_FORWARD, a]) / forward)
-    # Power follows from what share of the busy time the units really work; a cap stretches it. The heavier of the
-    # two counts as busy whenever the device works, as in the fit of the power law.
+    # The heavier of the two counts as busy whenever the device works.
     working = min(1.0, (forward_compute + forward_memory) / forward)
     heavier = max(forward_compute, forward_memory)
     compute_share = working * forward_compute / heavier
     memory_share = working * forward_memory / heavier
-    natural = _draw_w(
-        here.idle_w, here.tdp_w, compute_share, memory_share, power_law.precision_factor[precision],
-        power_law.compute_weight, power_law.memory_weight, power_law.saturation,
-    )  # fmt: skip
-    beta = power_law.cap_beta_max * max(compute_share, memory_share) ** power_law.cap_beta_exponent
-    stretch = slowdown * _cap_slowdown(natural, here.cap_w, here.cap_floor_w, beta)
-    power = min(natural, here.cap_w)
+    # Power follows from what share of the busy time the units really work; a cap stretches it.
+    power, stretch = _pass_draw(domains, power_law, domain, precision, forward_compute, forward_memory, forward)
+    forward *= slowdown * stretch
+    # Both passes of training have the same mix of work and waiting; writing a token hardly computes.
+    if backward > 0.0 and not workload.training:
+        write_w, write_stretch = _pass_draw(
+            domains, power_law, domain, precision, backward_compute, backward_memory, backward
+        )
+        writing = min(1.0, (backward_compute + backward_memory) / backward)
+        heavier = max(backward_compute, backward_memory)
+        backward *= slowdown * write_stretch
+        part = backward / (forward + backward)
+        power += part * (write_w - power)
+        compute_share += part * (writing * backward_compute / heavier - compute_share)
+        memory_share += part * (writing * backward_memory / heavier - memory_share)
+        host_share += part * (1.0 - writing - host_share)
+    else:
+        backward *= slowdown * stretch
     # Tensor-parallel all-reduces, one set per pass, where the profile does not already hold them.
     reduce_s = 0.0
     if tp > 1 and tables.measured[model, here.gpu, t] == 0:
@@ -356,8 +401,9 @@ def stage_cost(
     peak = tables.peak_layer[model, t]
     held = 0.0
     if not workload.training:
-        # Nothing is kept for a backward pass: one layer's set lives at a time.
+        # Nothing is kept for a backward pass: one layer's set lives at a time, and what text to come attends to.
         fixed += activation_bytes * peak
+        held = activation_bytes * (sizes[KV, z] - sizes[KV, a]) / tp
     elif runtime.recompute:
         inputs = sizes[INPUTS, z] - sizes[INPUTS, a]
         if runtime.sequence_parallel:
@@ -376,7 +422,7 @@ def stage_cost(
             kept += (sizes[SCORES, z] - sizes[SCORES, a]) / tp
         held = activation_bytes * kept
     return StageCost(
-        forward * stretch, backward * stretch, reduce_s, update_s, power, compute_share, memory_share, host_share,
+        forward, backward, reduce_s, update_s, power, compute_share, memory_share, host_share,
         fixed, held,
     )  # fmt: skip
 

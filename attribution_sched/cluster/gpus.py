@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from attribution_sched.errors import SettingsError, nearest, problem
 
@@ -54,6 +56,8 @@ class Gpu:
         idle_w: Power with no work resident.
         nvlink_bytes_per_s: Bandwidth of one direction between two devices of a node.
         sources: Field name → where the figure comes from; ``assumed`` where nothing was found.
+        like: Fitted chip (``V100``, ``A100``, ``H100``) whose shares of the peak, precision gains, launch floors and
+            draw this device is assumed to have where it has no measured ones of its own; empty for none.
     """
 
     name: str
@@ -65,6 +69,12 @@ class Gpu:
     idle_w: float
     nvlink_bytes_per_s: float
     sources: Mapping[str, str] = field(default_factory=dict)
+    like: str = ""
+
+    @property
+    def chip(self) -> str:
+        """The name without its memory size (``A100`` of ``A100-80``): the key of fitted constants."""
+        return self.name.split("-", maxsplit=1)[0]
 
     def supports(self, precision: Precision) -> bool:
         """Say whether the device has hardware for ``precision``."""
@@ -91,10 +101,17 @@ _DATASHEET = "NVIDIA datasheet"
 _ASSUMED_IDLE = "assumed: no measured idle figure with a licence was found"
 
 
+_ASSUMED_CAP = "assumed: a quarter to a third of TDP, as on the cards Zeus swept"
+_SWEPT_CAP = "Zeus traces: lowest cap of the sweep"
+_LOWEST = "Zeus traces: lowest reading of NCF, which keeps its host busy and the device idle"
+_USUAL = "assumed: the usual datasheet value; no retrieved source states it"
+
+
 def _gpu(
     name: str, fp32: float, fp16: float, bf16: float | None, int8: float | None,
     memory_gb: float, hbm_gb_s: float, tdp_w: float, min_cap_w: float, idle_w: float,
-    nvlink_gb_s: float, idle_source: str, peak_source: str = _DATASHEET,
+    nvlink_gb_s: float, idle_source: str, peak_source: str = _DATASHEET, *,
+    other_source: str = _DATASHEET, cap_source: str = _ASSUMED_CAP, like: str = "",
 ) -> Gpu:  # fmt: skip
     peaks = {Precision.FP32: fp32, Precision.FP16: fp16, Precision.BF16: bf16, Precision.INT8: int8}
     return Gpu(
@@ -107,29 +124,71 @@ def _gpu(
         idle_w=idle_w,
         nvlink_bytes_per_s=nvlink_gb_s * GB,
         sources=MappingProxyType({
-            "peak_flops": peak_source, "memory_bytes": _DATASHEET, "bandwidth_bytes_per_s": _DATASHEET,
-            "tdp_w": peak_source, "min_cap_w": "assumed: a quarter to a third of TDP, as on the cards Zeus swept",
-            "idle_w": idle_source, "nvlink_bytes_per_s": _DATASHEET,
+            "peak_flops": peak_source, "memory_bytes": other_source, "bandwidth_bytes_per_s": other_source,
+            "tdp_w": peak_source, "min_cap_w": cap_source,
+            "idle_w": idle_source, "nvlink_bytes_per_s": other_source,
         }),
+        like=like,
     )  # fmt: skip
 
 
-_V100_PEAKS = "assumed: the usual datasheet value; no retrieved source states it"
+_zeus = partial(_gpu, idle_source=_LOWEST, peak_source=_USUAL, other_source=_USUAL, cap_source=_SWEPT_CAP)
+"""A card that Zeus swept: caps and idle watts from its traces, the rest from the datasheet."""
+
+_newer = partial(_gpu, idle_source=_ASSUMED_IDLE, peak_source=_USUAL, other_source=_USUAL)
+"""A card without any measured run here: every figure is the usual one of its datasheet or assumed."""
+
 _V100_IDLE = "fit: floor of NCF and ShuffleNet in the Zeus traces (35-39 W)"
 
 GPUS: Mapping[str, Gpu] = MappingProxyType({
     gpu.name: gpu
     for gpu in (
-        _gpu("V100-16", 15.7, 125, None, None, 16, 900, 300, 100, 37, 150, _V100_IDLE, _V100_PEAKS),
-        _gpu("V100-32", 15.7, 125, None, None, 32, 900, 300, 100, 37, 150, _V100_IDLE, _V100_PEAKS),
+        _gpu("V100-16", 15.7, 125, None, None, 16, 900, 300, 100, 37, 150, _V100_IDLE, _USUAL),
+        _gpu("V100-32", 15.7, 125, None, None, 32, 900, 300, 100, 37, 150, _V100_IDLE, _USUAL),
         _gpu("A100-40", 156, 312, 312, 624, 40, 1555, 400, 100, 55, 300, _ASSUMED_IDLE),
         _gpu("A100-80", 156, 312, 312, 624, 80, 2039, 400, 100, 55, 300, _ASSUMED_IDLE),
         _gpu("H100-80", 495, 989, 989, 1979, 80, 3352, 700, 200, 68, 450, _ASSUMED_IDLE),
         # The Hopper half of a GH200 superchip.
         _gpu("H100-96", 495, 989, 989, 1979, 96, 4000, 700, 200, 68, 450, _ASSUMED_IDLE),
+        # The PCIe board of the Zeus traces: the same chip within 250 W.
+        _zeus("V100-PCIE", 14.0, 112, None, None, 32, 900, 250, 100, 37, 16, like="V100"),
+        _zeus("P100-16", 9.3, 18.7, None, None, 16, 732, 250, 125, 33.5, 16, like="V100"),
+        _zeus("RTX6000-24", 16.3, 130.5, None, 261, 24, 672, 260, 100, 55.4, 50, like="V100"),
+        _zeus("A40-48", 74.8, 149.7, 149.7, 299.3, 48, 696, 300, 100, 82.5, 56, like="A100"),
+        _newer("T4-16", 8.1, 65, None, 130, 16, 320, 70, 60, 10, 16, like="V100"),
+        _newer("L4-24", 60, 121, 121, 242, 24, 300, 72, 40, 16, 32, like="A100"),
+        _newer("L40S-48", 183, 362, 362, 733, 48, 864, 350, 100, 35, 32, like="A100"),
+        _newer("H200-141", 495, 989, 989, 1979, 141, 4800, 700, 200, 75, 450, like="H100"),
     )
 })  # fmt: skip
-"""Catalogue name → GPU."""
+"""Catalogue name → GPU; presets may add their own under ``gpus:``."""
+
+
+def device_of(name: str, figures: Mapping[str, Any]) -> Gpu:
+    """A device type from its figures: a catalogue type with some replaced, or one that the catalogue does not have.
+
+    Args:
+        name: Catalogue name, or any other where the figures are complete.
+        figures: Scalar fields of :class:`Gpu`, ``peak_tflops`` by precision and ``like``.
+    """
+    given = dict(figures)
+    peaks, like = given.pop("peak_tflops", None), given.pop("like", None)
+    if name in GPUS:
+        device = GPUS[name].override(**given) if given else GPUS[name]
+    else:
+        needed = ("memory_bytes", "bandwidth_bytes_per_s", "tdp_w", "min_cap_w", "idle_w", "nvlink_bytes_per_s")
+        missing = [key for key in needed if key not in given] + ([] if peaks else ["peak_tflops"])
+        if missing:
+            rule = f"is not in the catalogue, and its figures lack {', '.join(missing)}"
+            raise SettingsError(problem("gpu", name, rule, nearest(name, GPUS)))
+        sources = MappingProxyType(dict.fromkeys((*needed, "peak_flops"), "set by the user"))
+        device = Gpu(name, MappingProxyType({}), **given, sources=sources)
+    if peaks:
+        own = MappingProxyType({Precision(p): float(v) * TERA for p, v in peaks.items()})
+        device = replace(
+            device, peak_flops=own, sources=MappingProxyType(dict(device.sources) | {"peak_flops": "set by the user"})
+        )
+    return replace(device, like=like) if like else device
 
 
 def gpu(name: str) -> Gpu:

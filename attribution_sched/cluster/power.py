@@ -1,23 +1,29 @@
 """What a device draws, and what a power cap does to it.
 
-Natural draw, with ``s(u) = 1 − (1 − u)^g`` saturating in a utilisation ``u``:
+A pass takes ``t`` seconds, of which the arithmetic units work ``C`` and the memory ``M``, one after the other; the rest
+is launching and waiting for the host. With the working share ``u = (C + M) / t``, the compute part ``x = C / (C + M)``
+and ``s(u) = 1 − (1 − u)^g``::
 
-    P = idle + (TDP − idle) · min(1, f · (a_c · s(u_compute) + a_m · s(u_memory)))
+    P = idle + (TDP − idle) · min(1, f · s(u) · (x · a_c + (1 − x) · a_m))
 
-``u_compute`` and ``u_memory`` are the shares of a step in which the compute units and the memory system
-would be busy at the rate they reach at large batch; a launch-bound step has both near 0 and draws idle
-power, decoding has a middling ``u_memory``, diffusion has ``u_compute`` = 1 and draws nearly TDP.
+``a_c`` and ``a_m`` say how far above idle a chip draws when it does nothing but arithmetic, or nothing but move memory;
+``f`` is the factor of the numeric format. These are the very ``C``, ``M`` and ``t`` of the cost model, in the fit
+(``calibration/fit_power.py``) as in the kernel: a launch-bound step draws idle power, decoding about half of the
+rating, large matrix products nearly all of it.
 
-A cap below the natural draw stretches time, with ``P = min(cap, P_full)``:
+A cap below the TDP is reached on average by a share ``ρ`` only: a device under it draws ``D = min(P, ρ · cap)``, and
+time stretches to::
 
-    t(P) / t(P_full) = 1 + β · ((P_full − P0) / (P − P0) − 1)
+    t(D) / t(P) = 1 + β · (P − D) / (D − P0),   β = u^k · (x · β_c + (1 − x) · β_m)
 
-so energy ``P · t(P)`` is U-shaped in the cap. All constants are fitted (``constants/power.json``); on A100
-and H100 the cap law is an assumption, scaled from the V100.
+so energy ``D · t(D)`` is U-shaped in the cap. Constants are fitted per chip (``constants/power.json``); a chip that was
+never measured takes those of the chip it is like, and where it is like none the median: an assumption, as is the cap
+law on A100 and H100.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,51 +33,82 @@ from attribution_sched.cluster.gpus import Gpu, Precision
 from attribution_sched.errors import SettingsError, problem
 
 
-def draw_w(
-    idle_w: Any, tdp_w: Any, compute_util: Any, memory_util: Any, factor: Any, a_c: Any, a_m: Any, g: Any
-) -> Any:
+def draw_w(idle_w: Any, tdp_w: Any, working: Any, compute_part: Any, factor: Any, a_c: Any, a_m: Any, g: Any) -> Any:
     """Natural draw with every constant explicit; see the module's first formula."""
-    activity = a_c * (1.0 - (1.0 - compute_util) ** g) + a_m * (1.0 - (1.0 - memory_util) ** g)
+    activity = (1.0 - (1.0 - working) ** g) * (compute_part * a_c + (1.0 - compute_part) * a_m)
     return idle_w + (tdp_w - idle_w) * np.minimum(1.0, factor * activity)
 
 
-def natural_power_w(idle_w: Any, tdp_w: Any, compute_util: Any, memory_util: Any, precision_factor: Any = 1.0) -> Any:
+@dataclass(frozen=True)
+class DrawLaw:
+    """Constants of one chip.
+
+    Attributes:
+        a_c: Share of the range from idle to TDP that pure arithmetic draws.
+        a_m: The same of pure memory traffic.
+        p0_w: Constant P0 of the cap law; watts.
+        beta_c: Sensitivity of arithmetic to a cap.
+        beta_m: The same of memory traffic.
+        measured: Whether the draw was fitted to runs of this very chip.
+    """
+
+    a_c: float
+    a_m: float
+    p0_w: float
+    beta_c: float
+    beta_m: float
+    measured: bool
+
+
+def draw_law(gpu: Gpu) -> DrawLaw:
+    """Constants of a GPU: fitted to its chip, else to the chip it is like, else the median over all fitted chips."""
+    constants = load_constants("power")
+    draws, caps = constants["natural_draw"]["chips"], constants["cap"]["chips"]
+    own = next((name for name in (gpu.chip, gpu.like) if name in draws), None)
+    draw = draws[own] if own else constants["natural_draw"]["median"]
+    # Caps were measured on fewer chips; the rest takes the V100's, its P0 by position between idle and lowest cap.
+    swept = next((name for name in (gpu.chip, gpu.like) if name in caps), "V100")
+    cap = caps[swept]
+    p0 = cap["p0_w"] if swept == gpu.chip else gpu.idle_w + cap["p0_position"] * (gpu.min_cap_w - gpu.idle_w)
+    return DrawLaw(draw["a_c"], draw["a_m"], p0, cap["beta_c"], cap["beta_m"], own == gpu.chip)
+
+
+def natural_power_w(gpu: Gpu, working: Any, compute_part: Any, factor: Any = 1.0) -> Any:
     """Draw of one device without a cap, in watts; broadcasts over arrays.
 
     Args:
-        idle_w: Power with no work resident.
-        tdp_w: Board power limit.
-        compute_util: Share of the step the compute units are busy, in [0, 1].
-        memory_util: Share of the step the memory system is busy, in [0, 1].
-        precision_factor: Dynamic-power factor of the numeric format (:func:`precision_factor`).
+        gpu: The device.
+        working: Share of the time that its units work, in [0, 1].
+        compute_part: Share of that work that is arithmetic, in [0, 1].
+        factor: Dynamic-power factor of the numeric format (:func:`precision_factor`).
     """
-    law = load_constants("power")["natural_draw"]
-    return draw_w(idle_w, tdp_w, compute_util, memory_util, precision_factor, law["a_c"], law["a_m"], law["g"])
+    law = draw_law(gpu)
+    g = load_constants("power")["natural_draw"]["g"]
+    return draw_w(gpu.idle_w, gpu.tdp_w, working, compute_part, factor, law.a_c, law.a_m, g)
 
 
-def cap_slowdown(natural_w: Any, cap_w: Any, p0_w: Any, beta: Any) -> Any:
-    """Factor ≥ 1 by which a cap stretches a step; exactly 1 where the cap is above the draw.
+def capped_w(natural_w: Any, cap_w: Any, tdp_w: Any, reached: Any) -> Any:
+    """What a device draws under a cap: the natural draw where the cap is the TDP, else at most ``reached · cap``."""
+    return np.minimum(natural_w, cap_w * (1.0 - (cap_w < tdp_w) * (1.0 - reached)))
 
-    The law is rearranged to ``1 + β · (P_full − P) / (P − P0)``, which has no 0/0 where the cap does not
-    bind. A binding cap at or below ``P0`` is outside the law and gives a huge factor.
+
+def cap_slowdown(natural_w: Any, drawn_w: Any, p0_w: Any, beta: Any) -> Any:
+    """Factor ≥ 1 by which drawing less stretches a step; exactly 1 where nothing is held back.
+
+    Drawing ``P0`` or less is outside the law and gives a huge factor.
     """
-    drawn = np.minimum(natural_w, cap_w)
-    return 1.0 + beta * (natural_w - drawn) / np.maximum(drawn - p0_w, 1e-6)
+    return 1.0 + beta * (natural_w - drawn_w) / np.maximum(drawn_w - p0_w, 1e-6)
 
 
-def cap_beta(busy: Any) -> Any:
-    """β of a model never measured, from the share of the step its device is busy: ``β_max · busy^k``."""
-    law = load_constants("power")["cap_beta"]
-    return law["beta_max"] * np.power(busy, law["k"])
+def cap_reached() -> float:
+    """Share of a binding cap that devices draw on average."""
+    reached: float = load_constants("power")["cap"]["reached"]
+    return reached
 
 
 def cap_floor_w(gpu: Gpu) -> float:
-    """``P0`` of a GPU: the V100's fitted position between idle and lowest cap, applied to ``gpu``.
-
-    Only the V100 value is measured; for A100 and H100 this is an assumption.
-    """
-    share: float = load_constants("power")["cap_floor"]["share_idle_to_min_cap"]
-    return gpu.idle_w + share * (gpu.min_cap_w - gpu.idle_w)
+    """``P0`` of a GPU."""
+    return draw_law(gpu).p0_w
 
 
 def precision_factor(precision: Precision) -> float:
@@ -88,18 +125,17 @@ def check_cap(gpu: Gpu, cap_w: float) -> float:
     return cap_w
 
 
-def fit_cap_beta(cap_w: Any, step_s: Any, natural_w: float, p0_w: float) -> float:
-    """β by least squares from step times measured under caps; the largest cap must not bind hard.
+def fit_cap_beta(drawn_w: Any, step_s: Any, natural_w: float, p0_w: float) -> float:
+    """β by least squares from step times measured under caps; the step that draws most is the reference.
 
     Args:
-        cap_w: Caps, shape ``(n,)``.
-        step_s: Step time under each cap, shape ``(n,)``; the time at the largest cap is the reference.
-        natural_w: Draw at the largest cap.
+        drawn_w: Mean draw under each cap, shape ``(n,)``.
+        step_s: Step time under each cap, shape ``(n,)``; the last one is the reference.
+        natural_w: Draw without a cap.
         p0_w: Offset of the law.
     """
-    caps, times = np.asarray(cap_w, float), np.asarray(step_s, float)
-    drawn = np.minimum(natural_w, caps)
+    drawn, times = np.minimum(natural_w, np.asarray(drawn_w, float)), np.asarray(step_s, float)
     stretch = (natural_w - drawn) / (drawn - p0_w)
-    slow = times / times[np.argmax(caps)] - 1.0
+    slow = times / times[-1] - 1.0
     norm = float(stretch @ stretch)
     return max(0.0, float(stretch @ slow) / norm) if norm > 0 else 0.0

@@ -26,7 +26,7 @@ ANCHOR = Precision.FP32
 """The precision that fitted efficiencies refer to: FP32 on V100, TF32 on A100 and H100."""
 
 # Families without tables of their own and the measured family they are assumed to behave like.
-_LIKE = {"vit": "bert", "gpt": "bert", "opt": "bert", "llama": "bert"}
+_LIKE = {"shufflenet": "efficientnet", "vit": "bert", "gpt": "bert", "opt": "bert", "llama": "bert"}
 
 
 def floor_law(t_floor_s: Any, t1_s: Any, batch: Any, p: Any) -> Any:
@@ -109,17 +109,17 @@ FITTED_CHIPS = ("V100", "A100", "H100")
 
 
 def chip_is_fitted(gpu: Gpu) -> bool:
-    """Whether the chip of ``gpu`` has fitted constants (a user's own device may have none)."""
-    return gpu.name.split("-")[0] in FITTED_CHIPS
+    """Whether ``gpu`` has fitted constants, its own or those of the chip it is like."""
+    return gpu.chip in FITTED_CHIPS or gpu.like in FITTED_CHIPS
 
 
 def chip(gpu: Gpu) -> str:
-    """Chip name of a catalogue GPU (``A100`` of ``A100-80``): the key of every fitted constant."""
-    name = gpu.name.split("-")[0]
-    if name not in FITTED_CHIPS:
-        hint = nearest(name, FITTED_CHIPS)
-        raise SettingsError(problem("gpu", gpu.name, "no fitted constants for this chip", hint))
-    return name
+    """The fitted chip that speaks for a GPU: its own (``A100`` of ``A100-80``), else the one it is like."""
+    for name in (gpu.chip, gpu.like):
+        if name in FITTED_CHIPS:
+            return name
+    hint = nearest(gpu.chip, FITTED_CHIPS)
+    raise SettingsError(problem("gpu", gpu.name, "no fitted constants for this chip, and it is like none", hint))
 
 
 def efficiency(family: str, gpu: Gpu, precision: Precision, training: bool = True) -> Efficiency:
@@ -147,9 +147,12 @@ def efficiency(family: str, gpu: Gpu, precision: Precision, training: bool = Tru
     kind = "training" if training else "inference"
     estimated = {name.removesuffix(f"_{kind}") for name in row["estimated"]}
     estimated -= {"compute_inference", "speedup_inference", "compute_training", "speedup_training"}
-    if like != family:
+    if like != family or gpu.chip not in FITTED_CHIPS:
         estimated |= {"compute", "speedup", "floor_per_block_s"}
     speedup, floor_factor = _precision_gain(row, precision, kind, constants["int8"], estimated, like, gpu)
+    if gpu.chip not in FITTED_CHIPS:
+        # A borrowed gain is at most what the device's own peaks allow: not every card has the other's tensor cores.
+        speedup = min(speedup, gpu.peak_flops[precision] / gpu.peak_flops[ANCHOR])
     launches = 1.0
     if training:
         launches = constants["training_floor_factor"]["value"]

@@ -13,6 +13,7 @@ from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
 from attribution_sched.cluster.domains import Cluster
 from attribution_sched.cluster.incidents import Incident, check_incidents
 from attribution_sched.cluster.models import Model, TaskType
+from attribution_sched.cluster.objective import Reward as Reward
 from attribution_sched.errors import SettingsError, TaskError, problem
 
 Arrivals = Poisson | Diurnal | TraceArrivals
@@ -82,44 +83,6 @@ class TaskKind:
         if not (math.isfinite(self.deadline_slack) and self.deadline_slack > 0):
             fix = "Use multiples of the time on the baseline plan"
             raise TaskError(problem(f"{name}.deadline_slack", self.deadline_slack, "must be finite and > 0", fix))
-
-
-@dataclass(frozen=True)
-class Reward:
-    """What a decision is worth: ``R = w_eff·R_eff + w_util·R_util − w_cost·R_cost``.
-
-    Attributes:
-        w_eff: Weight of training efficiency.
-        w_util: Weight of utilisation.
-        w_cost: Weight of cost.
-        lambda_fragmentation: λ1 of the lower agents' reward.
-        lambda_intra_comm: λ2 of the lower agents' reward, per second.
-        energy_usd_per_kwh: Price of energy inside R_cost; 0 leaves energy out.
-        carbon_usd_per_kg: Price of carbon inside R_cost; 0 leaves carbon out.
-        per_decision: True rewards a decision at once with its own R; False pays R as work gets done: every step of
-            a running task pays ``R · base_step_s / interval_s`` of its kind, and a task that waits or moves pays
-            ``World.waiting_r_eff`` per interval. With the default of −1 the sum of R_eff is, in intervals, what the
-            work done would have taken on the baseline minus the time that tasks spent in the cluster.
-        interval_s: Time that counts as one unit of reward when paid as work gets done; an hour by default.
-    """
-
-    w_eff: float = 1.0
-    w_util: float = 0.5
-    w_cost: float = 0.5
-    lambda_fragmentation: float = 1.0
-    lambda_intra_comm: float = 1.0
-    energy_usd_per_kwh: float = 0.0
-    carbon_usd_per_kg: float = 0.0
-    per_decision: bool = False
-    interval_s: float = 3600.0
-
-    def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            value = getattr(self, name)
-            if not value >= 0:
-                raise SettingsError(problem(f"reward.{name}", value, "must be >= 0", "Use a non-negative number"))
-        if not self.interval_s > 0:
-            raise SettingsError(problem("reward.interval_s", self.interval_s, "must be > 0", "Use seconds"))
 
 
 @dataclass(frozen=True)

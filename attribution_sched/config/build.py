@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from attribution_sched.config.schema import (
     PROFILED_PREFIX,
     DiurnalSettings,
     DomainLossSettings,
+    GridCarbon,
     KindSettings,
     MatrixLinks,
+    ModelSettings,
     PoissonSettings,
     RegionLinks,
+    SeriesCarbon,
     UniformLinks,
 )
 from attribution_sched.errors import AttributionSchedError, NetworkError, SettingsError
 
 if TYPE_CHECKING:
-    from attribution_sched.cluster.domains import Domain
+    from attribution_sched.cluster.domains import Domain, Runtime
     from attribution_sched.cluster.incidents import Incident
     from attribution_sched.cluster.models import Model
+    from attribution_sched.cluster.signals import Signal
     from attribution_sched.cluster.wan import Wan, WanMotion
     from attribution_sched.cluster.world import Arrivals, TaskKind, World
     from attribution_sched.config.schema import Settings
@@ -39,28 +44,45 @@ def known_carbon(name: str) -> float | None:
         return None
 
 
+def carbon_signal(given: GridCarbon | SeriesCarbon) -> Signal:
+    """The signal that a domain's ``carbon`` describes."""
+    from attribution_sched.cluster.signals import Grid, Series
+
+    if isinstance(given, SeriesCarbon):
+        return Series.from_csv(given.path, given.column)
+    return Grid(given.grid, given.seed, given.start_h)
+
+
+def mean_carbon(given: GridCarbon | SeriesCarbon, horizon_s: float) -> float:
+    """Mean of a domain's carbon intensity over an episode, gCO2/kWh."""
+    from attribution_sched.cluster.signals import mean_over
+
+    with _named("carbon"):
+        return mean_over(carbon_signal(given), 0.0, horizon_s)
+
+
 def build_world(settings: Settings) -> World:
     """Build the world that ``settings`` describe; see :meth:`Settings.build_world`."""
-    from attribution_sched.cluster.domains import Cluster, Runtime
-    from attribution_sched.cluster.world import Reward, World
+    from attribution_sched.cluster.domains import Cluster
+    from attribution_sched.cluster.world import World
 
     with _named("network"):
-        wan = _wan(settings)
+        wan = _both_ways(_wan(settings), settings.network.duplex_efficiency)
     with _named("runtime"):
-        runtime = Runtime(**settings.runtime.model_dump())
+        runtime = _runtime(settings)
     with _named("domains"):
         cluster = Cluster(_domains(settings), wan, runtime)
     kinds = []
     for i, kind in enumerate(settings.kinds):
         with _named(f"kinds[{i}]"):
-            kinds.append(_kind(kind))
+            kinds.append(_kind(kind, settings))
     with _named("arrivals"):
         arrivals = _arrivals(settings)
-    with _named("reward"):
-        reward = Reward(**settings.reward.model_dump())
     with _named("episode"):
         incidents = _incidents(settings)
-        return World(cluster, tuple(kinds), arrivals, reward, incidents=incidents, **settings.episode.model_dump())
+        return World(
+            cluster, tuple(kinds), arrivals, settings.reward, incidents=incidents, **settings.episode.model_dump()
+        )
 
 
 @contextmanager
@@ -89,6 +111,25 @@ def _wan(settings: Settings) -> Wan:
     return _wan_of_matrices(names, links, motion)
 
 
+def _runtime(settings: Settings) -> Runtime:
+    from attribution_sched.cluster.domains import Runtime
+
+    given = settings.runtime.model_dump(exclude={"preset"})
+    if settings.runtime.preset is not None:
+        given["blocking_sends"] = settings.runtime.preset == "torch-1f1b"
+    return Runtime(**given)
+
+
+def _both_ways(wan: Wan, efficiency: float | None) -> Wan:
+    """Links between domains with what is left of them while both directions are busy."""
+    import numpy as np
+
+    if efficiency is None:
+        return wan
+    inside = np.eye(len(wan.names), dtype=bool)
+    return replace(wan, bandwidth_gbps=np.where(inside, wan.bandwidth_gbps, efficiency * wan.bandwidth_gbps))
+
+
 def _wan_of_matrices(names: tuple[str, ...], links: MatrixLinks, motion: WanMotion) -> Wan:
     import numpy as np
 
@@ -105,31 +146,54 @@ def _wan_of_matrices(names: tuple[str, ...], links: MatrixLinks, motion: WanMoti
 
 def _domains(settings: Settings) -> tuple[Domain, ...]:
     from attribution_sched.cluster.domains import Domain
-    from attribution_sched.cluster.gpus import gpu
 
     domains = []
     for domain in settings.resolved_domains():
         figures = domain.model_dump(exclude_none=True)
-        device = gpu(figures.pop("gpu"))
-        if device.name in settings.gpus:
-            device = device.override(**settings.gpus[device.name].model_dump(exclude_none=True))
+        device = settings.device(figures.pop("gpu"))
         domains.append(Domain(gpu=device, **figures))
     return tuple(domains)
 
 
-def _model(name: str) -> Model:
+def _model(name: str, settings: Settings) -> Model:
     from attribution_sched.cluster.models import model
     from attribution_sched.cluster.models.catalogue import profiled_model
 
+    if name in settings.models:
+        with _named(f"models.{name}"):
+            return _own_model(name, settings.models[name])
     if name.startswith(PROFILED_PREFIX):
         return profiled_model(name.removeprefix(PROFILED_PREFIX))
     return model(name)
 
 
-def _kind(kind: KindSettings) -> TaskKind:
+def _own_model(name: str, given: ModelSettings) -> Model:
+    from attribution_sched.cluster.models import TaskType, model
+    from attribution_sched.cluster.models.declared import LayerFigures, check_total, declared_model, with_adapters
+    from attribution_sched.cluster.models.huggingface import Shape, from_config, read_config
+
+    if given.config is not None:
+        shape = Shape(name, given.sequence_length or 0, given.params or 0.0)
+        found = check_total(from_config(read_config(given.config), shape), given.params)
+    elif given.base is not None:
+        length = "" if given.sequence_length is None else f"@{given.sequence_length}"
+        found = check_total(replace(model(given.base.partition("@")[0] + length), name=name), given.params)
+    else:
+        layers = [LayerFigures(**layer.model_dump()) for layer in given.layers or ()]
+        found = declared_model(
+            name, layers, sequence_length=given.sequence_length or 1, task_type=TaskType(given.task_type),
+            total_params=given.params or 0.0, family=given.family,
+        )  # fmt: skip
+    return found if given.lora_rank is None else with_adapters(found, given.lora_rank, name)
+
+
+def _kind(kind: KindSettings, settings: Settings) -> TaskKind:
     from attribution_sched.cluster.world import TaskKind
 
-    return TaskKind(model=_model(kind.model), **kind.model_dump(exclude={"model"}))
+    model = _model(kind.model, settings)
+    if kind.output_tokens is not None:
+        model = replace(model, output_tokens=kind.output_tokens)
+    return TaskKind(model=model, **kind.model_dump(exclude={"model", "output_tokens"}))
 
 
 def _arrivals(settings: Settings) -> Arrivals:

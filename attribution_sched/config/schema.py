@@ -13,10 +13,12 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from attribution_sched.cluster.objective import Interval, Reward, Switch
 from attribution_sched.errors import NetworkError, nearest
 from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
 
 if TYPE_CHECKING:
+    from attribution_sched.cluster.gpus import Gpu
     from attribution_sched.cluster.world import World
 
 
@@ -30,7 +32,6 @@ Positive = Annotated[float, Field(strict=True, gt=0, le=_LARGEST, allow_inf_nan=
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Real = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False), DIGITS]
-Switch = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1, le=10**12), Why("nobody counts further, and arrays cannot")]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**62), Why("generators take whole numbers of 64 bits")]
 
@@ -98,19 +99,14 @@ Watts = Annotated[
 ]
 
 
-def check_gpu(name: str) -> str:
-    """Return a catalogue name, or say which one is nearest."""
-    from attribution_sched.cluster.gpus import GPUS
-
-    if name not in GPUS:
-        raise broken_rule("is not in the GPU catalogue", nearest(name, GPUS), value=name)
-    return name
-
-
 class GpuOverride(Record):
-    """Figures of a device type that replace those of the catalogue; some of its are assumed.
+    """Figures of a device type: those of the catalogue replaced, or all of a type that the catalogue does not have.
 
     Attributes:
+        peak_tflops: Dense peak in 10¹² operations a second by precision (``fp32``, ``fp16``, ``bf16``, ``int8``); what
+            is left out the device does not have.
+        like: Fitted chip (``V100``, ``A100``, ``H100``) whose achieved shares of the peak, launch floors and draw it is
+            assumed to have.
         memory_bytes: Device memory.
         bandwidth_bytes_per_s: Peak memory bandwidth.
         tdp_w: Board power limit.
@@ -125,6 +121,41 @@ class GpuOverride(Record):
     min_cap_w: Watts | None = None
     idle_w: Watts | None = None
     nvlink_bytes_per_s: Bytes | None = None
+    peak_tflops: dict[Literal["fp32", "fp16", "bf16", "int8"], Positive] | None = None
+    like: Literal["V100", "A100", "H100"] | None = None
+
+
+class GridCarbon(Record):
+    """Carbon intensity by the fitted profile of a grid, see :class:`attribution_sched.cluster.signals.Grid`.
+
+    Attributes:
+        kind: ``grid``.
+        grid: Its name: ``BPAT``, ``CISO``, ``ERCO`` or ``PJM``.
+        seed: Seed of the hours' deviations; the profile alone when left out.
+        start_h: Hour of the year (UTC) at which the run begins.
+    """
+
+    kind: Literal["grid"]
+    grid: Literal["BPAT", "CISO", "ERCO", "PJM"]
+    seed: Seed | None = None
+    start_h: Annotated[float, Field(strict=True, ge=0, lt=8760, allow_inf_nan=False)] = 0.0
+
+
+class SeriesCarbon(Record):
+    """Carbon intensity from a file, see :class:`attribution_sched.cluster.signals.Series`.
+
+    Attributes:
+        kind: ``series``.
+        path: CSV file with ``time_s`` and the values; a relative path starts at the file that names it.
+        column: Column of the values, gCO2/kWh.
+    """
+
+    kind: Literal["series"]
+    path: FilePath
+    column: Name = "carbon_g_per_kwh"
+
+
+CarbonSettings = Annotated[GridCarbon | SeriesCarbon, Field(discriminator="kind")]
 
 
 class DomainDefaults(Record):
@@ -139,6 +170,7 @@ class DomainDefaults(Record):
         power_cap_w: Cap on every device; its TDP when left out.
         power_budget_w: What all devices together may draw; unlimited when left out.
         carbon_g_per_kwh: Carbon intensity of the grid where the region table has no figure.
+        carbon: Carbon intensity as a signal; the world accounts its mean over the episode.
     """
 
     gpu: Name = "A100-80"
@@ -149,8 +181,7 @@ class DomainDefaults(Record):
     power_cap_w: Watts | None = None
     power_budget_w: Watts | None = None
     carbon_g_per_kwh: NonNegative | None = None
-
-    _known_gpu = field_validator("gpu")(check_gpu)
+    carbon: CarbonSettings | None = None
 
 
 class DomainSettings(Record):
@@ -166,6 +197,7 @@ class DomainSettings(Record):
         power_cap_w: Cap per device.
         power_budget_w: Budget of the domain.
         carbon_g_per_kwh: Carbon intensity of the grid, in place of the region table's.
+        carbon: The same as a signal; one of the two.
     """
 
     name: Name
@@ -177,11 +209,14 @@ class DomainSettings(Record):
     power_cap_w: Watts | None = None
     power_budget_w: Watts | None = None
     carbon_g_per_kwh: NonNegative | None = None
+    carbon: CarbonSettings | None = None
 
-    @field_validator("gpu")
-    @classmethod
-    def _known_gpu(cls, name: str | None) -> str | None:
-        return None if name is None else check_gpu(name)
+    @model_validator(mode="after")
+    def _one_carbon(self) -> Self:
+        if self.carbon is not None and self.carbon_g_per_kwh is not None:
+            rule = "stands beside carbon, which says the same"
+            raise broken_rule(rule, "Keep one of them", key=("carbon_g_per_kwh",), value=self.carbon_g_per_kwh)
+        return self
 
 
 class RuntimeSettings(Record):
@@ -194,6 +229,8 @@ class RuntimeSettings(Record):
         flash_attention: Fused attention.
         blocking_sends: A stage computes nothing while it sends.
         reserved_bytes: Device memory that context and allocator take.
+        preset: A framework whose way of sending is known: ``torch-1f1b`` waits for its sends, ``torch-gpipe`` does not.
+            It says what ``blocking_sends`` says; None leaves that to ``blocking_sends``.
     """
 
     recompute: Switch = False
@@ -202,10 +239,11 @@ class RuntimeSettings(Record):
     flash_attention: Switch = True
     blocking_sends: Switch = False
     reserved_bytes: NonNegative = 2.0e9
+    preset: Literal["torch-1f1b", "torch-gpipe"] | None = None
 
 
 GpuOverrides = dict[str, GpuOverride]
-"""Catalogue name → figures that replace the catalogue's."""
+"""Device type → its figures, or those that replace the catalogue's."""
 
 
 Matrix = tuple[tuple[NonNegative, ...], ...]
@@ -293,12 +331,16 @@ class NetworkSettings(Record):
         trace: CSV file of recorded bandwidth (``time_s, src, dst, gbps``); a relative path starts at the
             file that names it.
         trace_at_end: ``hold`` the last figures of the recording, or ``wrap`` around to its first.
+        duplex_efficiency: What is left of a link's direction while the other is busy, as ``probe links`` measures it.
+            A pipeline trains with both busy, so links between domains are priced with so much of their bandwidth; all
+            of it by default.
     """
 
     links: Annotated[RegionLinks | UniformLinks | MatrixLinks, Field(discriminator="kind")] = RegionLinks()
     motion: MotionSettings = MotionSettings()
     trace: FilePath | None = None
     trace_at_end: Literal["hold", "wrap"] = "hold"
+    duplex_efficiency: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] | None = None
 
 
 _CENTURY = Why("a century has 876,600 hours")
@@ -387,16 +429,7 @@ Rate = Annotated[
     Why("arrivals are drawn one by one, between one a century and 277 a second"),
 ]
 """Tasks per hour."""
-Price = Annotated[
-    float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False), Why("the reward is a sum of such terms")
-]
-"""Weight or price of a term of the reward."""
 Slots = Annotated[int, Field(strict=True, ge=1, le=1_000_000), Why("every slot is a row of the engine's arrays")]
-Interval = Annotated[
-    float,
-    Field(strict=True, ge=1e-3, le=3.2e9, allow_inf_nan=False),
-    Why("the clock moves in seconds: a thousandth of one to a century"),
-]
 MOST_TICKS = 10_000_000
 """Changes of the network, or offers of a waiting task, in an episode: each is an event the engine goes through."""
 
@@ -408,7 +441,8 @@ class KindSettings(Record):
     """A kind of task, see :class:`attribution_sched.cluster.world.TaskKind`.
 
     Attributes:
-        model: Name in the model zoo, or ``profiled:`` and the name of a profiled network.
+        model: Name in the model zoo (a language model with its length: ``bert-base@384``), a name under ``models:``, or
+            ``profiled:`` and the name of a profiled network.
         batch_size: Samples per step.
         microbatches: Four microbatch sizes a plan may choose from, ascending divisors of the batch.
         steps: Fewest and most steps of a task.
@@ -418,6 +452,7 @@ class KindSettings(Record):
         priority: Larger is more urgent.
         tenant: Who asks for it.
         deadline_slack: Multiple of its time on the baseline plan within which a task should finish.
+        output_tokens: Tokens that a served language model writes after its prompt; half its sequence when left out.
     """
 
     model: Name
@@ -430,20 +465,7 @@ class KindSettings(Record):
     priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000), Why("policies weigh it as a number")] = 0
     tenant: Name = "default"
     deadline_slack: Positive = 2.0
-
-    @field_validator("model")
-    @classmethod
-    def _known_model(cls, name: str) -> str:
-        from attribution_sched.cluster.models import model_names
-        from attribution_sched.cluster.models.catalogue import PROFILED_NAMES
-
-        if name.startswith(PROFILED_PREFIX):
-            if name.removeprefix(PROFILED_PREFIX) not in PROFILED_NAMES:
-                valid = [PROFILED_PREFIX + profiled for profiled in PROFILED_NAMES]
-                raise broken_rule("was not profiled", nearest(name, valid))
-        elif name.lower() not in model_names():
-            raise broken_rule("is not in the model zoo", nearest(name.lower(), model_names()))
-        return name
+    output_tokens: Annotated[int, Field(strict=True, ge=0, le=10**7), Why("a sequence has no more")] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -454,6 +476,64 @@ class KindSettings(Record):
         if self.steps[0] > self.steps[1]:
             rule = "must give the fewest steps first, then the most"
             raise broken_rule(rule, "Swap them", key=("steps",), value=self.steps)
+        return self
+
+
+class LayerSettings(Record):
+    """One kind of layer of a model of one's own, see :class:`attribution_sched.cluster.models.declared.LayerFigures`.
+
+    Attributes:
+        count: How many follow each other.
+        flops: Forward FLOPs per sample of one.
+        params: Parameters of one.
+        activations: Elements per sample it keeps for the backward pass.
+        outputs: Elements per sample it hands on; its activations when left out.
+        operator: What most of its FLOPs are.
+        kind: What it is.
+        sharded: Whether tensor parallelism divides it.
+    """
+
+    count: Annotated[int, Field(strict=True, ge=1, le=10_000), Why("every layer has a row in tables")] = 1
+    flops: NonNegative
+    params: NonNegative
+    activations: Positive
+    outputs: NonNegative = 0.0
+    operator: Literal["conv", "fc", "attention"] = "fc"
+    kind: Literal["block", "conv", "embedding", "norm", "head"] = "block"
+    sharded: Switch = True
+
+
+class ModelSettings(Record):
+    """A model of one's own: from a Hugging Face ``config.json``, from layers, or from the zoo with adapters.
+
+    Attributes:
+        config: Path of a ``config.json``; a relative path starts at the file that names it.
+        layers: Its layers, first to last.
+        base: A model of the zoo.
+        sequence_length: Tokens per sample; the model's own when left out.
+        params: Parameters of the whole; layers that do not add up to it within one percent are an error.
+        lora_rank: Train adapters of this rank, the weights being frozen.
+        task_type: Coarse type.
+        family: Family whose measured speed it is assumed to have.
+    """
+
+    config: FilePath | None = None
+    layers: (
+        Annotated[tuple[LayerSettings, ...], Field(min_length=1, max_length=10_000), Why("a chain of layers")] | None
+    ) = None
+    base: Name | None = None
+    sequence_length: Annotated[int, Field(strict=True, ge=1, le=10**7), Why("no sequence is longer")] | None = None
+    params: Positive | None = None
+    lora_rank: Annotated[int, Field(strict=True, ge=1, le=100_000), Why("a rank is far below a width")] | None = None
+    task_type: Literal["vision", "language", "speech", "recommendation"] = "language"
+    family: Literal["resnet", "efficientnet", "shufflenet", "bert", "gpt", "opt", "llama", "vit"] = "llama"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [key for key in ("config", "layers", "base") if getattr(self, key) is not None]
+        if len(given) != 1:
+            rule = "exactly one of config, layers and base must say what the model is"
+            raise broken_rule(rule, "Keep one of them", value=", ".join(given) or "none")
         return self
 
 
@@ -503,32 +583,6 @@ class TraceSettings(Record):
 
 
 ArrivalSettings = Annotated[PoissonSettings | DiurnalSettings | TraceSettings, Field(discriminator="kind")]
-
-
-class RewardSettings(Record):
-    """What a decision is worth, see :class:`attribution_sched.cluster.world.Reward`.
-
-    Attributes:
-        w_eff: Weight of training efficiency.
-        w_util: Weight of utilisation.
-        w_cost: Weight of cost.
-        lambda_fragmentation: Weight of fragmentation in the lower agents' reward.
-        lambda_intra_comm: Weight of communication inside a domain in the lower agents' reward.
-        energy_usd_per_kwh: Price of energy inside the cost; 0 leaves energy out.
-        carbon_usd_per_kg: Price of carbon inside the cost; 0 leaves carbon out.
-        per_decision: Pay a decision at once instead of step by step while tasks run.
-        interval_s: Time that counts as one unit of reward when paid step by step.
-    """
-
-    w_eff: Price = 1.0
-    w_util: Price = 0.5
-    w_cost: Price = 0.5
-    lambda_fragmentation: Price = 1.0
-    lambda_intra_comm: Price = 1.0
-    energy_usd_per_kwh: Price = 0.0
-    carbon_usd_per_kg: Price = 0.0
-    per_decision: Switch = False
-    interval_s: Interval = 3600.0
 
 
 class EpisodeSettings(Record):
@@ -598,7 +652,8 @@ class Settings(Record):
         regions: Cloud regions, one domain each.
         domains: Domains one by one.
         domain_defaults: What domains have in common.
-        gpus: Figures that replace those of the GPU catalogue, by device type.
+        gpus: Device types of one's own, and figures that replace those of the GPU catalogue.
+        models: Models of one's own, by name.
         network: Links between the domains.
         runtime: Framework behaviour.
         kinds: Kinds of tasks.
@@ -614,6 +669,7 @@ class Settings(Record):
     domains: Annotated[tuple[DomainSettings, ...], Field(min_length=1, max_length=MOST_DOMAINS), _DOMAINS] | None = None
     domain_defaults: DomainDefaults = DomainDefaults()
     gpus: GpuOverrides = Field(default_factory=dict)
+    models: dict[Name, ModelSettings] = Field(default_factory=dict)
     network: NetworkSettings = NetworkSettings()
     runtime: RuntimeSettings = RuntimeSettings()
     kinds: Annotated[
@@ -622,7 +678,7 @@ class Settings(Record):
         Why("every kind is priced on every device"),
     ]
     arrivals: ArrivalSettings
-    reward: RewardSettings = RewardSettings()
+    reward: Reward = Reward()
     episode: EpisodeSettings = EpisodeSettings()
     incidents: Annotated[
         tuple[IncidentSettings, ...], Field(max_length=MOST_INCIDENTS), Why("every event looks through them")
@@ -630,10 +686,23 @@ class Settings(Record):
 
     @field_validator("gpus")
     @classmethod
-    def _known_gpus(cls, gpus: GpuOverrides) -> GpuOverrides:
-        for name in gpus:
-            check_gpu(name)
+    def _complete_gpus(cls, gpus: GpuOverrides) -> GpuOverrides:
+        from attribution_sched.cluster.gpus import GPUS
+
+        for name, figures in gpus.items():
+            if name not in GPUS:
+                missing = [key for key in GpuOverride.model_fields if key != "like" and getattr(figures, key) is None]
+                if missing:
+                    rule = f"is not in the GPU catalogue, and its figures lack {', '.join(missing)}"
+                    raise broken_rule(rule, f"Give them all, or use a known type. {nearest(name, GPUS)}", value=name)
         return gpus
+
+    def device(self, name: str) -> Gpu:
+        """The device type of a name: the catalogue's with the overrides of these settings, or one of their own."""
+        from attribution_sched.cluster.gpus import device_of
+
+        own = self.gpus.get(name)
+        return device_of(name, {} if own is None else own.model_dump(exclude_none=True))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -651,6 +720,8 @@ class Settings(Record):
             self._check_regions(listed)
         if isinstance(self.network.links, MatrixLinks):
             self._check_matrices(self.network.links)
+        self._check_gpus(listed)
+        self._check_models()
         self._check_size()
         self._check_power()
         self._check_carbon(listed)
@@ -665,19 +736,23 @@ class Settings(Record):
         return self.regions or ()
 
     def resolved_domains(self) -> tuple[DomainSettings, ...]:
-        """Every domain with the defaults and the region table's carbon intensity filled in."""
-        from attribution_sched.config.build import known_carbon
+        """Every domain with the defaults and its carbon intensity: its own, its signal's mean, the region table's."""
+        from attribution_sched.config.build import known_carbon, mean_carbon
 
-        shared = self.domain_defaults.model_dump()
+        shared = self.domain_defaults.model_dump(exclude={"carbon", "carbon_g_per_kwh"})
         own = self.domains or tuple(DomainSettings(name=name) for name in self.domain_names)
         resolved = []
         for domain in own:
-            given = domain.model_dump(exclude_none=True)
-            carbon = given.get("carbon_g_per_kwh", known_carbon(domain.name))
-            filled = shared | given
-            if carbon is not None:
-                filled["carbon_g_per_kwh"] = carbon
-            resolved.append(DomainSettings(**filled))
+            given = domain.model_dump(exclude_none=True, exclude={"carbon"})
+            signal = domain.carbon or (None if "carbon_g_per_kwh" in given else self.domain_defaults.carbon)
+            if signal is not None:
+                given["carbon_g_per_kwh"] = mean_carbon(signal, self.episode.horizon_s)
+            elif "carbon_g_per_kwh" not in given:
+                carbon = known_carbon(domain.name)
+                carbon = self.domain_defaults.carbon_g_per_kwh if carbon is None else carbon
+                if carbon is not None:
+                    given["carbon_g_per_kwh"] = carbon
+            resolved.append(DomainSettings(**(shared | given)))
         return tuple(resolved)
 
     def build_world(self) -> World:
@@ -732,14 +807,42 @@ class Settings(Record):
                 at = ("network", "links", "bandwidth_gbps", i, row.index(0))
                 raise broken_rule("must be > 0", "Write a missing link as a small number", key=at, value=0)
 
-    def _check_power(self) -> None:
-        from attribution_sched.cluster.gpus import gpu
+    def _check_gpus(self, listed: str) -> None:
+        from attribution_sched.cluster.gpus import GPUS
 
+        known = [*GPUS, *self.gpus]
+        for i, domain in enumerate(self.domains or ()):
+            if domain.gpu is not None and domain.gpu not in known:
+                fix = nearest(domain.gpu, known)
+                raise broken_rule("is not in the GPU catalogue", fix, key=(listed, i, "gpu"), value=domain.gpu)
+        name = self.domain_defaults.gpu
+        if name not in known:
+            key = ("domain_defaults", "gpu")
+            raise broken_rule("is not in the GPU catalogue", nearest(name, known), key=key, value=name)
+
+    def _check_models(self) -> None:
+        from attribution_sched.cluster.models import known_model, model_names
+        from attribution_sched.cluster.models.catalogue import PROFILED_NAMES
+
+        named: list[tuple[tuple[str | int, ...], str]] = []
+        for own, given in self.models.items():
+            if given.base is not None:
+                named.append((("models", own, "base"), given.base))
+        for i, kind in enumerate(self.kinds):
+            if kind.model not in self.models:
+                named.append((("kinds", i, "model"), kind.model))
+        for key, name in named:
+            if name.startswith(PROFILED_PREFIX):
+                if name.removeprefix(PROFILED_PREFIX) not in PROFILED_NAMES:
+                    valid = [PROFILED_PREFIX + profiled for profiled in PROFILED_NAMES]
+                    raise broken_rule("was not profiled", nearest(name, valid), key=key, value=name)
+            elif not known_model(name):
+                valid = [*model_names(), *self.models]
+                raise broken_rule("is not in the model zoo", nearest(name.lower(), valid), key=key, value=name)
+
+    def _check_power(self) -> None:
         for i, domain in enumerate(self.resolved_domains()):
-            device = gpu(str(domain.gpu))
-            own = self.gpus.get(device.name)
-            if own is not None:
-                device = device.override(**own.model_dump(exclude_none=True))
+            device = self.device(str(domain.gpu))
             if not device.idle_w < device.min_cap_w <= device.tdp_w:
                 given = f"{device.idle_w:g}, {device.min_cap_w:g}, {device.tdp_w:g}"
                 rule = "must satisfy idle_w < min_cap_w <= tdp_w"

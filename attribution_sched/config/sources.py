@@ -256,12 +256,25 @@ def _position(mark: Any) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}"
 
 
+def _each(part: Any) -> list[dict[str, Any]]:
+    """Records of a list or of a mapping by name; whatever else stands there is for the schema to refuse."""
+    values = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return [value for value in values if isinstance(value, dict)]
+
+
 def _anchored(document: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Let relative paths of data files start at the folder of the document that names them."""
     for section, key in _PATH_KEYS:
         part = document.get(section)
         if isinstance(part, dict) and isinstance(part.get(key), str):
             part[key] = str((folder / part[key]).resolve())
+    for part in _each(document.get("models")):
+        if isinstance(part.get("config"), str):
+            part["config"] = str((folder / part["config"]).resolve())
+    for part in [*_each(document.get("domains")), *_each([document.get("domain_defaults")])]:
+        carbon = part.get("carbon")
+        if isinstance(carbon, dict) and isinstance(carbon.get("path"), str):
+            carbon["path"] = str((folder / carbon["path"]).resolve())
     course = document.get("course")
     if isinstance(course, dict):
         worlds = course.get("worlds")

@@ -15,11 +15,10 @@ from attribution_sched.config.schema import (
     NonNegative,
     Record,
     Seed,
-    Switch,
     broken_rule,
 )
 from attribution_sched.limits import Why
-from attribution_sched.scheduler.ppo.settings import Kept, LearningRate, Passes, PpoSettings
+from attribution_sched.scheduler.ppo.settings import Kept, LearningRate, Passes, PpoSettings, Switch
 
 MOST_CLUSTERS = 5_000
 """Clusters of all worlds of a course together; each has a seed of its own."""

@@ -122,38 +122,10 @@ class SlurmExecutor:
 
     @property
     def _environment(self) -> dict[str, str]:
-        given = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
-        return given if self.conf is None else given | {"SLURM_CONF": str(self.conf)}
+        return environment_of(self.conf)
 
     def _ask(self, *command: str) -> str:
-        """What a command of Slurm says.
-
-        Raises:
-            ExecutorError: If it is not installed, fails, or does not answer.
-        """
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=WAIT_S, env=self._environment, check=False
-            )
-        except FileNotFoundError as error:
-            fix = "Install Slurm's commands, or run where they are"
-            raise ExecutorError(problem("slurm", command[0], "is not installed here", fix)) from error
-        except subprocess.TimeoutExpired as error:
-            rule = f"did not answer within {WAIT_S:g} s"
-            raise ExecutorError(problem("slurm", command[0], rule, "See whether slurmctld runs")) from error
-        if done.returncode != 0:
-            raise self._failure(command[0], done.stderr or done.stdout)
-        return done.stdout
-
-    def _failure(self, command: str, said: str) -> ExecutorError:
-        words = " ".join(said.split())[-300:]
-        if "Unable to contact" in said or "Connection refused" in said or "configuration source" in said:
-            fix = "See whether slurmctld runs, and which slurm.conf is meant"
-            return ExecutorError(problem("slurm", command, f"does not reach its controller ({words})", fix))
-        if "permission" in said.lower() or "Invalid user" in said:
-            fix = "Ask for the right, or run as the owner of the job"
-            return ExecutorError(problem("slurm", command, f"is not allowed ({words})", fix))
-        return ExecutorError(problem("slurm", command, f"failed ({words})", "See Slurm's own log"))
+        return ask_slurm(command, self.conf)
 
     # --- The protocol ---
 
@@ -163,7 +135,7 @@ class SlurmExecutor:
 
     def inventory(self) -> Inventory:
         """Nodes of the partition with their states, devices, and those that no job holds on nodes that work."""
-        fields = "NodeHost:60,StateLong:30,Gres:120,GresUsed:120,CPUsState:40"
+        fields = "NodeList:60,StateLong:30,Gres:120,GresUsed:120,CPUsState:40"
         nodes: dict[str, str] = {}
         devices = free = 0
         for line in self._ask("sinfo", "-h", "-N", "-p", self.partition, "-O", fields).splitlines():
@@ -203,7 +175,7 @@ class SlurmExecutor:
             if any(word in said.lower() for word in REFUSALS):
                 rule = f"Slurm refuses it in partition {self.partition} ({said})"
                 raise LaunchRefused(problem("job", key, rule, "Mend the partition, the rights or the request"))
-            raise self._failure("sbatch", said)
+            raise failure_of("sbatch", said)
         number = done.stdout.strip().split(";")[0]
         return Handle(key, self.domain, number, QUEUED)
 
@@ -372,6 +344,49 @@ class SlurmExecutor:
         token = re.split(r"[,(]", known.reason)[0].strip()
         told = self._ask("squeue", "-h", "--start", "-j", known.id, "-o", "%S").strip()
         return Reason(token, CAUSES.get(token, ""), known.reason, _seconds(told))
+
+
+def environment_of(conf: str | os.PathLike[str] | None) -> dict[str, str]:
+    """Variables for Slurm's commands: times as seconds, and whose configuration."""
+    given = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+    return given if conf is None else given | {"SLURM_CONF": str(conf)}
+
+
+def ask_slurm(command: Sequence[str], conf: str | os.PathLike[str] | None = None) -> str:
+    """What a command of Slurm says.
+
+    Args:
+        command: Its words.
+        conf: ``slurm.conf`` of another controller.
+
+    Raises:
+        ExecutorError: If it is not installed, fails, or does not answer.
+    """
+    try:
+        done = subprocess.run(
+            list(command), capture_output=True, text=True, timeout=WAIT_S, env=environment_of(conf), check=False
+        )
+    except FileNotFoundError as error:
+        fix = "Install Slurm's commands, or run where they are"
+        raise ExecutorError(problem("slurm", command[0], "is not installed here", fix)) from error
+    except subprocess.TimeoutExpired as error:
+        rule = f"did not answer within {WAIT_S:g} s"
+        raise ExecutorError(problem("slurm", command[0], rule, "See whether slurmctld runs")) from error
+    if done.returncode != 0:
+        raise failure_of(command[0], done.stderr or done.stdout)
+    return done.stdout
+
+
+def failure_of(command: str, said: str) -> ExecutorError:
+    """One clear error for what a command of Slurm complains of."""
+    words = " ".join(said.split())[-300:]
+    if "Unable to contact" in said or "Connection refused" in said or "configuration source" in said:
+        fix = "See whether slurmctld runs, and which slurm.conf is meant"
+        return ExecutorError(problem("slurm", command, f"does not reach its controller ({words})", fix))
+    if "permission" in said.lower() or "Invalid user" in said:
+        fix = "Ask for the right, or run as the owner of the job"
+        return ExecutorError(problem("slurm", command, f"is not allowed ({words})", fix))
+    return ExecutorError(problem("slurm", command, f"failed ({words})", "See Slurm's own log"))
 
 
 def _cuts(*widths: int) -> list[tuple[int, int]]:

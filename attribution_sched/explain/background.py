@@ -15,6 +15,7 @@ from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.words import Phrase, known
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 LEAST_ALIKE = 30
 """Fewer states of the same kind of task than this, and those of other kinds are used too."""
@@ -28,11 +29,13 @@ class Background:
         states: The states.
         counters: Measured counters of each state's task, shape ``(M, 12)``; zeros where nobody measured.
         name: Where they come from, for the record.
+        ids: Of the decisions they are from, one each; empty if they are nobody's.
     """
 
     states: Decisions
     counters: FloatArray
     name: str
+    ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.states) == 0:
@@ -60,7 +63,7 @@ class Background:
         for row, one in enumerate(listed):
             counters[row, : len(one.view.counters)] = one.view.counters
         name = name or Phrase("background.decisions", count=len(listed))
-        return cls(stacked([one.seen for one in listed]), counters, name)
+        return cls(stacked([one.seen for one in listed]), counters, name, tuple(one.id for one in listed))
 
     def __len__(self) -> int:
         return len(self.states)
@@ -90,4 +93,17 @@ class Background:
         states = widened(self.states.take(kept), decision.kind.shape[1])
         event_name = "replanning" if decision.replanning[0] else "placement"
         message = f"background.{event_name}_{'same' if insist else 'all'}"
-        return Background(states, self.counters[kept], Phrase(message, source=known(self.name), count=len(kept)))
+        name = Phrase(message, source=known(self.name), count=len(kept))
+        return Background(states, self.counters[kept], name, self._ids(kept))
+
+    def only(self, rows: IntArray) -> Background:
+        """The reference group of a decision: some of these states.
+
+        Args:
+            rows: Which.
+        """
+        name = Phrase("background.group", source=known(self.name), count=len(rows))
+        return Background(self.states.take(rows), self.counters[rows], name, self._ids(rows))
+
+    def _ids(self, rows: IntArray) -> tuple[str, ...]:
+        return tuple(self.ids[int(row)] for row in rows) if self.ids else ()

@@ -53,6 +53,7 @@ def from_dict(given: Mapping[str, Any]) -> Explanation:
         made["weights"] = None if made.get("weights") is None else tuple(made["weights"])
         made["rules"] = tuple(Rule(**_read(rule)) for rule in made.get("rules", ()))
         made["interactions"] = tuple(Interaction(**_read(pair)) for pair in made.get("interactions", ()))
+        made["background_ids"] = tuple(made.get("background_ids", ()))
         made["notes"] = tuple(made.get("notes", ()))
         if made.get("confidence") is not None:
             made["confidence"] = Confidence(**_read(made["confidence"]))

@@ -18,12 +18,24 @@ from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.alike import Alike
 from attribution_sched.explain.alternatives import Alternatives, alternatives, confidence, like_situations, proposed
 from attribution_sched.explain.background import Background
-from attribution_sched.explain.explanation import TARGETS, Explanation
+from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanation
 from attribution_sched.explain.findings import Confidence, Interaction, Player
 from attribution_sched.explain.flips import find_flips, rules, smallest_flip
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.lineup import Lineup, Links, lineup
+from attribution_sched.explain.preference import (
+    OTHERS,
+    REASKED_ROWS,
+    ROWS,
+    Preference,
+    asked_again,
+    find_foil,
+    odds_of,
+    redecided,
+    where,
+)
 from attribution_sched.explain.readings import Readings
+from attribution_sched.explain.room import RoomTable
 from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate, estimate_many
 from attribution_sched.explain.shapley.plan import Rows
@@ -43,7 +55,7 @@ from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.explain.words import Phrase
-from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Policy
+from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, ChoiceOdds, Policy
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -60,6 +72,15 @@ ASKED_ANEW = Phrase("note.asked_anew")
 
 LESS = Phrase("note.less")
 """Said where choices are compared."""
+
+SEARCHED = Phrase("note.searched")
+"""Said where a search decided against the network, so that the network's odds explain nothing."""
+
+REASKED = Phrase("note.reasked")
+"""Said where a policy tells no odds and was asked again in every situation."""
+
+STEADFAST = Phrase("note.steadfast")
+"""Said where no earlier situation is known in which the policy would have chosen otherwise."""
 
 FIXED = Phrase("note.fixed")
 """Said where the background is read as all there is."""
@@ -115,16 +136,18 @@ class Explainer:
         interactions: int = 0,
         tipping: bool = False,
         sure: bool = True,
-        reading: str = "sample",
+        reading: str | None = None,
     ) -> Explanation:
         """Explain one decision.
 
         Args:
             decided: The decision.
-            target: A key of :data:`~attribution_sched.explain.explanation.TARGETS`; the plan's own terms as the policy
-                expects them, or whether it chooses the plan if it has no such expectation.
-            against: A plan to compare with, ``runner-up`` for the policy's own next choice, ``nothing`` for letting the
-                task wait or stay; None explains the plan by itself.
+            target: A key of :data:`~attribution_sched.explain.explanation.TARGETS`; by default the decision itself,
+                contrasted with the best other choice (:mod:`~attribution_sched.explain.preference`). ``terms`` is what
+                the plan is worth by itself.
+            against: For the other targets: a plan to compare with, ``runner-up`` for the policy's own next choice,
+                ``nothing`` for letting the task wait or stay; None explains the plan by itself. With it the default
+                target is ``terms``.
             method: See :func:`~attribution_sched.explain.shapley.explain.estimate`.
             precision: Stop when the leading player of the last output (R where there are components) is known so well;
                 None runs the whole budget.
@@ -137,23 +160,40 @@ class Explainer:
             sure: Whether to ask how sure the policy was (a few more evaluations).
             reading: ``sample`` if the background stands for a larger population: the error of having only these states
                 is part of the interval, and often most of it. ``population`` if the question is how the decision
-                differs from these very states.
+                differs from these very states, as it is for a decision and its reference group; there it is the
+                default.
         """
         began = time.perf_counter()
+        target = self._target(target, against)
         ready = self._prepare(decided, target, against)
+        main = ready.game.outputs[-1:]
+        if reading is None:
+            reading = "sample" if ready.foil is None else "population"
+        if ready.foil is not None:
+            main = ready.game.outputs[:1]
+            if rows is None:
+                rows, precision = ROWS if main == ("log_odds",) else REASKED_ROWS, None
         found = estimate(
-            ready.game, method=method, budget_rows=rows, precision=precision, precision_of=ready.game.outputs[-1:],
+            ready.game, method=method, budget_rows=rows, precision=precision, precision_of=main,
             time_s=time_s, seed=seed, background=reading,
         )  # fmt: skip
         said = self._confidence(ready) if sure else None
         players = ready.cast.players(ready.seen, ready.alike.usual)[0]
-        shares = np.zeros((2, len(ready.cast.names), len(found.outputs)))
-        shares[:, ready.game.seats] = found.values, found.standard_error
+        fused = ready.game.fused
+        shares = np.zeros((2, len(ready.cast.names) + (fused is not None), len(found.outputs)))
+        shares[:, ready.game.seats] = tuple(
+            part[: len(ready.game.seats)] for part in (found.values, found.standard_error)
+        )
+        if fused is not None:
+            players = (*players, Player(OTHERS, "input", Phrase("reading.others", count=len(fused))))
+            shares[:, -1] = found.values[-1], found.standard_error[-1]
         told = self._explanation(
-            decided, self._target(target), found, said, players, ready.seen.weights[0], shares, ready.background.name,
+            decided, target, found, said, players, ready.seen.weights[0], shares, ready.background,
             ready.notes, against=ready.against, contrasted=ready.contrasted,
         )  # fmt: skip
-        if said is not None and SETTLED not in told.notes and self._settled(ready):
+        if ready.foil is not None:
+            told = replace(told, rows=told.rows + ready.foil.rows, against=self._instead(ready))
+        elif said is not None and SETTLED not in told.notes and self._settled(ready):
             told = replace(told, notes=(*told.notes, SETTLED))
         if interactions:
             told = replace(told, interactions=self._interactions(ready, told, interactions, seed, reading))
@@ -181,6 +221,10 @@ class Explainer:
             raise ExplanationError(problem("decisions", [], "at least one is needed", "Pass decisions of a Watch"))
         began = time.perf_counter()
         name = self._target(target)
+        if name == "decision":
+            # Every decision has a reference group of its own.
+            own: dict[str, Any] = {"method": method, "rows": rows, "precision": precision, "seed": seed}
+            return [self.explain(one, target=name, sure=False, **own) for one in decisions]
         ask: dict[str, Any] = {"method": method, "precision": precision, "budget_rows": rows, "seed": seed}
         ask["background"] = reading
         parts: list[Explanation | None] = [None] * len(decisions)
@@ -191,7 +235,7 @@ class Explainer:
             readings = Readings(batch.alike.cast, batch.alike.usual, batch.seen)
             shares = np.zeros((2, len(found), len(batch.alike.cast.names), len(found.outputs)))
             shares[:, :, batch.seats] = found.values, found.standard_error
-            weights, compared = batch.seen.weights, batch.alike.background.name
+            weights, compared = batch.seen.weights, batch.alike.background
             for row, i in enumerate(batch.members):
                 parts[i] = self._explanation(
                     decisions[i], name, found.take(row), None, readings.of(row), weights[row], shares[:, row], compared,
@@ -207,11 +251,16 @@ class Explainer:
         self, decided: Decided, *, target: str | None = None, against: Plan | Against | None = None
     ) -> DecisionGame:
         """A decision as a game, for :mod:`~attribution_sched.explain.quality` and own estimators."""
-        return self._prepare(decided, target, against).game
+        return self._prepare(decided, self._target(target, against), against).game
 
-    def _target(self, target: str | None) -> str:
+    def _target(self, target: str | None, against: object = None) -> str:
+        if target is None and against is None:
+            return "decision"
         if target is None:
             return "terms" if isinstance(self.policy, Appraiser) else "choice"
+        if target == "decision" and against is not None:
+            rule = "finds the other choice itself"
+            raise ExplanationError(problem("against", against, rule, "Leave out against=, or use another target"))
         valid = [name for name in TARGETS if name not in ("model", "log_odds")]
         if target not in valid:
             raise ExplanationError(problem("target", target, "cannot be explained", nearest(target, valid)))
@@ -233,20 +282,22 @@ class Explainer:
                 return side_by_side(policy, decisions, self.background, self._like, returns=target == "returns")
         return one_by_one([self._prepare(decided, target, None) for decided in decisions])
 
-    def _prepare(self, decided: Decided, target: str | None, against: Plan | str | None) -> Prepared:
+    def _prepare(self, decided: Decided, target: str, against: Plan | str | None) -> Prepared:
         width = max(decided.seen.kind.shape[1], self.background.states.kind.shape[1])
         seen = widened(decided.seen, width)
         seen.check()
         alike = self._like(seen, tuple(domain.name for domain in decided.view.cost.cluster.domains))
         background, cast = alike.background, alike.cast
         blend = Blender.of(seen, background.states, cast.owners)
+        if target == "decision":
+            return self._contrast(decided, seen, alike, blend)
         contrasted = against is not None
         notes: tuple[str, ...] = ()
         own = decided.plan
-        if self._target(target) == "log_probability":
+        if target == "log_probability":
             own, settled = proposed(need_appraiser(self.policy, "log_probability"), decided, seen)
             notes = (SETTLED,) if settled else ()
-        elif self._target(target) == "choice":
+        elif target == "choice":
             own = proposals(self.policy, decided.view, seen)[0]
             notes = (ASKED_ANEW,) if chosen(own) != chosen(decided.plan) else ()
             notes = (*notes, LESS) if contrasted else notes
@@ -264,12 +315,62 @@ class Explainer:
             fix = "Use a plan, 'runner-up' or 'nothing'"
             raise ExplanationError(problem("against", against, "is not a plan", fix))
         plans = (own, other) if contrasted else (own,)
-        aim = self._aim(self._target(target), decided, seen, plans, cast, background)
+        aim = self._aim(target, decided, seen, plans, cast, background)
         moving = np.flatnonzero(aim.movable(cast, alike.differing(seen)[0]))
         refuse_none(moving, background)
         names = tuple(cast.names[i] for i in moving)
         game = DecisionGame(names, moving, len(cast.names), blend.only(moving), aim)
         return Prepared(decided, seen, alike, blend, other, contrasted, game, notes)
+
+    def _contrast(self, decided: Decided, seen: Decisions, alike: Alike, blend: Blender) -> Prepared:
+        """The decision against what the policy does instead where it chooses otherwise."""
+        cast = alike.cast
+        target, notes = self._preference(decided, seen)
+        moving = np.flatnonzero(target.movable(cast, alike.differing(seen)[0]))
+        refuse_none(moving, alike.background)
+        foil = find_foil(self.policy, target, blend, moving, len(cast.names))
+        group = alike.background.only(foil.states)
+        # Inputs that no state of the group has otherwise have no share in the contrast.
+        alike = Alike.of(group, cast)
+        differing = alike.differing(seen)[0]
+        kept = np.array([i for i in foil.kept if differing[i]], dtype=np.int64)
+        fused = np.array([i for i in moving if differing[i] and i not in kept], dtype=np.int64)
+        if foil.otherwise == 0:
+            notes = (*notes, STEADFAST)
+        own = Blender.of(seen, group.states, cast.owners)
+        names = (*(cast.names[i] for i in kept), *((OTHERS,) if len(fused) else ()))
+        refuse_none(np.concatenate([kept, fused]), group)
+        present = own.only(np.concatenate([kept, fused]))
+        game = DecisionGame(names, kept, len(cast.names), present, target, fused if len(fused) else None)
+        return Prepared(decided, seen, alike, own, foil.plan, foil.otherwise > 0, game, notes, foil)
+
+    def _preference(self, decided: Decided, seen: Decisions) -> tuple[Preference, tuple[str, ...]]:
+        """What is asked about the choice, and what a reader must know about how."""
+        view, plan = decided.view, decided.plan
+        notes: tuple[str, ...] = ()
+        for attempt in range(2):
+            if isinstance(self.policy, ChoiceOdds):
+                target = Preference(view, plan, odds_of(self.policy, view, plan), RoomTable(view), odds=True)
+                if float(target.score(seen)[0]) > 0.0:
+                    return target, notes
+            again = redecided(self.policy, view, seen)[0]
+            if attempt or where(again) == where(plan):
+                break
+            # Its memory, a deadline or its thinking made it decide otherwise; asked anew, it does this.
+            notes, plan = (ASKED_ANEW,), again
+        notes = (*notes, SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED)
+        return Preference(view, plan, asked_again(self.policy, view, plan), RoomTable(view), odds=False), notes
+
+    def _instead(self, ready: Prepared) -> str:
+        """What the policy does instead, in words; empty if it never does."""
+        foil, view = ready.foil, ready.decided.view
+        if foil is None or foil.otherwise == 0:
+            return ""
+        if foil.another:
+            return Phrase("plan.another_first")
+        return describe_plan(
+            foil.plan, [domain.name for domain in view.cost.cluster.domains], replanning=view.replanning
+        )
 
     def _aim(
         self,
@@ -297,6 +398,9 @@ class Explainer:
         return isinstance(self.policy, Appraiser) and proposed(self.policy, ready.decided, ready.seen)[1]
 
     def _confidence(self, ready: Prepared) -> Confidence | None:
+        if ready.foil is not None:
+            looked_at, otherwise = ready.foil.looked_at, ready.foil.otherwise
+            return Confidence(float("nan"), agreement=1.0 - otherwise / looked_at)
         if not isinstance(self.policy, Appraiser):
             return None
         situations = like_situations(ready.blend, ready.game.n_players)
@@ -313,7 +417,7 @@ class Explainer:
         players: Sequence[Player],
         weights: FloatArray,
         shares: FloatArray,
-        background: str,
+        background: Background,
         notes: tuple[str, ...],
         *,
         against: Plan | None = None,
@@ -333,13 +437,14 @@ class Explainer:
             standard_error=shares[1],
             base=found.base,
             value=found.full,
-            weights=tuple(weights.tolist()) if len(found.outputs) > 1 else None,
+            weights=tuple(weights.tolist()) if found.outputs[0] in COMPONENTS else None,
             against=describe_plan(against, domains, replanning=replanning) if contrasted else "",
             method=found.method,
             degrees=0 if np.isinf(found.freedom) else max(1, int(found.freedom)),
             rows=found.rows,
             background=found.background,
-            background_name=background,
+            background_name=background.name,
+            background_ids=background.ids,
             seed=found.seed,
             converged=found.converged,
             confidence=said,

@@ -24,7 +24,7 @@ COMPONENTS: tuple[str, ...] = ("R_eff", "R_util", "R_cost")
 TOTAL = "R"
 TARGETS: dict[str, str] = {
     name: say(f"target.{name}")
-    for name in ("terms", "returns", "simulator", "log_probability", "log_odds", "choice", "model")
+    for name in ("decision", "terms", "returns", "simulator", "log_probability", "log_odds", "choice", "model")
 }
 """What can be explained, in words."""
 
@@ -54,6 +54,7 @@ class Explanation:
         rows: Situations that were evaluated.
         background: Distinct background states among them.
         background_name: Where these come from.
+        background_ids: Decisions they are from, all earlier than this one; empty if they are nobody's.
         seed: Of the sampling.
         converged: Whether the precision asked for was reached (True if none was).
         seconds: Time it took.
@@ -81,6 +82,7 @@ class Explanation:
     rows: int = 0
     background: int = 0
     background_name: str = ""
+    background_ids: tuple[str, ...] = ()
     seed: int = 0
     converged: bool = True
     seconds: float = 0.0

@@ -12,7 +12,7 @@ from attribution_sched.explain.findings import Interaction, Player
 
 FloatArray = NDArray[np.float64]
 
-BEHAVIOUR: tuple[str, ...] = ("log_probability", "log_odds", "choice")
+BEHAVIOUR: tuple[str, ...] = ("decision", "log_probability", "log_odds", "choice")
 """Targets that tell what the policy does, not what a plan is worth; they do not split into reward components."""
 
 LEAST = 0.01

@@ -25,6 +25,7 @@ class DecisionGame:
         n_players: Number of all players.
         blend: Puts situations together.
         target: What is asked of them.
+        fused: Where those stand that are the last player together; it has no seat of its own. None without one.
     """
 
     players: tuple[str, ...]
@@ -32,6 +33,7 @@ class DecisionGame:
     n_players: int
     blend: Blender
     target: Target
+    fused: IntArray | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -46,6 +48,8 @@ class DecisionGame:
     def __call__(self, coalitions: BoolArray, background: IntArray) -> FloatArray:
         """Outputs of coalitions of the players in the game; everybody else is present."""
         everybody = np.ones((len(coalitions), self.n_players), dtype=np.bool_)
-        everybody[:, self.seats] = coalitions
+        everybody[:, self.seats] = coalitions[:, : len(self.seats)]
+        if self.fused is not None:
+            everybody[:, self.fused] = coalitions[:, -1:]
         situations = self.blend(everybody, background, np.zeros(len(coalitions), dtype=np.int64))
         return self.target(situations, everybody, background)

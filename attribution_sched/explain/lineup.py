@@ -23,6 +23,9 @@ IntArray = NDArray[np.int64]
 Links = Literal["pair", "domain", "all"]
 """One player per pair of domains, per domain (what leaves it), or for the whole network."""
 
+PRICE, FORECAST = 2, 3
+"""Rows of the links of a decision: dollars per GB, and the bandwidth expected some time ahead."""
+
 QUEUE_LENGTH = DOMAIN_FEATURES.index("queue_length")
 STEPS_LEFT, WAITED = EVENT_FEATURES.index("steps_left"), EVENT_FEATURES.index("waited")
 
@@ -120,7 +123,12 @@ def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair")
     for name, cells in _links(domains, links):
         book.add(name, "link", "Gb/s", *_read_link(cells))
         for i, j in cells:
-            book.own("links", (slice(None), i, j))
+            book.own("links", (slice(2), i, j))
+    if k > 1:
+        book.add("link forecasts", "forecast", "% of now", *_read_forecast(k))
+        book.own("links", (FORECAST, slice(None), slice(None)))
+        book.add("egress prices", "price", "USD/GB", *_read_prices(k))
+        book.own("links", (PRICE, slice(None), slice(None)))
     for i, name in enumerate(domains):
         book.add(f"load {name}", "load", "free devices", *_read_free(i))
         book.own("domains", (i, slice(None)))
@@ -197,6 +205,25 @@ def _read_link(cells: list[tuple[int, int]]) -> tuple[Columns, Words]:
         return Phrase("reading.link", gbps=_digits(gbps), latency_ms=1e3 * float(latency_s))
 
     return columns, words
+
+
+def _outside(k: int) -> NDArray[np.bool_]:
+    return ~np.eye(k, dtype=np.bool_)
+
+
+def _read_forecast(k: int) -> tuple[Columns, Words]:
+    def columns(d: Decisions) -> tuple[FloatArray, ...]:
+        now, ahead = d.links[:, 0][:, _outside(k)], d.links[:, FORECAST][:, _outside(k)]
+        return (100.0 * ahead.sum(axis=1) / now.sum(axis=1),)
+
+    return columns, lambda percent: Phrase("reading.forecast", percent=float(percent))
+
+
+def _read_prices(k: int) -> tuple[Columns, Words]:
+    def columns(d: Decisions) -> tuple[FloatArray, ...]:
+        return (d.links[:, PRICE][:, _outside(k)].mean(axis=1),)
+
+    return columns, lambda usd: Phrase("reading.price", usd=float(usd))
 
 
 def _read_free(domain: int) -> tuple[Columns, Words]:

@@ -15,6 +15,7 @@ from attribution_sched.explain.alike import Alike
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.lineup import Lineup
+from attribution_sched.explain.preference import Foil
 from attribution_sched.explain.situations import Blender, stacked, widened
 from attribution_sched.explain.targets import AppraisedComponents, with_total
 from attribution_sched.explain.watch import Decided
@@ -38,6 +39,7 @@ class Prepared:
         contrasted: Whether it is compared with a plan, or with nothing done.
         game: It as a game.
         notes: What a reader must know.
+        foil: What the policy does instead, where the decision itself is explained.
     """
 
     decided: Decided
@@ -48,6 +50,7 @@ class Prepared:
     contrasted: bool
     game: DecisionGame
     notes: tuple[str, ...]
+    foil: Foil | None = None
 
     @property
     def background(self) -> Background:

@@ -48,7 +48,19 @@ __all__ = [
 WAIT, KEEP = Phrase("plan.wait"), Phrase("plan.keep")
 """What None means for a task in the queue, and for one that runs."""
 
-FAMILIES: tuple[str, ...] = ("link", "load", "queue", "task", "time", "attribution", "plan", "weights", "input")
+FAMILIES: tuple[str, ...] = (
+    "link",
+    "forecast",
+    "price",
+    "load",
+    "queue",
+    "task",
+    "time",
+    "attribution",
+    "plan",
+    "weights",
+    "input",
+)
 """Groups of players."""
 
 

@@ -136,7 +136,7 @@ def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArr
                 first, stop = task.layers * s // task.stages, task.layers * (s + 1) // task.stages
                 row = found[r, t, s]
                 _write_stage(cost, order[r], first, stop, task.dp, _TP[t], task.precision, task.micro, task.m, row)
-                held = in_flight(0, task.stages, s, task.m) if cost.workload.training else 0
+                held = in_flight(0, task.stages, s, task.m)
                 if row[FIXED_BYTES] + held * row[HELD_BYTES] > here.memory_bytes:
                     row[FORWARD_S] = np.inf
     return found

@@ -238,6 +238,7 @@ def _has_memory(
         held = 0.0
         if not training:
             fixed += needs.activation * peak
+            held = needs.activation * (sizes[10, z] - sizes[10, a]) / needs.tp
         elif runtime.recompute:
             inputs = sizes[5, z] - sizes[5, a]
             if runtime.sequence_parallel:

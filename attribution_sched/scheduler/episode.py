@@ -56,6 +56,11 @@ class EpisodeSummary:
         steps_done: Steps that tasks did and kept, finished or not.
         running_h: Hours that tasks were at work, all together; waiting and moving are not in it.
         baseline_running_h: Hours the baseline plans would have been at work for the same steps.
+        p95_completion_h: 95th percentile of the hours from arrival to finish. A finish between two decisions is placed
+            by the pace the task had at the first of them.
+        gpu_h: Device-hours that computed.
+        electricity_usd: What the meters' energy costs at the world's price, idle devices included.
+        carbon_usd: What the tasks' carbon costs at the world's price; location-based average intensity.
     """
 
     policy: str
@@ -83,6 +88,15 @@ class EpisodeSummary:
     steps_done: float
     running_h: float
     baseline_running_h: float
+    p95_completion_h: float = 0.0
+    gpu_h: float = 0.0
+    electricity_usd: float = 0.0
+    carbon_usd: float = 0.0
+
+    @property
+    def mean_queue_h(self) -> float:
+        """Mean hours in the queue of a task that arrived."""
+        return self.waiting_h / max(1, self.arrived)
 
     @property
     def step_ratio(self) -> float:
@@ -122,6 +136,7 @@ def play(
     engine.seed([seed])
     engine.reset()
     total, terms, work = 0.0, np.zeros(3), np.zeros(2)
+    finished_s: list[float] = []
     deferred: set[tuple[float, int]] = set()
     if isinstance(policy, Episodic):
         policy.reset(seed)
@@ -142,9 +157,10 @@ def play(
         if timer and seen:
             timer(clock() - began, plan is not None)
         action = encode(engine, plan, seen.kind_index if seen else 0)
-        before = _open_work(engine)
+        before, due_s = _open_work(engine), _due_s(engine)
         rewards, step_terms = engine.step(action[None])
         work += _work(engine, before)
+        finished_s += _finished_s(engine, before[0], due_s)
         total += float(rewards[0])
         terms += step_terms[0]
         if progress:
@@ -176,7 +192,28 @@ def play(
         steps_done=float(work[0]),
         running_h=_running_s(engine, sums) / 3600.0,
         baseline_running_h=float(work[1]) / 3600.0,
+        p95_completion_h=float(np.quantile(finished_s, 0.95)) / 3600.0 if finished_s else 0.0,
+        gpu_h=sums["busy_device_s"] / 3600.0,
+        electricity_usd=sums["meter_j"] / 3.6e6 * world.reward.energy_usd_per_kwh,
+        carbon_usd=sums["carbon_g"] / 1e3 * world.reward.carbon_usd_per_kg,
     )
+
+
+def _due_s(engine: Engine) -> tuple[FloatArray, FloatArray]:
+    """When every running task would finish at its pace now, and when it arrived; infinity where none runs."""
+    tasks, now = engine.state.tasks[0], float(engine.state.clock[0, st.NOW])
+    runs = engine.state.slots[0, :, st.STATUS] == st.RUNNING
+    due = np.maximum(now, tasks[:, st.PAUSED]) + tasks[:, st.LEFT] * tasks[:, st.STEP]
+    return np.where(runs, due, np.inf), tasks[:, st.ARRIVAL].copy()
+
+
+def _finished_s(engine: Engine, old: IntArray, due: tuple[FloatArray, FloatArray]) -> list[float]:
+    """Seconds from arrival to finish of the tasks that left since: due then, but not after now."""
+    slots, now = engine.state.slots[0], float(engine.state.clock[0, st.NOW])
+    there = old[:, st.STATUS] != st.FREE
+    left = there & ((slots[:, st.STATUS] == st.FREE) | (slots[:, st.SERIAL] != old[:, st.SERIAL]))
+    due_s, arrived_s = due
+    return [float(min(due_s[i], now) - arrived_s[i]) for i in np.flatnonzero(left)]
 
 
 def _open_work(engine: Engine) -> tuple[IntArray, FloatArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.decision_batch import Decisions
@@ -65,6 +65,15 @@ class Recallable(Protocol):
         ...
 
 
+@runtime_checkable
+class LinkWatcher(Protocol):
+    """A policy that follows the links from decision to decision, and can be shown those it is not asked about."""
+
+    def watch_links(self, view: Decision) -> None:
+        """Take in what a decision tells of the links, as deciding on it does."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Appraisal:
     """What a policy thinks of P plans for one task in each of n situations.
@@ -111,6 +120,51 @@ class Appraiser(Protocol):
 
     def propose(self, view: Decision, situations: Decisions) -> list[Plan | None]:
         """What the policy itself would do with the view's task in each situation."""
+        ...
+
+
+class Preferred(NamedTuple):
+    """What a policy does about one task.
+
+    Attributes:
+        plan: Its plan; None if it waits or stays.
+        another: Whether it waits because another waiting task goes first.
+    """
+
+    plan: Plan | None
+    another: bool = False
+
+
+@runtime_checkable
+class ChoiceOdds(Protocol):
+    """A policy that can say by how much it prefers a choice, with what each situation itself offers beside it."""
+
+    def log_odds(self, view: Decision, situations: Decisions, plan: Plan | None) -> FloatArray:
+        """Log-odds ``(n,)`` of a choice for the view's task against the best other one; > 0 exactly if it is chosen.
+
+        Args:
+            view: The decision itself.
+            situations: n variations of it; the view's task is candidate 0 of each.
+            plan: The choice; None lets the task wait (or stay).
+        """
+        ...
+
+    def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
+        """What is chosen for the view's task in each situation."""
+        ...
+
+
+@runtime_checkable
+class Redecider(Protocol):
+    """An appraiser whose decision is more than its network's proposal, and can be had again in any situation."""
+
+    def redecide(self, views: Sequence[Decision], situations: Decisions) -> list[Plan | None]:
+        """What is decided for the views' task in each situation; None where it waits, stays, or another goes first.
+
+        Args:
+            views: The situations as views.
+            situations: The same as arrays, forecasts included, the views' task as candidate 0.
+        """
         ...
 
 

@@ -221,10 +221,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--longest", type=float, default=0.9, help="seconds within which a process is killed (local)")
     parser.add_argument("--engine", choices=["local", "slurm"], default="local")
     chosen = parser.parse_args()
     if chosen.engine == "local":
-        tally = campaign(local, chosen.kills, chosen.seed)
+        tally = campaign(local, chosen.kills, chosen.seed, longest_s=chosen.longest)
     else:
         from attribution_sched.executors.slurm import SlurmExecutor
         from tests.engines.slurm_here import Unavailable, slurm_here

@@ -13,8 +13,8 @@ from ..test_import_cost import TRIES, fresh_import
 from .helpers import command, invoke, refused
 
 NAMES = (
-    "run", "explain", "report", "export", "archive", "compact", "train", "bench", "simulate", "profile", "doctor",
-    "version",
+    "run", "explain", "report", "export", "archive", "compact", "import", "train", "bench", "simulate", "profile",
+    "doctor", "version",
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def test_it_prints_drivers_confidence_thresholds_and_reasons_at_80_columns(learn
     path, live = learnt
     done = invoke("explain", "last", "--journal", path, columns=80)
     assert done.exit_code == 0, done.stderr
-    heads = ("R_eff", "R_util", "R_cost", "±", "Together", "How sure")
+    heads = (live.outputs[0], "✔", "ΔR", "±", "Together", "How sure")
     for words in (live.decision, "hi-ppo chose", *heads):
         assert words in done.stdout
     for words in ("Why", "How found", "Shapley values"):
@@ -50,7 +50,8 @@ def test_json_says_the_same_as_the_live_system_and_the_journal_is_only_read(lear
     assert found.names == live.names
     assert found.values == pytest.approx(live.values, abs=1e-12)
     assert found.subject == live.subject
-    assert found.confidence.probability == pytest.approx(live.confidence.probability)
+    assert found.confidence.agreement == pytest.approx(live.confidence.agreement)
+    assert found.background_ids == live.background_ids
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
 
 
@@ -60,7 +61,7 @@ def test_what_was_recorded_is_shown_without_asking_anyone(written):
     assert "living through" not in done.stderr
     assert "d000000" in done.stdout
     refused(invoke("explain", "d000001", "-j", written, "--recorded"), "d000001", "no recorded explanation")
-    refused(invoke("explain", "0", "-j", written, "--recorded", "--target", "simulator"), "'simulator'", "choice")
+    refused(invoke("explain", "0", "-j", written, "--recorded", "--target", "simulator"), "'simulator'", "decision")
 
 
 def test_another_question_another_language_and_a_page(written, here):

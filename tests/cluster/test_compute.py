@@ -6,6 +6,7 @@ Measured layer profiles: the shipped laws against the measurements they were fit
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from attribution_sched.cluster.compute import (
     LayerProfile,
     build_tables,
     efficiencies,
+    host_s_per_token,
     layer_profile,
 )
 from attribution_sched.cluster.constants import load_constants
@@ -82,10 +84,29 @@ def test_recomputation_adds_one_forward_to_the_backward_pass():
         np.testing.assert_allclose(backward, plain[COLUMN[f"{name}_backward"]] + forward, rtol=1e-12)
 
 
-def test_inference_has_no_backward_pass():
-    tables = build_tables([GPT], [gpu("H100-80")], Runtime(), training=[False])
+def test_inference_that_only_reads_has_no_second_pass():
+    tables = build_tables([replace(GPT, output_tokens=0)], [gpu("H100-80")], Runtime(), training=[False])
     assert (tables.times_s[0, 0, HALF, :, 4:] == 0).all()
     assert (tables.times_s[0, 0, HALF, :, 0, -1] > 0).all()
+
+
+def test_reading_and_writing_share_the_sequence():
+    """FLOPs of the products with weights are split by tokens; weights are read once, or once for every token."""
+    read, both = (
+        build_tables([replace(GPT, output_tokens=n)], [gpu("H100-80")], Runtime(), training=[False]).times_s[
+            0, 0, HALF, 0
+        ]
+        for n in (0, GPT.sequence_length // 4)
+    )
+    written = GPT.sequence_length // 4
+    head = len(GPT) - 1  # a layer without attention products
+    whole = read[0, head + 1] - read[0, head]
+    assert both[0, head + 1] - both[0, head] == pytest.approx(0.75 * whole)
+    assert both[4, head + 1] - both[4, head] == pytest.approx(0.25 * whole)
+    assert both[2, -1] == pytest.approx(read[2, -1])
+    assert both[6, -1] == pytest.approx(written * read[2, -1])
+    assert both[0, -1] + both[4, -1] < read[0, -1]  # what is written attends to what came before only
+    assert both[8, -1] == pytest.approx(written * host_s_per_token(gpu("H100-80")))
 
 
 def test_unfused_attention_moves_its_scores():

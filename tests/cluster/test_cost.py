@@ -25,7 +25,7 @@ from attribution_sched.cluster.domains import Cluster
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
-from attribution_sched.cluster.power import natural_power_w, precision_factor
+from attribution_sched.cluster.power import cap_reached, natural_power_w, precision_factor
 from attribution_sched.cluster.throughput import ANCHOR, efficiency, precision_table
 from attribution_sched.errors import NetworkError, PlanError
 from research.pipeline_events import simulate_pipeline
@@ -74,10 +74,8 @@ def closed_form(dp, tp, b, m, gpu_index=0):
     gradients = 2 * (dp - 1) / dp * 2 * params / link + 2 * (dp - 1) * domain.fabric_latency_s
     busy = m * (forward + backward)
     step = busy + 2 * m * reduce_s + update + gradients
-    parts = np.array([b * compute, b * memory + weights])
-    # The heavier part counts as busy whenever the device works at all.
-    shares = work / forward * parts / parts.max()
-    power = natural_power_w(card.idle_w, card.tdp_w, *shares, precision_factor(Precision.FP16))
+    factor = precision_factor(Precision.FP16)
+    power = natural_power_w(card, work / forward, b * compute / work, factor)
     energy = dp * tp * (card.idle_w * step + (power - card.idle_w) * busy)
     head = np.array([layer.kind == "head" for layer in GPT.layers])
     held = (np.where(head, 1 / tp, kept) * GPT.column("activation_elements")).sum()
@@ -266,9 +264,8 @@ def test_energy_adds_up_over_the_stages_of_a_segment():
         d = times[:, z] - times[:, a]
         forward = math.hypot(d[3], micro * (d[0] + d[1]) + d[2])
         busy.append(m * (forward + math.hypot(d[7], micro * (d[4] + d[5]) + d[6])))
-        parts = np.array([micro * d[0], micro * d[1] + d[2]])
-        shares = parts.sum() / forward * parts / parts.max()
-        power = natural_power_w(card.idle_w, card.tdp_w, *shares, precision_factor(Precision.FP16))
+        work = micro * (d[0] + d[1]) + d[2]
+        power = natural_power_w(card, work / forward, micro * d[0] / work, precision_factor(Precision.FP16))
         joules += card.idle_w * cost.step_s[0] + (power - card.idle_w) * busy[-1]
     assert max(busy) > 1.05 * min(busy)
     assert cost.energy_j[0] == pytest.approx(joules, rel=1e-9)
@@ -300,7 +297,7 @@ def test_a_power_cap_stretches_time_and_lowers_power():
     plan = single(whole(0), 32, 4)
     a, b = CostModel(free, [GPT]).score(plan), CostModel(capped, [GPT]).score(plan)
     assert b.step_s[0] > a.step_s[0]
-    assert b.segment("power_w")[0, 0] == pytest.approx(150.0)
+    assert b.segment("power_w")[0, 0] == pytest.approx(cap_reached() * 150.0)
     assert a.segment("power_w")[0, 0] > 150.0
 
 
@@ -323,7 +320,8 @@ def test_inference_streams_its_forwards(schedule, gbps):
     m, micro, edges = 16, 4, (0, 12, 20, LAYERS)
     chain = tuple(Segment(d, a, z) for d, (a, z) in zip((1, 0, 3), pairwise(edges), strict=True))
     bandwidth, latency = np.full((4, 4), gbps), np.full((4, 4), 1e-3)
-    cost = INFERENCE.score(Plan((Replica(chain, micro, m),), schedule), bandwidth_gbps=bandwidth, latency_s=latency)
+    reads = CostModel(INFERENCE.cluster, [replace(GPT, output_tokens=0)], [False])
+    cost = reads.score(Plan((Replica(chain, micro, m),), schedule), bandwidth_gbps=bandwidth, latency_s=latency)
     busy = cost.segment("busy_s")[0] / m
     done, free = np.zeros(3), np.zeros(3)
     for _ in range(m):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Reward, World
 from attribution_sched.config import Settings, load_settings, load_training_settings, preset_names
-from attribution_sched.config.schema import EpisodeSettings, MotionSettings, RewardSettings, RuntimeSettings
+from attribution_sched.config.schema import EpisodeSettings, MotionSettings, RuntimeSettings
 from attribution_sched.config.sources import merge
 
 SMALL = {
@@ -41,7 +42,7 @@ SMALL = {
 
 @pytest.mark.parametrize(
     ("record", "target"),
-    [(RuntimeSettings, Runtime), (RewardSettings, Reward), (EpisodeSettings, World), (MotionSettings, Wan)],
+    [(RuntimeSettings, Runtime), (EpisodeSettings, World), (MotionSettings, Wan)],
 )
 def test_defaults_are_those_of_the_world(record, target):
     theirs = {field.name: field.default for field in dataclasses.fields(target)}
@@ -82,6 +83,8 @@ def test_settings_are_returned_as_they_are_and_are_frozen():
     loaded = load_settings(SMALL)
     assert load_settings(loaded) is loaded
     with pytest.raises(ValidationError):
+        loaded.name = "other"
+    with pytest.raises(FrozenInstanceError):
         loaded.reward.w_eff = 2.0
     training = load_training_settings()
     assert load_training_settings(training) is training
@@ -127,7 +130,7 @@ def test_regions_and_domains_replace_each_other():
 
 def test_null_takes_a_key_back_to_its_default():
     child = load_settings({"extends": "testbed", "reward": None, "domain_defaults": {"power_budget_w": None}})
-    assert child.reward == RewardSettings()
+    assert child.reward == Reward()
     assert child.domain_defaults.power_budget_w is None
     assert child.domain_defaults.devices == 4
 

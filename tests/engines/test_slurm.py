@@ -70,6 +70,7 @@ def test_accounting_remembers_a_key_that_the_queue_has_forgotten(east):
 def test_a_held_job_has_its_devices_and_waits_at_its_gate(east, tmp_path):
     name = key("d000002")
     free = east.inventory().free
+    assert east.inventory().devices == 8 and set(east.inventory().nodes) == {"east-1", "east-2"}
     east.launch(name, job("touch", f"{tmp_path}/ran", held=True))
     until(lambda: state(east, name) == "granted")
     assert east.inventory().free == free - 1

@@ -93,7 +93,7 @@ def test_nothing_can_be_compared_with():
 
 def test_any_policy_can_be_explained_by_its_choices():
     made, decided = explainer(Greedy())
-    found = made.explain(decided[4], rows=600, precision=None)
+    found = made.explain(decided[4], target="choice", rows=600, precision=None)
     assert found.target == "choice" and found.value[0] == 1.0 and 0.0 <= found.base[0] <= 1.0
     assert found.efficiency_gap().max() < 1e-9
     with pytest.raises(ExplanationError, match="no critics"):
@@ -137,16 +137,16 @@ def test_the_simulators_own_terms_are_the_engines():
 def test_the_same_seed_tells_the_same():
     made, decided = explainer(Planted())
     one = next(d for d in decided if len(d.plan.segments) == 2)
-    first, second, other = (made.explain(one, rows=900, precision=None, seed=s) for s in (1, 1, 2))
+    first, second, other = (made.explain(one, target="terms", rows=900, precision=None, seed=s) for s in (1, 1, 2))
     assert np.array_equal(first.values, second.values) and not np.array_equal(first.values, other.values)
 
 
 def test_many_together_tell_the_same_as_one_by_one():
     made, decided = explainer(Planted())
     some = decided[:12]
-    together = made.explain_many(some, rows=600, precision=None)
+    together = made.explain_many(some, target="terms", rows=600, precision=None)
     for one, found in zip(some, together, strict=True):
-        alone = made.explain(one, rows=600, precision=None, sure=False)
+        alone = made.explain(one, target="terms", rows=600, precision=None, sure=False)
         assert found.decision == one.id and np.allclose(found.values, alone.values, atol=1e-12)
 
 
@@ -211,7 +211,7 @@ def test_a_policy_that_remembers_is_asked_alike_every_time_and_keeps_its_memory(
     policy._next = 2
     made = Explainer(policy, Background.of(watch))
     for one in list(watch)[4:8]:
-        first, second = (made.explain(one, rows=200, precision=None, tipping=True) for _ in range(2))
+        first, second = (made.explain(one, target="choice", rows=200, precision=None, tipping=True) for _ in range(2))
         assert np.array_equal(first.values, second.values) and first.value[0] == 1.0
         # Its turn at the decision is not known; asked anew, it begins with the first domain.
         same = chosen(RoundRobin().decide(one.view)) == chosen(one.plan)
@@ -291,7 +291,7 @@ def test_interactions_of_all_players_have_draws_enough():
 def test_intervals_that_leave_the_background_out_say_so():
     made, decided = explainer(Planted())
     one = next(d for d in decided if len(d.plan.segments) == 2)
-    ask = {"rows": 1500, "precision": None, "sure": False}
+    ask = {"target": "terms", "rows": 1500, "precision": None, "sure": False}
     assert FIXED not in made.explain(one, **ask).notes
     assert FIXED in made.explain(one, reading="population", **ask).notes
     # A single state cannot tell how much states differ: what it is read as is said, whatever was asked for.

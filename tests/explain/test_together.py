@@ -47,7 +47,7 @@ def test_many_together_tell_the_same_as_one_by_one(target, rounding):
 def test_a_precision_is_reached_by_each_decision_on_its_own():
     made, decided = watched()
     some = [one for one in decided if one.plan is not None][:12]
-    ask = {"rows": 4000, "precision": 0.2, "reading": "population"}
+    ask = {"target": "terms", "rows": 4000, "precision": 0.2, "reading": "population"}
     together = made.explain_many(some, **ask)
     alone = [made.explain(one, sure=False, **ask) for one in some]
     assert [one.rows for one in together] == [one.rows for one in alone] and len({one.rows for one in alone}) > 1
@@ -71,7 +71,7 @@ def test_a_decision_that_nothing_can_move_is_refused_among_others_too():
     made, decided = watched()
     only = Explainer(made.policy, Background.of([decided[0]]), same_kind=False)
     with pytest.raises(ExplanationError, match="same as the decision"):
-        only.explain_many([decided[0]])
+        only.explain_many([decided[0]], target="terms")
 
 
 def test_a_decision_with_nan_is_refused_among_others_too():
@@ -80,4 +80,4 @@ def test_a_decision_with_nan_is_refused_among_others_too():
     links[0, 0, 0, 1] = np.nan
     broken = replace(decided[0], seen=replace(decided[0].seen, links=links))
     with pytest.raises(PlanError, match="must be finite"):
-        made.explain_many([decided[1], broken])
+        made.explain_many([decided[1], broken], target="terms")

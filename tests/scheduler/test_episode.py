@@ -40,6 +40,17 @@ def test_the_summary_adds_up(world):
     assert shares[-1] == 1.0
 
 
+def test_absolute_figures_stand_beside_the_reward(world):
+    """What worlds can be compared by: a faster link makes the baseline faster and R smaller, but never hours longer."""
+    priced = replace(world, reward=replace(world.reward, energy_usd_per_kwh=0.2, carbon_usd_per_kg=0.1))
+    found = play(priced, Greedy(), 5)
+    assert found.gpu_h == pytest.approx(found.utilisation * world.cluster.devices * world.horizon_s / 3600)
+    assert found.electricity_usd == pytest.approx(0.2 * found.energy_kwh)
+    assert found.carbon_usd == pytest.approx(0.1 * found.carbon_kg)
+    assert found.mean_queue_h == pytest.approx(found.waiting_h / found.arrived)
+    assert found.mean_completion_h < found.p95_completion_h < world.horizon_s / 3600
+
+
 def test_the_same_seed_gives_the_same_summary(world):
     assert play(world, Greedy(), 1) == play(world, Greedy(), 1)
     assert play(world, Greedy(), 1) != play(world, Greedy(), 2)

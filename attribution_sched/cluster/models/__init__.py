@@ -52,6 +52,8 @@ class Layer:
         tp_reduced_elements: Elements all-reduced across tensor-parallel ranks in one forward pass
             per sample (0 where the layer is replicated, not sharded).
         tp_sharded: Whether tensor parallelism divides this layer's weights and FLOPs.
+        kv_elements: Keys and values per sample that generating text keeps in memory, at the model's full sequence.
+        frozen_params: Of ``params``, those that are not trained (the weights under adapters).
     """
 
     name: str
@@ -67,6 +69,8 @@ class Layer:
     moved_elements: float
     tp_reduced_elements: float
     tp_sharded: bool
+    kv_elements: float = 0.0
+    frozen_params: float = 0.0
 
     @property
     def forward_flops(self) -> float:
@@ -87,6 +91,8 @@ class Model:
         sequence_length: Tokens per sample; 1 for vision models.
         input_size: The seed's two input-size numbers: (height, width) or (tokens, hidden size).
         published_params: Parameter count stated by the model's authors.
+        output_tokens: Of the sequence, tokens that inference writes one by one after reading the others (its prompt) in
+            one pass; 0 for a model that only reads. Training reads the whole sequence.
     """
 
     name: str
@@ -96,10 +102,14 @@ class Model:
     sequence_length: int
     input_size: tuple[int, int]
     published_params: float
+    output_tokens: int = 0
 
     def __post_init__(self) -> None:
         if not self.layers:
             raise TaskError(problem("layers", self.layers, "a model needs at least one layer", "Add a layer"))
+        if not 0 <= self.output_tokens < max(2, self.sequence_length):
+            rule = f"must lie between 0 and sequence_length - 1 = {self.sequence_length - 1}: a prompt has a token"
+            raise TaskError(problem(f"{self.name}.output_tokens", self.output_tokens, rule, "Write fewer tokens"))
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -119,6 +129,10 @@ class Model:
         return np.array([float(getattr(layer, field)) for layer in self.layers])
 
 
+LONGEST = 10_000_000
+"""Tokens a sequence may have: beyond it the arithmetic of attention leaves what anybody runs."""
+
+
 @cache
 def model_names() -> tuple[str, ...]:
     """Every catalogue name, in catalogue order."""
@@ -129,22 +143,34 @@ def model_names() -> tuple[str, ...]:
 
 @cache
 def _built(name: str) -> Model:
-    from attribution_sched.cluster.models.catalogue import BUILDERS
+    from attribution_sched.cluster.models.catalogue import BUILDERS, with_sequence
 
-    return BUILDERS[name](name)
+    base, _, tokens = name.partition("@")
+    return with_sequence(base, int(tokens)) if tokens else BUILDERS[name](name)
+
+
+def known_model(name: str) -> bool:
+    """Whether :func:`model` can build ``name``: a catalogue name, or one of a language model with its length."""
+    from attribution_sched.cluster.models.catalogue import has_sequence
+
+    base, at, tokens = name.strip().lower().partition("@")
+    if base not in model_names():
+        return False
+    return not at or (tokens.isdecimal() and 0 < int(tokens) <= LONGEST and has_sequence(base))
 
 
 def model(name: str) -> Model:
     """Look a model up by name, upper or lower case; it is built once and then shared.
 
     Args:
-        name: A catalogue name, for example ``llama-3-8b``.
+        name: A catalogue name, for example ``llama-3-8b``; a language model takes another sequence length after an
+            ``@``: ``bert-base@384``.
 
     Raises:
         TaskError: The name is not in the catalogue; the message gives the nearest one.
     """
     key = name.strip().lower() if isinstance(name, str) else ""
-    if key not in model_names():
+    if not known_model(key):
         raise TaskError(problem("model", name, "is not in the model zoo", nearest(key, model_names())))
     return _built(key)
 

@@ -27,7 +27,8 @@ from functools import cache, partial
 from types import MappingProxyType
 
 from attribution_sched.cluster.models import Layer, Model
-from attribution_sched.cluster.models.convnets import efficientnet, resnet50
+from attribution_sched.cluster.models.convnets import efficientnet, resnet50, shufflenet_v2
+from attribution_sched.cluster.models.huggingface import EXAMPLES, Shape, example, from_config
 from attribution_sched.cluster.models.transformers import (
     Activation,
     BlockSpec,
@@ -136,6 +137,9 @@ BUILDERS: Mapping[str, Builder] = MappingProxyType({
     "efficientnet-b2": _efficientnet(1.1, 1.2, 260, 9_109_994),
     "efficientnet-b3": _efficientnet(1.2, 1.4, 300, 12_233_232),
     "efficientnet-b4": _efficientnet(1.4, 1.8, 380, 19_341_616),
+    # torchvision checkpoint; the variant for 32 × 32 images has no pooling, no stride in its stem and 100 classes
+    "shufflenet-v2": partial(shufflenet_v2, published_params=2_278_604),
+    "shufflenet-v2-cifar": partial(shufflenet_v2, resolution=32, classes=100, published_params=1_356_104),
     # torchvision checkpoints, 224 × 224
     "vit-b-16": _vit(768, 12, 12, 86_567_656),
     "vit-l-16": _vit(1024, 24, 16, 304_326_632),
@@ -171,8 +175,30 @@ BUILDERS: Mapping[str, Builder] = MappingProxyType({
     "llama-2-70b": _llama2(8192, 80, 64, 8, 28672, 68_976_648_192),
     "llama-3-8b": _llama3(4096, 32, 32, 8, 14336, 8_030_261_248),
     "llama-3-70b": _llama3(8192, 80, 64, 8, 28672, 70_553_706_496),
+    # configurations as released on Hugging Face, read by huggingface.py
+    **dict.fromkeys(EXAMPLES, example),
 })  # fmt: skip
 """Catalogue name → builder."""
+
+
+def has_sequence(name: str) -> bool:
+    """Whether a catalogue model reads a sequence whose length may be chosen."""
+    builder = BUILDERS[name]
+    decodes = name in EXAMPLES and EXAMPLES[name][0]["model_type"] not in ("whisper", "dit")
+    return decodes or (isinstance(builder, partial) and "spec" in builder.keywords)
+
+
+def with_sequence(name: str, tokens: int) -> Model:
+    """Build a catalogue model that reads ``tokens`` per sample; its weights, position table included, stay."""
+    builder = BUILDERS[name]
+    if name in EXAMPLES and has_sequence(name):
+        config, published = EXAMPLES[name]
+        return from_config(config, Shape(f"{name}@{tokens}", tokens, published))
+    if not (isinstance(builder, partial) and has_sequence(name)):
+        raise TaskError(problem("model", f"{name}@{tokens}", "reads no sequence", "Leave the length out"))
+    spec: LanguageSpec = builder.keywords["spec"]
+    built: Model = builder(f"{name}@{tokens}", spec=replace(spec, block=replace(spec.block, tokens=tokens)))
+    return built
 
 
 _PADDED_VOCABULARY = 50304

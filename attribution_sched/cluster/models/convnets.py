@@ -1,4 +1,4 @@
-"""ResNet-50 and EfficientNet: stem, one layer per block, pooled head.
+"""ResNet-50, EfficientNet and ShuffleNet v2: stem, one layer per block, pooled head.
 
 ResNet-50 is the common v1.5 variant (He et al. 2016, the stride moved to the 3 × 3 convolution).
 EfficientNet scales depth, width and resolution of one baseline together (Tan & Le 2019): repeats are
@@ -242,6 +242,51 @@ def _mbconv(source: FeatureMap, stage: MBConvStage, channels: int, stride: int, 
     if out == source and stride == 1:
         tally.add(out)
     return tally.layer(f"block {index}", "conv", out.elements), out
+
+
+SHUFFLENET_STAGES = ((116, 4), (232, 8), (464, 4))
+"""Output channels and units of the stages at width 1.0 (Ma et al. 2018, table 5); the first unit halves the image."""
+
+
+def shufflenet_v2(name: str, *, published_params: float, resolution: int = 224, classes: int = _CLASSES) -> Model:
+    """Build ShuffleNet v2 at width 1.0; small images (CIFAR) meet a stem without stride and pooling."""
+    small = resolution <= 64
+    stem = ConvTally(FeatureMap(_RGB, resolution))
+    here = stem.conv(stem.start, 24, 3, stride=1 if small else 2)
+    stem.relu(here)
+    if not small:
+        here = stem.max_pool(here, 2)
+    layers = [stem.layer("stem", "conv", here.elements)]
+    for channels, units in SHUFFLENET_STAGES:
+        for index in range(units):
+            layer, here = _shuffle_unit(here, channels, index == 0, len(layers))
+            layers.append(layer)
+    head = ConvTally(here)
+    features = head.conv(here, 1024, 1)
+    head.relu(features)
+    head.pool_and_classify(features, classes)
+    layers.append(head.layer("head", "head", classes))
+    return _vision_model(name, "shufflenet", layers, resolution, published_params)
+
+
+def _shuffle_unit(source: FeatureMap, channels: int, down: bool, index: int) -> tuple[Layer, FeatureMap]:
+    """Half the channels pass (or are halved in size) and half are convolved 1 × 1, depthwise, 1 × 1; then shuffled."""
+    tally = ConvTally(source)
+    half = channels // 2
+    branch = source if down else FeatureMap(half, source.side)
+    wide = tally.conv(branch, half, 1)
+    tally.relu(wide)
+    tally.keep(wide)
+    filtered = tally.conv(wide, half, 3, stride=2 if down else 1, groups=half)
+    out = tally.conv(filtered, half, 1)
+    tally.relu(out)
+    if down:
+        passed = tally.conv(source, source.channels, 3, stride=2, groups=source.channels)
+        tally.relu(tally.conv(passed, half, 1))
+    joined = FeatureMap(channels, out.side)
+    # Concatenating and shuffling read and write every channel once.
+    tally.moved += 2 * joined.elements
+    return tally.layer(f"block {index}", "conv", joined.elements), joined
 
 
 def _vision_model(name: str, family: str, layers: list[Layer], resolution: int, published_params: float) -> Model:

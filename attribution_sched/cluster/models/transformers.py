@@ -13,7 +13,8 @@ One block (``block_layer``): weights, FLOPs, what it keeps, what it moves, what 
 ``s``, hidden size ``h``, ``a`` heads, feed-forward size ``f`` and key/value width ``k`` (``k = h`` unless heads
 share keys and values):
 
-* FLOPs: projections ``2·s·h·(2h + 2k)`` and feed-forward ``4·s·h·f`` (``6·s·h·f`` when gated); for the
+* FLOPs: projections ``2·s·h·(2h + 2k)`` (queries ``h`` wide unless heads have a size of their own) and feed-forward
+  ``4·s·h·f`` (``6·s·h·f`` when gated); for the
   classic ``f = 4h`` that is ``24·s·h²``. Attention products ``4·s²·h``, counted in full: a causal mask
   does not halve them, as in the Megatron papers and in kernels that mask after the product. Local
   attention layers (GPT-Neo) are counted in full for the same reason.
@@ -57,6 +58,7 @@ class BlockSpec:
         tokens: Positions per sample.
         ffn: Feed-forward width; 0 means four times ``hidden``.
         kv_heads: Key/value heads; 0 means one per query head.
+        head_size: Width of one head; 0 means ``hidden / heads``, which must then be whole.
         activation: Feed-forward non-linearity; ``SWIGLU`` adds the gate matrix.
         qkv_bias: Whether query, key and value products have a bias.
         linear_bias: Whether the other products have a bias.
@@ -78,13 +80,16 @@ class BlockSpec:
     dropout: bool = True
     score_dropout: bool = True
     rotary: bool = False
+    head_size: int = 0
 
     def __post_init__(self) -> None:
         for field in ("hidden", "heads", "tokens"):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise TaskError(problem(field, value, "must be a whole number ≥ 1", "Give a positive integer"))
-        if self.hidden % self.heads:
+        if self.head_size < 0:
+            raise TaskError(problem("head_size", self.head_size, "must be ≥ 0", "Use 0 for hidden / heads"))
+        if not self.head_size and self.hidden % self.heads:
             rule = f"must be a multiple of heads = {self.heads}"
             raise TaskError(problem("hidden", self.hidden, rule, "Change hidden or heads"))
         if self.kv_heads < 0 or (self.kv_heads and self.heads % self.kv_heads):
@@ -99,9 +104,14 @@ class BlockSpec:
         return self.ffn or 4 * self.hidden
 
     @property
+    def query_width(self) -> int:
+        """Width of all queries of one token."""
+        return (self.head_size or self.hidden // self.heads) * self.heads
+
+    @property
     def kv_width(self) -> int:
         """Width of all keys (or all values) of one token."""
-        return self.hidden // self.heads * (self.kv_heads or self.heads)
+        return (self.head_size or self.hidden // self.heads) * (self.kv_heads or self.heads)
 
     @property
     def gates(self) -> int:
@@ -111,17 +121,17 @@ class BlockSpec:
 
 def block_params(spec: BlockSpec) -> int:
     """Trainable parameters of one block."""
-    h, f, k = spec.hidden, spec.ffn_width, spec.kv_width
-    weights = h * (h + 2 * k) + h * h + (spec.gates + 1) * h * f
-    biases = spec.qkv_bias * (h + 2 * k) + spec.linear_bias * (h + spec.gates * f + h)
+    h, f, k, q = spec.hidden, spec.ffn_width, spec.kv_width, spec.query_width
+    weights = h * (q + 2 * k) + q * h + (spec.gates + 1) * h * f
+    biases = spec.qkv_bias * (q + 2 * k) + spec.linear_bias * (h + spec.gates * f + h)
     return weights + biases + 2 * spec.norm_params * h
 
 
 def block_kept_per_token(spec: BlockSpec) -> float:
     """Elements one token leaves for the backward pass, scores not counted."""
-    h, f, k = spec.hidden, spec.ffn_width, spec.kv_width
+    h, f, k, q = spec.hidden, spec.ffn_width, spec.kv_width, spec.query_width
     mask = DROPOUT_MASK * h * spec.dropout
-    attention = h + h + k + k + h + mask  # product input, queries, keys, values, mixed values
+    attention = h + q + k + k + q + mask  # product input, queries, keys, values, mixed values
     inner = {Activation.GELU: 2, Activation.RELU: 1, Activation.SWIGLU: 3}[spec.activation]
     feed_forward = h + inner * f + mask
     norms = 2 * h
@@ -130,12 +140,12 @@ def block_kept_per_token(spec: BlockSpec) -> float:
 
 def block_moved_per_token(spec: BlockSpec) -> float:
     """Elements one token reads and writes in device memory in a forward pass."""
-    h, f, k = spec.hidden, spec.ffn_width, spec.kv_width
+    h, f, k, q = spec.hidden, spec.ffn_width, spec.kv_width, spec.query_width
     norms = 2 * 2 * h
-    qkv = h + (h + 2 * k)
-    rotation = 2 * (h + k) * spec.rotary
-    fused_attention = (h + 2 * k) + h
-    projection = h + h
+    qkv = h + (q + 2 * k)
+    rotation = 2 * (q + k) * spec.rotary
+    fused_attention = (q + 2 * k) + q
+    projection = q + h
     residuals = 2 * (3 * h + DROPOUT_MASK * h * spec.dropout)
     feed_forward = (h + spec.gates * f) + (spec.gates * f + f) + (f + h)
     return norms + qkv + rotation + fused_attention + projection + residuals + feed_forward
@@ -143,15 +153,15 @@ def block_moved_per_token(spec: BlockSpec) -> float:
 
 def block_layer(spec: BlockSpec, name: str) -> Layer:
     """One block as a schedulable layer. Its norms are replicated; everything else is sharded."""
-    s, h, f, k = spec.tokens, spec.hidden, spec.ffn_width, spec.kv_width
+    s, h, f, k, q = spec.tokens, spec.hidden, spec.ffn_width, spec.kv_width, spec.query_width
     score_copies = 2 + DROPOUT_MASK if spec.score_dropout else 1
     return Layer(
         name=name,
         kind="block",
         params=block_params(spec),
         conv_flops=0.0,
-        fc_flops=2 * s * h * (2 * h + 2 * k) + 2 * s * h * f * (spec.gates + 1),
-        attention_flops=4 * s * s * h,
+        fc_flops=2 * s * h * (2 * q + 2 * k) + 2 * s * h * f * (spec.gates + 1),
+        attention_flops=4 * s * s * q,
         input_elements=s * h,
         output_elements=s * h,
         activation_elements=s * block_kept_per_token(spec),
@@ -159,8 +169,12 @@ def block_layer(spec: BlockSpec, name: str) -> Layer:
         moved_elements=s * block_moved_per_token(spec),
         tp_reduced_elements=2 * s * h,
         tp_sharded=True,
+        kv_elements=2 * s * k,
     )
 
+
+OUTPUT_SHARE = 0.5
+"""Part of its sequence that a served language model writes, the rest being its prompt (assumed; a task may say)."""
 
 _RGB = 3
 _LOGIT_ELEMENTS = 2
@@ -225,6 +239,8 @@ def language_model(name: str, family: str, spec: LanguageSpec, *, published_para
         sequence_length=spec.block.tokens,
         input_size=(spec.block.tokens, spec.block.hidden),
         published_params=published_params,
+        # An encoder reads only.
+        output_tokens=0 if spec.pooler else int(OUTPUT_SHARE * spec.block.tokens),
     )
 
 

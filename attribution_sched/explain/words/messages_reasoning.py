@@ -5,6 +5,10 @@ from __future__ import annotations
 MESSAGES: dict[str, tuple[str, str]] = {
     "end": ("{text}.", "{text}。"),
     # What can be explained.
+    "target.decision": (
+        "why the policy did this rather than the best other choice",
+        "策略为何如此决定，而非其最佳的另一选择",
+    ),
     "target.terms": ("the plan's own reward terms, as the policy expects them", "策略所预期的方案自身奖励"),
     "target.returns": (
         "what the cluster earns from here on, as the policy's critic expects it",
@@ -120,6 +124,90 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "flip.falls": ("{quantity} from {before} to {after}", "{quantity}由 {before} 降至 {after}"),
     "flip.checked": ("checked by running the policy", "已运行策略验证"),
     "flip.unchecked": ("not yet checked by running the policy", "尚未运行策略验证"),
+    # The table of alternatives and its sentence.
+    "table.needs": ("needs {need} devices, {free} free", "需 {need} 块设备，空闲 {free} 块"),
+    "table.too_small": ("too small for the model even when empty", "即使全空也容纳不下该模型"),
+    "table.change": ("{domain}: {before} → {after} free", "{domain} 空闲 {before} → {after}"),
+    "table.what": ("Instead", "可选方案"),
+    "table.wins": ("wins if {change}", "若 {change} 则胜出"),
+    "table.hours": ("Δh", "Δ小时"),
+    "table.note": (
+        "Δ against what was done, by the cost model, for the steps left; what would win was tried.",
+        "Δ 为相对所做决策之差（按成本模型、剩余步数计）；胜出条件均已实际试过。",
+    ),
+    "sentence.only": (
+        "{task} goes to {domain} ×{devices}: the only domain with room for it ({free} devices free).",
+        "{task} 部署到 {domain}（{devices} 块设备）：只有该域还容得下它（空闲 {free} 块）。",
+    ),
+    "sentence.preferred": (
+        "{task} goes to {domain} ×{devices}; it would fit in {others: or } too, which the policy likes less now.",
+        "{task} 部署到 {domain}（{devices} 块设备）；{others:、} 也容得下，但策略此刻更倾向前者。",
+    ),
+    "sentence.cut": (
+        "{task} is cut over {domains: and } ({devices} devices): the policy prefers that to any single domain now.",
+        "{task} 切分到 {domains:、}（共 {devices} 块设备）：策略此刻认为优于任何单个域。",
+    ),
+    "sentence.waits_room": (
+        "{task} waits: it needs {need} free devices in one domain; the most free is {free}, in {domain}.",
+        "{task} 在等待：单个域内至少需要 {need} 块空闲设备，目前最多的是 {domain}，仅 {free} 块。",
+    ),
+    "sentence.waits_span": (
+        "{task} waits: no single domain holds it, and the {free} devices free now do not either.",
+        "{task} 在等待：单个域容纳不下，目前空闲的 {free} 块设备合起来也不够。",
+    ),
+    "sentence.waits_choice": (
+        "{task} waits although it fits in {domain}: the policy keeps the room while {others} others wait.",
+        "{task} 虽可放入 {domain}，仍在等待：另有 {others} 个任务在等，策略暂留空间。",
+    ),
+    "sentence.keeps": (
+        "{task} stays where it runs: moving it is not worth it to the policy now.",
+        "{task} 留在原处运行：策略认为此刻迁移并不划算。",
+    ),
+    # Why a task waits.
+    "why.misconfigured": (
+        "{task} waits: it asks for {asked} devices, and no domain holds it on fewer than {need}.",
+        "{task} 在等待：它只申请了 {asked} 块设备，而任何域至少需要 {need} 块才能容纳它。",
+    ),
+    "why.fits_nowhere": (
+        "{task} waits: not even the empty cluster of {devices} devices holds it.",
+        "{task} 在等待：即使整个集群（{devices} 块设备）全空也容纳不下它。",
+    ),
+    "why.quota": ("{task} waits: {what}.", "{task} 在等待：{what}。"),
+    "why.on_hold": ("it is on hold until it is released", "已被挂起，须先释放"),
+    "why.reserved": ("{devices} free devices are reserved for others", "有 {devices} 块空闲设备已预留给他人"),
+    "why.no_room": (
+        "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
+        "{who:, }.",
+        "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}。",
+    ),
+    "why.held_for_another": (
+        "{task} waits: there is room for it, and the policy holds it for one of {count} others that wait.",
+        "{task} 在等待：虽有空间，但策略将其留给另外 {count} 个等待任务之一。",
+    ),
+    "why.link_or_price": (
+        "{task} waits: there is room, but the links are too slow now; ten times faster it would start.",
+        "{task} 在等待：虽有空间，但目前链路太慢；若快十倍即可启动。",
+    ),
+    "why.policy_waits": (
+        "{task} waits: there is room for it, and the policy prefers to wait even with nobody else in the queue.",
+        "{task} 在等待：虽有空间且无人竞争，策略仍倾向等待。",
+    ),
+    "why.behind": (
+        "{task} waits: {count} tasks are before it, and the policy does not look at it yet.",
+        "{task} 在等待：前面还有 {count} 个任务，策略尚未轮到它。",
+    ),
+    "why.somebody": ("a task of somebody else", "他人的任务"),
+    "why.nobody": ("several tasks together", "多个任务共同"),
+    "why.advice_devices": (
+        "Asking for {devices} devices, it would start now (tried).",
+        "若申请 {devices} 块设备，它现在就能启动（已试过）。",
+    ),
+    "why_not": ("{task}, not in {domain}: {parts:; }.", "{task} 不在 {domain}：{parts:；}。"),
+    "why_not.done": ("that is where it is", "它正在该处"),
+    "why_not.worth": (
+        "ΔR {reward} (R_eff {eff}, R_util {util}, R_cost {cost})",
+        "ΔR {reward}（R_eff {eff}、R_util {util}、R_cost {cost}）",
+    ),
     # How the numbers were found.
     "method.exact": (
         "The shares are exact Shapley values (all coalitions)",

@@ -13,6 +13,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "counter.attention": ("attention", "注意力算子"),
     # Names of a closed list: inputs, families, quantities, parts of plans.
     "term.links": ("links", "全部链路"),
+    "term.link forecasts": ("link forecasts", "链路预测"),
+    "term.egress prices": ("egress prices", "出站流量价格"),
+    "term.forecast": ("forecast", "预测"),
+    "term.price": ("price", "价格"),
     "term.queue": ("queue", "队列"),
     "term.work left": ("work left", "剩余工作量"),
     "term.time of day": ("time of day", "时刻"),
@@ -69,6 +73,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "unit.bit": ("bit", "位"),
     # Plans.
     "plan.wait": ("wait", "等待"),
+    "plan.another_first": ("let another task go first", "让另一任务先行"),
     "plan.keep": ("keep the plan", "维持现有方案"),
     "plan.subject": ("{task}: {plan}", "{task}：{plan}"),
     "plan.replicas": ("{count} replicas: {replicas: + }", "{count} 个副本：{replicas: ＋ }"),
@@ -102,6 +107,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     # Readings of inputs.
     "reading.link": ("{gbps} Gb/s, {latency_ms:.0f} ms", "{gbps} Gb/s、{latency_ms:.0f} ms"),
     "reading.load": ("{free} free devices, {busy:.0f} % busy", "{free} 块空闲设备、占用率 {busy:.0f}%"),
+    "reading.forecast": ("links at {percent:.0f} % of now in 30 min", "30 分钟后链路为当前的 {percent:.0f}%"),
+    "reading.others": ("{count} that hardly move it", "另有 {count} 项几乎不起作用的输入"),
+    "term.other inputs": ("other inputs", "其他输入"),
+    "reading.price": ("{usd:.3f} USD per GB", "每 GB {usd:.3f} 美元"),
     "reading.waiting": ("{count} waiting", "{count} 个任务在等待"),
     "reading.steps": ("{steps:,.0f} steps", "{steps:,.0f} 步"),
     "reading.plan": ("{step_s:.3g} s per step on {devices} devices", "每步 {step_s:.3g} s（{devices} 块设备）"),
@@ -132,6 +141,11 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{source}: {count} re-planning decisions of all kinds of tasks",
         "{source}，其中各类任务的重规划决策 {count} 次",
     ),
+    "background.before": ("{count} decisions, {first} to {last}", "{first} 至 {last} 的 {count} 次决策"),
+    "background.group": (
+        "{source}; {count} nearest in which it chose otherwise",
+        "{source}，取其中策略另作选择且最为接近的 {count} 次",
+    ),
     "background.parts": ("{count} other combinations of parts", "{count} 种其他组合"),
     "background.parts_and_links": (
         "{count} other combinations of parts, links of {source}",
@@ -150,6 +164,18 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Where the policy makes the plan compared with, its choice counts as −1.",
         "若策略选择用于比较的方案，则该选择记为 −1。",
     ),
+    "note.searched": (
+        "A search decided against the network, so the whole policy was asked again in every situation.",
+        "最终决定由搜索作出，与网络的首选不同；因此在每种情形下都重新询问了整个策略。",
+    ),
+    "note.reasked": (
+        "The policy tells no odds; it was asked again in every situation.",
+        "该策略不给出几率，因此在每种情形下都重新询问了策略。",
+    ),
+    "note.steadfast": (
+        "In every earlier situation looked at it would have chosen the same.",
+        "在所查看的每一个早先情形中，策略都会作出同样的选择。",
+    ),
     "note.fixed": (
         "Intervals are about these very background states, not about what else they might have been.",
         "置信区间只针对所用的这些背景状态，不涵盖背景本身的抽样误差。",
@@ -164,6 +190,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "output.log_odds": ("log-odds", "对数几率"),
     "output.log-odds": ("log-odds", "对数几率"),
     "output.choice": ("choice", "选择结果"),
+    "output.fits": ("room for the plan", "方案的可容纳性"),
+    "output.nothing_fits": ("lack of room", "空间不足"),
     "output.probability": ("probability", "概率"),
     "output.output": ("output", "输出"),
     "output_unit.R_eff": ("share of the baseline's step time", "占基线步长时间的比例"),

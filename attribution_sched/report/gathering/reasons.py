@@ -49,13 +49,13 @@ def reasons(system: Source, moments: Sequence[Moment], most: int) -> Reasons:
 
 def _sample(system: Source, chosen: Sequence[Moment], quick: bool) -> tuple[Why, ...]:
     """Explanations in the order of the run."""
-    how = SAMPLED if quick else SAMPLED | {"rows": SLOW_SAMPLED}
+    how = SAMPLED | ({"target": "terms"} if quick else {"target": "choice", "rows": SLOW_SAMPLED})
     return tuple(_known_or_quick(system, moment.decision, how) for moment in chosen)
 
 
 def _deep(system: Source, chosen: Sequence[Moment], quick: bool) -> tuple[Why, ...]:
     """Explanations with thresholds and flips, which a policy that decides anew in every situation is not asked for."""
-    how = (DEEP if quick else DEEP | {"rows": SLOW_DEEP}) | {"tipping": quick}
+    how = DEEP | ({"target": "terms"} if quick else {"target": "choice", "rows": SLOW_DEEP}) | {"tipping": quick}
     return tuple(replace(_why(system, moment.decision, how), flips_sought=quick) for moment in chosen)
 
 

@@ -241,7 +241,7 @@ def propose(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Pl
     own free devices.
     """
     planner = policy.planner(view)
-    situations = _checked(view, situations)
+    situations = checked(view, situations)
     found: list[Plan | None] = []
     with one_thread():
         for begin in range(0, len(situations), ROWS):
@@ -260,7 +260,7 @@ def propose(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Pl
     return found
 
 
-def _checked(view: DecisionView, situations: Decisions) -> Decisions:
+def checked(view: DecisionView, situations: Decisions) -> Decisions:
     """Situations of the view's task that the compiled parts can follow without looking."""
     found = _within(view, situations)
     _own_kind(found, np.full(len(found), view.kind_index))

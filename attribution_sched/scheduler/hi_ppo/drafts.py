@@ -113,7 +113,9 @@ def write_segments(
         if not holds(t, kind, c, lay, q, v, at, d.stop[r], d.after[r], cuts):
             d.status[r] = DEAD
             continue
-        d.rows[r, d.written[r]] = (k, at, d.stop[r], lay, q, v, d.replica[r])
+        # One by one: from a tuple numba makes an array first, with words for shapes that cannot be wrong here.
+        row = d.rows[r, d.written[r]]
+        row[0], row[1], row[2], row[3], row[4], row[5], row[6] = k, at, d.stop[r], lay, q, v, d.replica[r]
         flops = t.cost.sizes[kind, 8]
         work = (flops[d.stop[r]] - flops[at]) / flops[n]
         d.slowest[r] = max(d.slowest[r], t.whole_s[kind, c, lay, q, v] * work / t.base_step_s[kind])

@@ -128,7 +128,9 @@ def _price(
         out[i, F_REPLICAS] = d.replica[r] / t.max_segments
         out[i, F_DEVICES] = d.devices[r] / devices
         out[i, F_DEVICE_TIME] = max(-4.0, min(4.0, np.log(step / base * d.devices[r]))) / 4.0
-        traffic[i] *= norm
+        for a in range(k):
+            for b in range(k):
+                traffic[i, a, b] *= norm
         for p in range(d.written[r]):
             busy_s[i, p] = segment_out[p, BUSY_S] * norm
         if step_s[r] > 0.0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode, checked_mode, weighed
-from attribution_sched.scheduler.policy import Appraisal, Policy
+from attribution_sched.scheduler.policy import Appraisal, Policy, Preferred
 from attribution_sched.scheduler.rules import ShortestJobFirst
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
 
@@ -241,7 +242,20 @@ class HiPpo:
         missed = deadline.fallback(self.fallback.name, "both levels")
         if missed is not None:
             return self._fall_back(view, began, timings, missed.reason)
-        late = began + self.deadline_s
+        slot, plan, source = self._agree(view, planner, decisions, found, others, began + self.deadline_s)
+        settled = self.clock()
+        thought = self._think(view, planner, decisions, slot, plan)
+        if thought is not None and thought.chosen:
+            slot, plan, source = thought.slots[thought.chosen], thought.plans[thought.chosen], "thinking"
+            if plan is None or (view.replanning and plan == view.current_plan):
+                slot, plan = view.slot, None
+        done = self._done(plan, slot, source, began, timings, settled - agreed)
+        return done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought)
+
+    def _agree(
+        self, view: DecisionView, planner: Planner, decisions: Decisions, found: Walk, others: int, late: float
+    ) -> tuple[int, Plan | None, str]:
+        """What comes of the networks' proposal: the task, its plan and where that is from."""
         slot, task = view.slot, int(found.trace.task[0])
         plan: Plan | None = None
         source = "search"
@@ -257,15 +271,21 @@ class HiPpo:
                 if plan is not None or self.clock() > late:
                     break
         if plan is None or (view.replanning and plan == view.current_plan):
-            slot, plan, source = view.slot, None, "keeps" if view.replanning else "waits"
-        settled = self.clock()
-        thought = self._think(view, planner, decisions, slot, plan)
-        if thought is not None and thought.chosen:
-            slot, plan, source = thought.slots[thought.chosen], thought.plans[thought.chosen], "thinking"
-            if plan is None or (view.replanning and plan == view.current_plan):
-                slot, plan = view.slot, None
-        done = self._done(plan, slot, source, began, timings, settled - agreed)
-        return done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought)
+            return view.slot, None, "keeps" if view.replanning else "waits"
+        return slot, plan, source
+
+    def redecide(self, views: Sequence[DecisionView], situations: Decisions) -> list[Plan | None]:
+        """What is decided in each situation, the search included and no deadline; see :class:`~.policy.Redecider`."""
+        found: list[Plan | None] = []
+        for row, view in enumerate(views):
+            if not (np.asarray(view.free_devices) > 0).any():
+                found.append(None)
+                continue
+            planner, seen = self.planner(view), situations.take(np.array([row]))
+            walked = self._walk(planner, seen, {"upper": 0.0, "lower": 0.0})
+            slot, plan, _ = self._agree(view, planner, seen, walked, _others(view), math.inf)
+            found.append(plan if slot == view.slot else None)
+        return found
 
     def thinker(self) -> Thinker:
         """Who compares choices for it."""
@@ -318,6 +338,11 @@ class HiPpo:
                 self._forecast.recall(self._memory)
                 self._memory = {}
         return self._forecast.gbps(view)
+
+    def watch_links(self, view: DecisionView) -> None:
+        """Take in what a decision tells of the links; where no device is free, deciding does not look at them."""
+        if (np.asarray(view.free_devices) > 0).any():
+            self._ahead(view)
 
     def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
@@ -415,6 +440,18 @@ class HiPpo:
         from attribution_sched.scheduler.hi_ppo.appraisal import propose
 
         return propose(self, view, situations)
+
+    def log_odds(self, view: DecisionView, situations: Decisions, plan: Plan | None) -> FloatArray:
+        """By how much the network prefers a choice in each situation; see :class:`~.policy.ChoiceOdds`."""
+        from attribution_sched.scheduler.hi_ppo.log_odds import log_odds
+
+        return log_odds(self, view, situations, plan)
+
+    def prefer(self, view: DecisionView, situations: Decisions) -> list[Preferred]:
+        """What the network chooses for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""
+        from attribution_sched.scheduler.hi_ppo.log_odds import prefer
+
+        return prefer(self, view, situations)
 
     def terms_read(self, plans: Sequence[Plan | None]) -> frozenset[str]:
         """Attributions, and links if a plan crosses any: all that the terms of :meth:`appraise` depend on."""

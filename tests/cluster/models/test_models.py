@@ -28,6 +28,8 @@ PUBLISHED = {
     "efficientnet-b2": 9.110e6,
     "efficientnet-b3": 12.233e6,
     "efficientnet-b4": 19.342e6,
+    "shufflenet-v2": 2.279e6,
+    "shufflenet-v2-cifar": 1.356e6,
     "vit-b-16": 86.57e6,
     "vit-l-16": 304.33e6,
     "bert-base": 109.48e6,
@@ -57,6 +59,12 @@ PUBLISHED = {
     "llama-2-70b": 68.977e9,
     "llama-3-8b": 8.030e9,
     "llama-3-70b": 70.554e9,
+    "mixtral-8x7b": 46.703e9,
+    "deepseek-v3": 671e9,
+    "qwen-2.5-7b": 7.6156e9,
+    "qwen-2.5-72b": 72.706e9,
+    "whisper-large-v3": 1.5435e9,
+    "dit-xl-2": 675e6,
 }
 ROUNDED_IN_THE_PAPER = {name for name in PUBLISHED if name.startswith("gpt3")} - {"gpt3-175b"}
 NUMBERS = [f.name for f in fields(Layer) if f.type == "float"]
@@ -105,7 +113,10 @@ def test_vision_models_have_no_sequence_and_language_models_have_one(name):
     built = model(name)
     if built.task_type is TaskType.VISION:
         assert built.sequence_length == 1
-        assert built.layers[0].input_elements == 3 * built.input_size[0] * built.input_size[1]
+        channels = 4 if name == "dit-xl-2" else 3  # it reads latents, not pixels
+        assert built.layers[0].input_elements == channels * built.input_size[0] * built.input_size[1]
+    elif built.task_type is TaskType.SPEECH:
+        assert built.layers[0].input_elements == built.input_size[0] * built.input_size[1]
     else:
         assert built.sequence_length == built.input_size[0] == built.layers[0].input_elements
         assert built.layers[1].input_elements == built.input_size[0] * built.input_size[1]

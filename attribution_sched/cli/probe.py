@@ -1,0 +1,118 @@
+"""``attribution-sched probe …``: half a minute of measuring that fills a preset."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from attribution_sched.cli.console import examples, notes, out, say_json
+from attribution_sched.errors import SettingsError, problem
+
+EXAMPLES = examples(
+    "attribution-sched probe links --listen 0.0.0.0:7411",
+    "attribution-sched probe links west.example.org:7411",
+    "attribution-sched probe stages ./train.py:make_model --input 4x64x256",
+)
+PORT = 7411
+
+probe = typer.Typer(name="probe", help="Measure links and stages for a preset.", no_args_is_help=True, epilog=EXAMPLES)
+
+
+@probe.callback()
+def _group() -> None:
+    """Measure links and stages for a preset."""
+
+
+@probe.command(epilog=EXAMPLES)
+def links(
+    address: Annotated[
+        str | None,
+        typer.Argument(metavar="HOST:PORT", help="A machine that listens; this one's own loopback by default."),
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="ADDRESS:PORT", help="Answer probes of others until Ctrl-C.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="About how long each of the two ways is measured.")] = 8.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Measure what a link carries one way and both ways at once, and its latency."""
+    import threading
+
+    from attribution_sched.executors.probes import listening, probe_link, serve_probes
+
+    if not 0.0 < seconds <= 600.0:
+        raise SettingsError(problem("--seconds", seconds, "must be above 0, at most 600", "Use for example 8"))
+    if listen is not None:
+        with listening(*address_of(listen)) as (listener, port):
+            notes().print(f"listening on port {port}; Ctrl-C ends")
+            serve_probes(listener)
+        return
+    if address is not None:
+        found = probe_link(*address_of(address), seconds=seconds)
+    else:
+        with listening() as (listener, port):
+            threading.Thread(target=serve_probes, args=(listener,), kwargs={"once": True}, daemon=True).start()
+            found = probe_link("127.0.0.1", port, seconds=seconds)
+    figures: dict[str, Any] = {
+        "gbps": found.one_way_bytes_per_s * 8e-9,
+        "duplex_gbps": found.duplex_bytes_per_s * 8e-9,
+        "duplex_efficiency": found.duplex_efficiency,
+        "latency_s": found.latency_s,
+        "provenance": found.provenance,
+    }
+    if as_json:
+        say_json(figures)
+        return
+    console = out()
+    console.print(f"one way       {figures['gbps']:.4g} Gb/s")
+    console.print(f"both at once  {figures['duplex_gbps']:.4g} Gb/s each ({found.duplex_efficiency:.0%})")
+    console.print(f"latency       {1e3 * found.latency_s:.3g} ms")
+    share = min(1.0, round(found.duplex_efficiency, 2))
+    console.print(f"in a preset   network: {{duplex_efficiency: {share}}}")
+
+
+@probe.command(epilog=EXAMPLES)
+def stages(
+    spec: Annotated[str, typer.Argument(metavar="MODULE:FACTORY", help="What returns a torch.nn.Sequential.")],
+    shape: Annotated[
+        str | None, typer.Option("--input", metavar="SHAPE", help="One microbatch: 4x64x256, or 4x128:int30522.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Measured runs of each layer.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Measure the seconds of every layer of a chain, forward and backward, for one microbatch."""
+    from dataclasses import asdict
+
+    from attribution_sched.cli.profile_measure import load
+    from attribution_sched.executors.probes import probe_stages
+
+    if repeats < 1:
+        raise SettingsError(problem("--repeats", repeats, "must be a whole number >= 1", "Use for example 5"))
+    subject = load(spec, shape)
+    given = subject.inputs[0] if isinstance(subject.inputs, tuple | list) else subject.inputs
+    found = probe_stages(subject.model, given, repeats=repeats)
+    if as_json:
+        say_json({"layers": [asdict(each) for each in found]})
+        return
+    console = out()
+    console.print(f"{'layer':24} {'forward ms':>11} {'backward ms':>12} {'hands on kB':>12}")
+    for each in found:
+        line = (
+            f"{each.name:24} {1e3 * each.forward_s:11.3f} {1e3 * each.backward_s:12.3f} {each.output_bytes / 1e3:12.1f}"
+        )
+        console.print(line, markup=False)
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port.
+
+    Raises:
+        SettingsError: If it is not of that form.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        host, port = text, str(PORT)
+    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise SettingsError(problem("address", text, "must be HOST:PORT", f"For example west.example.org:{PORT}"))
+    return host.strip("[]"), int(port)

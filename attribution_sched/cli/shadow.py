@@ -1,0 +1,143 @@
+"""``attribution-sched shadow``: a real queue, read and never touched."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from attribution_sched.cli.console import examples, out, say_json
+from attribution_sched.errors import SettingsError, problem
+
+if TYPE_CHECKING:
+    from attribution_sched.executors.shadow import Advice, Shadow
+
+EXAMPLES = examples(
+    "attribution-sched shadow --slurm",
+    "attribution-sched shadow --slurm --job 4711",
+    "attribution-sched shadow --squeue squeue.json --nodes nodes.json --sacct sacct.json --json",
+)
+READ, TELLING = "What is read", "What is printed"
+
+
+def shadow(
+    slurm: Annotated[bool, typer.Option("--slurm", help="This machine's Slurm.", rich_help_panel=READ)] = False,
+    conf: Annotated[Path | None, typer.Option(help="slurm.conf of another controller.", rich_help_panel=READ)] = None,
+    squeue: Annotated[Path | None, typer.Option(help="Recorded squeue --json instead.", rich_help_panel=READ)] = None,
+    nodes: Annotated[
+        Path | None, typer.Option(help="Recorded scontrol show nodes --json.", rich_help_panel=READ)
+    ] = None,
+    sacct: Annotated[Path | None, typer.Option(help="Recorded sacct --json.", rich_help_panel=READ)] = None,
+    job: Annotated[str | None, typer.Option(help="One job only.", rich_help_panel=TELLING)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.", rich_help_panel=TELLING)] = False,
+) -> None:
+    """Read a real queue and say, for every job that waits, why, when it may start, and where it would have sooner.
+
+    Nothing is submitted, changed or cancelled, and no right is needed. Start times are intervals: the middle 80 % of
+    futures in which jobs use of their limits what jobs of the past week did.
+    """
+    from attribution_sched.executors.shadow import advise
+
+    found = read(slurm=slurm, conf=conf, squeue=squeue, nodes=nodes, sacct=sacct)
+    advice = advise(found)
+    if job is not None:
+        found.job(job)
+        advice = [each for each in advice if each.job == job]
+    if as_json:
+        say_json(as_dict(found, advice))
+    else:
+        show(found, advice, job)
+
+
+def read(*, slurm: bool, conf: Path | None, squeue: Path | None, nodes: Path | None, sacct: Path | None) -> Shadow:
+    """The queue that was asked for.
+
+    Raises:
+        SettingsError: If it is not said which, or a file cannot be read.
+        ExecutorError: If the engine does not answer.
+    """
+    from attribution_sched.executors.shadow import read_json, read_live
+    from attribution_sched.executors.slurm import ask_slurm
+
+    if slurm == (squeue is not None):
+        rule = "either a live Slurm or recorded files are read"
+        raise SettingsError(problem("shadow", {"--slurm": slurm, "--squeue": str(squeue)}, rule, "Give --slurm"))
+    if slurm:
+        return read_live(lambda *command: ask_slurm(command, conf), time.time())
+    if nodes is None or squeue is None:
+        raise SettingsError(problem("--nodes", None, "is missing", "Record scontrol show nodes --json, and give it"))
+    texts = [_text(path) for path in (squeue, nodes, sacct) if path is not None]
+    past = texts[2] if len(texts) > 2 else ""
+    return read_json(texts[0], texts[1], squeue.stat().st_mtime, past, source=f"recorded: {squeue.name}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(problem("file", str(path), f"cannot be read ({error})", "Give a recorded file")) from error
+
+
+def as_dict(shadow: Shadow, advice: list[Advice]) -> dict[str, Any]:
+    """Everything, for other programs."""
+    return {
+        "source": shadow.source,
+        "unix_s": shadow.unix_s,
+        "domains": {
+            name: {"devices": shadow.devices(name), "free": shadow.free(name), "waiting": len(shadow.waiting(name))}
+            for name in shadow.domains
+        },
+        "jobs": [asdict(each) for each in advice],
+        "saved_s": sum(each.saved_s for each in advice),
+    }
+
+
+def show(shadow: Shadow, advice: list[Advice], job: str | None) -> None:
+    """As a table, and in words."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    console = out(wide=True)
+    for name in shadow.domains:
+        free, devices, waiting = shadow.free(name), shadow.devices(name), len(shadow.waiting(name))
+        console.print(f"[bold]{escape(name)}[/bold]: {free} of {devices} devices free, {waiting} jobs wait")
+    if job is not None and not advice:
+        console.print(f"job {escape(job)} runs")
+        return
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("Job", "Domain", "Why", "Slurm says", "Starts in", "80 % between", "Sooner in", "Saves"):
+        table.add_column(heading)
+    for each in advice[:200]:
+        when = between = "-"
+        if each.starts is not None:
+            when = _span(each.starts.middle_unix_s - shadow.unix_s)
+            low, high = (at - shadow.unix_s for at in (each.starts.low_unix_s, each.starts.high_unix_s))
+            between = f"{_span(low)} and {_span(high)}"
+        saves = _span(each.saved_s) if each.better and each.starts is not None else ""
+        table.add_row(
+            escape(each.job),
+            escape(each.domain),
+            each.cause,
+            escape(each.reason),
+            when,
+            between,
+            each.better or "",
+            saves,
+        )
+    console.print(table)
+    saved = sum(each.saved_s for each in advice)
+    words = f"{len(advice)} jobs wait; deciding between domains would have saved {_span(saved)} of waiting"
+    console.print(f"{words}. Nothing was touched.")
+
+
+def _span(seconds: float) -> str:
+    """A time that a person can read."""
+    value = max(0.0, seconds)
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} s"

@@ -1,0 +1,48 @@
+"""``attribution-sched why-not``: why a task of a journal is not in a domain."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from attribution_sched.cli.console import Stages, columns, examples, out, say_json
+from attribution_sched.cli.files import rebuild_system
+
+EXAMPLES = examples("attribution-sched why-not runs/cross-domain-0-1/journal.sqlite t000042 azure:westus")
+
+
+def why_not(
+    journal: Annotated[Path, typer.Argument(help="Journal to read; another process may write it.")],
+    task: Annotated[str, typer.Argument(help="The task, waiting or placed.")],
+    domain: Annotated[str, typer.Argument(help="The domain.")],
+    lang: Annotated[str, typer.Option(help="Language of words: en or zh.")] = "en",
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Say why a task is not in a domain: the best plan there, what is missing, and what would make it win.
+
+    The journal is only read; what would win was tried with the policy.
+    """
+    from attribution_sched.explain.digits import number
+    from attribution_sched.explain.wording import check_language
+    from attribution_sched.explain.words import in_language, say
+
+    check_language(lang)
+    with Stages() as stages, rebuild_system(journal, stages) as system:
+        row = system.why_not(task, domain)
+    if as_json:
+        say_json(asdict(row))
+        return
+    told = [in_language(row.missing, lang)] if row.missing else []
+    if row.chosen:
+        told.append(say("why_not.done", lang))
+    if row.reward is not None:
+        terms = (row.reward, row.r_eff or 0.0, row.r_util or 0.0, row.r_cost or 0.0)
+        total, eff, util, cost = (number(value, 2, signed=True) for value in terms)
+        told.append(say("why_not.worth", lang, reward=total, eff=eff, util=util, cost=cost))
+    if row.change:
+        told.append(say("table.wins", lang, change=row.change))
+    out().print(escape(say("why_not", lang, task=task, domain=domain, parts=tuple(told))), width=columns())

@@ -1,0 +1,316 @@
+"""What changes outside the cluster: electricity price, carbon intensity, capacity. One protocol for all of them.
+
+    signal.at(time_s)                    the value at a moment
+    signal.forecast(time_s, horizon_s)   what is expected ``horizon_s`` later, seen from that moment, and its error
+
+Four kinds: a constant, a recorded series, a live source (any callable), and the fitted profile of a grid. Errors of
+forecasts are one standard deviation in the signal's own unit.
+
+Carbon here always means the location-based *average* intensity of a grid in gCO2 per kWh: grams that are accounted, not
+grams that a decision avoids (that would be the marginal intensity). Embodied carbon is not part of it.
+
+The profile of a grid (``constants/grids.json``, fitted to four US grids of 2022) is::
+
+    c(t) = year(t) · day(season, hour) + r(t),   r an AR(1) process by the hour
+
+and its forecast is the profile plus what is left of the residual: ``phi^h · r``, error ``sigma · sqrt(1 − phi^2h)``.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from attribution_sched.cluster.constants import load_constants
+from attribution_sched.errors import SettingsError, TraceError, nearest, problem
+from attribution_sched.types import FloatArray
+
+HOUR_S, DAY_S = 3600.0, 86_400.0
+YEAR_H = 8760
+"""Hours of the year that profiles of grids are fitted to."""
+
+SEASON_H = YEAR_H / 4
+"""Length of a season in hours; the first begins with the year."""
+
+
+class Forecast(NamedTuple):
+    """What is expected, and one standard deviation of how far off that is."""
+
+    value: float
+    error: float
+
+
+@runtime_checkable
+class Signal(Protocol):
+    """A number that depends on the time since the start of the run, in seconds."""
+
+    def at(self, time_s: float) -> float:
+        """The value at a moment."""
+
+    def forecast(self, time_s: float, horizon_s: float) -> Forecast:
+        """What is expected ``horizon_s`` after ``time_s``, from what is known at ``time_s``."""
+
+
+def _check_time(time_s: float, horizon_s: float = 0.0) -> None:
+    if not (math.isfinite(time_s) and time_s >= 0):
+        raise SettingsError(problem("time_s", time_s, "must be finite and >= 0", "Count from the start of the run"))
+    if not (math.isfinite(horizon_s) and horizon_s >= 0):
+        raise SettingsError(problem("horizon_s", horizon_s, "must be finite and >= 0", "Look ahead, not back"))
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Always the same.
+
+    Attributes:
+        value: The value.
+    """
+
+    value: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise SettingsError(problem("signal value", self.value, "must be finite", "Give a number"))
+
+    def at(self, time_s: float) -> float:
+        """The value."""
+        _check_time(time_s)
+        return self.value
+
+    def forecast(self, time_s: float, horizon_s: float) -> Forecast:
+        """The value, known exactly."""
+        _check_time(time_s, horizon_s)
+        return Forecast(self.value, 0.0)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Recorded values, each in force from its time to the next; after the last the series begins again.
+
+    A forecast knows the past only: it is what the series had one day earlier at the same hour (or has now, on the first
+    day), and its error is how far off that rule was over the past, one standard deviation.
+
+    Attributes:
+        times_s: When each value begins, ascending from 0, shape ``(n,)``.
+        values: The values, same shape.
+        period_s: When the series begins again.
+        source: Where it comes from.
+    """
+
+    times_s: tuple[float, ...]
+    values: tuple[float, ...]
+    period_s: float
+    source: str = "given as values"
+
+    def __post_init__(self) -> None:
+        if not self.times_s or len(self.times_s) != len(self.values):
+            given = f"{len(self.times_s)} times, {len(self.values)} values"
+            raise TraceError(problem("signal", given, "must have one value for each time", "Add what is missing"))
+        if self.times_s[0] != 0.0 or list(self.times_s) != sorted(set(self.times_s)):
+            rule = "must begin at 0 and rise"
+            raise TraceError(problem("times_s", self.times_s[:4], rule, "Sort the rows and remove repeats"))
+        if not all(math.isfinite(v) for v in (*self.times_s, *self.values)):
+            at = next(i for i, v in enumerate(self.values) if not math.isfinite(v))
+            raise TraceError(problem(f"values[{at}]", self.values[at], "must be finite", "Fill the gap"))
+        if not self.period_s > self.times_s[-1]:
+            rule = f"must lie after the last time, {self.times_s[-1]:g}"
+            raise TraceError(problem("period_s", self.period_s, rule, "Give the length of the recording"))
+
+    @classmethod
+    def hourly(cls, values: Sequence[float], source: str = "given as values") -> Series:
+        """One value an hour."""
+        times = tuple(HOUR_S * i for i in range(len(values)))
+        return cls(times, tuple(float(v) for v in values), HOUR_S * len(values), source)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, column: str = "value", longest_gap_s: float = 2 * HOUR_S) -> Series:
+        """Read ``time_s`` and a column of values; times ascend from 0.
+
+        Args:
+            path: The file.
+            column: Which column holds the values.
+            longest_gap_s: Two rows further apart than this are a gap and an error.
+
+        Raises:
+            TraceError: The file cannot be read, a column is missing, a value is no number, or there is a gap.
+        """
+        from attribution_sched.cluster.wan import read_trace_rows
+
+        times: list[float] = []
+        values: list[float] = []
+        for line, cells in read_trace_rows(path, ("time_s", column)):
+            where = f"{path}, line {line}: "
+            numbers = []
+            for name in ("time_s", column):
+                try:
+                    value = float(cells[name])
+                except ValueError:
+                    value = math.nan
+                if not math.isfinite(value):
+                    raise TraceError(where + problem(name, cells[name], "must be a finite number", "Fill the gap"))
+                numbers.append(value)
+            if times and numbers[0] <= times[-1]:
+                rule = f"must lie after the row before it, {times[-1]:g}"
+                raise TraceError(where + problem("time_s", numbers[0], rule, "Sort the rows and remove repeats"))
+            if times and numbers[0] - times[-1] > longest_gap_s:
+                rule = f"leaves a gap of {numbers[0] - times[-1]:g} s, longer than {longest_gap_s:g}"
+                raise TraceError(where + problem("time_s", numbers[0], rule, "Fill the gap or allow it"))
+            times.append(numbers[0])
+            values.append(numbers[1])
+        if not times:
+            raise TraceError(problem("signal", str(path), "must hold at least one row", "Record some values"))
+        step = times[-1] - times[-2] if len(times) > 1 else HOUR_S
+        return cls(tuple(t - times[0] for t in times), tuple(values), times[-1] - times[0] + step, str(path))
+
+    def at(self, time_s: float) -> float:
+        """The value in force."""
+        _check_time(time_s)
+        return self.values[bisect.bisect_right(self.times_s, time_s % self.period_s) - 1]
+
+    def forecast(self, time_s: float, horizon_s: float) -> Forecast:
+        """The value at the same hour of the last day that is known; see the class."""
+        _check_time(time_s, horizon_s)
+        if horizon_s == 0:
+            return Forecast(self.at(time_s), 0.0)
+        days = math.ceil(horizon_s / DAY_S)
+        then = time_s + horizon_s - days * DAY_S
+        value = self.at(then) if then >= 0 else self.at(time_s)
+        known = np.arange(0.0, time_s - days * DAY_S + 1e-9, HOUR_S)
+        if len(known) < 2:
+            return Forecast(value, float(np.std([self.at(t) for t in np.arange(0.0, time_s + HOUR_S, HOUR_S)])))
+        off = [self.at(t + days * DAY_S) - self.at(t) for t in known]
+        return Forecast(value, float(np.sqrt(np.mean(np.square(off)))))
+
+
+@dataclass
+class Live:
+    """A source that is asked when its value is needed, and remembered: a price feed, a carbon API, a queue.
+
+    A forecast is the last value; its error grows with the root of the horizon from the steps seen so far.
+
+    Attributes:
+        read: Called without arguments; returns the value now.
+        name: What to call it in errors.
+    """
+
+    read: Callable[[], float]
+    name: str = "live signal"
+    _seen: list[tuple[float, float]] = field(default_factory=list, repr=False)
+
+    def at(self, time_s: float) -> float:
+        """The value now; asked once for each moment."""
+        _check_time(time_s)
+        if self._seen and time_s <= self._seen[-1][0]:
+            past = bisect.bisect_right([t for t, _ in self._seen], time_s) - 1
+            return self._seen[max(past, 0)][1]
+        value = float(self.read())
+        if not math.isfinite(value):
+            raise SettingsError(problem(self.name, value, "must return a finite number", "Mend the source"))
+        self._seen.append((time_s, value))
+        return value
+
+    def forecast(self, time_s: float, horizon_s: float) -> Forecast:
+        """The value now, and how far such values have wandered in as long a time."""
+        value = self.at(time_s)
+        _check_time(time_s, horizon_s)
+        if len(self._seen) < 3:
+            return Forecast(value, abs(value) if horizon_s > 0 else 0.0)
+        times, values = (np.array(column) for column in zip(*self._seen, strict=True))
+        rate = float(np.mean(np.diff(values) ** 2 / np.maximum(np.diff(times), 1e-9)))
+        return Forecast(value, math.sqrt(rate * horizon_s))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Carbon intensity of a grid by its fitted profile, gCO2/kWh.
+
+    Attributes:
+        name: One of :func:`grid_names`.
+        seed: Seed of the hours' deviations from the profile; None for the profile alone.
+        start_h: Hour of the year (UTC) at which the run begins.
+    """
+
+    name: str
+    seed: int | None = None
+    start_h: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.name not in grid_names():
+            raise SettingsError(problem("grid", self.name, "has no fitted profile", nearest(self.name, grid_names())))
+
+    @property
+    def annual_mean(self) -> float:
+        """Mean over the year."""
+        mean: float = load_constants("grids")["grids"][self.name]["mean"]
+        return mean
+
+    def profile(self, time_s: float) -> float:
+        """What the hour of the day and of the year lead to expect."""
+        law = load_constants("grids")["grids"][self.name]
+        hour = (self.start_h + time_s / HOUR_S) % YEAR_H
+        year: float = (
+            1.0
+            + law["year"][0] * math.cos(math.tau * hour / YEAR_H)
+            + law["year"][1] * math.sin(math.tau * hour / YEAR_H)
+        )
+        day: float = law["day"][int(hour // SEASON_H)][int(hour % 24)]
+        return max(0.0, float(law["mean"] * year * day))
+
+    def at(self, time_s: float) -> float:
+        """Profile and deviation of the hour."""
+        _check_time(time_s)
+        return max(0.0, self.profile(time_s) + self._residual(time_s))
+
+    def forecast(self, time_s: float, horizon_s: float) -> Forecast:
+        """Profile of the hour ahead and what is left of the deviation now."""
+        _check_time(time_s, horizon_s)
+        law = load_constants("grids")["grids"][self.name]
+        left = law["phi"] ** (horizon_s / HOUR_S)
+        value = max(0.0, self.profile(time_s + horizon_s) + left * self._residual(time_s))
+        return Forecast(value, law["sigma"] * math.sqrt(max(0.0, 1.0 - left * left)))
+
+    def _residual(self, time_s: float) -> float:
+        if self.seed is None:
+            return 0.0
+        return float(_residuals(self.name, self.seed)[int(time_s // HOUR_S) % YEAR_H])
+
+
+@cache
+def _residuals(name: str, seed: int) -> FloatArray:
+    """A year of hourly deviations, stationary from the first hour on, shape ``(8760,)``."""
+    law = load_constants("grids")["grids"][name]
+    noise = np.random.default_rng(seed).standard_normal(YEAR_H)
+    out = np.empty(YEAR_H)
+    out[0] = law["sigma"] * noise[0]
+    step = law["sigma"] * math.sqrt(1.0 - law["phi"] ** 2)
+    for i in range(1, YEAR_H):
+        out[i] = law["phi"] * out[i - 1] + step * noise[i]
+    return out
+
+
+def grid_names() -> tuple[str, ...]:
+    """Grids with a fitted profile."""
+    return tuple(load_constants("grids")["grids"])
+
+
+def grid_of(region: str) -> str | None:
+    """The grid of a cloud region; None where none of the fitted ones feeds it."""
+    found: str | None = load_constants("grids")["regions"].get(region)
+    return found
+
+
+def mean_over(signal: Signal, start_s: float, end_s: float) -> float:
+    """Mean of a signal over a window, by the hour."""
+    _check_time(start_s)
+    if not end_s > start_s:
+        raise SettingsError(problem("end_s", end_s, f"must lie after {start_s:g}", "Give a window"))
+    edges = np.arange(start_s, end_s, HOUR_S)
+    weights = np.minimum(edges + HOUR_S, end_s) - edges
+    return float(np.average([signal.at(float(t)) for t in edges], weights=weights))

@@ -1,0 +1,541 @@
+"""A real queue, read and never touched: jobs and nodes of a cluster at one moment, why each waits, when it may start.
+
+Jobs are opaque here: what they asked for, where, since when. Three questions are answered from that alone:
+
+* *why* a job waits: one cause of a closed list, in strict precedence, beside the engine's own word;
+* *when* it starts: the queue is played on with run times drawn from what jobs used of their limits so far, most urgent
+  first, smaller ones let past where they delay nobody (EASY backfill); the middle 80 % of the draws are the interval;
+* *where* it would have started sooner, and what waiting that would have saved.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attribution_sched.errors import ExecutorError, problem
+from attribution_sched.executors.slurm import CAUSES
+
+HELD, BEGIN_TIME, DEPENDENCY, NEVER, NODE, DEVICES, PRIORITY, NEXT = PRECEDENCE = (
+    "held", "begin time", "dependency", "never", "node not available", "devices", "priority", "next cycle",
+)  # fmt: skip
+"""Causes of waiting, the first that holds is the one: somebody holds it; its time has not come; it waits for another
+job; its domain could not hold it if it were empty; only nodes that are down could; too few devices are free; devices
+are free, and kept for more urgent jobs; nothing is in its way, and the engine has not looked yet."""
+
+UNLIMITED_S = 30 * 86400.0
+"""Limit that is assumed of a job without one."""
+
+DOWN = (
+    "down",
+    "drain",
+    "drng",
+    "draining",
+    "drained",
+    "fail",
+    "maint",
+    "not_responding",
+    "unknown",
+    "future",
+    "planned_down",
+)
+
+
+@dataclass(frozen=True)
+class ShadowJob:
+    """A job as its engine tells of it.
+
+    Attributes:
+        id: The engine's name of it.
+        domain: Partition or queue.
+        devices: Devices that it asked for, in all; 0 for none.
+        running: Whether it runs; else it waits.
+        submitted_unix_s: When it came.
+        started_unix_s: When it began; None while it waits.
+        limit_s: Longest that it may run.
+        priority: Larger is more urgent.
+        user: Whose.
+        reason: The engine's own word for why it waits.
+        expected_start_unix_s: When the engine expects to start it; None if it does not say.
+        begin_unix_s: Not to be started before.
+    """
+
+    id: str
+    domain: str
+    devices: int
+    running: bool
+    submitted_unix_s: float
+    started_unix_s: float | None
+    limit_s: float
+    priority: float = 0.0
+    user: str = ""
+    reason: str = ""
+    expected_start_unix_s: float | None = None
+    begin_unix_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShadowNode:
+    """A node as its engine tells of it.
+
+    Attributes:
+        name: Its name.
+        domains: Partitions it belongs to.
+        devices: Devices it has.
+        used: Devices that jobs hold.
+        state: The engine's own word.
+    """
+
+    name: str
+    domains: tuple[str, ...]
+    devices: int
+    used: int
+    state: str
+
+    @property
+    def up(self) -> bool:
+        """Whether it takes jobs."""
+        words = re.split(r"[^a-z_]+", self.state.lower())
+        return not any(word.startswith(DOWN) for word in words if word) and not self.state.endswith("*")
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A cluster at one moment.
+
+    Attributes:
+        jobs: What runs and what waits.
+        nodes: Where.
+        unix_s: When.
+        used_shares: Of jobs that ended: run time over limit.
+        source: Where it was read, with version.
+    """
+
+    jobs: tuple[ShadowJob, ...]
+    nodes: tuple[ShadowNode, ...]
+    unix_s: float
+    used_shares: tuple[float, ...] = ()
+    source: str = ""
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Names of the domains."""
+        return tuple(sorted({name for node in self.nodes for name in node.domains}))
+
+    def devices(self, domain: str, *, up: bool = True) -> int:
+        """Devices of a domain, on nodes that take jobs or on all."""
+        return sum(node.devices for node in self.nodes if domain in node.domains and (node.up or not up))
+
+    def free(self, domain: str) -> int:
+        """Devices that nobody holds."""
+        return sum(max(0, node.devices - node.used) for node in self.nodes if domain in node.domains and node.up)
+
+    def waiting(self, domain: str | None = None) -> list[ShadowJob]:
+        """Jobs that wait, the most urgent first, of those the oldest."""
+        found = [job for job in self.jobs if not job.running and domain in (None, job.domain)]
+        return sorted(found, key=lambda job: (-job.priority, job.submitted_unix_s, _number(job.id)))
+
+    def job(self, name: str) -> ShadowJob:
+        """A job by its id.
+
+        Raises:
+            ExecutorError: If there is none, or it has ended.
+        """
+        for job in self.jobs:
+            if job.id == name:
+                return job
+        rule = "is not in the queue: it has ended, or never was"
+        raise ExecutorError(problem("job", name, rule, f"{len(self.jobs)} jobs are; list them with shadow"))
+
+
+# --- The questions ---
+
+
+def why(shadow: Shadow, job: ShadowJob) -> str:
+    """Why a job waits: the first cause of :data:`PRECEDENCE` that holds; empty if it runs."""
+    if job.running:
+        return ""
+    if job.reason.startswith("JobHeld") or job.priority == 0.0:
+        return HELD
+    if job.reason.startswith("Dependency"):
+        return DEPENDENCY
+    if job.begin_unix_s > shadow.unix_s:
+        return BEGIN_TIME
+    if job.devices > shadow.devices(job.domain, up=False):
+        return NEVER
+    if job.devices > shadow.devices(job.domain):
+        return NODE
+    ahead = [other for other in shadow.waiting(job.domain) if _before(other, job) and _eligible(shadow, other)]
+    if job.devices > shadow.free(job.domain):
+        # Whoever is first waits for devices, all behind it wait for their turn.
+        return PRIORITY if any(other.devices > shadow.free(job.domain) for other in ahead) else DEVICES
+    return PRIORITY if ahead else NEXT
+
+
+def _eligible(shadow: Shadow, job: ShadowJob) -> bool:
+    held = job.reason.startswith(("JobHeld", "Dependency")) or job.priority == 0.0
+    return not held and job.begin_unix_s <= shadow.unix_s and job.devices <= shadow.devices(job.domain)
+
+
+def _before(one: ShadowJob, other: ShadowJob) -> bool:
+    mine = (-one.priority, one.submitted_unix_s, _number(one.id))
+    return mine < (-other.priority, other.submitted_unix_s, _number(other.id))
+
+
+def agrees(cause: str, token: str) -> bool | None:
+    """Whether our cause is what the engine's word means; None where the engine has no word for it."""
+    meant = CAUSES.get(re.split(r"[,(]", token)[0].strip(), "")
+    if not meant or meant not in PRECEDENCE:
+        return None
+    return cause == meant or (cause == NEXT and meant in (PRIORITY, DEVICES))
+
+
+@dataclass(frozen=True)
+class Start:
+    """When a job may start.
+
+    Attributes:
+        middle_unix_s: The median.
+        low_unix_s: One in ten starts sooner.
+        high_unix_s: One in ten starts later.
+        draws: Futures that were played.
+    """
+
+    middle_unix_s: float
+    low_unix_s: float
+    high_unix_s: float
+    draws: int
+
+
+def when(shadow: Shadow, domain: str, *, draws: int = 64, seed: int = 0) -> dict[str, Start]:
+    """When the waiting jobs of a domain start; those that cannot start at all are left out.
+
+    Args:
+        shadow: The queue.
+        domain: Which domain.
+        draws: Futures to play.
+        seed: Of the run times.
+    """
+    generator = np.random.default_rng(seed)
+    starts: dict[str, list[float]] = {}
+    for _ in range(draws):
+        for name, at in play(shadow, domain, _run_times(shadow, domain, generator)).items():
+            starts.setdefault(name, []).append(at)
+    found = {}
+    for name, times in starts.items():
+        low, middle, high = np.quantile(times, (0.1, 0.5, 0.9))
+        found[name] = Start(float(middle), float(low), float(high), len(times))
+    return found
+
+
+def _run_times(shadow: Shadow, domain: str, generator: np.random.Generator) -> dict[str, float]:
+    """One draw of how long every job of a domain runs in all; a running one at least as long as it has."""
+    shares = np.array(shadow.used_shares or (0.25, 0.5, 0.75, 1.0))
+    drawn = {}
+    for job in shadow.jobs:
+        if job.domain == domain:
+            ran_s = shadow.unix_s - job.started_unix_s if job.started_unix_s is not None else 0.0
+            possible = shares[shares * job.limit_s > ran_s]
+            share = float(generator.choice(possible)) if possible.size else 1.0
+            drawn[job.id] = max(share * job.limit_s, ran_s + 1.0)
+    return drawn
+
+
+def play(shadow: Shadow, domain: str, run_times_s: Mapping[str, float]) -> dict[str, float]:
+    """Play the queue of a domain on with given run times: start of every job that waits.
+
+    The engine plans with limits and is surprised by run times, as real ones are.
+    """
+    now, free = shadow.unix_s, shadow.free(domain)
+    running = [
+        (
+            float(job.started_unix_s or now) + run_times_s[job.id],
+            float(job.started_unix_s or now) + job.limit_s,
+            job.devices,
+        )
+        for job in shadow.jobs
+        if job.running and job.domain == domain
+    ]
+    queue = [job for job in shadow.waiting(domain) if _startable(shadow, job)]
+    starts: dict[str, float] = {}
+    while queue:
+        for job in _started(queue, free, running, now):
+            starts[job.id] = now
+            free -= job.devices
+            running.append((now + run_times_s[job.id], now + job.limit_s, job.devices))
+            queue.remove(job)
+        later = [end for end, _, _ in running if end > now] + [
+            job.begin_unix_s for job in queue if job.begin_unix_s > now
+        ]
+        if not queue or not later:
+            break
+        now = min(later)
+        free += sum(devices for end, _, devices in running if end <= now)
+        running = [each for each in running if each[0] > now]
+    return starts
+
+
+def _startable(shadow: Shadow, job: ShadowJob) -> bool:
+    held = job.reason.startswith(("JobHeld", "Dependency")) or job.priority == 0.0
+    return not held and job.devices <= shadow.devices(job.domain)
+
+
+def _started(
+    queue: Sequence[ShadowJob], free: int, running: Sequence[tuple[float, float, int]], now: float
+) -> list[ShadowJob]:
+    """Who starts at this moment: in order while it fits, then whoever delays not the first that does not (EASY)."""
+    chosen: list[ShadowJob] = []
+    due = [job for job in queue if job.begin_unix_s <= now]
+    for at, job in enumerate(due):
+        if job.devices > free:
+            # When the first that does not fit could start by everybody's limits, and what is left beside it then.
+            room, reserved_at = free, math.inf
+            ends = sorted(
+                [(limit, devices) for _, limit, devices in running] + [(now + j.limit_s, j.devices) for j in chosen]
+            )
+            for limit, devices in ends:
+                room += devices
+                if room >= job.devices:
+                    reserved_at = limit
+                    break
+            spare = room - job.devices if math.isfinite(reserved_at) else free
+            for other in due[at + 1 :]:
+                if other.devices <= free and (now + other.limit_s <= reserved_at or other.devices <= spare):
+                    chosen.append(other)
+                    free -= other.devices
+                    if now + other.limit_s > reserved_at:
+                        spare -= other.devices
+            break
+        chosen.append(job)
+        free -= job.devices
+    return chosen
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What would have been decided for a job that waits.
+
+    Attributes:
+        job: Its id.
+        domain: Where it waits.
+        cause: Why.
+        reason: The engine's own word.
+        starts: When, where it waits; None if never.
+        better: A domain in which it starts sooner; None if there is none.
+        saved_s: Waiting that this saves, by the medians.
+    """
+
+    job: str
+    domain: str
+    cause: str
+    reason: str
+    starts: Start | None
+    better: str | None = None
+    saved_s: float = 0.0
+
+
+def advise(shadow: Shadow, *, draws: int = 64, seed: int = 0) -> list[Advice]:
+    """Every waiting job: why, when, and where it would have started sooner; nothing is done about it."""
+    by_domain = {domain: when(shadow, domain, draws=draws, seed=seed) for domain in shadow.domains}
+    found = []
+    for job in shadow.waiting():
+        own = by_domain.get(job.domain, {}).get(job.id)
+        better, saved = None, 0.0
+        for domain in shadow.domains:
+            if domain == job.domain or job.devices > shadow.free(domain) or _kept_for_others(shadow, domain):
+                continue
+            gain = (
+                (UNLIMITED_S if own is None else own.middle_unix_s - shadow.unix_s) if why(shadow, job) != HELD else 0.0
+            )
+            if gain > saved:
+                better, saved = domain, gain
+        found.append(Advice(job.id, job.domain, why(shadow, job), job.reason, own, better, saved if own else 0.0))
+    return found
+
+
+def _kept_for_others(shadow: Shadow, domain: str) -> bool:
+    return any(_eligible(shadow, job) for job in shadow.waiting(domain))
+
+
+# --- Reading ---
+
+
+def read_live(ask: Callable[..., str], now: float) -> Shadow:
+    """Read a Slurm through its commands; nothing is changed, and no right is needed.
+
+    Args:
+        ask: Runs a command and gives what it says, with times as seconds.
+        now: The time.
+    """
+    jobs = [_text_job(_fields(line)) for line in ask("scontrol", "-o", "show", "jobs").splitlines() if "JobId=" in line]
+    nodes = [
+        _text_node(_fields(line))
+        for line in ask("scontrol", "-d", "-o", "show", "nodes").splitlines()
+        if "NodeName=" in line
+    ]
+    return Shadow(tuple(filter(None, jobs)), tuple(nodes), now, _shares(ask), ask("sinfo", "--version").strip())
+
+
+def _fields(line: str) -> dict[str, str]:
+    """``Name=value`` pairs; a value may hold spaces, a name may not."""
+    return {name: value.strip() for name, value in re.findall(r"(?:^| )([A-Z][\w/:]*)=(.*?)(?= [A-Z][\w/:]*=|$)", line)}
+
+
+def _text_job(told: Mapping[str, str]) -> ShadowJob | None:
+    state = told.get("JobState", "").split(" ")[0]
+    if state not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"):
+        return None
+    running = state != "PENDING"
+    start, eligible = _seconds(told.get("StartTime", "")), _seconds(told.get("EligibleTime", ""))
+    return ShadowJob(
+        told["JobId"], told.get("Partition", "").split(",")[0],
+        _asked(
+            told.get("ReqTRES") or told.get("TRES", ""), told.get("TresPerJob", ""), told.get("TresPerNode", ""),
+            told.get("TresPerTask", ""), _first(told.get("NumNodes", "1")), _first(told.get("NumTasks", "1")),
+        ),
+        running, _seconds(told.get("SubmitTime", "")) or 0.0,
+        start if running else None, _limit_s(told.get("TimeLimit", "")), float(told.get("Priority") or 0),
+        told.get("UserId", "").split("(")[0], told.get("Reason", ""), None if running else start,
+        eligible or 0.0,
+    )  # fmt: skip
+
+
+def _text_node(told: Mapping[str, str]) -> ShadowNode:
+    # A site may leave GPUs out of what it accounts for; what a node has and gives is told all the same.
+    has = _tres(told.get("CfgTRES", "")) or _gres(told.get("Gres", ""))
+    used = _tres(told.get("AllocTRES", "")) or _gres(told.get("GresUsed", ""))
+    domains = tuple(filter(None, told.get("Partitions", "").split(",")))
+    return ShadowNode(told["NodeName"], domains, has, used, told.get("State", "UNKNOWN"))
+
+
+def read_json(queue: str, nodes: str, now: float, accounting: str = "", source: str = "recorded") -> Shadow:
+    """Read what ``squeue --json``, ``scontrol show nodes --json`` (or ``sinfo --json``) and ``sacct --json`` said.
+
+    The layout differs between versions of Slurm's data parser (0.0.38 writes numbers, 0.0.40 and later
+    ``{"set": …, "infinite": …, "number": …}`` and states as lists); few fields are read, of either.
+
+    Raises:
+        ExecutorError: If one of them is no such JSON, or of a version whose fields are others.
+    """
+    jobs = [_json_job(each) for each in _listed("squeue", queue, "jobs")]
+    places = [_json_node(each) for each in _listed("nodes", nodes, "nodes")]
+    shares = []
+    for each in _listed("sacct", accounting, "jobs") if accounting else []:
+        times = each.get("time", {})
+        elapsed, minutes = _number_of(times.get("elapsed")), _number_of(times.get("limit"))
+        if elapsed is not None and minutes:
+            shares.append(min(1.0, max(1.0, elapsed) / (60.0 * minutes)))
+    return Shadow(tuple(filter(None, jobs)), tuple(places), now, tuple(shares[-2000:]), source)
+
+
+def _listed(what: str, text: str, key: str) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        rule = f"is no JSON ({error})"
+        raise ExecutorError(problem(what, text[:60], rule, "Record it again with --json")) from error
+    rows = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        given = sorted(found) if isinstance(found, dict) else type(found).__name__
+        fix = "Record squeue --json, scontrol show nodes --json and sacct --json"
+        raise ExecutorError(problem(what, given, f"has no list of {key}: of a version that is not known", fix))
+    return rows
+
+
+def _json_job(told: Mapping[str, Any]) -> ShadowJob | None:
+    state = _words(told.get("job_state"))
+    if state.split(" ")[0] not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"):
+        return None
+    running = not state.startswith("PENDING")
+    start, minutes = _number_of(told.get("start_time")) or None, _number_of(told.get("time_limit"))
+    return ShadowJob(
+        str(told.get("job_id", "")), str(told.get("partition", "")).split(",")[0],
+        _asked(
+            str(told.get("tres_req_str") or told.get("tres_alloc_str") or ""), str(told.get("tres_per_job") or ""),
+            str(told.get("tres_per_node") or ""), str(told.get("tres_per_task") or ""),
+            int(_number_of(told.get("node_count")) or 1), int(_number_of(told.get("tasks")) or 1),
+        ),
+        running,
+        _number_of(told.get("submit_time")) or 0.0, start if running else None,
+        60.0 * minutes if minutes else UNLIMITED_S, _number_of(told.get("priority")) or 0.0,
+        str(told.get("user_name", "")), str(told.get("state_reason", "")), None if running else start,
+        _number_of(told.get("eligible_time")) or 0.0,
+    )  # fmt: skip
+
+
+def _json_node(told: Mapping[str, Any]) -> ShadowNode:
+    name, state = str(told.get("name", "")), f"{_words(told.get('state'))} {_words(told.get('state_flags'))}".strip()
+    has = _tres(str(told.get("tres", ""))) or _gres(str(told.get("gres", "")))
+    used = _tres(str(told.get("tres_used", ""))) or _gres(str(told.get("gres_used", "")))
+    return ShadowNode(name, tuple(map(str, told.get("partitions", ()))), has, used, state)
+
+
+def _words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+
+
+def _number_of(value: Any) -> float | None:
+    """A number of either layout; None if it is unset or infinite."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) and not value.get("infinite", False) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _shares(ask: Callable[..., str]) -> tuple[float, ...]:
+    """Run time over limit of the jobs that accounting remembers; none without accounting."""
+    try:
+        told = ask("sacct", "-n", "-P", "-X", "-a", "--starttime=now-7days", "-o", "State,ElapsedRaw,TimelimitRaw")
+    except ExecutorError:
+        return ()
+    found = []
+    for line in told.splitlines():
+        state, elapsed, minutes = [*line.split("|"), "", ""][:3]
+        ended = state.split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT")
+        if ended and elapsed.isdigit() and minutes.isdigit() and int(minutes) > 0:
+            found.append(min(1.0, max(1.0, float(elapsed)) / (60.0 * float(minutes))))
+    return tuple(found[-2000:])
+
+
+def _tres(words: str) -> int:
+    """GPUs in ``cpu=2,node=1,gres/gpu=2,gres/gpu:a100=2``; 0 where no GPU was asked for."""
+    found = dict(re.findall(r"([\w/:.-]+)=(\d+)", words))
+    return int(found.get("gres/gpu", 0)) or sum(int(n) for name, n in found.items() if name.startswith("gres/gpu:"))
+
+
+def _gres(words: str) -> int:
+    """GPUs in ``gpu:a100:4(S:0-1)``, ``gres:gpu:2`` or ``gres/gpu:2``."""
+    bare = re.sub(r"\([^)]*\)", "", words)
+    return sum(int(count) for count in re.findall(r"(?:^|[:/,])gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)", bare))
+
+
+def _asked(tres: str, per_job: str, per_node: str, per_task: str, nodes: int, tasks: int) -> int:
+    """Devices that a job asked for in all, in whichever way it did."""
+    return _tres(tres) or _gres(per_job) or nodes * _gres(per_node) or tasks * _gres(per_task)
+
+
+def _first(words: str) -> int:
+    found = re.match(r"\d+", words)
+    return int(found[0]) if found else 1
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if text.isdigit() and int(text) > 0 else None
+
+
+def _limit_s(text: str) -> float:
+    """Seconds in ``[days-]hours:minutes:seconds``; a month for none."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if found is None:
+        return UNLIMITED_S
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _number(job: str) -> int:
+    return int(re.split(r"[_+.]", job)[0] or 0) if job[:1].isdigit() else 0

@@ -1,0 +1,61 @@
+"""Models from configurations: counts of the shipped examples, experts, latent attention, bad input."""
+
+import json
+
+import pytest
+
+from attribution_sched.cluster.models import model
+from attribution_sched.cluster.models.huggingface import EXAMPLES, Shape, from_config, read_config
+from attribution_sched.errors import TaskError
+
+# Stated by the authors, apart from the table in the module.
+PUBLISHED = {
+    "mixtral-8x7b": 46.7e9, "deepseek-v3": 671e9, "qwen-2.5-7b": 7.616e9, "qwen-2.5-72b": 72.7e9,
+    "whisper-large-v3": 1.543e9, "dit-xl-2": 675e6,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_parameters_are_within_two_percent_of_the_published(name):
+    assert model(name).params == pytest.approx(PUBLISHED[name], rel=0.02)
+
+
+def test_a_token_visits_some_experts_only():
+    """Mixtral: 12.9e9 of 46.7e9 parameters are active; FLOPs per token are twice that, attention products apart."""
+    chain = model("mixtral-8x7b@128")
+    products = sum(layer.fc_flops for layer in chain.layers) / 128
+    assert products == pytest.approx(2 * 12.7e9, rel=0.02)
+    deep = model("deepseek-v3@128")
+    assert sum(layer.fc_flops for layer in deep.layers) / 128 == pytest.approx(2 * 37e9, rel=0.05)
+
+
+def test_latent_attention_keeps_a_small_cache():
+    """576 numbers per token and layer, where 128 full heads would keep 32,768."""
+    chain = model("deepseek-v3@1000")
+    assert chain.layers[10].kv_elements == 1000 * 576
+
+
+def test_a_dense_configuration_equals_the_zoo():
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "tie_word_embeddings": False,
+    }  # fmt: skip
+    assert from_config(config, Shape("own", 8192)).layers == model("llama-3-8b").layers
+
+
+def test_one_clear_error_each(tmp_path):
+    config = dict(EXAMPLES["mixtral-8x7b"][0])
+    with pytest.raises(TaskError, match="num_experts_per_tok"):
+        from_config(config | {"num_experts_per_tok": 9}, Shape("x"))
+    with pytest.raises(TaskError, match="must be a whole number"):
+        from_config(config | {"hidden_size": 4096.5}, Shape("x"))
+    with pytest.raises(TaskError, match="no vocab_size"):
+        from_config({k: v for k, v in config.items() if k != "vocab_size"}, Shape("x"))
+    with pytest.raises(TaskError, match="cannot be read"):
+        read_config(tmp_path / "none.json")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(TaskError, match="is no JSON"):
+        read_config(tmp_path / "bad.json")
+    (tmp_path / "list.json").write_text(json.dumps([1]))
+    with pytest.raises(TaskError, match="must be a JSON object"):
+        read_config(tmp_path / "list.json")

@@ -1,0 +1,31 @@
+"""A torch module on the meta device becomes a chain of layers."""
+
+import pytest
+
+from attribution_sched.cluster.models import TaskType
+from attribution_sched.cluster.models.torch_module import from_torch
+from attribution_sched.errors import TaskError
+
+torch = pytest.importorskip("torch")
+
+
+def net():
+    with torch.device("meta"):
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 8, 3, padding=1, bias=False), torch.nn.ReLU(), torch.nn.Flatten(),
+            torch.nn.Linear(8 * 16 * 16, 10),
+        )  # fmt: skip
+
+
+def test_parameters_flops_and_sizes_are_those_of_the_arithmetic():
+    chain = from_torch(net(), torch.empty(1, 3, 16, 16, device="meta"), name="tiny", task_type=TaskType.VISION)
+    assert [layer.params for layer in chain.layers] == [3 * 8 * 9, 0, 0, 8 * 256 * 10 + 10]
+    assert chain.layers[0].conv_flops == 2 * 3 * 8 * 9 * 256
+    assert chain.layers[3].fc_flops == 2 * 8 * 256 * 10
+    assert [layer.output_elements for layer in chain.layers] == [2048, 2048, 2048, 10]
+    assert chain.layers[0].kind == "conv" and chain.layers[3].tp_sharded
+
+
+def test_a_module_that_cannot_run_is_one_error():
+    with pytest.raises(TaskError, match="cannot run on the meta device"):
+        from_torch(net(), torch.empty(1, 4, 16, 16, device="meta"))

@@ -1,0 +1,93 @@
+"""Signals: a value at a moment, a forecast with its error; gaps and NaN are errors."""
+
+import math
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster.signals import Constant, Grid, Live, Series, Signal, grid_names, grid_of, mean_over
+from attribution_sched.errors import SettingsError, TraceError
+
+HOUR = 3600.0
+
+
+def test_every_kind_keeps_the_protocol():
+    for signal in (Constant(1.0), Series.hourly([1.0, 2.0]), Live(lambda: 3.0), Grid("PJM")):
+        assert isinstance(signal, Signal)
+        value, error = signal.forecast(0.0, 0.0)
+        assert value == signal.at(0.0) and error == 0.0
+
+
+def test_a_series_holds_each_value_and_begins_again():
+    series = Series.hourly([10.0, 20.0, 30.0])
+    assert [series.at(t * HOUR) for t in (0, 0.99, 1, 2.5, 3, 4)] == [10, 10, 20, 30, 10, 20]
+
+
+def test_a_forecast_of_a_series_knows_the_past_only():
+    rng = np.random.default_rng(0)
+    values = 100 + 20 * np.sin(np.arange(240) * math.tau / 24) + rng.normal(0, 3, 240)
+    series = Series.hourly(values)
+    changed = Series.hourly([*values[:121], *(values[121:] + 1000)])
+    assert series.forecast(120 * HOUR, 6 * HOUR) == changed.forecast(120 * HOUR, 6 * HOUR)
+    found = series.forecast(120 * HOUR, 6 * HOUR)
+    assert found.value == values[102] and found.error == pytest.approx(3 * math.sqrt(2), rel=0.4)
+
+
+@pytest.mark.parametrize("name", grid_names())
+def test_a_grid_has_its_mean_and_its_forecast_error_is_honest(name):
+    plain, noisy = Grid(name), Grid(name, seed=3)
+    year = 8760 * HOUR
+    assert mean_over(plain, 0.0, year) == pytest.approx(plain.annual_mean, rel=0.03)
+    starts = np.arange(0, 8700, 37) * HOUR
+    off = []
+    for start in starts:
+        value, error = noisy.forecast(start, 6 * HOUR)
+        off.append((noisy.at(start + 6 * HOUR) - value) / error)
+    assert np.std(off) == pytest.approx(1.0, abs=0.2)
+    assert noisy.forecast(0.0, HOUR).error < noisy.forecast(0.0, 24 * HOUR).error
+
+
+def test_grids_differ_as_measured():
+    """2022: BPAT 55, CISO 256, ERCO 347, PJM 363 g/kWh; California has its duck curve, PJM hardly moves."""
+    means = {name: Grid(name).annual_mean for name in grid_names()}
+    assert means == pytest.approx({"BPAT": 55, "CISO": 256, "ERCO": 347, "PJM": 363}, rel=0.01)
+    day = {name: [Grid(name).at(t * HOUR) for t in range(24)] for name in ("CISO", "PJM")}
+    swing = {name: max(values) / min(values) for name, values in day.items()}
+    assert swing["CISO"] > 1.4 > 1.2 > swing["PJM"]
+    assert grid_of("aws:us-east-1") == "PJM" and grid_of("gcp:europe-west4-a") is None
+
+
+def test_a_live_source_is_asked_once_for_each_moment():
+    asked = iter([1.0, 2.0, 4.0, 3.0])
+    live = Live(lambda: next(asked))
+    assert [live.at(t) for t in (0.0, 0.0, HOUR, 2 * HOUR, HOUR)] == [1.0, 1.0, 2.0, 4.0, 2.0]
+    assert live.forecast(2 * HOUR, HOUR).error > 0
+    with pytest.raises(SettingsError, match="must return a finite number"):
+        Live(lambda: math.nan).at(0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("time_s,value\n0,1\n3600,nan\n", "line 3: value.*finite"),
+        ("time_s,value\n0,1\n3600,\n", "line 3: value.*finite"),
+        ("time_s,value\n0,1\n90000,2\n", "leaves a gap of 90000 s"),
+        ("time_s,value\n0,1\n0,2\n", "must lie after the row before it"),
+        ("time_s,price\n0,1\n", "must name the column 'value'"),
+        ("time_s,value\n", "at least one row"),
+    ],
+)
+def test_a_bad_file_is_one_clear_error(tmp_path, text, match):
+    path = tmp_path / "signal.csv"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=match):
+        Series.from_csv(path)
+    with pytest.raises(TraceError, match="cannot be read"):
+        Series.from_csv(tmp_path / "none.csv")
+
+
+def test_times_before_the_run_and_unknown_grids_are_refused():
+    with pytest.raises(SettingsError, match="time_s"):
+        Constant(1.0).at(-1.0)
+    with pytest.raises(SettingsError, match="no fitted profile"):
+        Grid("MISO")

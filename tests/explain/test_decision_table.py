@@ -1,0 +1,72 @@
+"""What else could have been done: complete, priced like the reward, and what would win was tried."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.reward import value
+from attribution_sched.explain.decision_table import decision_table, with_free
+from attribution_sched.explain.preference import redecided
+from attribution_sched.explain.watch import Decided, Watch, perceived
+from attribution_sched.planning.candidates import as_carried_out
+from attribution_sched.scheduler.greedy import Greedy
+
+from .policies import views
+
+
+def decided(policy=None, count=40):
+    watch = Watch(policy or Greedy())
+    for one in views()[:count]:
+        watch.decide(one)
+    return list(watch)
+
+
+def test_every_other_domain_and_waiting_are_in_the_table():
+    one = next(d for d in decided() if d.plan is not None and len(d.plan.domains) == 1)
+    table = decision_table(Greedy(), one)
+    names = {domain.name for domain in one.view.cost.cluster.domains}
+    own = one.view.cost.cluster.domains[one.plan.domains[0]].name
+    assert names - {own} <= {row.what for row in table.rows} and table.rows[0].chosen
+    assert any(row.what == "wait" for row in table.rows)
+    assert len(table.sentence.split()) <= 25 and table.sentence.say("zh")
+
+
+def test_differences_are_those_of_the_reward():
+    one = next(d for d in decided() if d.plan is not None)
+    view = one.view
+    table = decision_table(Greedy(), one)
+    told = [row for row in table.rows[1:] if row.reward is not None]
+    assert told
+    plan = as_carried_out(view.cost, view.kind_index, view.kind.batch_size, one.plan)
+    own = value(view, PlanBatch.of([plan])).reward[0]
+    for row in told:
+        r = view.reward
+        assert row.reward == pytest.approx(
+            r.w_eff * row.r_eff + r.w_util * row.r_util - r.w_cost * row.r_cost, abs=1e-6
+        )
+    assert np.isfinite(own)
+
+
+def test_a_full_domain_says_how_many_devices_are_missing_and_the_change_told_wins():
+    one = next(d for d in decided() if d.plan is not None)
+    home = one.plan.domains[0]
+    free = np.where(np.arange(len(one.view.free_devices)) == home, one.view.free_devices, 0)
+    view = replace(one.view, free_devices=free)
+    alone = Decided("x", view, Greedy().decide(view), perceived(Greedy(), view))
+    table = decision_table(Greedy(), alone)
+    lacking = [row for row in table.rows if row.missing]
+    assert lacking and all("free" in row.missing or "small" in row.missing for row in lacking)
+    names = [domain.name for domain in view.cost.cluster.domains]
+    for row in [row for row in table.rows if row.change]:
+        values = row.change.values
+        changed, seen = with_free(alone, {names.index(values["domain"]): values["after"]})
+        assert names.index(row.what) in redecided(Greedy(), changed, seen)[0].domains
+
+
+def test_waiting_for_room_is_told_in_one_sentence():
+    one = decided()[0]
+    view = replace(one.view, free_devices=np.zeros_like(one.view.free_devices))
+    table = decision_table(Greedy(), Decided("x", view, None, perceived(Greedy(), view)))
+    assert "waits" in table.sentence and len(table.sentence.split()) <= 25 and "等待" in table.sentence.say("zh")
