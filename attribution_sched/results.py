@@ -619,7 +619,7 @@ def provenance(task: Task, vector: AttributionVector) -> dict[str, str]:
     """How the numbers of a result were got."""
     return {
         "counters": in_a_word(task.provenance),
-        "attribution": f"estimated ({vector.units}, {vector.method})",
+        "attribution": f"estimated ({vector.units}{f', {vector.method}' if vector.missing else ''})",
         "outcome": "simulated",
         "reward": "simulated",
         "latencies": "measured",

@@ -36,6 +36,9 @@ TASKS_PER_KIND = 24
 FARTHEST = 25.0
 """Standard deviations from every known task beyond which a counter is no reading of such a machine."""
 
+UNKNOWN = 1e12
+"""Spread of a counter that was never read."""
+
 LEAST_SPREAD = 0.5
 """Of the logarithm of a counter within a kind, at least: kinds that hardly vary must not make everything far."""
 
@@ -66,7 +69,9 @@ class KnownTasks:
         names = tuple(dict.fromkeys(labels))
         centres = np.array([logs[each == name].mean(axis=0) for name in names])
         within = np.concatenate([logs[each == name] - centre for name, centre in zip(names, centres, strict=True)])
-        return cls(names, centres, np.maximum(within.std(axis=0), LEAST_SPREAD), unit)
+        # Of a counter that such a machine never showed nothing is known, so nothing is far from it.
+        spread = np.where(seen.any(axis=0), np.maximum(within.std(axis=0), LEAST_SPREAD), UNKNOWN)
+        return cls(names, centres, spread, unit)
 
     def nearest(self, counters: FloatArray) -> tuple[str, float, int]:
         """Name of the task most alike, its distance in standard deviations, and the counter that is farthest off.

@@ -67,17 +67,21 @@ def account_runs(runs: MeasuredRuns, made: Any) -> list[AttributionVector]:
 
     import numpy as np
 
+    from attribution_sched.attribution.accounting import settle
     from attribution_sched.attributor import AccountAttributor
     from attribution_sched.types import Task
 
-    attributor, found = AccountAttributor(made), []
-    unread = np.isnan(runs.counters).all(axis=0)
-    for row, pace, mode, metered in zip(runs.counters, runs.samples_per_s, runs.training, runs.energy_j, strict=True):
-        # What this machine can never read was never read in the fit either: no part of it is known.
-        counters = np.append(np.where(unread, 0.0, row), np.zeros(5))
-        vector = attributor.vector(Task(counters=counters, samples_per_s=float(pace), training=bool(mode)))
-        found.append(replace(vector, unattributed=float(metered) - float(vector.prediction)))
-    return found
+    attributor = AccountAttributor(made)
+    # What this machine can never read was never read in the fit either: no part of it is known.
+    read = np.where(np.isnan(runs.counters).all(axis=0), 0.0, runs.counters)
+    tasks = [
+        Task(counters=np.append(row, np.zeros(5)), samples_per_s=float(pace), training=bool(mode))
+        for row, pace, mode in zip(read, runs.samples_per_s, runs.training, strict=True)
+    ]
+    vectors = [attributor.vector(task) for task in tasks]
+    parts, idle = np.array([vector.values for vector in vectors]), np.array([vector.base for vector in vectors])
+    rest = settle(parts, idle, vectors[0].names, runs.energy_j).unattributed.tolist()
+    return [replace(vector, unattributed=left) for vector, left in zip(vectors, rest, strict=True)]
 
 
 def _task(runs: MeasuredRuns, row: int, kind: str) -> dict[str, Any]:
