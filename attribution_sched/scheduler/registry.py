@@ -136,7 +136,7 @@ _SPECS = (
     ),
     PolicySpec(
         "hi-ppo",
-        "hierarchical PPO: who, where and how by learnt policies; details searched, leading choices thought through",
+        "hierarchical PPO: who, where and how by learnt policies; searched, then thought through in copies",
         "attribution_sched.scheduler.hi_ppo.policy",
         "HiPpo",
         MappingProxyType({"think": True}),
