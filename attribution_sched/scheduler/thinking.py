@@ -31,6 +31,9 @@ from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Attributor, FloatArray, Task
 
+TRUST = 0.5
+"""How much of its gain a policy's whole choice is expected to bring at least."""
+
 
 @dataclass(frozen=True)
 class Think:
@@ -82,12 +85,14 @@ class Option:
         plan: Its plan; None waits, or keeps a running task as it is.
         upper: Log-probability of task, domains and cuts; 0 for who has none.
         lower: Log-probability of layouts, formats and levels, given these.
+        trusted: Whether it is a policy's whole choice, no change of one: it need not be better beyond its noise.
     """
 
     slot: int
     plan: Plan | None
     upper: float = 0.0
     lower: float = 0.0
+    trusted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +150,9 @@ class Thinker:
         who = [actor] if isinstance(actor, RuleActor) else [RuleActor(), actor]
         offered = [self._changes(each, actor, planner, decisions) for each in who]
         first = offered[-1][0]
+        if len(who) > 1:
+            # Where the network has never been, the rule's choice is as good a one to begin with.
+            offered[0][0] = replace(offered[0][0], trusted=True)
         listed = [Option(slot, plan, first.upper, first.lower)]
         # In turns, so that both are heard where there is not room for all.
         for place in range(max(map(len, offered))):
@@ -195,7 +203,7 @@ class Thinker:
                 paired[i] = np.where(refused[at], -np.inf, worth[at] - worth[0])
             best = sorted(alive[1:], key=lambda i: -float(paired[i].mean()))[: think.keep]
             # The own choice stays: the others are measured by it.
-            alive = [0, *sorted(i for i in best if paired[i].mean() > 0.0)]
+            alive = [0, *sorted(i for i in range(1, n) if (i in best and paired[i].mean() > 0.0) or listed[i].trusted)]
             if len(alive) == 1:
                 break
         return _judge(listed, paired, alive, think, followed)
@@ -276,7 +284,10 @@ def _judge(
             error[i] = paired[i].std(ddof=1) / np.sqrt(len(paired[i]))
             # James and Stein: of a gain whose square is hardly above its noise, little is to be expected again.
             shrunk[i] = gain[i] * max(0.0, 1.0 - error[i] ** 2 / gain[i] ** 2) if gain[i] != 0.0 else 0.0
-    sure = [i for i in able if i > 0 and np.isfinite(gain[i]) and gain[i] > think.least * error[i] and shrunk[i] > 0.0]
+            if listed[i].trusted and gain[i] > 0.0:
+                shrunk[i] = max(shrunk[i], TRUST * gain[i])
+    better = [i for i in able if i > 0 and np.isfinite(gain[i]) and shrunk[i] > 0.0]
+    sure = [i for i in better if listed[i].trusted or gain[i] > think.least * error[i]]
     # π' ∝ exp(logit + β·q̂), among the own choice and those that are better beyond their noise.
     scores = {i: listed[i].upper + listed[i].lower + think.beta * float(shrunk[i]) for i in (0, *sure)}
     chosen = max(scores, key=lambda i: scores[i])
