@@ -305,6 +305,9 @@ def fork(
             rows = np.array(members)
             ledger[rows, f], ends[rows, f], codes[rows, f] = copies.ledger[:, :t], copies.ends, copies.code
             totals[rows, f] = copies.ledger.sum(axis=1)
+    if until_s >= state.ends_s:
+        # Nothing counts beyond the end of an episode.
+        ends[:] = 0.0
     reward = state.world.reward
     weights = np.array([reward.w_eff, reward.w_util, reward.w_cost])
     names = (*(state.tasks[slot].id for slot in order), *(task.id for task in added))

@@ -18,7 +18,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.copies import draw_arrivals, draw_links
 from attribution_sched.cluster.incidents import I_END, I_START
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
-from attribution_sched.cluster.moment import Moment
+from attribution_sched.cluster.moment import ArrivalLaw, Moment
 from attribution_sched.cluster.pool import TaskPool, build_pool
 from attribution_sched.cluster.streams import seed_stream
 from attribution_sched.cluster.world import World
@@ -213,17 +213,23 @@ def moment_key(moment: Moment, slot: int, at: int) -> int:
     return int(moment.state.slots[0, slot, st.SERIAL]) if slot >= 0 else 2**31 + at
 
 
+def arrivals_per_s(law: ArrivalLaw, now_s: float) -> float:
+    """How often tasks come, on average; a recording tells no more than how often they have come."""
+    if law.kind == ArrivalKind.TRACE:
+        return len(law.past_s) / now_s if now_s > 0.0 else 0.0
+    return float(law.params[0])
+
+
 def _arrivals(moment: Moment, beliefs: Beliefs, until_s: float, seed: int, future: int) -> tuple[FloatArray, IntArray]:
     law = moment.law
     if law is None:
         return np.zeros(0), np.zeros(0, dtype=np.int64)
     kind, params = law.kind, law.params
     if kind == ArrivalKind.TRACE:
-        # A recording tells nothing of what comes next but how often tasks have come.
-        if len(law.past_s) == 0 or moment.now_s <= 0.0:
+        rate = arrivals_per_s(law, moment.now_s)
+        if rate == 0.0:
             return np.zeros(0), np.zeros(0, dtype=np.int64)
-        kind = int(ArrivalKind.POISSON)
-        params = np.array([len(law.past_s) / moment.now_s, 0.0, 0.0, 86_400.0, 0.0, 0.0, 1.0])
+        kind, params = int(ArrivalKind.POISSON), np.array([rate, 0.0, 0.0, 86_400.0, 0.0, 0.0, 1.0])
     times, instances = np.zeros(MOST_ARRIVALS), np.zeros(MOST_ARRIVALS, dtype=np.int64)
     stream = seed_stream(np.random.SeedSequence([seed, 2, future]))
     count = draw_arrivals(kind, params, moment.now_s, until_s, stream, len(beliefs.pool), times, instances)

@@ -20,7 +20,7 @@ from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import DP, MICROBATCHES, PP, TP, PlanBatch
-from attribution_sched.cluster.reward import value
+from attribution_sched.cluster.reward import worth
 from attribution_sched.cluster.validity import VALID, Limits, limits_of, validity
 from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.planning.memory_feasibility import PlannerTables
@@ -32,6 +32,9 @@ BoolArray = NDArray[np.bool_]
 
 ROUNDS = 12
 """Most rounds of small changes."""
+
+NOMINAL = (1.0, 1.0, 1.0)
+"""Factors of a nominal task."""
 
 LEAST_GAIN = 1e-12
 """A plan is better than another by more than this, else by rounding."""
@@ -97,6 +100,7 @@ class LocalSearch:
         kind: Kind of task to place; the pending one by default.
         widen: Whether segments may change their number of devices.
         queue_pressure: What holding a device costs others, as a share of the time it is held.
+        factors: What is believed of this very task's compute, memory and host time, over a nominal task's.
     """
 
     def __init__(
@@ -107,7 +111,9 @@ class LocalSearch:
         *,
         widen: bool = False,
         queue_pressure: float = 0.0,
+        factors: tuple[float, float, float] = NOMINAL,
     ) -> None:
+        self.factors = factors
         self.view, self.tables, self.widen, self.queue_pressure = view, tables, widen, queue_pressure
         self.kind = view.kind_index if kind is None else kind
         free_devices = within_budgets(view.cost.cluster, np.asarray(view.free_devices, dtype=np.int64))
@@ -135,7 +141,12 @@ class LocalSearch:
         batch_size = self.view.kinds[self.kind].batch_size
         rows[:, :, MICROBATCHES] = microbatch_counts(self.view.cost, self.kind, batch_size, batch)
         self.priced += len(rows)
-        priced = value(self.view, batch, self.kind)
+        view = self.view
+        costs = view.cost.score(
+            batch, self.kind, bandwidth_gbps=view.bandwidth_gbps, latency_s=view.latency_s, breakdown=False,
+            factors=self.factors,
+        )  # fmt: skip
+        priced = worth(view, batch, costs, self.kind)
         if self.queue_pressure == 0.0:
             return priced.reward
         used = np.arange(rows.shape[1]) < counts[:, None]

@@ -136,9 +136,10 @@ _SPECS = (
     ),
     PolicySpec(
         "hi-ppo",
-        "hierarchical PPO: who, where and how by learnt policies; details searched",
+        "hierarchical PPO: who, where and how by learnt policies; searched, then thought through in copies",
         "attribution_sched.scheduler.hi_ppo.policy",
         "HiPpo",
+        MappingProxyType({"think": True}),
     ),
     PolicySpec(
         "rule",
@@ -151,6 +152,12 @@ _SPECS = (
         "the rule, its choice compared with single changes of it in copies of the cluster",
         "attribution_sched.scheduler.hi_ppo.rule",
         "RuleFork",
+    ),
+    PolicySpec(
+        "auto",
+        "plays the shipped policies in the twin of this very world and decides as the best of them",
+        "attribution_sched.scheduler.auto",
+        "Auto",
     ),
     PolicySpec(
         "sjf+correct",
@@ -168,6 +175,7 @@ def _hi_ppo(option: str, description: str, **settings: Any) -> PolicySpec:
 
 
 _VARIANTS = (
+    _hi_ppo("quick", "without thinking: network and search", think=False),
     _hi_ppo("gru", "told what a recurrent network forecasts of the links", predict="gru"),
     _hi_ppo("persistence", "told that links stay as they were read", predict="persistence"),
     _hi_ppo("adaptive", "its weight of cost follows the state of the network", wishes="adaptive"),

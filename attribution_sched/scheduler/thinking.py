@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,16 +19,20 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.fork import Choose, Fork, Wait, fork
-from attribution_sched.cluster.futures import Beliefs
+from attribution_sched.cluster.futures import Beliefs, arrivals_per_s
+from attribution_sched.cluster.moment import Moment
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
-from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, Actor, Deviating, distinct
+from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, Actor, Deviating, RuleActor, distinct
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Attributor, FloatArray, Task
+
+TRUST = 0.5
+"""How much of its gain a policy's whole choice is expected to bring at least."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +43,26 @@ class Think:
         screen: Futures that every choice meets at first.
         keep: Choices beside the own one that go on.
         confirm: Fresh futures that these meet, and are judged by.
-        hours: How far copies are played.
+        hours: How far copies are played at most.
+        arrivals: They are played no further than so many tasks are expected to come: an hour of a busy node of short
+            tasks is as long as a day of large ones.
         least: A choice replaces the policy's own only if it is better by so many standard errors.
         changes: Most other choices that are tried.
         end_value: How much of what unfinished tasks can expect beyond the horizon counts.
+        beta: How much a unit of R found by thinking weighs against a unit of the policy's own log-odds.
+        most_domains: In clusters with more domains nothing is thought: copies of them take too long.
     """
 
     screen: int = 6
     keep: int = 3
     confirm: int = 16
     hours: float = 6.0
+    arrivals: float = 16.0
     least: float = 1.0
     changes: int = 11
     end_value: float = 1.0
+    beta: float = 100.0
+    most_domains: int = 16
 
     def __post_init__(self) -> None:
         for name in ("screen", "keep", "changes"):
@@ -59,9 +70,29 @@ class Think:
                 raise SettingsError(problem(f"think.{name}", getattr(self, name), "must be >= 1", "Use Think()"))
         if self.confirm < 2:
             raise SettingsError(problem("think.confirm", self.confirm, "must be >= 2", "Use 16"))
-        if not (self.hours > 0.0 and self.least >= 0.0):
-            given = (self.hours, self.least)
-            raise SettingsError(problem("think", given, "hours must be > 0 and least >= 0", "Use Think()"))
+        if not (self.hours > 0.0 and self.arrivals > 0.0 and self.least >= 0.0):
+            given = (self.hours, self.arrivals, self.least)
+            rule = "hours and arrivals must be > 0 and least >= 0"
+            raise SettingsError(problem("think", given, rule, "Use Think()"))
+
+
+@dataclass(frozen=True, eq=False)
+class Option:
+    """One choice at a decision.
+
+    Attributes:
+        slot: The task.
+        plan: Its plan; None waits, or keeps a running task as it is.
+        upper: Log-probability of task, domains and cuts; 0 for who has none.
+        lower: Log-probability of layouts, formats and levels, given these.
+        trusted: Whether it is a policy's whole choice, no change of one: it need not be better beyond its noise.
+    """
+
+    slot: int
+    plan: Plan | None
+    upper: float = 0.0
+    lower: float = 0.0
+    trusted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,24 +100,31 @@ class Thought:
     """What came of thinking about one decision; choice 0 is the policy's own.
 
     Attributes:
-        slots: The task of each choice.
-        plans: Its plan; None waits, or keeps a running task as it is.
+        options: The choices.
         gain: R over the own choice, mean over the futures it met, shape ``(n,)``.
         error: Standard error of that, shape ``(n,)``.
         shrunk: The gain that is to be expected, shape ``(n,)``.
         met: Futures each choice met, shape ``(n,)``.
         chosen: Which one acts.
         decisions: Decisions that were followed.
+        beta: As in :class:`Think`.
     """
 
-    slots: tuple[int, ...]
-    plans: tuple[Plan | None, ...]
+    options: tuple[Option, ...]
     gain: FloatArray
     error: FloatArray
     shrunk: FloatArray
     met: FloatArray
     chosen: int
     decisions: int
+    beta: float
+
+    @property
+    def log_probability(self) -> FloatArray:
+        """Log π′ among the choices: the policy's own log-odds and what thinking added, shape ``(n,)``."""
+        scores = np.array([option.upper + option.lower for option in self.options]) + self.beta * self.shrunk
+        top = scores.max()
+        return np.asarray(scores - top - np.log(np.exp(scores - top).sum()))
 
 
 class Thinker:
@@ -107,35 +145,48 @@ class Thinker:
 
     def candidates(
         self, actor: Actor, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
-    ) -> list[tuple[int, Plan | None]]:
-        """Task and plan of the own choice, then of single changes of what the actor would do; none twice."""
-        many = min(len(TRIED), self.think.changes + 1)
-        change = TRIED[:many]
-        rows = np.zeros(many, dtype=np.int64)
-        # Which of the others a change takes: fixed, so that the same decision always offers the same.
-        pick: FloatArray = (0.5 + np.arange(many, dtype=np.float64) * 0.618) % 1.0
-        tried = Deviating(actor, change, pick)
-        found = walk(planner, decisions.take(rows), tried)
-        kept = distinct(found, (change == OWN) | tried.made, many)
-        listed: list[tuple[int, Plan | None]] = [(slot, plan)]
-        own = int(decisions.slot[0, 0])
-        for r in np.flatnonzero(kept).tolist():
-            task = int(found.trace.task[r])
-            nothing = task == decisions.kind.shape[1]
-            one = (own, None) if nothing else (int(decisions.slot[0, task]), found.batch.plan(r))
-            if one not in listed and not (one[1] is None and plan is None):
-                listed.append(one)
+    ) -> list[Option]:
+        """The own choice, then the rule's and single changes of what the actor and the rule would do; none twice."""
+        who = [actor] if isinstance(actor, RuleActor) else [RuleActor(), actor]
+        offered = [self._changes(each, actor, planner, decisions) for each in who]
+        first = offered[-1][0]
+        if len(who) > 1:
+            # Where the network has never been, the rule's choice is as good a one to begin with.
+            offered[0][0] = replace(offered[0][0], trusted=True)
+        listed = [Option(slot, plan, first.upper, first.lower)]
+        # In turns, so that both are heard where there is not room for all.
+        for place in range(max(map(len, offered))):
+            for options in offered:
+                if place < len(options) and len(listed) <= self.think.changes and _is_new(options[place], listed):
+                    listed.append(options[place])
         return listed
 
-    def compare(
-        self, view: Decision, planner: Planner, listed: Sequence[tuple[int, Plan | None]], seed: int
-    ) -> Thought:
+    def _changes(self, who: Actor, judge: Actor, planner: Planner, decisions: Decisions) -> list[Option]:
+        """What somebody would do, then with one thing changed, as likely as ``judge`` finds it."""
+        many = len(TRIED)
+        # Which of the others a change takes: fixed, so that the same decision always offers the same.
+        pick: FloatArray = (0.5 + np.arange(many, dtype=np.float64) * 0.618) % 1.0
+        tried = Deviating(who, TRIED, pick)
+        found = walk(planner, decisions.take(np.zeros(many, dtype=np.int64)), tried)
+        kept = distinct(found, (TRIED == OWN) | tried.made, many)
+        kept[0] = True
+        odds, own = judge.log_probability(found.trace), int(decisions.slot[0, 0])
+        options = []
+        for r in np.flatnonzero(kept).tolist():
+            task = int(found.trace.task[r])
+            if task == decisions.kind.shape[1] or found.batch.counts[r] == 0:
+                options.append(Option(own, None, *odds[r].tolist()))
+            else:
+                options.append(Option(int(decisions.slot[0, task]), found.batch.plan(r), *odds[r].tolist()))
+        return options
+
+    def compare(self, view: Decision, planner: Planner, listed: Sequence[Option], seed: int) -> Thought:
         """Say what each of some choices is worth over the first one.
 
         Args:
             view: The decision; it must carry its moment.
             planner: Tables of its cluster.
-            listed: Slot and plan of each choice, the policy's own first.
+            listed: The choices, the policy's own first.
             seed: Of the futures.
         """
         n, think = len(listed), self.think
@@ -152,27 +203,31 @@ class Thinker:
                 paired[i] = np.where(refused[at], -np.inf, worth[at] - worth[0])
             best = sorted(alive[1:], key=lambda i: -float(paired[i].mean()))[: think.keep]
             # The own choice stays: the others are measured by it.
-            alive = [0, *sorted(i for i in best if paired[i].mean() > 0.0)]
+            alive = [0, *sorted(i for i in range(1, n) if (i in best and paired[i].mean() > 0.0) or listed[i].trusted)]
             if len(alive) == 1:
                 break
-        return _judge(listed, paired, alive, think.least, followed)
+        return _judge(listed, paired, alive, think, followed)
 
     def _fork(
-        self, view: Decision, planner: Planner, listed: Sequence[tuple[int, Plan | None]], futures: int, seed: int,
+        self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int,
         first: int,
     ) -> Fork:  # fmt: skip
         moment = view.moment
         if moment is None:
             fix = "Take decisions from a cluster, or decide without thinking"
             raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
-        changes = [Choose(slot, plan) if plan is not None or view.replanning else Wait() for slot, plan in listed]
-        known = {task.slot: task for task in view.queue}
-        if view.task is not None:
-            known[view.slot] = _with_attribution(view)
+        changes = [
+            Choose(each.slot, each.plan) if each.plan is not None or view.replanning else Wait() for each in listed
+        ]
+        known = known_tasks(view)
         return fork(
-            moment, changes, futures, self.think.hours, self.follower(planner, moment.world), seed,
+            moment, changes, futures, self._hours(moment), self.follower(planner, moment.world), seed,
             beliefs=self.beliefs(moment.world, planner), tasks=known, first=first,
         )  # fmt: skip
+
+    def _hours(self, moment: Moment) -> float:
+        rate = 0.0 if moment.law is None else arrivals_per_s(moment.law, moment.now_s)
+        return min(self.think.hours, self.think.arrivals / rate / 3600.0) if rate > 0.0 else self.think.hours
 
     def follower(self, planner: Planner, world: World) -> RuleFollower:
         """The compiled rule of a cluster."""
@@ -192,29 +247,33 @@ class Thinker:
         return made
 
 
+def _is_new(option: Option, listed: Sequence[Option]) -> bool:
+    """Whether a choice is not listed yet; waiting is waiting, whichever task is up."""
+    if option.plan is None:
+        return all(other.plan is not None for other in listed)
+    return not any(option.slot == other.slot and option.plan == other.plan for other in listed)
+
+
 def decision_seed(view: Decision, seed: int = 0) -> int:
     """A seed of the decision's own: the same moment is thought about in the same futures, whatever came before."""
     key = repr((seed, view.time_s, view.slot, [(task.slot, task.number) for task in view.queue])).encode()
     return int.from_bytes(hashlib.blake2b(key, digest_size=6).digest(), "big")
 
 
-def _with_attribution(view: Decision) -> Task:
-    task = view.task
-    assert task is not None
-    if task.attribution is view.attribution:
-        return task
-    same = object.__new__(Task)
-    same.__dict__.update(task.__dict__)
-    same.__dict__.update(attribution=view.attribution)
-    return same
+def known_tasks(view: Decision) -> dict[int, Task]:
+    """Slot → record of every task that the decision tells of, with the attribution that it tells."""
+    known = {task.slot: task for task in view.queue}
+    if view.task is not None:
+        # Quick, because every decision asks it: the record with the decision's own attribution.
+        task = known.get(view.slot, view.task)
+        if task.attribution is not view.attribution:
+            task = replace(task, attribution=view.attribution)
+        known[view.slot] = task
+    return known
 
 
 def _judge(
-    listed: Sequence[tuple[int, Plan | None]],
-    paired: Sequence[FloatArray],
-    able: Sequence[int],
-    least: float,
-    followed: int,
+    listed: Sequence[Option], paired: Sequence[FloatArray], able: Sequence[int], think: Think, followed: int
 ) -> Thought:
     """Shrink gains by how noisy they are, and keep the own choice unless another is clearly better."""
     n = len(listed)
@@ -225,8 +284,12 @@ def _judge(
             error[i] = paired[i].std(ddof=1) / np.sqrt(len(paired[i]))
             # James and Stein: of a gain whose square is hardly above its noise, little is to be expected again.
             shrunk[i] = gain[i] * max(0.0, 1.0 - error[i] ** 2 / gain[i] ** 2) if gain[i] != 0.0 else 0.0
-    wins = [i for i in able if i > 0 and np.isfinite(gain[i]) and gain[i] > least * error[i] and shrunk[i] > 0.0]
-    chosen = max(wins, key=lambda i: float(shrunk[i]), default=0)
+            if listed[i].trusted and gain[i] > 0.0:
+                shrunk[i] = max(shrunk[i], TRUST * gain[i])
+    better = [i for i in able if i > 0 and np.isfinite(gain[i]) and shrunk[i] > 0.0]
+    sure = [i for i in better if listed[i].trusted or gain[i] > think.least * error[i]]
+    # π' ∝ exp(logit + β·q̂), among the own choice and those that are better beyond their noise.
+    scores = {i: listed[i].upper + listed[i].lower + think.beta * float(shrunk[i]) for i in (0, *sure)}
+    chosen = max(scores, key=lambda i: scores[i])
     met = np.array([len(values) for values in paired])
-    slots, plans = tuple(slot for slot, _ in listed), tuple(plan for _, plan in listed)
-    return Thought(slots, plans, gain, error, shrunk, met, chosen, followed)
+    return Thought(tuple(listed), gain, error, shrunk, met, chosen, followed, think.beta)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.golden.record import FILE, POLICIES, PRESETS, SEEDS, play
 
-SOME = {("testbed", "hi-ppo", 0), ("cross-domain", "hi-ppo", 1), ("testbed", "sjf", 2), ("cross-domain", "greedy", 3)}
+SOME = {("testbed", "sjf", 2), ("cross-domain", "greedy", 3)}
 
 
 @pytest.fixture(scope="module")

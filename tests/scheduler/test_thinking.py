@@ -6,7 +6,7 @@ import pytest
 from attribution_sched.cluster.decision import view
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
-from attribution_sched.scheduler.thinking import Think, _judge
+from attribution_sched.scheduler.thinking import Option, Think, _judge
 from tests.cluster.fork_cases import engine_at
 
 LITTLE = Think(screen=2, keep=2, confirm=3, hours=0.3)
@@ -14,19 +14,20 @@ LITTLE = Think(screen=2, keep=2, confirm=3, hours=0.3)
 
 def test_a_choice_that_is_clearly_better_is_taken_and_noise_seldom_is():
     rng = np.random.default_rng(0)
-    listed = [(i, None) for i in range(4)]
+    listed = [Option(i, None) for i in range(4)]
+    sure = Think(least=2.0)
     wrong = 0
     for _ in range(400):
         noise = [np.zeros(16), *(rng.normal(0.0, 1.0, 16) for _ in range(3))]
-        wrong += _judge(listed, noise, range(4), 2.0, 0).chosen != 0
+        wrong += _judge(listed, noise, range(4), sure, 0).chosen != 0
     assert wrong < 48
     better = [*noise[:3], noise[3] + 3.0]
-    found = _judge(listed, better, range(4), 2.0, 0)
+    found = _judge(listed, better, range(4), sure, 0)
     assert found.chosen == 3
     assert 0.0 < found.shrunk[3] < found.gain[3]
     # One that was not confirmed, or that the cluster refuses, is not taken however good it looked.
-    assert _judge(listed, better, [0, 1, 2], 2.0, 0).chosen != 3
-    assert _judge(listed, [*noise[:3], np.full(16, -np.inf)], range(4), 0.0, 0).chosen != 3
+    assert _judge(listed, better, [0, 1, 2], sure, 0).chosen != 3
+    assert _judge(listed, [*noise[:3], np.full(16, -np.inf)], range(4), Think(least=0.0), 0).chosen != 3
 
 
 def test_the_rule_that_thinks_decides_the_same_again_and_says_what_it_compared():
@@ -41,10 +42,23 @@ def test_the_rule_that_thinks_decides_the_same_again_and_says_what_it_compared()
         thoughts.append(policy._coordinator._chosen[1].thought)
     assert plans[0] == plans[1]
     one, two = thoughts
-    assert one is not None and len(one.slots) > 1
+    assert one is not None and len(one.options) > 1
     assert one.gain.tobytes() == two.gain.tobytes() and one.decisions == two.decisions > 0
     assert one.gain[0] == 0.0 and one.met[0] >= 2
     assert one.chosen == 0 or one.gain[one.chosen] > one.error[one.chosen]
+
+
+def test_what_thinking_found_is_weighed_against_the_policys_own_odds():
+    """π' ∝ exp(logit + β·q̂), both levels in the logit."""
+    rng = np.random.default_rng(1)
+    paired = [np.zeros(16), 0.2 + rng.normal(0.0, 0.01, 16), 0.1 + rng.normal(0.0, 0.01, 16)]
+    listed = [Option(0, None, -0.1, 0.0), Option(1, None, -3.0, -3.0), Option(2, None, -1.0, -0.5)]
+    found = _judge(listed, paired, range(3), Think(beta=20.0), 0)
+    wanted = np.array([-0.1, -6.0, -1.5]) + 20.0 * found.shrunk
+    assert np.allclose(found.log_probability, wanted - np.log(np.exp(wanted).sum()))
+    assert found.chosen == int(np.argmax(wanted)) == 2
+    assert _judge(listed, paired, range(3), Think(beta=200.0), 0).chosen == 1
+    assert _judge(listed, paired, range(3), Think(beta=1.0), 0).chosen == 0
 
 
 def test_without_a_moment_the_rule_decides_as_ever():

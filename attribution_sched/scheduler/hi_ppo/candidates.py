@@ -8,7 +8,8 @@ import numpy as np
 
 from attribution_sched.scheduler.hi_ppo.drafts import DEAD, Drafts
 from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.walk import Offer, Walk
+from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
+from attribution_sched.scheduler.hi_ppo.walk import Offer, Trace, Walk
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 OWN, TASK, NOTHING, DOMAIN, FEWER, MORE, CUT, REPLICA, RESIZED = range(9)
@@ -35,6 +36,21 @@ class Actor(Protocol):
     def retask(self, state: State, task: IntArray) -> None:
         """Go on with these tasks."""
         ...
+
+    def log_probability(self, trace: Trace) -> FloatArray:
+        """Of what was chosen, at the upper and at the lower level, shape ``(B, 2)``; zeros for who has none."""
+        ...
+
+
+class RuleActor(ShortestFirst):
+    """The rule, which looks at every task anew."""
+
+    def retask(self, state: State, task: IntArray) -> None:
+        """Nothing of the task it would have taken is remembered."""
+
+    def log_probability(self, trace: Trace) -> FloatArray:
+        """A rule prefers nothing by degrees."""
+        return np.zeros((len(trace.task), 2))
 
 
 class Deviating:

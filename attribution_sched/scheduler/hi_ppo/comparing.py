@@ -72,6 +72,12 @@ class NetworkActor(NetworkChooser):
             bare = self.seen._replace(own=self.seen.own[:, :, :SYSTEM])
             self.seen = with_task(self.network, bare, state, task)
 
+    @torch.no_grad()
+    def log_probability(self, trace: Trace) -> FloatArray:
+        """Of what was chosen, at the upper and at the lower level, shape ``(B, 2)``."""
+        found = judge(self.network, trace)
+        return np.column_stack([found.upper.cpu().numpy(), found.lower.cpu().numpy()]).astype(np.float64)
+
 
 def compare(
     network: HiPpoNetwork,

@@ -20,7 +20,7 @@ from attribution_sched.cluster.decision_batch import Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.planning.local_search import LocalSearch
+from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
@@ -28,13 +28,13 @@ from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.policy import Appraisal, Policy, Preferred
 from attribution_sched.scheduler.rules import ShortestJobFirst
+from attribution_sched.scheduler.thinking import Think, Thinker, Thought, decision_seed, known_tasks
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.candidates import Actor
     from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-    from attribution_sched.scheduler.thinking import Think, Thinker, Thought
 
 CLUSTERS = 4
 """Clusters whose tables are kept."""
@@ -89,8 +89,8 @@ class HiPpo:
             the Kalman filter it learnt with; ``gru`` and ``persistence`` are the others.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
             view by default. ``adaptive`` lets those of the view follow the state of the network, ``pareto`` draws them.
-        think: How much the leading choices are compared in copies of the cluster before one acts; not at all if None.
-            Decisions that do not carry their moment are taken without.
+        think: How much the leading choices are compared in copies of the cluster before one acts; True for the usual
+            amount, False for not at all. Decisions that do not carry their moment are taken without.
         deadline_s: When to stop coordinating and take the fallback.
         fallback: Who decides then; shortest job first by default.
         clock: Where the time comes from.
@@ -110,7 +110,7 @@ class HiPpo:
         widen: bool = False,
         predict: bool | str = True,
         wishes: WeightMode | str | None = None,
-        think: Think | None = None,
+        think: Think | bool = False,
         deadline_s: float = COORDINATION_LIMIT_S,
         fallback: Policy | None = None,
         clock: Callable[[], float] = kernels.clock,
@@ -121,7 +121,7 @@ class HiPpo:
         self.widen = widen
         self.predict = checked_method(predict) if isinstance(predict, str) else predict
         self.wishes = checked_mode(wishes) if isinstance(wishes, str) else wishes
-        self.think = think
+        self.think: Think | None = (Think() if think else None) if isinstance(think, bool) else think
         self.deadline_s = deadline_s
         self.fallback: Policy = fallback or ShortestJobFirst()
         self.clock = clock
@@ -214,6 +214,8 @@ class HiPpo:
         decisions.check()
         planner = self.planner(view)
         self._walk(planner, decisions, {"upper": 0.0, "lower": 0.0})
+        if view.moment is not None and (self.search or self.think is not None):
+            self.thinker().beliefs(view.moment.world, planner)
         if self.search and not self._warm:
             self._warm = self._search_widely(view, planner, decisions.only(0), 0, late=-np.inf) is not None
 
@@ -246,7 +248,8 @@ class HiPpo:
         settled = self.clock()
         thought = self._think(view, planner, decisions, slot, plan)
         if thought is not None and thought.chosen:
-            slot, plan, source = thought.slots[thought.chosen], thought.plans[thought.chosen], "thinking"
+            better = thought.options[thought.chosen]
+            slot, plan, source = better.slot, better.plan, "thinking"
             if plan is None or (view.replanning and plan == view.current_plan):
                 slot, plan = view.slot, None
         done = self._done(plan, slot, source, began, timings, settled - agreed)
@@ -287,10 +290,16 @@ class HiPpo:
             found.append(plan if slot == view.slot else None)
         return found
 
+    def _believed(self, view: DecisionView, planner: Planner, slot: int) -> tuple[float, float, float]:
+        """How much longer than a nominal task's this very task's compute, memory and host time are believed to be."""
+        task = known_tasks(view).get(slot)
+        if view.moment is None or task is None:
+            return NOMINAL
+        compute, memory, host, _ = np.exp(self.thinker().beliefs(view.moment.world, planner).of([task]).mean[0])
+        return float(compute), float(memory), float(host)
+
     def thinker(self) -> Thinker:
         """Who compares choices for it."""
-        from attribution_sched.scheduler.thinking import Think, Thinker
-
         if self._thinker is None:
             self._thinker = Thinker(self.think or Think(), self.attributions)
         return self._thinker
@@ -299,10 +308,8 @@ class HiPpo:
         self, view: DecisionView, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
     ) -> Thought | None:
         """Compare what was settled on with single changes of it; None if there is nothing to compare."""
-        if self.think is None or view.moment is None:
+        if self.think is None or view.moment is None or len(view.cost.cluster) > self.think.most_domains:
             return None
-        from attribution_sched.scheduler.thinking import decision_seed
-
         thinker = self.thinker()
         listed = thinker.candidates(self._actor(), planner, decisions, slot, plan)
         return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
@@ -363,7 +370,10 @@ class HiPpo:
             plan = self._search_widely(view, planner, chosen, others, late, thorough=spans)
             if plan is not None:
                 return plan, "policy+search"
-        search = LocalSearch(view, planner.tables, kind, widen=self.widen, queue_pressure=_queue_pressure(view, others))
+        search = LocalSearch(
+            view, planner.tables, kind, widen=self.widen, queue_pressure=_queue_pressure(view, others),
+            factors=self._believed(view, planner, int(chosen.slot[0, 0])),
+        )  # fmt: skip
         start = rows[None].copy()
         first = float(search.worth(start, np.array([count]))[0])
         best, count, reached = search.improve(start[0], count, first, expired=lambda: self.clock() > late)
@@ -384,7 +394,8 @@ class HiPpo:
         from attribution_sched.scheduler.hi_ppo.multi_start import plan_alone
 
         kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
-        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure)
+        factors = self._believed(view, planner, int(chosen.slot[0, 0]))
+        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
         return plan_alone(
             self.network, planner, chosen, search, thorough=thorough, expired=lambda: self.clock() > late
         )  # fmt: skip

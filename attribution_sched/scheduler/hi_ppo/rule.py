@@ -15,7 +15,7 @@ from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.planning.local_search import LocalSearch
-from attribution_sched.scheduler.hi_ppo.candidates import Actor
+from attribution_sched.scheduler.hi_ppo.candidates import Actor, RuleActor
 from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.multi_start import search_around
 from attribution_sched.scheduler.hi_ppo.policy import Coordination, HiPpo, _queue_pressure
@@ -36,21 +36,14 @@ class _MustAct(ShortestFirst):
         return np.asarray(np.where(idle, first, found), dtype=np.int64)
 
 
-class _RuleActor(ShortestFirst):
-    """The rule, which looks at every task anew."""
-
-    def retask(self, state: State, task: IntArray) -> None:
-        """Nothing of the task it would have taken is remembered."""
-
-
 class _RuleInCharge(HiPpo):
     """Hi-PPO's coordination with the rule in the networks' place. No deadline: a decision must not hang on a clock."""
 
-    def __init__(self, attributor: Attributor | None, search: bool, think: Think | None) -> None:
+    def __init__(self, attributor: Attributor | None, search: bool, think: Think | bool) -> None:
         super().__init__(attributor=attributor, search=search, think=think, deadline_s=np.inf)
 
     def _actor(self) -> Actor:
-        return _RuleActor()
+        return RuleActor()
 
     def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         return walk(planner, decisions, ShortestFirst(), timings, self.clock)
@@ -66,7 +59,8 @@ class _RuleInCharge(HiPpo):
         thorough: bool = True,
     ) -> Plan | None:
         kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
-        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure)
+        factors = self._believed(view, planner, int(chosen.slot[0, 0]))
+        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
         own = walk(planner, chosen, _MustAct()).batch
         return search_around(own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late)
 
@@ -86,7 +80,7 @@ class Rule:
     name = "rule"
 
     def __init__(
-        self, attributor: Attributor | None = None, *, search: bool = True, think: Think | None = None
+        self, attributor: Attributor | None = None, *, search: bool = True, think: Think | bool = False
     ) -> None:
         self._coordinator = _RuleInCharge(attributor, search, think)
 
@@ -136,4 +130,4 @@ class RuleFork(Rule):
     def __init__(
         self, attributor: Attributor | None = None, *, search: bool = True, think: Think | None = None
     ) -> None:
-        super().__init__(attributor, search=search, think=think or Think())
+        super().__init__(attributor, search=search, think=think or True)

@@ -50,7 +50,7 @@ def heard(world):
 
 
 def test_every_variant_decides_under_its_own_name(heard):
-    assert set(VARIANTS) == {f"hi-ppo[{x}]" for x in ("gru", "persistence", "adaptive", "pareto", "propose")}
+    assert set(VARIANTS) == {f"hi-ppo[{x}]" for x in ("quick", "gru", "persistence", "adaptive", "pareto", "propose")}
     for name, listener in heard.items():
         assert listener.name == name
         assert listener.decided > 5

@@ -1,0 +1,150 @@
+"""The policy that does best where it is used: shipped policies play the user's own world, and the best one decides.
+
+Which policy is best depends on the world: short jobs on one node, models that no domain holds, long queues. So before
+its first decision ``auto`` plays each contender through the same days of the decision's world, in simulation, takes the
+one with the largest mean return and says so: :attr:`Auto.table`, and one line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.world import World
+from attribution_sched.errors import SettingsError, problem
+from attribution_sched.scheduler.policy import AttributionReader, Episodic, Policy, QueueOrder, Recallable
+from attribution_sched.types import FloatArray
+
+CONTENDERS = ("sjf", "least-loaded", "greedy", "exact-switch", "rule", "rule+fork", "hi-ppo")
+"""Who plays by default."""
+
+DAYS = 3
+HOURS = 8.0
+"""How long each plays: so many days, of at most so many hours, or the world's own episode if that is shorter."""
+
+FIRST_SEED = 860_000
+"""Seed of the first day."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """How one policy did.
+
+    Attributes:
+        policy: Its name.
+        reward: Mean return of a day.
+        error: Standard error of the difference to the best one; 0 for the best.
+    """
+
+    policy: str
+    reward: float
+    error: float
+
+
+class Auto:
+    """Decides as the contender does that earns most in the decision's own world.
+
+    Args:
+        contenders: Names of policies.
+        days: How many days each plays; all play the same ones.
+        hours: Longest day.
+        seed: Of the first day.
+    """
+
+    name = "auto"
+
+    def __init__(
+        self, contenders: Sequence[str] = CONTENDERS, *, days: int = DAYS, hours: float = HOURS, seed: int = FIRST_SEED
+    ) -> None:
+        from attribution_sched.scheduler.registry import policy_spec
+
+        if not contenders or self.name in contenders:
+            rule = "must be names of other policies, at least one"
+            raise SettingsError(problem("contenders", tuple(contenders), rule, "Use sjf, rule and hi-ppo"))
+        if days < 1 or not hours > 0.0:
+            raise SettingsError(problem("days, hours", (days, hours), "must be >= 1 and > 0", "Use 3 and 8"))
+        for name in contenders:
+            policy_spec(name)
+        self.contenders, self.days, self.hours, self.seed = tuple(contenders), days, hours, seed
+        self.table: tuple[Contender, ...] = ()
+        self.chosen: Policy | None = None
+        self._memory: Mapping[str, FloatArray] | None = None
+
+    def choose(self, world: World) -> Policy:
+        """Play the contenders in a world and take the best; the table is kept."""
+        from attribution_sched.scheduler.episode import play
+        from attribution_sched.scheduler.registry import make_policy
+
+        short = replace(world, horizon_s=min(world.horizon_s, 3600.0 * self.hours))
+        returns = {}
+        for name in self.contenders:
+            policy = make_policy(name)
+            returns[name] = np.array([play(short, policy, self.seed + day).reward for day in range(self.days)])
+        best = max(returns, key=lambda name: float(returns[name].mean()))
+        self.table = tuple(
+            sorted(
+                (Contender(name, float(own.mean()), _error(own - returns[best])) for name, own in returns.items()),
+                key=lambda row: -row.reward,
+            )
+        )
+        told = ", ".join(f"{row.policy} {row.reward:.1f}" for row in self.table)
+        _logger.info("auto takes %s: mean return of %d days of this world: %s", best, self.days, told)
+        self.chosen = make_policy(best)
+        self._hand_over()
+        return self.chosen
+
+    def reset(self, seed: int) -> None:
+        """Forget the last episode; who was chosen stays."""
+        policy: object = self.chosen
+        if isinstance(policy, Episodic):
+            policy.reset(seed)
+
+    def select(self, view: Decision) -> int:
+        """Which waiting task goes first."""
+        policy = self._policy(view)
+        return policy.select(view) if isinstance(policy, QueueOrder) else view.slot
+
+    def decide(self, view: Decision) -> Plan | None:
+        """Place, defer, move or keep the task of the view."""
+        return self._policy(view).decide(view)
+
+    def attributions(self, counters: FloatArray) -> FloatArray:
+        """As the contenders' weights have learnt to read them."""
+        from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+
+        reader = self.chosen if isinstance(self.chosen, AttributionReader) else HiPpo()
+        return reader.attributions(counters)
+
+    def memory(self) -> dict[str, FloatArray]:
+        """What the chosen policy remembers."""
+        policy: object = self.chosen
+        return policy.memory() if isinstance(policy, Recallable) else {}
+
+    def recall(self, memory: Mapping[str, FloatArray]) -> None:
+        """Remember that."""
+        self._memory = memory
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        policy: object = self.chosen
+        if self._memory is not None and isinstance(policy, Recallable):
+            policy.recall(self._memory)
+
+    def _policy(self, view: Decision) -> Policy:
+        if self.chosen is None:
+            if view.moment is None:
+                rule = "is needed to know the world that policies are tried in"
+                raise SettingsError(problem("decision.moment", None, rule, "Name a policy instead of auto"))
+            return self.choose(view.moment.world)
+        return self.chosen
+
+
+def _error(apart: FloatArray) -> float:
+    return float(apart.std(ddof=1) / np.sqrt(len(apart))) if len(apart) > 1 else 0.0

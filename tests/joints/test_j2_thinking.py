@@ -1,0 +1,57 @@
+"""J2 attribution → decision, through beliefs and the fork: what attributions say of a task changes what is done."""
+
+import numpy as np
+import pytest
+
+from attribution_sched.attributor import as_attributor
+from attribution_sched.config import load_settings
+from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.thinking import Think, known_tasks
+from tests.small_world import small
+
+from .measure import NO_DEADLINE_S, chosen, cut, moments
+
+CUTS = {"inverted": lambda state: -state, "zeroed": lambda state: 0.0 * state}
+LITTLE = Think(screen=2, keep=2, confirm=3, hours=0.5)
+
+
+def differing(preset, count, **options):
+    """Share of the same recorded moments at which Hi-PPO chooses another task or plan, per cut."""
+    world = load_settings(preset).build_world()
+    attributor = as_attributor(None, world)
+    policy = HiPpo(deadline_s=NO_DEADLINE_S, **options)
+    states = [seen for seen, _, _ in moments(world, attributor, HiPpo(deadline_s=NO_DEADLINE_S), count)]
+    own = [chosen(policy, seen) for seen in states]
+    # The same moment is thought about alike: what differs below differs by the cut.
+    assert own[:10] == [chosen(policy, cut(seen, lambda state: state)) for seen in states[:10]]
+    found = {}
+    for name, change in CUTS.items():
+        other = [chosen(policy, cut(seen, change)) for seen in states]
+        found[name] = float(np.mean([one != two for one, two in zip(own, other, strict=True)]))
+    return found
+
+
+def test_what_is_believed_of_a_task_hangs_on_its_attribution():
+    """Pair by pair: the same moment, the same task, one vector; the believed demands and the search's prices move."""
+    world = small().build_world()
+    attributor = as_attributor(None, world)
+    policy = HiPpo(deadline_s=NO_DEADLINE_S)
+    moved = 0
+    for seen, _, _ in moments(world, attributor, policy, 4):
+        planner = policy.planner(seen)
+        plain = policy._believed(seen, planner, seen.slot)
+        for change in CUTS.values():
+            other = policy._believed(cut(seen, change), planner, seen.slot)
+            moved += not np.allclose(plain, other, rtol=0.01)
+        assert known_tasks(cut(seen, CUTS["inverted"]))[seen.slot].attribution.state.tolist() == (
+            (-seen.attribution.state).tolist()
+        )
+    assert moved >= 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["cross-domain", "testbed"])
+def test_with_thinking_a_cut_changes_five_decisions_in_a_hundred(preset, tell):
+    found = differing(preset, 200, think=True)
+    tell("J2", preset=preset, thinking=1, states=200, **found, wanted=0.05)
+    assert min(found.values()) >= 0.05

@@ -1,0 +1,41 @@
+"""auto takes the policy that earns most in the world at hand, and says so."""
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster.decision import view
+from attribution_sched.errors import SettingsError
+from attribution_sched.scheduler.auto import Auto
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.registry import make_policy
+from tests.cluster.fork_cases import engine_at
+from tests.small_world import small
+
+SOME = ("sjf", "round-robin", "static-uniform")
+
+
+def test_the_best_of_the_contenders_decides(caplog):
+    world = small().build_world()
+    policy = Auto(SOME, days=2, hours=0.5, seed=5)
+    seen = view(engine_at(0))
+    with caplog.at_level("INFO"):
+        plan = policy.decide(seen)
+    from dataclasses import replace
+
+    short = replace(world, horizon_s=1800.0)
+    by_hand = {name: np.mean([play(short, make_policy(name), 5 + day).reward for day in range(2)]) for name in SOME}
+    best = max(by_hand, key=by_hand.get)
+    assert policy.chosen.name == policy.table[0].policy == best
+    assert {row.policy: pytest.approx(row.reward) for row in policy.table} == by_hand
+    assert plan == make_policy(best).decide(seen)
+    assert f"auto takes {best}" in caplog.text
+    # It is asked once: the table stays.
+    table = policy.table
+    policy.decide(seen)
+    assert policy.table is table
+
+
+def test_bad_contenders_are_refused():
+    for given in ((), ("auto",), ("nobody",)):
+        with pytest.raises(SettingsError):
+            Auto(given)
