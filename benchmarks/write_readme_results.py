@@ -64,6 +64,70 @@ def _arena(policy: str, name: str, column: int) -> str:
 
 ROWS = (
     Row(
+        "J1 · joules of fresh tasks by their counters, `cross-domain` and `testbed`; with 2–4 of 7 counters hidden",
+        "median error {cross} and {bed} %, R² within a kind {r_cross} and {r_bed}; parts {cut_cross} and {cut_bed} off",
+        "the kind's mean in place of EmSHAP {mean_cross} and {mean_bed}; regression {reg_cross} (**level**) and {reg_bed}",
+        "results_accounts.md",
+        (
+            rf"^\| cross-domain \| (?P<cross>{N}) % \| (?P<r_cross>{N}) ",
+            rf"^\| testbed \| (?P<bed>{N}) % \| (?P<r_bed>{N}) ",
+            rf"^\| cross-domain \| (?P<cut_cross>{N}) \| (?P<mean_cross>{N}) \([^|]*\| (?P<reg_cross>{N}) ",
+            rf"^\| testbed \| (?P<cut_bed>{N}) \| (?P<mean_bed>{N}) \([^|]*\| (?P<reg_bed>{N}) ",
+        ),
+        "python benchmarks/attribution_accounts.py --quick",
+    ),
+    Row(
+        "J4 · thinking: copies of the cluster under the same futures; return a day over the rule, 12 days (`burst` 11)",
+        "Hi-PPO thinking {think}; the rule itself with the fork {fork}, `burst` {burst}, mixed GPUs {mixed}",
+        "Hi-PPO without thinking {quick}: **the network adds nothing to the fork**",
+        "results_hi_ppo.md",
+        (
+            rf"`hi-ppo` \(thinking\) \|[^|]*\|[^|]*\| \*\*(?P<think>{N} \[[^]]*\])",
+            rf"`ou30`, `rule\+fork` \| the same 12 \|[^|]*\| \*\*(?P<fork>{N} \[[^]]*\])",
+            rf"`burst`, `rule\+fork` \|[^|]*\|[^|]*\| \*\*(?P<burst>{N} \[[^]]*\])",
+            rf"mixed GPUs, `rule\+fork` \|[^|]*\|[^|]*\| \*\*(?P<mixed>{N} \[[^]]*\])",
+            rf"`hi-ppo\[quick\]` \|[^|]*\|[^|]*\| (?P<quick>{N} \[[^]]*\])",
+        ),
+        "python benchmarks/fork_gain.py",
+    ),
+    Row(
+        "J5 · explanations of 40 placements: rank correlation after all weights are shuffled; top driver put back",
+        "{shuffled}; flips {flips} of decisions (put back to *any* earlier value {any}: **75 % missed**)",
+        "another sampling seed {again}; a random input {random}",
+        "results_explain.md",
+        (
+            rf"^\| all weights shuffled, ρ of the shares \| (?P<shuffled>{N})",
+            rf"the deployed policy flips \| (?P<flips>{N})",
+            rf"put back to any earlier value \| (?P<any>{N})",
+            rf"^\| another sampling seed, ρ \| (?P<again>{N})",
+            rf"^\| a random input put back to them \| (?P<random>{N})",
+        ),
+        "python benchmarks/explain_joint.py",
+    ),
+    Row(
+        "Why is it waiting: the named running tasks removed, the task is placed",
+        "{held} of {asked} (`sjf`); Hi-PPO: a blocker could be named in {named} of {hi} answers, all of which hold",
+        "advice to change a request: **none was called for, so none was judged**",
+        "results_explain.md",
+        (
+            rf"places the task in (?P<held>{N}) of (?P<asked>{N})",
+            rf"--answers (?P<hi>{N}) --policy hi-ppo",
+            rf"trying in (?P<named>{N}) \(",
+        ),
+        "python benchmarks/why_waiting.py",
+    ),
+    Row(
+        "J7 · killed at random: lost, doubled or half-released",
+        "{none} with {kills} kills of local processes within 5 s ({tasks} tasks and gangs), {zero} with {slurm} on Slurm",
+        "before: every job launched twice after a resume",
+        "results_executors.md",
+        (
+            rf"within 5 s \| (?P<kills>{N}) \| (?P<tasks>{N}), {N} \| (?P<none>{N})",
+            rf"two controllers \| (?P<slurm>{N}) \|[^|]*\| (?P<zero>{N})",
+        ),
+        "python -m tests.campaigns.executor_kills",
+    ),
+    Row(
         "Step time and memory of 18 measured training runs",
         "time: mean error {mean} %, median {median} %, worst {worst} %; memory: median {memory} %, worst {most} %",
         "the run itself",
@@ -104,7 +168,7 @@ ROWS = (
         "python benchmarks/hi_ppo_attributions.py",
     ),
     Row(
-        "Hi-PPO, return a day, ±30 % network, 6 days",
+        "Hi-PPO without thinking, return a day, ±30 % network, 6 days",
         "{ours}; over more days {lead} ahead of `sjf`, {ahead} of `exact-switch`, {resolve} of exact re-solving",
         "`exact-switch` {switch}, `sjf` {sjf}, `sailor` {sailor}, static uniform {uniform}",
         "results_hi_ppo.md",
@@ -168,7 +232,7 @@ ROWS = (
         "python benchmarks/hi_ppo_gaps.py",
     ),
     Row(
-        "Time of a Hi-PPO decision, 99th percentile",
+        "Time of a Hi-PPO decision without thinking, 99th percentile",
         "{four} ms with 4 domains, {sixty_four} ms with 64",
         "target 200 ms",
         "results_hi_ppo.md",
