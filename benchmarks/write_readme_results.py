@@ -66,7 +66,7 @@ ROWS = (
     Row(
         "J1 · joules of fresh tasks by their counters, `cross-domain` and `testbed`; with 2–4 of 7 counters hidden",
         "median error {cross} and {bed} %, R² within a kind {r_cross} and {r_bed}; parts {cut_cross} and {cut_bed} off",
-        "the kind's mean in place of EmSHAP {mean_cross} and {mean_bed}; regression {reg_cross} (**level**) and {reg_bed}",
+        "the mean in place of EmSHAP {mean_cross} and {mean_bed}; regression {reg_cross} (**level**) and {reg_bed}",
         "results_accounts.md",
         (
             rf"^\| cross-domain \| (?P<cross>{N}) % \| (?P<r_cross>{N}) ",

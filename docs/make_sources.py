@@ -59,7 +59,8 @@ def constant_files() -> list[Path]:
 
 def weight_files() -> list[Path]:
     """Trained weights that come with the package."""
-    return sorted([*PACKAGE.rglob("*.safetensors"), PACKAGE / "attribution" / "closed_form.json"])
+    shipped = (PACKAGE / "attribution" / "shipped").glob("*.json")
+    return sorted([*PACKAGE.rglob("*.safetensors"), PACKAGE / "attribution" / "closed_form.json", *shipped])
 
 
 def preset_files() -> list[Path]:

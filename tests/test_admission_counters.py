@@ -95,6 +95,11 @@ def test_readings_at_their_bounds_poison_nobody(policy, share):
     """What is let in is decided on: the task itself, and the one beside it."""
     extreme = {name: share * bound.most for name, bound in COUNTER_BOUNDS.items()}
     with System(SMALL, policy, queue="empty") as system:
+        if share == 1.0:
+            # Within every bound and still like no task that was ever seen: refused at the door, with the distance.
+            with pytest.raises(CounterError, match="standard deviations from the nearest known task"):
+                system.submit("bert-base", counters=extreme, id="extreme")
+            extreme = dict.fromkeys(COUNTER_NAMES[:7], 0.4)
         system.submit("bert-base", counters=extreme, id="extreme")
         system.submit("bert-base", id="healthy")
         with pytest.raises(CounterError, match="must be at most"):

@@ -346,5 +346,6 @@ def test_every_shipped_file_is_of_this_format():
     for path in (ROOT / "attribution_sched").rglob("*.safetensors"):
         about = told(path)
         assert about["format"] == storage.FORMAT, path
-        assert not path.with_suffix(".json").exists()
+        # An attributor is two models: EmSHAP in the one format, the energy model's few numbers beside it.
+        assert path.parent.name == "shipped" or not path.with_suffix(".json").exists()
         assert (about["attribution_schema"] is not None) == (about["schema"] == "hi-ppo")

@@ -21,8 +21,7 @@ def system():
 def test_a_placement_is_explained_as_it_is_made(system):
     told = system.first.explanation
     assert told.decision == system.first.id
-    assert told.target == "terms"
-    assert told.outputs == ("R_eff", "R_util", "R_cost", "R")
+    assert told.target == "decision"
     assert (told.efficiency_gap() < 1e-6).all()
     assert system.first.latencies_s["explanation"] > 0
     assert told.subject in system.first.reasoning() or system.first.task.kind in system.first.reasoning()
@@ -42,10 +41,10 @@ def test_explaining_changes_no_decision(system):
 
 
 def test_enough_decisions_of_its_own_replace_the_warm_up(system, monkeypatch):
-    monkeypatch.setattr(explain_memory, "REFRESH", 1)
+    monkeypatch.setattr(explain_memory, "BLOCK", 1)
     monkeypatch.setattr(explain_memory, "LEAST_ALIKE", 3)
     result = system.schedule_next_task()
-    assert result.explanation.background_name.startswith("the last")
+    assert "warm-up" not in result.explanation.background_name
 
 
 def test_a_placement_is_returned_even_if_it_cannot_be_explained(monkeypatch):
@@ -65,7 +64,7 @@ def test_a_forgotten_decision_is_lived_through_again():
     system._memory._kept.clear()
     again = system.explain(name, rows=64)
     assert again.subject == known.subject
-    assert again.target == known.target == "choice"
+    assert again.target == known.target == "decision"
     assert np.allclose(again.value, known.value)
     assert [player.name for player in again.players] == [player.name for player in known.players]
 

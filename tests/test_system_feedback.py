@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -64,8 +65,8 @@ def test_explanations_are_made_for_some_and_those_at_hand_are_used():
     system = System(small(), "hi-ppo", seed=1, targets=MISSED)
     system.run(12)
     placed = system.history().query("code > 0").decision_id.tolist()
-    mine = system.explain(placed[0])
-    window = system._reward_feedback.window(4, system.explain)
+    mine = system.explain(placed[0], target="terms")
+    window = system._reward_feedback.window(4, partial(system.explain, target="terms"))
     told = [each for each in window.explanations if each is not None]
     assert len(told) == 5
     assert np.array_equal(window.explanations[0].values, mine.values)

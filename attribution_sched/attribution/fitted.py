@@ -19,6 +19,7 @@ import numpy as np
 from attribution_sched.attribution.sample_energy import SampleEnergy
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.errors import CheckpointError, CounterError, problem
+from attribution_sched.threads import one_thread
 from attribution_sched.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
@@ -156,7 +157,9 @@ class Fitted:
         if key not in _FITTED:
             while len(_FITTED) >= 32:
                 _FITTED.pop(next(iter(_FITTED)))
-            _FITTED[key] = cls.on_simulated_tasks(world)
+            # Sums are added up in another order by several threads, and a journal keeps every bit of a vector.
+            with one_thread():
+                _FITTED[key] = cls.on_simulated_tasks(world)
         return _FITTED[key]
 
     @classmethod
@@ -183,7 +186,8 @@ class Fitted:
                 self._missing["ready"] = MissingCounters.load(path, told)
             else:
                 counters, pace, training, energy, family = self._missing["fit"]
-                self._missing["ready"] = MissingCounters.fit(counters, pace, training, energy, family=family)
+                with one_thread():
+                    self._missing["ready"] = MissingCounters.fit(counters, pace, training, energy, family=family)
         ready: MissingCounters = self._missing["ready"]
         return ready
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -142,6 +143,10 @@ class Thinker:
         self.think, self.attributor, self.reads = think, attributor, reads
         self._followers: WeakKeyDictionary[Planner, RuleFollower] = WeakKeyDictionary()
         self._beliefs: list[tuple[World, Beliefs]] = []
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Thinker:
+        """A thinker like it: followers and beliefs are made again by whoever asks, the same ones."""
+        return Thinker(self.think, self.attributor, reads=self.reads)
 
     def candidates(
         self, actor: Actor, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None

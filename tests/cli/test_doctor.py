@@ -20,7 +20,8 @@ def test_json_says_the_same(here):
     told = json.loads(invoke("doctor", "--json").stdout)
     assert told["works"] is True
     checks = {each["name"]: each for each in told["checks"]}
-    assert {"python", "packages", "threads", "kernels", "presets", "model", "journal", "folder"} == set(checks)
+    known = {"python", "packages", "threads", "kernels", "presets", "model", "journal", "folder", "engines"}
+    assert known == set(checks)
     assert checks["model"]["good"] is True
     assert any(each["source"] == "process" and each["available"] for each in told["counters"])
 

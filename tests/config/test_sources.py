@@ -46,7 +46,8 @@ SMALL = {
 )
 def test_defaults_are_those_of_the_world(record, target):
     theirs = {field.name: field.default for field in dataclasses.fields(target)}
-    ours = record().model_dump()
+    # A preset of the runtime names other values of these very fields; it is none of them.
+    ours = {name: value for name, value in record().model_dump().items() if name != "preset"}
     assert ours == {name: theirs[name] for name in ours}
 
 

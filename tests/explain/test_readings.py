@@ -44,8 +44,9 @@ def test_explanations_of_many_decisions_have_them_and_can_be_stored():
     made, decided = explainer(Planted())
     told = made.explain_many(decided[:3], rows=300, precision=None)
     alone = made.explain(decided[1], rows=300, precision=None, sure=False)
-    assert tuple(told[1].players) == alone.players and told[1].names == alone.names
+    assert repr(tuple(told[1].players)) == repr(alone.players) and told[1].names == alone.names
     back = Explanation.from_dict(told[1].to_dict())
-    assert back.players == tuple(told[1].players)
+    # repr: a number that is not known is NaN, which is not even equal to itself.
+    assert repr(back.players) == repr(tuple(told[1].players))
     assert isinstance(copy.deepcopy(told[1]).players, tuple)
     assert not isinstance(alone.players, LazyPlayers)

@@ -93,8 +93,11 @@ def test_leaving_out_players_that_are_always_present_changes_nothing(data):
 def test_a_link_has_both_directions_and_each_number_one_owner():
     _, cast, _, _ = blender()
     at = cast.names.index("link d0–d2")
-    assert (cast.owners["links"][:, [0, 2], [2, 0]] == at).all() and (cast.owners["links"] == at).sum() == 8
-    assert (cast.owners["links"][:, np.arange(3), np.arange(3)] == -1).all()
+    # Bandwidth and latency are the link's; what is expected of all links, and prices, are players of their own.
+    assert (cast.owners["links"][:2, [0, 2], [2, 0]] == at).all() and (cast.owners["links"] == at).sum() == 4
+    assert (cast.owners["links"][:2, np.arange(3), np.arange(3)] == -1).all()
+    ahead, prices = (cast.names.index(name) for name in ("link forecasts", "egress prices"))
+    assert ([prices, ahead] == cast.owners["links"][2:].reshape(2, -1).T).all()
     assert set(range(len(cast.names))) == {int(o) for owner in cast.owners.values() for o in owner.ravel()} - {-1}
 
 
