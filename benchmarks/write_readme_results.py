@@ -118,7 +118,7 @@ ROWS = (
     ),
     Row(
         "J7 · killed at random: lost, doubled or half-released",
-        "{none} with {kills} kills of local processes within 5 s ({tasks} tasks and gangs), {zero} with {slurm} on Slurm",
+        "{none} with {kills} kills of local processes ({tasks} tasks and gangs), {zero} with {slurm} on Slurm",
         "before: every job launched twice after a resume",
         "results_executors.md",
         (
