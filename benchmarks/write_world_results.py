@@ -18,7 +18,7 @@ SECTIONS = (
     ("measured_steps.py", "Measured training steps"),
     ("zeus_cells.py", "Batch and power-cap laws on cells left out"),
     ("precision_speedups.py", "Mixed-precision gain per family"),
-    ("gavel_colocation.py", "Co-location on held-out pairs"),
+    ("pair_law.py", "Two jobs on one GPU"),
     ("simulator_agreement.py", "Event simulator against the batched engine"),
     ("env_throughput.py", "Throughput of the batched environment"),
 )

@@ -12,6 +12,8 @@ from attribution_sched.config.schema import (
     DomainLossSettings,
     KindSettings,
     MatrixLinks,
+    PhillySettings,
+    PhillyWeekSettings,
     PoissonSettings,
     RegionLinks,
     UniformLinks,
@@ -120,9 +122,12 @@ def _domains(settings: Settings) -> tuple[Domain, ...]:
 def _model(name: str) -> Model:
     from attribution_sched.cluster.models import model
     from attribution_sched.cluster.models.catalogue import profiled_model
+    from attribution_sched.cluster.models.opaque import OPAQUE_NAMES, opaque_model
 
     if name.startswith(PROFILED_PREFIX):
         return profiled_model(name.removeprefix(PROFILED_PREFIX))
+    if name.lower() in OPAQUE_NAMES:
+        return opaque_model(int(name.rpartition("-")[2]))
     return model(name)
 
 
@@ -134,6 +139,7 @@ def _kind(kind: KindSettings) -> TaskKind:
 
 def _arrivals(settings: Settings) -> Arrivals:
     from attribution_sched.cluster.arrivals import Burst, Diurnal, Poisson, TraceArrivals
+    from attribution_sched.cluster.philly import Philly, PhillyWeek
 
     arrivals = settings.arrivals
     if isinstance(arrivals, PoissonSettings | DiurnalSettings):
@@ -141,6 +147,10 @@ def _arrivals(settings: Settings) -> Arrivals:
         if isinstance(arrivals, PoissonSettings):
             return Poisson(arrivals.rate_per_hour, burst)
         return Diurnal(arrivals.rate_per_hour, arrivals.amplitude, arrivals.peak_hour, burst)
+    if isinstance(arrivals, PhillySettings):
+        return Philly(arrivals.rate_per_hour)
+    if isinstance(arrivals, PhillyWeekSettings):
+        return PhillyWeek(arrivals.path, arrivals.monday, arrivals.keep, arrivals.seed)
     return TraceArrivals.from_csv(arrivals.path)
 
 

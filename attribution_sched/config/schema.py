@@ -408,7 +408,8 @@ class KindSettings(Record):
     """A kind of task, see :class:`attribution_sched.cluster.world.TaskKind`.
 
     Attributes:
-        model: Name in the model zoo, or ``profiled:`` and the name of a profiled network.
+        model: Name in the model zoo, ``profiled:`` and the name of a profiled network, or ``opaque-`` and the number of
+            devices that a job of which nothing else is known asks for.
         batch_size: Samples per step.
         microbatches: Four microbatch sizes a plan may choose from, ascending divisors of the batch.
         steps: Fewest and most steps of a task.
@@ -436,12 +437,13 @@ class KindSettings(Record):
     def _known_model(cls, name: str) -> str:
         from attribution_sched.cluster.models import model_names
         from attribution_sched.cluster.models.catalogue import PROFILED_NAMES
+        from attribution_sched.cluster.models.opaque import OPAQUE_NAMES
 
         if name.startswith(PROFILED_PREFIX):
             if name.removeprefix(PROFILED_PREFIX) not in PROFILED_NAMES:
                 valid = [PROFILED_PREFIX + profiled for profiled in PROFILED_NAMES]
                 raise broken_rule("was not profiled", nearest(name, valid))
-        elif name.lower() not in model_names():
+        elif name.lower() not in (*model_names(), *OPAQUE_NAMES):
             raise broken_rule("is not in the model zoo", nearest(name.lower(), model_names()))
         return name
 
@@ -502,7 +504,40 @@ class TraceSettings(Record):
     path: FilePath
 
 
-ArrivalSettings = Annotated[PoissonSettings | DiurnalSettings | TraceSettings, Field(discriminator="kind")]
+class PhillySettings(Record):
+    """Tasks as Microsoft's Philly log has them, see :mod:`attribution_sched.cluster.philly`; kinds must be opaque.
+
+    Attributes:
+        kind: ``philly``.
+        rate_per_hour: Mean number of tasks per hour, drawn from constants fitted to the log.
+    """
+
+    kind: Literal["philly"]
+    rate_per_hour: Rate
+
+
+class PhillyWeekSettings(Record):
+    """A week of the Philly log itself; kinds must be opaque.
+
+    Attributes:
+        kind: ``philly_week``.
+        path: The log's ``philly.csv``; a relative path starts at the file that names it.
+        monday: First day of the week, for example ``2017-11-06``.
+        keep: One task in so many is kept.
+        seed: Of the models drawn for the tasks, and of which one in ``keep`` is kept.
+    """
+
+    kind: Literal["philly_week"]
+    path: FilePath
+    monday: Name
+    keep: Count = 4
+    seed: Seed = 0
+
+
+ArrivalSettings = Annotated[
+    PoissonSettings | DiurnalSettings | TraceSettings | PhillySettings | PhillyWeekSettings,
+    Field(discriminator="kind"),
+]
 
 
 class RewardSettings(Record):

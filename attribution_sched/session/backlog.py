@@ -28,7 +28,7 @@ class Waiting:
     Attributes:
         task: The task, with its name, number and time of arrival.
         demands: Its latent demands, a batch of one.
-        row: The same as the engine's pool keeps it, shape ``(8,)``.
+        row: The same as the engine's pool keeps it, shape ``(9,)``.
         left: Work left, in steps; less than the task's own if it was at work before.
     """
 
