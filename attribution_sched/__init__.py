@@ -14,6 +14,7 @@ from attribution_sched.lazy import loader
 
 if TYPE_CHECKING:
     from attribution_sched import attribution, cluster, config, explain, feedback, journal, registration
+    from attribution_sched.admission import TaskRequest
     from attribution_sched.arena import evaluate
     from attribution_sched.attribution.emshap import EmSHAP
     from attribution_sched.attribution.energy_model import EnergyModel
@@ -30,12 +31,11 @@ if TYPE_CHECKING:
     from attribution_sched.explain.reasoning import reasoning
     from attribution_sched.feedback.targets import Targets
     from attribution_sched.journal.journal import Journal
+    from attribution_sched.results import SchedulingResult
     from attribution_sched.scheduler.episode import play
     from attribution_sched.scheduler.hi_ppo.policy import HiPpo
     from attribution_sched.scheduler.policy import Policy
     from attribution_sched.scheduler.registry import make_policy
-    from attribution_sched.session.results import SchedulingResult
-    from attribution_sched.session.submission import TaskRequest
     from attribution_sched.system import System
     from attribution_sched.training import train, train_testbed
 
@@ -95,11 +95,11 @@ _HOMES = {
     "Plan": "attribution_sched.cluster.plan",
     "Policy": "attribution_sched.scheduler.policy",
     "Replica": "attribution_sched.cluster.plan",
-    "SchedulingResult": "attribution_sched.session.results",
+    "SchedulingResult": "attribution_sched.results",
     "Segment": "attribution_sched.cluster.plan",
     "System": "attribution_sched.system",
     "Targets": "attribution_sched.feedback.targets",
-    "TaskRequest": "attribution_sched.session.submission",
+    "TaskRequest": "attribution_sched.admission",
     "attribution": "attribution_sched.attribution",
     "cluster": "attribution_sched.cluster",
     "config": "attribution_sched.config",

@@ -12,22 +12,29 @@ decision is taken once. It is not carried over to forked processes.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from attribution_sched import __version__
-from attribution_sched.attributor import as_attributor
+import numpy as np
+
+from attribution_sched import __version__, arguments, operations
+from attribution_sched.admission import DEMO, Admission, handed_in, kind_of, prepared
+from attribution_sched.attributor import TaskAttributor, as_attributor
 from attribution_sched.cluster.decision import attributed
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
+from attribution_sched.explain_memory import QUICK, Memory
 from attribution_sched.journal import (
     DecisionRecord,
     EventRecord,
@@ -38,26 +45,27 @@ from attribution_sched.journal import (
     WaitRecord,
 )
 from attribution_sched.kernels import clock
+from attribution_sched.live_cluster import SimulatedCluster, TaskInstance
+from attribution_sched.online_learning import ORIGINAL, Learnt, RewardFeedback, Versions, learn, targets_of
+from attribution_sched.operations import Status, queue_table, status_of
+from attribution_sched.policy_call import Moment, PolicyAnswer, PolicyCall, as_policy, weighted, with_weights
+from attribution_sched.results import (
+    RunSummary,
+    SchedulingResult,
+    TakenDecision,
+    Tally,
+    decision_record,
+    outcome_record,
+    plan_of,
+    plan_record,
+    result_of,
+    reward_of,
+    task_record,
+)
+from attribution_sched.resume import EVERY, recall_newest, record_snapshot, replay, restore_snapshot
 from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy, Recallable
-from attribution_sched.session import operations, options
-from attribution_sched.session.asking import Asked, Asking, Moment, as_policy, weighted, with_weights
-from attribution_sched.session.attributions import AttributionCache, CacheUse
-from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
-from attribution_sched.session.fitting import Fitting
-from attribution_sched.session.learning import ORIGINAL, Learnt, Versions, learn
-from attribution_sched.session.memory import QUICK, Memory
-from attribution_sched.session.replay import outcome_record, replay
-from attribution_sched.session.reshaping import Reshaping, targets_of
-from attribution_sched.session.results import RunSummary, SchedulingResult
-from attribution_sched.session.state import EVERY, recall_newest, record_snapshot, restore_snapshot
-from attribution_sched.session.status import Status, queue_table, status_of
-from attribution_sched.session.submission import DEMO, handed_in, kind_of, prepared
-from attribution_sched.session.summary import Tally
-from attribution_sched.session.taking import Taken, decision_record, result_of, reward_of, task_record
-from attribution_sched.session.turn import Clock, Turn, log
-from attribution_sched.session.wording import plan_of, plan_record
 from attribution_sched.text import clean_text
-from attribution_sched.types import Outcome, RewardTerms
+from attribution_sched.types import FloatArray, IntArray, Outcome, RewardTerms, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,6 +91,142 @@ FAILURES = 3
 LONGEST_REASON = 300
 """Characters of an error that are kept with a task that was set aside."""
 
+MOST_VECTORS = 2048
+"""Vectors that are kept by default."""
+
+
+@dataclass(frozen=True)
+class CacheUse:
+    """How much a cache was worth.
+
+    Attributes:
+        hits: Vectors that were there.
+        misses: Vectors that had to be worked out.
+        kept: Vectors in it now.
+        most: How many it holds at most.
+    """
+
+    hits: int
+    misses: int
+    kept: int
+    most: int
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of questions that it could answer; None before the first."""
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else None
+
+
+class AttributionCache:
+    """Counters in, attribution vector out; the least recently used are forgotten first.
+
+    Args:
+        attributor: Who works them out, see :func:`~attribution_sched.attributor.as_attributor`.
+        most: How many to keep.
+    """
+
+    def __init__(self, attributor: TaskAttributor, most: int = MOST_VECTORS) -> None:
+        if most < 1:
+            raise SettingsError(problem("most", most, "must be >= 1", f"Use {MOST_VECTORS}"))
+        self.attributor = attributor
+        self._most = most
+        self._kept: OrderedDict[bytes, AttributionVector] = OrderedDict()
+        self._hits = 0
+        self._misses = 0
+        self._spent_s = 0.0
+
+    def spent_s(self) -> float:
+        """Seconds spent since this was last asked: tasks are attributed when they come, not when decided on."""
+        spent, self._spent_s = self._spent_s, 0.0
+        return spent
+
+    @property
+    def use(self) -> CacheUse:
+        """Hits and misses so far."""
+        return CacheUse(self._hits, self._misses, len(self._kept), self._most)
+
+    def __call__(self, counters: FloatArray) -> AttributionVector:
+        """The vector of one task, by its counters, shape ``(12,)``."""
+        began = time.perf_counter()
+        signature = np.ascontiguousarray(counters, dtype=np.float64).tobytes()
+        found = self._kept.get(signature)
+        if found is not None:
+            self._hits += 1
+            self._kept.move_to_end(signature)
+        else:
+            self._misses += 1
+            self._kept[signature] = found = self.attributor.vector(counters)
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        self._spent_s += time.perf_counter() - began
+        return found
+
+
+PHASES: tuple[str, ...] = ("observe", "attribute", "decide", "record", "carry out", "learn")
+"""The ring, in order."""
+
+log = logging.getLogger("attribution_sched.ring")
+
+
+class Clock:
+    """Times the phases of one turn and logs each as it ends."""
+
+    def __init__(self) -> None:
+        self.spent_s: dict[str, float] = {}
+        self._last = clock()
+
+    def phase(self, name: str, about: object) -> None:
+        """A phase has ended."""
+        now = clock()
+        self.spent_s[name] = spent_s = now - self._last
+        self._last = now
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%d %s %s: %.3f ms", PHASES.index(name) + 1, name, about, 1e3 * spent_s)
+
+    def latencies_s(self, decision_s: float) -> dict[str, float]:
+        """Seconds by part, as results tell them; the policy's own time stands for the phase in which it was asked."""
+        spent = self.spent_s
+        return {
+            "attribution": spent["attribute"],
+            "decision": decision_s,
+            "journal": spent["record"] + spent["learn"],
+            "effect": spent["carry out"],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A decision that is being taken.
+
+    Attributes:
+        number: Decisions in the journal before it.
+        asked: What the policy was asked and said.
+        action: The same as the cluster is told it.
+        told: What the journal is to keep of it before it takes effect.
+        new: Its task, if the journal does not have it yet.
+        task: Whose task.
+        vector: Where its joules go: what the policy saw.
+        paid: What the cluster had earned since the decision before it.
+        decided: Decisions that had taken effect before it.
+        since: Decisions since the last result.
+        clock: Its phases.
+        waits: What its event leaves waiting without a question.
+    """
+
+    number: int
+    asked: PolicyAnswer
+    action: IntArray
+    told: DecisionRecord
+    new: TaskRecord | None
+    task: Task
+    vector: AttributionVector
+    paid: tuple[float, float, float]
+    decided: int
+    since: int
+    clock: Clock = field(repr=False)
+    waits: tuple[WaitRecord, ...] = ()
+
 
 class System:
     """Schedules tasks on a simulated cluster, one decision after the other, and can say why.
@@ -92,14 +236,14 @@ class System:
         policy: Name of a policy, a policy, or a function from the view of a decision to a plan.
         journal: Where decisions are kept; in memory by default. A new file: :meth:`resume` goes on with an old one.
         seed: Of arrivals, network and tasks; the same seed gives the same decisions.
-        explain: Whether every placement is explained as it is made, or with which options.
+        explain: Whether every placement is explained as it is made, or with which arguments.
         queue: Where tasks come from: ``preset`` (simulated arrivals), ``demo`` (three tasks), ``empty`` (what is
             submitted).
         attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
             ``EnergyModel``, a ``LinearAttribution`` or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
             :func:`~attribution_sched.attributor.as_attributor`. By default what the shipped networks were trained with.
         cluster: ``simulated``, or what makes the cluster from world, seed and ``arrivals=``: a subclass of
-            :class:`~attribution_sched.session.cluster.SimulatedCluster` that also tells a real one, for example.
+            :class:`~attribution_sched.live_cluster.SimulatedCluster` that also tells a real one, for example.
         targets: What :meth:`feedback` works toward and a report judges by: a mapping such as
             ``{"utilisation_at_least": 0.85}``, or :class:`~attribution_sched.feedback.targets.Targets`.
 
@@ -121,10 +265,10 @@ class System:
         targets: Any = None,
     ) -> None:
         self.targets = targets_of(targets)
-        self._make_cluster = options.cluster_of(cluster)
+        self._make_cluster = arguments.cluster_of(cluster)
         self._set_up(load_settings(preset), as_policy(policy), seed, explain, queue, attributor)
         wanted = {} if self.targets is None else self.targets.named()
-        header = options.header_of(self.settings, self._queue, self.policy.name, self.seed, __version__, wanted)
+        header = arguments.header_of(self.settings, self._queue, self.policy.name, self.seed, __version__, wanted)
         self._keep_in(Journal.memory(header) if journal is None else Journal.create(journal, header))
         self._submit_demo()
 
@@ -168,14 +312,14 @@ class System:
         journal = Journal.open(path, claim=False)
         try:
             header = journal.header
-            settings, decider = options.settings_of(header, asked), options.policy_of(header, policy)
+            settings, decider = arguments.settings_of(header, asked), arguments.policy_of(header, policy)
             self = cls.__new__(cls)
             queue, seed = header.settings["queue"], header.seeds["cluster"]
             self.targets = targets_of(header.settings.get("targets") or None)
-            self._make_cluster = options.cluster_of(cluster)
+            self._make_cluster = arguments.cluster_of(cluster)
             self._set_up(settings, decider, seed, explain, queue, attributor)
             self._keep_in(journal)
-            self.targets = self._reshaping.targets or self.targets
+            self.targets = self._reward_feedback.targets or self.targets
             self._go_on_with(rehearse=rehearse and isinstance(self.policy, Episodic))
             self._submit_demo()
         except BaseException:
@@ -184,8 +328,8 @@ class System:
         return self
 
     def _set_up(self, settings: Settings, policy: Any, seed: Any, explain: Any, queue: Any, attributor: Any) -> None:
-        self.seed, self._queue = options.seed_of(seed), options.queue_of(queue)
-        self._explaining = options.explaining(explain)
+        self.seed, self._queue = arguments.seed_of(seed), arguments.queue_of(queue)
+        self._explaining = arguments.explaining(explain)
         self.settings, self.policy, self._attributor = settings, policy, attributor
         self.world = settings.build_world()
         if self._queue == "demo":
@@ -199,15 +343,15 @@ class System:
         self.attribute.attributor.vector(self.cluster.engine.pool.counters.values[0])
         self._memory = Memory(self.world, policy, self.attribute, self.seed)
         self._earlier: tuple[str, Memory] | None = None
-        self._fitting = Fitting(self.cluster.engine)
-        self._asking = Asking()
+        self._admission = Admission(self.cluster.engine)
+        self._policy_call = PolicyCall()
         self._recorded: dict[int, str] = {}
         self._since = 0
         self._turn, self._explaining_turn = threading.RLock(), threading.RLock()
         self._again: SimulatedCluster | None = None
         self._turning: Turn | None = None
         self._entering: tuple[TaskRecord, TaskInstance] | None = None
-        self._finished: Taken | None = None
+        self._finished: TakenDecision | None = None
         self._operating: operations.Operation | None = None
         self._failed: list[str] = []
         self._moving = self._torn = False
@@ -218,7 +362,7 @@ class System:
     def _keep_in(self, journal: Journal) -> None:
         self.journal = journal
         self._versions = Versions(journal, self.policy)
-        self._reshaping = Reshaping(journal, self.world, self.seed, self.attribute)
+        self._reward_feedback = RewardFeedback(journal, self.world, self.seed, self.attribute)
 
     @property
     def reward(self) -> Reward:
@@ -247,7 +391,7 @@ class System:
 
         Args:
             task: A kind of task of the preset by name, a mapping, or a
-                :class:`~attribution_sched.session.submission.TaskRequest`.
+                :class:`~attribution_sched.admission.TaskRequest`.
             **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``provenance``, ``id``, ``tenant``,
                 ``priority``, ``deadline_s``, ``devices``, ``hold``.
 
@@ -260,7 +404,7 @@ class System:
         """
         with self._call():
             record, made = prepared(task, given, self.world, self.seed, self.journal, self.cluster)
-            self._fitting.check(made.kind, made.task.devices)
+            self._admission.check(made.kind, made.task.devices)
             self._enter(record, made)
             return record.id
 
@@ -422,7 +566,7 @@ class System:
         log.warning(note)
         return note
 
-    def _without_answer(self, error: Exception) -> Taken | None:
+    def _without_answer(self, error: Exception) -> TakenDecision | None:
         """Go on although the policy failed on a task: one that waits is set aside, one that runs keeps its plan.
 
         Raises:
@@ -447,7 +591,7 @@ class System:
             raise PolicyError(problem("policy", self.policy.name, rule, fix)) from error
         return taken
 
-    def _decide(self, kept: str = "") -> Taken:
+    def _decide(self, kept: str = "") -> TakenDecision:
         """Take the pending decision: one turn of the ring.
 
         Args:
@@ -468,12 +612,12 @@ class System:
         clock.spent_s["attribute"] += self.attribute.spent_s()
         # 3 decide
         if kept:
-            asked = Asked(seen, None, 0.0, self.cluster.running == 0, kept)
+            asked = PolicyAnswer(seen, None, 0.0, self.cluster.running == 0, kept)
         else:
-            asked = self._asking.ask(self.policy, self.cluster, self.reward, seen)
+            asked = self._policy_call.ask(self.policy, self.cluster, self.reward, seen)
         vector = self._attribution(asked)
         clock.phase("decide", asked.view.slot)
-        action = self._asking.encode(self.cluster, asked)
+        action = self._policy_call.encode(self.cluster, asked)
         told = decision_record(self.cluster, self.policy, asked, action, vector, clock.spent_s["attribute"])
         slot, task = asked.view.slot, self.cluster.residents[asked.view.slot]
         known = task.submitted or self._recorded.get(slot) == task.id
@@ -493,12 +637,12 @@ class System:
         self._waits_s = now_s
         return (WaitRecord(now_s, sum(left.values()), left),)
 
-    def _attribution(self, asked: Asked) -> AttributionVector:
+    def _attribution(self, asked: PolicyAnswer) -> AttributionVector:
         """The very vector that the policy was given; a cluster that gave none (not one of ours) is asked for it now."""
         found = asked.view.attribution
         return self.attribute(asked.view.counters) if found is None else found
 
-    def _complete(self, turn: Turn, *, again: bool = False) -> Taken:
+    def _complete(self, turn: Turn, *, again: bool = False) -> TakenDecision:
         """Phases 4 to 6: recorded, then carried out, then booked; each of them once, however often this is called.
 
         Args:
@@ -530,7 +674,7 @@ class System:
         self._turning = None
         if effect.code == 1:
             self._snapshot(EVERY)
-        return Taken(made, asked, turn.task, turn.vector, effect, reward, clock.latencies_s(asked.seconds))
+        return TakenDecision(made, asked, turn.task, turn.vector, effect, reward, clock.latencies_s(asked.seconds))
 
     def _book(self, turn: Turn, made: DecisionRecord, effect: Outcome, *, again: bool = True) -> RewardTerms:
         """Record what a decision came to, and remember it; each once."""
@@ -539,7 +683,7 @@ class System:
         if not (again and self.journal.outcome(made.id) is not None):
             self.journal.record_outcome(outcome_record(made.id, effect, asked.view, reward.total))
         self._recorded[asked.view.slot] = turn.task.id
-        self._asking.note(asked, turn.number)
+        self._policy_call.note(asked, turn.number)
         self._memory.remember(made.id, asked.view, asked.plan, turn.number)
         self._since = turn.since + 1
         return reward
@@ -570,18 +714,18 @@ class System:
         self._moving = False
         return pending
 
-    def _next(self, limit_s: float = math.inf) -> Taken | None:
+    def _next(self, limit_s: float = math.inf) -> TakenDecision | None:
         """The next decision: one that an earlier call could not finish, else the cluster's; None if there is none."""
         finished, self._finished = self._finished, None
         if finished is not None:
             return finished
         while self._advance(limit_s) and self.now_s <= limit_s:
             try:
-                taken: Taken | None = self._decide()
+                taken: TakenDecision | None = self._decide()
             except Exception as error:
-                if error is not self._asking.failure:
+                if error is not self._policy_call.failure:
                     raise
-                self._asking.failure = None
+                self._policy_call.failure = None
                 taken = self._without_answer(error)
             if taken is not None:
                 if taken.effect.code == 1:
@@ -593,7 +737,7 @@ class System:
         """Make the cluster anew from the journal: it was left while it moved, and nobody knows how far it had come."""
         cluster = self._new_cluster()
         replay(cluster, self.journal, self.seed, start=restore_snapshot(self.journal, cluster))
-        self.cluster, self._fitting = cluster, Fitting(cluster.engine)
+        self.cluster, self._admission = cluster, Admission(cluster.engine)
         # What was recorded has happened by now, and a decision among it is booked and returned by who called this; a
         # task that was not recorded is handed in again by whoever was told so.
         self._entering = None
@@ -618,16 +762,16 @@ class System:
         """Take over from the journal what feedback or learning had recorded when they were cut short."""
         original = self._versions.policy(ORIGINAL)
         self._versions = Versions(self.journal, original)
-        self._reshaping = Reshaping(self.journal, self.world, self.seed, self.attribute)
+        self._reward_feedback = RewardFeedback(self.journal, self.world, self.seed, self.attribute)
         number = self.journal.count()
         self._adopt(self._versions.due(number))
-        self.reward = self._reshaping.in_force(number, self.reward)
-        self.targets = self._reshaping.targets or self.targets
-        anchored = self._reshaping.anchored_weights
+        self.reward = self._reward_feedback.in_force(number, self.reward)
+        self.targets = self._reward_feedback.targets or self.targets
+        anchored = self._reward_feedback.anchored_weights
         self._versions.anchored = self._versions.current if anchored is None else anchored
         self._torn = False
 
-    def _result(self, taken: Taken) -> SchedulingResult:
+    def _result(self, taken: TakenDecision) -> SchedulingResult:
         began, why, missing = clock(), None, ""
         if self._explaining is not None:
             try:
@@ -660,7 +804,7 @@ class System:
         Raises:
             SettingsError: If not exactly one of the three is given, or it is out of range.
         """
-        stopped = options.run_of(tasks, until, hours)
+        stopped = arguments.run_of(tasks, until, hours)
         with self._call():
             tally = Tally(self.cluster)
             limit_s = math.inf if hours is None else self.now_s + 3600.0 * hours
@@ -693,7 +837,7 @@ class System:
             JournalError: If the journal has no such decision; the message names the nearest.
             ExplanationError: If an option is wrong.
         """
-        chosen = options.explain_options(given)
+        chosen = arguments.explain_options(given)
         # Not the lock of decisions: whoever decides never waits for an explanation.
         with self._explaining_turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
@@ -727,7 +871,7 @@ class System:
         again = self._again
         start = restore_snapshot(self.journal, again, record.sequence)
         replay(again, self.journal, self.seed, start=start, stop=record.sequence, otherwise=[])
-        reward = self._reshaping.in_force(record.sequence or 0, self.world.reward)
+        reward = self._reward_feedback.in_force(record.sequence or 0, self.world.reward)
         view = weighted(again.pending(), with_weights(reward, record.weights))
         return memory.recall(name, view, plan_of(record.plan, self.domains))
 
@@ -782,7 +926,7 @@ class System:
         """
         asked = {"explain": explain, "episodes": episodes, "decisions": decisions}
         for name, value in asked.items():
-            options.counted(name, value, least=int(name == "decisions"))
+            arguments.counted(name, value, least=int(name == "decisions"))
         with self._call():
             wanted = targets_of(targets) or self.targets
             if wanted is None or not wanted.named():
@@ -803,15 +947,15 @@ class System:
                 except ExplanationError:
                     return None
 
-            window = self._reshaping.window(explain, why if explain else None)
+            window = self._reward_feedback.window(explain, why if explain else None)
             tell(max(0, explain - done))
-            play = partial(self._reshaping.play, self.policy, self.reward, progress=tell)
+            play = partial(self._reward_feedback.play, self.policy, self.reward, progress=tell)
             worth = partial(play, episodes=episodes, decisions=decisions)
             held_out = (episodes, decisions, worth) if episodes else None
             self._torn = True
             # As one: a process that is killed in between must not leave a reward taken back, and its weights not.
             with self.journal.as_one():
-                change = self._reshaping.step(window, wanted, self.reward, self._versions.current, held_out)
+                change = self._reward_feedback.step(window, wanted, self.reward, self._versions.current, held_out)
                 if change.anchored:
                     self._versions.anchor()
                 elif change.kind == "rolled back":
@@ -834,7 +978,7 @@ class System:
         """
         from attribution_sched.report.write import write_report
 
-        options.known_options("report", write_report, given)
+        arguments.known_options("report", write_report, given)
         with self._turn, self._memory.refreshed():
             return write_report(self, path, lang=lang, **given)
 
@@ -907,7 +1051,7 @@ class System:
             near: Decisions that the snapshot may include at most; 0 lives through all of them.
             rehearse: Ask the policy again, so that it remembers.
         """
-        versions, reshaping = self._versions, self._reshaping
+        versions, reshaping = self._versions, self._reward_feedback
         count, carried_out, otherwise = self.journal.count(), 0, 0
         priced_otherwise: list[str] = []
         start: dict[str, Any] = {"sequence": 0, "tasks": 0}
@@ -925,7 +1069,7 @@ class System:
         if start["sequence"]:
             self._recorded = {int(slot): name for slot, name in start["recorded"].items()}
             deferred, *rest = start["asking"]
-            self._asking.state = Moment(frozenset(deferred), *rest)
+            self._policy_call.state = Moment(frozenset(deferred), *rest)
             self._since, self._waits_s = start["since"], start["waits_s"]
             self._snapshot_at = start["sequence"]
 
@@ -935,17 +1079,17 @@ class System:
             self._adopt(versions.due(number))
             self.reward = with_weights(reshaping.in_force(number, self.world.reward), decision.weights)
             if rehearse and number >= ask_from:
-                asked = self._asking.ask(self.policy, cluster, self.reward)
+                asked = self._policy_call.ask(self.policy, cluster, self.reward)
                 otherwise += plan_record(asked.plan, self.domains, replanning=asked.view.replanning) != decision.plan
 
-        def after(decision: DecisionRecord, asked: Asked, effect: Outcome, known: OutcomeRecord | None) -> None:
+        def after(decision: DecisionRecord, asked: PolicyAnswer, effect: Outcome, known: OutcomeRecord | None) -> None:
             nonlocal carried_out
             if known is None:
                 reward = reward_of(effect, asked.view.reward).total
                 self.journal.record_outcome(outcome_record(decision.id, effect, asked.view, reward))
                 carried_out += 1
             self._recorded[asked.view.slot] = self.cluster.residents[asked.view.slot].id
-            self._asking.note(asked, decision.sequence)
+            self._policy_call.note(asked, decision.sequence)
             if (decision.sequence or 0) >= count - self._memory.most:
                 # The journal keeps weights; what feedback did to the energy price is known here.
                 self._memory.remember(decision.id, weighted(asked.view, self.reward), asked.plan, decision.sequence)
@@ -973,7 +1117,7 @@ class System:
         count = self.journal.count()
         if count - self._snapshot_at < max(every, len(self.cluster.backlog) // 4):
             return
-        deferred, *rest = self._asking.state
+        deferred, *rest = self._policy_call.state
         facts = {
             "recorded": {str(slot): name for slot, name in self._recorded.items()},
             "asking": [sorted(deferred), *rest],

@@ -317,9 +317,9 @@ def _prometheus() -> Target:
 
 def _tasks() -> Target:
     from attribution_sched import System
+    from attribution_sched.admission import prepared
     from attribution_sched.cluster.counters import COUNTER_NAMES
     from attribution_sched.limits import COUNTER_BOUNDS
-    from attribution_sched.session.submission import prepared
 
     @functools.cache
     def opened() -> System:  # in the process that asks: a journal belongs to the one that made it
@@ -376,16 +376,16 @@ def _commands(folder: Path) -> Target:
     def patch() -> None:
         import attribution_sched.cli.profile_measure
         import attribution_sched.cli.run
+        import attribution_sched.journal.journal
         import attribution_sched.scheduler.arena
         import attribution_sched.scheduler.episode
-        import attribution_sched.session.snapshot
         import attribution_sched.training
 
         attribution_sched.cli.run.RunRequest.open = refuse  # type: ignore[method-assign]
         attribution_sched.cli.profile_measure.measure = refuse
         attribution_sched.scheduler.arena.fingerprint = refuse
         attribution_sched.scheduler.episode.play = refuse
-        attribution_sched.session.snapshot.snapshot = refuse
+        attribution_sched.journal.journal.temporary_copy = refuse
         attribution_sched.training.build_worlds = refuse
         home.mkdir(exist_ok=True)
         os.chdir(home)

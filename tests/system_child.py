@@ -21,7 +21,7 @@ from attribution_sched import system as system_module
 from attribution_sched.attributor import DefaultAttributor
 from attribution_sched.config import load_settings
 from attribution_sched.journal import Journal
-from tests.session.small import small
+from tests.small_world import small
 
 SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 500.0})
 SEED, POLICY = 11, "sjf"

@@ -15,7 +15,7 @@ import attribution_sched
 from tests.docs_text import ROOT, TEXTS, blocks, named
 
 ROOMS = ("attribution", "cluster", "config", "explain", "feedback", "journal")
-INNER = {"attribution_sched.session.submission"}
+INNER = {"attribution_sched.admission"}
 """What no public name offers: the first case study looks behind the simulation, at what a task truly demands."""
 
 NAMES = [name for name in attribution_sched.__all__ if name != "__version__"]

@@ -10,9 +10,9 @@ import attribution_sched
 from attribution_sched import System
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.journal import Journal
+from attribution_sched.results import PARTS
 from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.session.results import PARTS
-from tests.session.small import small
+from tests.small_world import small
 
 BUSY = {"kind": "poisson", "rate_per_hour": 700.0}
 LATENCIES = ["latency_attribution_s", "latency_decision_s"]

@@ -6,8 +6,8 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.errors import SettingsError
-from attribution_sched.session.cluster import SimulatedCluster
-from tests.session.small import small
+from attribution_sched.live_cluster import SimulatedCluster
+from tests.small_world import small
 from tests.test_system import repeatable
 
 

@@ -17,8 +17,8 @@ from attribution_sched.errors import (
     SettingsError,
     TaskError,
 )
-from attribution_sched.session.cluster import SimulatedCluster
-from tests.session.small import SMALL, small
+from attribution_sched.live_cluster import SimulatedCluster
+from tests.small_world import SMALL, small
 
 NAN = {name: math.nan if name == "fc" else 1.0 for name in COUNTER_NAMES[:7]}
 

@@ -10,11 +10,11 @@ import torch
 from attribution_sched import System
 from attribution_sched.errors import ModelFitError, SettingsError
 from attribution_sched.explain.explanation import COMPONENTS
+from attribution_sched.explain_memory import Memory
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.journal import Journal
-from attribution_sched.session.memory import Memory
-from attribution_sched.session.reshaping import _spread
-from tests.session.small import small
+from attribution_sched.online_learning import _spread
+from tests.small_world import small
 from tests.test_system import repeatable
 
 QUICK = {"explain": 3, "episodes": 2, "decisions": 12}
@@ -45,7 +45,7 @@ def test_missed_targets_move_the_weights_the_policy_is_told():
 def test_a_window_ends_where_the_step_was_taken_and_holds_plans_in_force():
     system = System(small(), "greedy", seed=1, targets=MISSED)
     system.run(12)
-    first = system._reshaping.window(0, None)
+    first = system._reward_feedback.window(0, None)
     history = system.history()
     assert len(first) == int((history.code > 0).sum())
     np.testing.assert_array_equal(first.terms(), history.loc[history.code > 0, ["r_eff", "r_util", "r_cost"]])
@@ -54,7 +54,7 @@ def test_a_window_ends_where_the_step_was_taken_and_holds_plans_in_force():
     with pytest.raises(SettingsError, match="no plan was put in force since the last step"):
         system.feedback(**QUICK)
     system.run(3)
-    later = system._reshaping.window(0, None)
+    later = system._reward_feedback.window(0, None)
     fresh = system.history().iloc[len(history) :]
     assert len(later) == int((fresh.code > 0).sum())
     assert later.span_s == pytest.approx(fresh.cluster_time_s.iloc[-1] - history.cluster_time_s.iloc[-1])
@@ -65,7 +65,7 @@ def test_explanations_are_made_for_some_and_those_at_hand_are_used():
     system.run(12)
     placed = system.history().query("code > 0").decision_id.tolist()
     mine = system.explain(placed[0])
-    window = system._reshaping.window(4, system.explain)
+    window = system._reward_feedback.window(4, system.explain)
     told = [each for each in window.explanations if each is not None]
     assert len(told) == 5
     assert np.array_equal(window.explanations[0].values, mine.values)
@@ -88,8 +88,8 @@ def test_a_step_that_was_cut_short_explains_the_same_decisions_when_it_is_repeat
 
         if cut:
             with pytest.raises(KeyboardInterrupt):
-                system._reshaping.window(4, explain)
-        system._reshaping.window(4, explain)
+                system._reward_feedback.window(4, explain)
+        system._reward_feedback.window(4, explain)
         explained.append([name for name in system.history().decision_id if system.journal.explanations(name)])
     assert len(explained[0]) == 4
     assert explained[0] == explained[1]
@@ -153,7 +153,7 @@ def test_a_change_that_harms_is_taken_back_with_what_was_learnt(monkeypatch):
     system = System(small(), "hi-ppo", seed=1, targets=MISSED)
     first = system.policy
     worth = iter([[1.0, 1.1], [0.2, 0.3], [0.1, 0.3]])
-    monkeypatch.setattr(system._reshaping, "play", lambda *_, **__: next(worth))
+    monkeypatch.setattr(system._reward_feedback, "play", lambda *_, **__: next(worth))
     user = system.reward
     system.run(10)
     assert system.feedback(explain=0).kind == "changed"
@@ -176,7 +176,7 @@ def test_a_reward_and_its_weights_are_taken_back_as_one(tmp_path, monkeypatch):
     path = tmp_path / "run.journal"
     with System(small(), "greedy", seed=1, targets=MISSED, journal=path) as system:
         worth = iter([[1.0, 1.1], [0.2, 0.3], [0.1, 0.3]])
-        monkeypatch.setattr(system._reshaping, "play", lambda *_, **__: next(worth))
+        monkeypatch.setattr(system._reward_feedback, "play", lambda *_, **__: next(worth))
         on_disk = []
 
         def restore():
@@ -197,7 +197,7 @@ def test_a_reward_and_its_weights_are_taken_back_as_one(tmp_path, monkeypatch):
 def test_returns_under_other_targets_are_not_held_against_each_other(monkeypatch):
     system = System(small(), "greedy", seed=1)
     worth = iter([[1.0, 1.1], [0.2, 0.3], [0.1, 0.3]])
-    monkeypatch.setattr(system._reshaping, "play", lambda *_, **__: next(worth))
+    monkeypatch.setattr(system._reward_feedback, "play", lambda *_, **__: next(worth))
     changes = []
     for targets in (MISSED, {"utilisation_at_least": 0.99}, {"utilisation_at_least": 0.99}):
         system.run(10)
@@ -248,7 +248,7 @@ def test_held_out_episodes_are_the_same_every_time_and_depend_on_the_weights():
 
     objective = Objective(system.world.reward, system.targets)
     heard = []
-    play = system._reshaping.play
+    play = system._reward_feedback.play
     one = play(system.policy, system.reward, objective, 2, 12, heard.append)
     assert one == play(system.policy, system.reward, objective, 2, 12)
     assert len(one) == 2 and one[0] != one[1] and sum(heard) >= 24

@@ -9,7 +9,7 @@ import pytest
 from attribution_sched import System
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
-from tests.session.small import small
+from tests.small_world import small
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

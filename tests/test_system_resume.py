@@ -11,7 +11,7 @@ import pytest
 from attribution_sched import System
 from attribution_sched.errors import JournalError
 from attribution_sched.journal import DecisionRecord, Journal, JournalHeader
-from tests.session.small import SMALL, small
+from tests.small_world import SMALL, small
 from tests.test_system import BUSY, repeatable
 
 SETTINGS = small(arrivals=BUSY)

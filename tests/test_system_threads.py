@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from attribution_sched import System
-from tests.session.small import small
+from tests.small_world import small
 from tests.test_system import BUSY, repeatable
 
 THREADS, CALLS = 8, 6

@@ -81,8 +81,14 @@ def check_training(x: FloatArray, names: Sequence[str]) -> None:
         raise ModelFitError(problem("X columns", involved, rule, "Drop the one that is a total of the others."))
 
 
-def match_rows(x: Any, names: tuple[str, ...]) -> tuple[FloatArray, bool]:
-    """Bring query rows into the fitted column order; say whether a single row (d,) was given."""
+def match_rows(x: Any, names: tuple[str, ...], *, missing: bool = False) -> tuple[FloatArray, bool]:
+    """Bring query rows into the fitted column order; say whether a single row (d,) was given.
+
+    Args:
+        x: One row (d,), rows (n, d), or a data frame with the fitted columns.
+        names: The fitted columns.
+        missing: Let NaN through: it stands for a counter that could not be read.
+    """
     if hasattr(x, "columns"):
         columns = [str(c) for c in x.columns]
         for column in columns:
@@ -99,7 +105,7 @@ def match_rows(x: Any, names: tuple[str, ...]) -> tuple[FloatArray, bool]:
     if array.ndim != 2 or array.shape[1] != len(names) or len(array) == 0:
         rule = f"the model was fitted on {len(names)} columns {names} and never saw others"
         raise ModelFitError(problem("X", array.shape, rule, "Pass exactly those columns, in that order."))
-    check_finite(array, names)
+    check_finite(np.where(np.isnan(array), 0.0, array) if missing else array, names)
     return array, alone
 
 

@@ -7,10 +7,12 @@ full coalition is f(x) itself, so base and contributions add up to the predictio
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attribution_sched import storage
 from attribution_sched.attribution.checks import as_rows, check_training, match_rows, predictor
@@ -19,7 +21,7 @@ from attribution_sched.attribution.conditionals.catalogue import KINDS, restore
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.progress import Tick, progress_bar
 from attribution_sched.attribution.selection import choose, energy_over, fit_chosen, search
-from attribution_sched.attribution.value_function import Predict, Scale, coalition_values
+from attribution_sched.attribution.value_function import BLOCK_ROWS, Predict, Scale, coalition_values
 from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.coalitions import (
     EXACT_LIMIT,
@@ -29,6 +31,8 @@ from attribution_sched.coalitions import (
     solve_sampled,
 )
 from attribution_sched.errors import ModelFitError, nearest, problem
+
+IntArray = NDArray[np.intp]
 
 PROPOSALS = ("auto", "closed", "mlp", "gru")
 
@@ -164,6 +168,99 @@ class EmSHAP:
             weight = draws.weights[0, 0, 0]
             rows = rows[rng.choice(len(rows), len(rows), p=weight / weight.sum())]
         return np.asarray(rows[:n_rows])
+
+    def conditional_draws(self, X: Any, n_draws: int = 64, *, seed: int | None = None) -> FloatArray:
+        """Rows completed from ``p(x_missing | x_seen)``; what could not be read is NaN.
+
+        Every row may miss other counters; a row that misses none comes back ``n_draws`` times, one that misses all is
+        drawn from the joint distribution. What was read is kept bit for bit. A row's draws do not depend on the
+        rows beside it, and rows that miss the same counters share their quasi-random points, so differences between
+        them are not noise.
+
+        Args:
+            X: One row (d,), rows (n, d), or a data frame with the fitted columns.
+            n_draws: Draws of equal weight for each row; a power of two is best.
+            seed: Another seed of the points; default the estimator's.
+
+        Returns:
+            (n_rows, n_draws, d) in raw units; (n_draws, d) for a single row.
+        """
+        rows, alone = self._incomplete(X)
+        self._check_draws(n_draws)
+        out = np.repeat(rows[:, None, :], n_draws, axis=1)
+        for which, draws, weights in self._completed(rows, n_draws, seed):
+            if weights is not None:
+                # Systematic resampling: every draw is repeated in proportion to its weight, up to one.
+                place = (np.arange(n_draws) + 0.5) / n_draws
+                top = np.cumsum(weights, axis=-1)
+                pick = np.stack([np.searchsorted(t / t[-1], place) for t in top])
+                draws = np.take_along_axis(draws, np.minimum(pick, draws.shape[1] - 1)[..., None], axis=1)
+            out[which] = draws[:, :n_draws]
+        return np.asarray(out[0] if alone else out)
+
+    def conditional_mean(self, f: Any, X: Any, n_draws: int = 256, *, seed: int | None = None) -> FloatArray:
+        """``E[f(X) | x_seen]`` for rows with missing counters (NaN), f of one number or of several a row.
+
+        It weighs the draws where the model does, so it is a little more exact than a mean over
+        :meth:`conditional_draws`.
+
+        Args:
+            f: Function of complete rows (m, d) that returns (m,) or (m, k); say an accounting of joules.
+            X: One row (d,), rows (n, d), or a data frame with the fitted columns.
+            n_draws: Draws for each row.
+            seed: Another seed of the points; default the estimator's.
+
+        Returns:
+            (n_rows,) or (n_rows, k); without the first axis for a single row.
+        """
+        rows, alone = self._incomplete(X)
+        self._check_draws(n_draws)
+        out: FloatArray | None = None
+        for which, draws, weights in self._completed(rows, n_draws, seed):
+            answer = np.asarray(f(draws.reshape(-1, draws.shape[-1])), dtype=np.float64)
+            if len(answer) != draws.shape[0] * draws.shape[1] or not np.isfinite(answer).all():
+                rule = f"one finite answer for each of {draws.shape[0] * draws.shape[1]} rows is expected"
+                raise ModelFitError(problem("f(X)", answer.shape, rule, "Check f on rows inside the training range."))
+            answer = answer.reshape(*draws.shape[:2], *answer.shape[1:])
+            equal = np.full(draws.shape[:2], 1.0 / draws.shape[1])
+            mean = np.einsum("nk,nk...->n...", equal if weights is None else weights, answer)
+            out = np.empty((len(rows), *mean.shape[1:])) if out is None else out
+            out[which] = mean
+        result: FloatArray = np.empty(0) if out is None else out
+        return np.asarray(result[0] if alone else result)
+
+    def _incomplete(self, x: Any) -> tuple[FloatArray, bool]:
+        self._check_fitted()
+        return match_rows(x, self.names_, missing=True)
+
+    def _check_draws(self, n_draws: int) -> None:
+        if n_draws < 1:
+            raise ModelFitError(problem("n_draws", n_draws, "must be at least 1", "Use 64."))
+
+    def _completed(
+        self, rows: FloatArray, n_draws: int, seed: int | None
+    ) -> Iterator[tuple[IntArray, FloatArray, FloatArray | None]]:
+        """For every pattern of missing counters: its rows, their draws (rows, draws, d) and weights (rows, draws)."""
+        seen = ~np.isnan(rows)
+        rng = np.random.default_rng([self.seed if seed is None else seed, 4])
+        points = sobol_points(n_draws + n_draws % 2, rows.shape[1], 1, rng)
+        z = self.scale_.standardise(np.where(seen, rows, self.scale_.mean))
+        patterns, pattern = np.unique(seen, axis=0, return_inverse=True)
+        step = max(1, BLOCK_ROWS // points.n_draws)
+        for p, mask in enumerate(patterns):
+            members = np.flatnonzero(pattern.ravel() == p)
+            for start in range(0, len(members), step):
+                which = members[start : start + step]
+                if mask.all():
+                    yield which, rows[which, None, :].copy(), None
+                    continue
+                made = self.model_.draws(z[which], mask[None], points)
+                full = self.scale_.restore(np.array(made.rows[:, 0, 0]))
+                np.copyto(full, rows[which, None, :], where=mask)
+                weights = None if made.weights is None else np.asarray(made.weights[:, 0, 0])
+                if weights is None:
+                    full = full[:, :n_draws]
+                yield which, full, weights
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one safetensors file with a checksum; no pickle."""

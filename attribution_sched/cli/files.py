@@ -170,11 +170,11 @@ def rebuild_system(path: Path, stages: Stages, policy: str | None = None) -> Ite
         JournalError: If the journal cannot be read, or does not come out as recorded.
     """
     from attribution_sched.journal import Journal
-    from attribution_sched.session.snapshot import snapshot
+    from attribution_sched.journal.journal import temporary_copy
 
     with Journal.read(path) as recording:
         count = recording.count()
-    with snapshot(path) as copy:
+    with temporary_copy(path) as copy:
         with stages.stage(f"living through {count} decisions"):
             from attribution_sched.system import System
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attribution_sched.feedback.loop import FeedbackChange
     from attribution_sched.feedback.targets import Targets
     from attribution_sched.journal import Journal
-    from attribution_sched.session.results import RunSummary
+    from attribution_sched.results import RunSummary
     from attribution_sched.system import System
 
 
@@ -235,8 +235,8 @@ def check_request(
                 raise SettingsError(problem(option, str(value), "the journal of --resume has its own", fix))
     settings = None if resume is not None else load_settings(preset or PRESET)
     wanted = None if resume is not None and not targets else targets_of(targets, _domains(settings))
-    from attribution_sched.session import options
-    from attribution_sched.session.asking import as_policy
+    from attribution_sched import arguments
+    from attribution_sched.policy_call import as_policy
 
     if queue == "empty":
         rule = "nobody could hand in tasks while the command runs"
@@ -244,10 +244,10 @@ def check_request(
     tasks = TASKS if tasks is None and hours is None else tasks
     if tasks is not None and tasks < 1:
         raise SettingsError(problem("--tasks", tasks, "must be a whole number >= 1", "Use for example --tasks 40"))
-    options.run_of(tasks, None, hours)
+    arguments.run_of(tasks, None, hours)
     return RunRequest(
-        settings, None if resume is not None else as_policy(policy or POLICY), options.seed_of(seed or 0),
-        options.queue_of(queue or "preset"), wanted, tasks, hours, journal, report, resume, lang, feedback, explain,
+        settings, None if resume is not None else as_policy(policy or POLICY), arguments.seed_of(seed or 0),
+        arguments.queue_of(queue or "preset"), wanted, tasks, hours, journal, report, resume, lang, feedback, explain,
     )  # fmt: skip
 
 

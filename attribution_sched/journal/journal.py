@@ -17,8 +17,9 @@ import os
 import secrets
 import sqlite3
 import struct
+import tempfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -505,3 +506,24 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
         return Path(path).resolve()
     except (OSError, TypeError, ValueError, RuntimeError) as error:
         raise JournalError(problem("journal", path, f"is no path ({error})", "Give the path of a file")) from error
+
+
+@contextlib.contextmanager
+def temporary_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Path of a copy of a journal as it is now, to be looked into while another process goes on writing it.
+
+    The weights that were learnt lie beside it; both are gone when the block ends. The journal itself is
+    opened for reading only: its writer is not held up.
+
+    Raises:
+        JournalError: If it is missing, damaged, foreign or of another version.
+    """
+    with Journal.read(path) as found:
+        source = Path(path) if found.path is None else found.path
+    with tempfile.TemporaryDirectory(prefix="attribution-sched-") as folder:
+        copy = Path(folder) / source.name
+        with Journal.read(source) as found:
+            found.copy_to(copy)
+        for weights in source.parent.glob(f"{source.name}.*.safetensors"):
+            (Path(folder) / weights.name).symlink_to(weights)
+        yield copy

@@ -10,7 +10,7 @@ from attribution_sched.explain.plots.style import input_label
 from attribution_sched.explain.wording import describe_plan, plan_words
 from attribution_sched.explain.words import Phrase, say, spaced
 from attribution_sched.report.data import Number
-from attribution_sched.session.wording import plan_of
+from attribution_sched.results import plan_of
 
 
 def head(messages: Sequence[str], lang: str) -> tuple[str, ...]:

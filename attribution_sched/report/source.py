@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from attribution_sched.config import Settings
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.journal import Journal
+    from attribution_sched.live_cluster import SimulatedCluster
     from attribution_sched.scheduler.policy import Policy
-    from attribution_sched.session.cluster import SimulatedCluster
 
 Progress = Callable[[str, int, int], None]
 """Called when a step begins: its name, its number from 0 on, and how many steps there are."""

@@ -27,7 +27,7 @@ from matplotlib import pyplot as plt
 from telling import COLOURS, say, show, table
 
 from attribution_sched import Plan, System, cluster, plots, reasoning
-from attribution_sched.session.submission import handed_in
+from attribution_sched.admission import handed_in
 
 system = System.demo()
 results = {}

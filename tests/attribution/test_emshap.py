@@ -168,6 +168,43 @@ def test_intervals_cover_the_infinite_draw_value(kind):
     assert 0.90 <= np.mean(inside) <= 0.98
 
 
+def test_missing_counters_are_drawn_given_those_that_were_read(gaussian, mixture):
+    """Moments of the draws equal the textbook conditional; what was read stays, bit for bit."""
+    train = rows()
+    mean, cov = train.mean(0), np.cov(train.T, ddof=0)
+    x = rows(3, seed=5)
+    x[0, [0, 3]], x[1, :], x[2, 1] = np.nan, np.nan, np.nan
+    beta = np.array([1.0, 2.0, -1.0, 0.5])
+    for explainer in (gaussian, mixture):
+        got = explainer.conditional_draws(x, 256)
+        assert got.shape == (3, 256, D)
+        seen = ~np.isnan(x)
+        for i in range(3):
+            assert (got[i][:, seen[i]] == x[i, seen[i]]).all()
+            o, u = seen[i], ~seen[i]
+            gain = cov[np.ix_(u, o)] @ np.linalg.inv(cov[np.ix_(o, o)]) if o.any() else np.zeros((u.sum(), 0))
+            np.testing.assert_allclose(got[i][:, u].mean(0), mean[u] + gain @ (x[i, o] - mean[o]), atol=0.05)
+            left = cov[np.ix_(u, u)] - gain @ cov[np.ix_(o, u)]
+            np.testing.assert_allclose(np.cov(got[i][:, u].T).reshape(left.shape), left, atol=0.08)
+        both = explainer.conditional_mean(lambda r: np.stack([r @ beta, r[:, 0] * r[:, 1]], axis=1), x)
+        assert both.shape == (3, 2)
+        np.testing.assert_allclose(both[:, 0], (got @ beta).mean(1), atol=0.05)
+
+
+def test_completed_rows_do_not_depend_on_their_batch_and_complete_rows_stay(mixture):
+    x = rows(4, seed=6)
+    x[1, 2], x[2, 0] = np.nan, np.nan
+    together = mixture.conditional_draws(x, 33)
+    assert together.shape == (4, 33, D)
+    np.testing.assert_array_equal(together[1], mixture.conditional_draws(x[1], 33))
+    assert (together[0] == x[0]).all() and (together[3] == x[3]).all()
+    assert not np.array_equal(together[1], mixture.conditional_draws(x[1], 33, seed=9))
+    with pytest.raises(ModelFitError, match="finite"):
+        mixture.conditional_draws(np.array([1.0, np.inf, 0.0, np.nan]))
+    with pytest.raises(ModelFitError, match="at least 1"):
+        mixture.conditional_draws(x, 0)
+
+
 def test_many_features_are_sampled_and_agree_with_the_closed_form():
     d = 14
     train = rows(600, d=d)

@@ -23,16 +23,18 @@ from types import CodeType, FrameType
 from typing import Any
 from unittest import mock
 
-from attribution_sched import System, training
+from attribution_sched import System, explain_memory, training
 from attribution_sched import system as system_module
 from attribution_sched.attributor import DefaultAttributor
 from attribution_sched.errors import AttributionSchedError
-from attribution_sched.session import memory
 from tests.campaigns.same import Account, account, quick_folder
-from tests.session.small import small
+from tests.small_world import small
 
 PACKAGE = Path(sys.modules["attribution_sched"].__file__ or "").parent
-TRACED = ("system.py", "session/", "live_cluster.py", "resume.py", "journal/", "admission.py")
+TRACED = (
+    "system.py", "live_cluster.py", "policy_call.py", "results.py", "operations.py", "admission.py", "resume.py",
+    "online_learning.py", "explain_memory.py", "journal/",
+)  # fmt: skip
 """Where a line may raise: all that stands between a policy's answer and what came of it."""
 
 SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 500.0})
@@ -192,7 +194,7 @@ def _learnt() -> Any:
 @contextmanager
 def quickly(name: str) -> Iterator[None]:
     """What surrounds the ring costs little: a short warm-up of explanations, learning whose answer is known."""
-    with mock.patch.object(memory, "WARM_UP", 12), mock.patch.object(system_module, "QUICK", {"rows": 60}):
+    with mock.patch.object(explain_memory, "WARM_UP", 12), mock.patch.object(system_module, "QUICK", {"rows": 60}):
         if name != "train":
             yield
             return

@@ -23,7 +23,7 @@ from typing import Any
 from attribution_sched import System
 from attribution_sched.journal import Journal
 from tests.campaigns.same import journaled, quick_folder
-from tests.session.small import small
+from tests.small_world import small
 
 ROOT = Path(__file__).parents[2]
 MISSED = {"step_ratio_at_most": 0.05}

@@ -21,7 +21,7 @@ from scipy import stats
 
 from attribution_sched import System
 from tests.campaigns.same import quick_folder
-from tests.session.small import small
+from tests.small_world import small
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 400.0})

@@ -2,9 +2,9 @@
 
 import pytest
 
-from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.live_cluster import SimulatedCluster
 from tests.campaigns import disturbed, energy, repeatable, soak
-from tests.session.small import small
+from tests.small_world import small
 
 
 def test_joules_of_tasks_and_idle_devices_are_those_of_the_meters_in_random_worlds():

@@ -7,10 +7,10 @@ from typing import ClassVar
 import pytest
 
 from attribution_sched import System
-from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.live_cluster import SimulatedCluster
 from tests.campaigns.fail_points import SETTINGS, campaign, raising, straight
 from tests.campaigns.same import account, decisions
-from tests.session.small import small
+from tests.small_world import small
 
 
 def test_interrupts_at_lines_of_the_ring():

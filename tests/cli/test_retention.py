@@ -9,9 +9,9 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.journal import Journal, OutcomeRecord
-from attribution_sched.session.cluster import SimulatedCluster
+from attribution_sched.live_cluster import SimulatedCluster
 from benchmarks.campaign_journal import build, edit
-from tests.session.small import small
+from tests.small_world import small
 
 from .helpers import invoke, refused
 

@@ -10,10 +10,10 @@ from attribution_sched.attributor import TaskAttributor
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
+from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.policy_call import PolicyAnswer, PolicyCall
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 from attribution_sched.scheduler.policy import Policy
-from attribution_sched.session.asking import Asked, Asking
-from attribution_sched.session.cluster import SimulatedCluster
 from attribution_sched.types import Float32Array, Outcome
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ NO_DEADLINE_S = 1e9
 
 def moments(
     world: World, attributor: TaskAttributor | None, policy: Policy, count: int, seed: int = 0, per_day: int = 60
-) -> Iterator[tuple[Decision, Asked, Outcome]]:
+) -> Iterator[tuple[Decision, PolicyAnswer, Outcome]]:
     """Decisions of a policy as they come: what there was to decide, what it said and what came of it.
 
     Args:
@@ -38,16 +38,16 @@ def moments(
     """
     while count > 0:
         attribute = None if attributor is None else attributor.vector
-        cluster, asking = SimulatedCluster(world, seed, attribute=attribute), Asking()
+        cluster, call = SimulatedCluster(world, seed, attribute=attribute), PolicyCall()
         if hasattr(policy, "reset"):
             policy.reset(0)
         for _ in range(min(count, per_day)):
             if not cluster.advance():
                 break
             seen = cluster.pending()
-            asked = asking.ask(policy, cluster)
+            asked = call.ask(policy, cluster)
             yield seen, asked, cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-            asking.note(asked)
+            call.note(asked)
             count -= 1
         seed += 1
 

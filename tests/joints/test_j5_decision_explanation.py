@@ -12,7 +12,7 @@ from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-from tests.session.small import small
+from tests.small_world import small
 
 from .measure import NO_DEADLINE_S, moments
 

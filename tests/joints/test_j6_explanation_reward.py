@@ -5,7 +5,7 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-from tests.session.small import small
+from tests.small_world import small
 
 from .measure import NO_DEADLINE_S
 

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from attribution_sched import System
-from attribution_sched.session.cluster import SimulatedCluster
-from tests.session.small import small
+from attribution_sched.live_cluster import SimulatedCluster
+from tests.small_world import small
 
 
 def launches(path, tasks, stops):

@@ -4,7 +4,7 @@ import functools
 
 from attribution_sched import System
 from attribution_sched.report.gather import gather
-from tests.session.small import small
+from tests.small_world import small
 
 RIVALS = ("greedy", "sjf", "static-uniform")
 TARGETS = {"utilisation_at_least": 0.5, "step_ratio_at_most": 0.01, "bill_usd_per_day_at_most": 1e9}

@@ -13,7 +13,7 @@ from attribution_sched.report.gather import gather
 from attribution_sched.report.gathering import reasons, rivals
 from attribution_sched.report.gathering.consequence import consequential, spread
 from tests.report.runs import TARGETS, learnt, report, ruled
-from tests.session.small import small
+from tests.small_world import small
 
 
 def moment(name, kind, hours):

@@ -10,7 +10,7 @@ from attribution_sched.report import write
 from attribution_sched.report.codec import from_json, plain
 from attribution_sched.report.source import STEPS
 from tests.report.runs import RIVALS, alone, empty, report
-from tests.session.small import small
+from tests.small_world import small
 
 
 def there(folder):

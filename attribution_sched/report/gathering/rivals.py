@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.admission import from_record
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.errors import AttributionSchedError
 from attribution_sched.journal import DecisionRecord, OutcomeRecord
+from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.policy_call import PolicyAnswer, PolicyCall, twin
 from attribution_sched.report.data import Contender, Number, Rivals
+from attribution_sched.resume import replay
 from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.scheduler.registry import make_policy
-from attribution_sched.session.asking import Asked, Asking, twin
-from attribution_sched.session.cluster import SimulatedCluster
-from attribution_sched.session.replay import replay
-from attribution_sched.session.submission import from_record
 from attribution_sched.types import Outcome
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ def _own(system: Source, span_s: float) -> tuple[Contender, int]:
     """The run itself: recorded decisions, then a copy of its policy up to the end of the span."""
     cluster, sums = _cluster(system), Sums()
 
-    def after(decision: DecisionRecord, asked: Asked, effect: Outcome, known: OutcomeRecord | None) -> None:
+    def after(decision: DecisionRecord, asked: PolicyAnswer, effect: Outcome, known: OutcomeRecord | None) -> None:
         sums.add(effect, decision.latencies_s.get("decision"))
 
     replay(cluster, system.journal, system.seed, after=after)
-    continued, asking, policy = 0, Asking(), twin(system.policy)
+    continued, asking, policy = 0, PolicyCall(), twin(system.policy)
     while cluster.now_s < span_s and cluster.advance(span_s):
         asked = asking.ask(policy, cluster, system.reward)
         sums.add(cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index)), None)
@@ -115,7 +115,7 @@ def _rival(system: Source, span_s: float, name: str) -> Contender:
 
 
 def _played(system: Source, policy: Policy, span_s: float) -> dict[str, Number]:
-    cluster, sums, asking = _cluster(system), Sums(), Asking()
+    cluster, sums, asking = _cluster(system), Sums(), PolicyCall()
     began = time.perf_counter()
 
     def decide() -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.report.data import Moment, Traffic
 from attribution_sched.report.gathering.consequence import consequential
 from attribution_sched.report.gathering.passing import Passed
+from attribution_sched.results import plan_record
+from attribution_sched.resume import replay
 from attribution_sched.scheduler.splits import StaticUniform
-from attribution_sched.session.cluster import SimulatedCluster
-from attribution_sched.session.replay import replay
-from attribution_sched.session.wording import plan_record
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Source

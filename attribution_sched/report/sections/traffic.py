@@ -13,7 +13,7 @@ from attribution_sched.explain.words import say
 from attribution_sched.report.data import Report, Traffic
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.saying import counted, listed, recorded_plan
-from attribution_sched.session.wording import plan_of
+from attribution_sched.results import plan_of
 
 PROVENANCE = {name: f"report.traffic.provenance.{name}" for name in ("simulated", "estimated")}
 

@@ -5,10 +5,14 @@ so that a task may be handed in at that very moment, and driven on with the next
 ticks of the network, where the clockwork pauses anyway: seed, tasks handed in and actions give the same cluster to the
 last bit, however often it was stopped. Without tasks handed in, it is the cluster of
 :func:`~attribution_sched.scheduler.episode.play`, beyond its end.
+
+A policy compares the tasks of a window, as Slurm tests a bounded number of jobs per cycle; what waits behind it, in the
+backlog, costs a decision nothing.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,9 +34,84 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.pool import Attribute, TaskPool
 from attribution_sched.cluster.streams import integers
 from attribution_sched.cluster.world import TaskKind, World
-from attribution_sched.session.backlog import MOST, Backlog, Waiting
-from attribution_sched.session.operations import BY_OWNER, Held, Reservation
 from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, Task
+
+# --- The queue behind the window ---
+
+MOST_WAITING = 1_000_000
+"""Tasks that may wait in all: some gigabytes, and hours of anybody's patience."""
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """A task that waits behind the window.
+
+    Attributes:
+        task: The task, with its name, number and time of arrival.
+        demands: Its latent demands, a batch of one.
+        row: The same as the engine's pool keeps it, shape ``(9,)``.
+        left: Work left, in steps; less than the task's own if it was at work before.
+    """
+
+    task: Task
+    demands: Demands
+    row: FloatArray
+    left: float
+
+
+class Backlog:
+    """Tasks by kind, the most urgent first, of those the oldest."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Waiting] = {}
+        self._order: dict[int, list[tuple[int, int, str]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tasks
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """All of them, in order of arrival."""
+        return iter(sorted(self._tasks.values(), key=lambda each: each.task.number))
+
+    def add(self, waiting: Waiting) -> None:
+        """One more."""
+        name = waiting.task.id
+        self._tasks[name] = waiting
+        entry = (-waiting.task.priority, waiting.task.number, name)
+        heapq.heappush(self._order.setdefault(waiting.task.kind_index, []), entry)
+
+    def remove(self, name: str) -> Waiting:
+        """Take a task out by its name; its place in the order goes when it is come across."""
+        return self._tasks.pop(name)
+
+    def kinds(self) -> list[int]:
+        """Kinds that some task here is of."""
+        return [kind for kind in self._order if self._first(kind) is not None]
+
+    def most_urgent(self) -> Waiting | None:
+        """The first task of all, by urgency and age; None if there is none."""
+        entries = [entry for kind in self._order if (entry := self._first(kind)) is not None]
+        return self._tasks[min(entries)[2]] if entries else None
+
+    def pop(self, kinds: Collection[int]) -> Waiting | None:
+        """Take out the first task that is of one of these kinds; None if there is none."""
+        entries = [entry for kind in kinds if (entry := self._first(kind)) is not None]
+        return self.remove(min(entries)[2]) if entries else None
+
+    def _first(self, kind: int) -> tuple[int, int, str] | None:
+        order = self._order.get(kind, [])
+        while order:
+            known = self._tasks.get(order[0][2])
+            if known is not None and known.task.number == order[0][1]:
+                return order[0]
+            heapq.heappop(order)
+        return None
+
+
+# --- The cluster ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +235,7 @@ class SimulatedCluster:
     @property
     def accepts(self) -> bool:
         """Whether one more task may be handed in."""
-        return len(self.backlog) + len(self.held) < MOST
+        return len(self.backlog) + len(self.held) < MOST_WAITING
 
     def totals(self) -> Mapping[str, float]:
         """Sums since the start, by name; see :data:`~attribution_sched.cluster.engine.state.TOTAL_COLUMNS`."""
@@ -595,3 +674,41 @@ def _least_bytes(kind: TaskKind) -> float:
     Its parameters in INT8 if it is served; in 16 bits with gradients if it is trained.
     """
     return float(max(1, sum(layer.params for layer in kind.model.layers)) * (4 if kind.training else 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A task that nobody is asked about.
+
+    Attributes:
+        waiting: The task as it waited.
+        reason: Why.
+        aside: Whether it was set aside because its decision failed; else its owner holds it.
+    """
+
+    waiting: Waiting
+    reason: str
+    aside: bool = False
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Devices kept for a tenant; others do not see them as free.
+
+    Attributes:
+        id: Its name.
+        tenant: Whose they are.
+        domain: Name of the domain.
+        devices: How many.
+        until_s: When it ends, on the cluster's clock.
+    """
+
+    id: str
+    tenant: str
+    domain: str
+    devices: int
+    until_s: float
+
+
+BY_OWNER = "held: let in again with release"
+"""Why a task is held that its owner holds."""

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
+from attribution_sched.admission import checked
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.errors import CounterError, TaskError
 from attribution_sched.limits import COUNTER_BOUNDS
-from attribution_sched.session.readings import checked, in_a_word
-from tests.session.small import SMALL
+from attribution_sched.results import in_a_word
+from tests.small_world import SMALL
 
 SEVEN = dict.fromkeys(COUNTER_NAMES[:7], 0.5)
 

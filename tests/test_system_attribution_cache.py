@@ -5,8 +5,8 @@ import pytest
 
 from attribution_sched.attributor import as_attributor, simulated_attributor
 from attribution_sched.errors import SettingsError
-from attribution_sched.session.attributions import AttributionCache
-from tests.session.small import small
+from attribution_sched.system import AttributionCache
+from tests.small_world import small
 
 WORLD = small().build_world()
 

@@ -1,27 +1,195 @@
-"""Feedback in a running system: which decisions it reads, how a change is judged, and what is kept of it."""
+"""What changes in a running system: the policy's weights by learning on, the reward's weights by feedback.
+
+Learnt weights are kept beside the journal and found again on resuming; feedback reads what was decided since its last
+step, is judged on held-out episodes, and can be taken back together with what was learnt from it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from attribution_sched import arguments
 from attribution_sched.cluster.pool import Attribute
 from attribution_sched.cluster.world import Reward, World
-from attribution_sched.errors import SettingsError, problem
+from attribution_sched.errors import JournalError, SettingsError, problem
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.feedback.loop import Feedback, FeedbackChange
 from attribution_sched.feedback.rollback import Objective
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.feedback.window import COMPARABLE, Outcome, Window
 from attribution_sched.journal import DecisionRecord, EventRecord, FeedbackRecord, Journal, OutcomeRecord
+from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.policy_call import PolicyCall, twin
+from attribution_sched.results import outcome_record
 from attribution_sched.scheduler.policy import Policy
-from attribution_sched.session.asking import Asking, twin
-from attribution_sched.session.cluster import SimulatedCluster
-from attribution_sched.session.replay import outcome_record
 
-EVENT = "feedback"
+if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+
+
+# --- Weights of the policy ---
+
+LEARNT = "learnt"
+"""Kind of the journal's event for weights that were taken over."""
+
+ORIGINAL = ""
+"""Name of the weights a system began with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What came of learning on.
+
+    Attributes:
+        improved: Whether other weights decide from now on.
+        return_before: Mean held-out return of the weights that decided.
+        return_after: Mean held-out return of the weights that decide now.
+        decisions: Decisions learnt from.
+        weights: Where the new weights are; None if nothing changed, or the journal is in memory.
+        policy: Who decides now.
+    """
+
+    improved: bool
+    return_before: float
+    return_after: float
+    decisions: int
+    weights: Path | None
+    policy: Policy
+
+
+def learn(
+    policy: Policy, world: World, decisions: int, journal: Journal, versions: Versions, given: Mapping[str, Any]
+) -> Learnt:
+    """Let Hi-PPO learn on in a world; see :func:`attribution_sched.training.continue_learning`.
+
+    Raises:
+        SettingsError: If the policy is not Hi-PPO, or a number is out of range.
+    """
+    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.training import continue_learning
+
+    if not isinstance(policy, HiPpo):
+        rule = "does not learn"
+        raise SettingsError(problem("policy", policy.name, rule, "Make the system with policy='hi-ppo'"))
+    arguments.known_options("train", continue_learning, given)
+    arguments.counted("decisions", decisions, least=1)
+    arguments.seed_of(given.get("seed", 0))
+    found = continue_learning(policy.network, world, decisions, **given)
+    if not found.improved:
+        return Learnt(False, found.before.mean, found.after.mean, found.decisions, None, policy)
+    name, weights = versions.new_name(), None
+    if journal.path is not None:
+        from attribution_sched.scheduler.hi_ppo.checkpoint import save
+
+        weights = journal.path.with_name(name)
+        save(weights, found.network, {"started_from": "a running system", "decisions": found.decisions})
+    better = with_network(policy, found.network)
+    facts = {"decisions": found.decisions, "return_before": found.before.mean, "return_after": found.after.mean}
+    versions.take_over(name, better, facts)
+    return Learnt(True, found.before.mean, found.after.mean, found.decisions, weights, better)
+
+
+def with_network(policy: HiPpo, network: HiPpoNetwork) -> HiPpo:
+    """The same policy with other weights."""
+    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+
+    return HiPpo(
+        network=network, attributor=policy.attributor, search=policy.search, widen=policy.widen, predict=policy.predict,
+        wishes=policy.wishes, deadline_s=policy.deadline_s, fallback=policy.fallback, clock=policy.clock,
+    )  # fmt: skip
+
+
+class Versions:
+    """The weights a system decides by in its course, by name: those it began with, and those it learnt.
+
+    Args:
+        journal: Where a change of weights is recorded.
+        original: Who decided at first.
+    """
+
+    def __init__(self, journal: Journal, original: Policy) -> None:
+        self.current = self.anchored = ORIGINAL
+        self._journal = journal
+        self._events = [event for event in journal.events() if event.kind == LEARNT]
+        self._taken_over = [(event.details["after_decisions"], event.details["weights"]) for event in self._events]
+        self._learnt = sum(event.details["weights"] != ORIGINAL for event in self._events)
+        self._kept: dict[str, Policy] = {ORIGINAL: original}
+
+    def new_name(self) -> str:
+        """A name for weights that are about to take over; it is also that of their file."""
+        path = self._journal.path
+        return f"{'' if path is None else path.name + '.'}learnt-{self._learnt}.safetensors"
+
+    def take_over(self, name: str, policy: Policy, facts: Mapping[str, Any]) -> None:
+        """Record that other weights decide from now on."""
+        told = {"after_decisions": self._journal.count(), "weights": name, **facts}
+        self._journal.record_event(EventRecord(LEARNT, told))
+        self._taken_over.append((self._journal.count(), name))
+        self._learnt += name not in self._kept
+        self._kept[name] = policy
+        self.current = name
+        if self._journal.path is not None:
+            # Each is some megabytes: the others are read again should they ever be asked for.
+            self._kept = {each: kept for each, kept in self._kept.items() if each in self._needed()}
+
+    def anchor(self) -> None:
+        """Remember who decides now as the last one known to be good."""
+        self.anchored = self.current
+
+    def restore(self) -> Policy | None:
+        """Let the last one known to be good decide again; None if it does already."""
+        if self.current == self.anchored:
+            return None
+        policy = self.policy(self.anchored)
+        self.take_over(self.anchored, policy, {"restored": True})
+        return policy
+
+    def due(self, decisions: int) -> Policy | None:
+        """The policy that took over before the decision of this number and after the last one asked about.
+
+        Raises:
+            JournalError: If its weights are gone.
+        """
+        found: Policy | None = None
+        while self._events and self._events[0].details["after_decisions"] <= decisions:
+            name = self._events.pop(0).details["weights"]
+            found = self._kept[name] = self.policy(name)
+            self.current = name
+        return found
+
+    def at(self, number: int) -> str:
+        """Name of the weights that took the decision of this number."""
+        return next((name for count, name in reversed(self._taken_over) if count <= number), ORIGINAL)
+
+    def _needed(self) -> set[str]:
+        return {ORIGINAL, self.current, self.anchored}
+
+    def policy(self, name: str) -> Policy:
+        """Who decides by the weights of a name.
+
+        Raises:
+            JournalError: If they are gone.
+        """
+        if name in self._kept:
+            return self._kept[name]
+        from attribution_sched.scheduler.hi_ppo.checkpoint import load
+        from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+
+        original, path = self._kept[ORIGINAL], self._journal.path
+        if path is None or not path.with_name(name).is_file() or not isinstance(original, HiPpo):
+            rule = "the weights that decided from there on are not beside the journal"
+            raise JournalError(problem("weights", name, rule, "Put the file back where the journal is"))
+        return with_network(original, load(path.with_name(name)))
+
+
+# --- Weights of the reward ---
+
+FEEDBACK = "feedback"
 """Kind of the journal's event for a step of feedback."""
 
 SEED_STEP = 104_729
@@ -45,7 +213,7 @@ def targets_of(given: Any) -> Targets | None:
     raise SettingsError(problem("targets", given, "must be a mapping from target to number", fix))
 
 
-class Reshaping:
+class RewardFeedback:
     """Steps of feedback in one system.
 
     Args:
@@ -64,7 +232,7 @@ class Reshaping:
         self._looked: list[int] | None = None
         self.seen = 0
         for event in journal.events():
-            if event.kind == EVENT:
+            if event.kind == FEEDBACK:
                 self._remember(event.details)
 
     def _remember(self, told: Mapping[str, Any]) -> None:
@@ -158,7 +326,7 @@ class Reshaping:
         with self._journal.batch(len(records) + 2):
             for record in records:
                 self._journal.record_feedback(FeedbackRecord(**record))
-            self._journal.record_event(EventRecord(EVENT, told))
+            self._journal.record_event(EventRecord(FEEDBACK, told))
         self._remember(told)
         return change
 
@@ -190,14 +358,14 @@ class Reshaping:
     def _episode(
         self, policy: Policy, reward: Reward, seed: int, decisions: int, progress: Callable[[int], None] | None
     ) -> Window:
-        cluster, asking = SimulatedCluster(self._world, seed, attribute=self._attribute), Asking()
+        cluster, call = SimulatedCluster(self._world, seed, attribute=self._attribute), PolicyCall()
         outcomes: list[Outcome] = []
         taken = 0
         # An episode is as long as asked for, or until something was placed in it: else it would be worth nothing.
         while (taken < decisions or not outcomes) and taken < 20 * decisions and cluster.advance():
-            asked = asking.ask(policy, cluster, reward)
+            asked = call.ask(policy, cluster, reward)
             effect = cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-            asking.note(asked)
+            call.note(asked)
             taken += 1
             if progress is not None:
                 progress(1)

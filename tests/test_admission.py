@@ -5,17 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from attribution_sched.admission import TaskRequest, as_request, instance, kind_of, readings_of, steps_of
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.errors import CounterError, TaskError
-from attribution_sched.session.readings import in_a_word, readings_of
-from attribution_sched.session.submission import (
-    TaskRequest,
-    as_request,
-    instance,
-    kind_of,
-    steps_of,
-)
-from tests.session.small import SMALL, small
+from attribution_sched.results import in_a_word
+from tests.small_world import SMALL, small
 
 READINGS = {name: float(n + 1) for n, name in enumerate(COUNTER_NAMES[:7])}
 

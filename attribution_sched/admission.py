@@ -1,4 +1,7 @@
-"""Tasks that are handed in: what a user may say, and what the cluster makes of it."""
+"""Which tasks may come in: what may be said of a task, which counters are believed, and whether it fits anywhere.
+
+One clear error for the rest, at the door; what came in never has to be refused again.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,133 @@ import contextlib
 import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from attribution_sched.cluster.counters import COUNTER_NAMES, counters, throughput
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.demands import draw_demands
+from attribution_sched.cluster.domains import within_budgets
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.engine.state import K_BASE_COST, K_BASE_STEP
 from attribution_sched.cluster.pool import SIMULATED as ALL_SIMULATED
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.errors import CounterError, JournalError, TaskError, nearest, problem
 from attribution_sched.journal import Journal, TaskRecord
-from attribution_sched.limits import name_rule
-from attribution_sched.session.backlog import MOST
-from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
-from attribution_sched.session.operations import check_tenant
-from attribution_sched.session.readings import MEASURED, SIMULATED, UNAVAILABLE, checked, readings_of
-from attribution_sched.types import Task
+from attribution_sched.journal.records import PROVENANCES
+from attribution_sched.limits import check_counter, name_rule
+from attribution_sched.live_cluster import MOST_WAITING, SimulatedCluster, TaskInstance
+from attribution_sched.operations import check_tenant
+from attribution_sched.planning.candidates import feasible
+from attribution_sched.planning.segment_table import single_domain_plans
+from attribution_sched.results import ATTRIBUTED
+from attribution_sched.types import FloatArray, Task
+
+# --- Counters ---
+
+MEASURED, SIMULATED, UNAVAILABLE = "measured", "simulated", "unavailable"
+
+
+def checked(counters: Any, provenance: Any) -> tuple[dict[str, float], dict[str, str]]:
+    """The readings that came with a task, and how each of the twelve counters was got.
+
+    A reading is measured unless its provenance says otherwise. A counter that is said to be unavailable has no reading
+    (or None); the simulation stands in for it. One that is not named at all is simulated.
+
+    Args:
+        counters: Counter → reading.
+        provenance: Counter → measured, estimated, simulated or unavailable.
+
+    Returns:
+        Readings by counter, and the provenance of every counter.
+
+    Raises:
+        CounterError: If a counter does not exist, or its reading is no number, negative, or more than any machine
+            shows; if its provenance is not one of the four words or contradicts its reading.
+    """
+    for where, given in (("counters", counters), ("provenance", provenance)):
+        if not isinstance(given, Mapping):
+            fix = "Leave it out to have counters simulated"
+            raise CounterError(problem(where, given, f"must be a mapping from counter to {_VALUES[where]}", fix))
+        for name in given:
+            if name not in COUNTER_NAMES:
+                raise CounterError(problem("counter", name, "does not exist", nearest(name, COUNTER_NAMES)))
+    for name, word in provenance.items():
+        if not isinstance(word, str) or word not in PROVENANCES:
+            rule = f"must be one of {', '.join(PROVENANCES)}"
+            raise CounterError(problem(f"provenance[{name!r}]", word, rule, nearest(word, PROVENANCES)))
+    how = dict.fromkeys(COUNTER_NAMES, SIMULATED)
+    readings: dict[str, float] = {}
+    for name, value in counters.items():
+        if provenance.get(name, MEASURED) == UNAVAILABLE and (value is None or _is_nan(value)):
+            continue
+        readings[name] = number(name, value)
+        check_counter(name, readings[name])
+        how[name] = MEASURED
+    for name, word in provenance.items():
+        if (word == UNAVAILABLE) == (name in readings):
+            rule = "the counter has a reading" if name in readings else "the counter has no reading"
+            fix = "Leave the reading out" if name in readings else "Give its reading, or call it unavailable"
+            raise CounterError(problem(f"provenance[{name!r}]", word, rule, fix))
+        how[name] = str(word)
+    return readings, how
+
+
+_VALUES = {"counters": "reading", "provenance": "how it was got"}
+
+
+def number(name: str, value: Any) -> float:
+    """A reading as a number.
+
+    Raises:
+        CounterError: If it is none, not finite or negative.
+    """
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    try:
+        found = float(value) if real else math.nan
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found) or found < 0:
+        fix = "Repair the reading, or leave all counters out to have them simulated"
+        raise CounterError(problem(f"counters[{name!r}]", value, "must be a finite number >= 0", fix))
+    return found
+
+
+def readings_of(given: Any, usual: FloatArray, unavailable: Collection[str] = ()) -> FloatArray:
+    """Counters as an array, shape ``(12,)``; those nobody measured beyond the seven are taken as usual.
+
+    Args:
+        given: Counter → reading.
+        usual: What the simulation shows for such a task, shape ``(12,)``.
+        unavailable: Counters that could not be read, for which the simulation stands in.
+
+    Raises:
+        CounterError: If one is unknown, missing, not finite or negative.
+    """
+    if not isinstance(given, Mapping):
+        fix = "Leave counters out to have them simulated"
+        raise CounterError(problem("counters", given, "must be a mapping from counter to reading", fix))
+    found = usual.copy()
+    for name, value in given.items():
+        if name not in COUNTER_NAMES:
+            raise CounterError(problem("counter", name, "does not exist", nearest(name, COUNTER_NAMES)))
+        found[COUNTER_NAMES.index(name)] = number(name, value)
+    missing = [name for name in ATTRIBUTED if name not in given and name not in unavailable]
+    if missing:
+        rule = f"all seven attributed counters are needed, {', '.join(missing)} is missing"
+        fix = "Measure it, call it unavailable in provenance, or leave all counters out"
+        raise CounterError(problem("counters", sorted(given), rule, fix))
+    return found
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and math.isnan(value)
+
+
+# --- Tasks ---
 
 
 @dataclass(frozen=True)
@@ -250,7 +362,7 @@ def prepared(
     made = instance(world, kind, steps, given_readings, (seed, number), how, more)
     _attributable(cluster, made.task)
     if not cluster.accepts:
-        rule = f"{cluster.waiting} tasks wait already, and no more than {MOST} may"
+        rule = f"{cluster.waiting} tasks wait already, and no more than {MOST_WAITING} may"
         raise TaskError(problem("task", name, rule, "Let some be placed with schedule_next_task() first"))
     meta = {
         "kind_index": kind,
@@ -310,3 +422,101 @@ def from_record(world: World, record: TaskRecord, seed: int) -> TaskInstance:
 def handed_in(world: World, record: TaskRecord, seed: int) -> TaskInstance | None:
     """The very task from the journal if it was handed in; None if the simulation sent it."""
     return from_record(world, record, seed) if "after_decisions" in record.meta else None
+
+
+# --- Whether a task fits anywhere ---
+
+GB = 1e9
+
+
+class Admission:
+    """Answers, once per kind, whether a task of it could ever be placed.
+
+    Args:
+        engine: The cluster; it is not touched.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: dict[tuple[int, int | None], str | None] = {}
+
+    def check(self, kind: int, devices: int | None = None) -> None:
+        """Refuse a task that fits nowhere.
+
+        Args:
+            kind: Row of its kind.
+            devices: Devices it may use at most; all by default.
+
+        Raises:
+            TaskError: With what would make it fit.
+        """
+        if (kind, devices) not in self._known:
+            self._known[kind, devices] = self._obstacle(kind, devices)
+        found = self._known[kind, devices]
+        if found is not None:
+            raise TaskError(found)
+
+    def _obstacle(self, kind: int, devices: int | None) -> str | None:
+        seen = empty_view(self._engine, kind)
+        if devices is not None:
+            wide = self._obstacle(kind, None)
+            if wide is not None:
+                return wide
+            seen = replace(seen, free_devices=np.minimum(seen.free_devices, devices))
+        batch = single_domain_plans(seen)
+        least = np.inf
+        if len(batch):
+            least = float(seen.cost.score(batch, kind, breakdown=False).memory_ratio.min())
+            fitting = np.flatnonzero(seen.cost.score(batch, kind, breakdown=False).memory_ratio <= 1.0)
+            if any(feasible(seen, batch.plan(int(at))) is None for at in fitting):
+                return None
+        from attribution_sched.scheduler.exact_policy import Exact
+
+        plan = Exact().decide(seen)
+        if plan is not None and (devices is None or sum(each.device_count for each in plan.segments) <= devices):
+            return None
+        if devices is not None:
+            rule = f"{seen.kind.model.name} fits on no {devices} devices of this cluster"
+            return problem("task.devices", devices, rule, "Ask for more, or leave it out")
+        name, domains = seen.kind.model.name, seen.cost.cluster.domains
+        most = max(domains, key=lambda domain: domain.gpu.memory_bytes * domain.devices)
+        if least <= 1.0:
+            budgets = ", ".join(f"{domain.power_budget_w} W" for domain in domains if domain.power_budget_w)
+            rule = f"fits nowhere: every plan draws more than the power budgets allow ({budgets})"
+            return problem("task.kind", name, rule, "Raise power_budget_w of a domain, or use fewer devices there")
+        room = f"{most.devices} × {most.gpu.name} of {most.gpu.memory_bytes / GB:.0f} GB in {most.name}"
+        short = "cannot be laid out" if not np.isfinite(least) else f"needs {least:.1f} times the memory of"
+        rule = f"fits nowhere: at its leanest it {short} {room}"
+        share = 2.0 if not np.isfinite(least) else least
+        devices = int(2 ** np.ceil(np.log2(most.devices * share)))
+        memory = most.gpu.memory_bytes * share / GB
+        fix = f"Give a domain about {devices} such devices or devices of {memory:.0f} GB, or a smaller microbatch"
+        return problem("task.kind", name, rule, fix)
+
+
+def empty_view(engine: Engine, kind: int) -> Decision:
+    """A decision on a task of a kind in an empty cluster over undisturbed links."""
+    world = engine.world
+    wan, kinds = world.cluster.wan, engine.arrays.kinds
+    free = np.array([domain.devices for domain in world.cluster.domains], dtype=np.int64)
+    return Decision(
+        kind=world.kinds[kind],
+        kind_index=kind,
+        counters=np.zeros(12),
+        replanning=False,
+        current_plan=None,
+        steps_left=float(world.kinds[kind].steps[0]),
+        time_s=0.0,
+        slot=0,
+        queue=(),
+        free_devices=within_budgets(world.cluster, free),
+        bandwidth_gbps=np.array(wan.bandwidth_gbps, dtype=np.float64),
+        latency_s=np.array(wan.latency_s, dtype=np.float64),
+        cost=engine.cost,
+        kinds=world.kinds,
+        reward=world.reward,
+        base_step_s=kinds[:, K_BASE_STEP].copy(),
+        base_cost_usd=kinds[:, K_BASE_COST].copy(),
+        restart_s=world.restart_s,
+        max_segments=world.max_segments,
+    )

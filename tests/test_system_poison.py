@@ -8,7 +8,7 @@ from attribution_sched import System
 from attribution_sched.errors import PolicyError
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.system import PATIENCE
-from tests.session.small import small
+from tests.small_world import small
 
 
 class Picky:

@@ -4,7 +4,7 @@ import pytest
 
 from attribution_sched.errors import JournalError
 from attribution_sched.journal import DecisionRecord, Journal, JournalHeader
-from attribution_sched.session.snapshot import snapshot
+from attribution_sched.journal.journal import temporary_copy
 
 HEADER = JournalHeader("p", "sjf", {}, {}, "0")
 
@@ -18,7 +18,7 @@ def test_a_copy_holds_what_was_there_and_not_what_comes_after(tmp_path):
     path = tmp_path / "j.sqlite"
     with Journal.create(path, HEADER) as live:
         decide(live, 3)
-        with snapshot(path) as copy:
+        with temporary_copy(path) as copy:
             decide(live, 2)
             with Journal.open(copy) as own:
                 assert [each.id for each in own.decisions()] == [each.id for each in live.decisions(0, 3)]
@@ -34,13 +34,13 @@ def test_weights_lie_beside_the_copy_too(tmp_path):
     Journal.create(path, HEADER).close()
     (tmp_path / "j.sqlite.learnt-0.safetensors").write_text("weights")
     (tmp_path / "other.safetensors").write_text("others'")
-    with snapshot(path) as copy:
+    with temporary_copy(path) as copy:
         assert (copy.parent / "j.sqlite.learnt-0.safetensors").read_text() == "weights"
         assert not (copy.parent / "other.safetensors").exists()
     assert (tmp_path / "j.sqlite.learnt-0.safetensors").exists()
 
 
 def test_a_journal_that_is_none_is_refused(tmp_path):
-    with pytest.raises(JournalError, match="does not exist"), snapshot(tmp_path / "none.sqlite"):
+    with pytest.raises(JournalError, match="does not exist"), temporary_copy(tmp_path / "none.sqlite"):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attribution_sched.admission import instance
 from attribution_sched.cluster.engine import state as es
+from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.policy_call import PolicyCall
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.rules import ShortestJobFirst
-from attribution_sched.session.asking import Asking
-from attribution_sched.session.cluster import SimulatedCluster
-from attribution_sched.session.submission import instance
-from tests.session.small import small
+from tests.small_world import small
 
 BUSY = {"kind": "poisson", "rate_per_hour": 700.0}
 
@@ -24,10 +24,10 @@ def world():
     return small(arrivals=BUSY).build_world()
 
 
-def decide(cluster, policy, asking):
-    asked = asking.ask(policy, cluster)
+def decide(cluster, policy, call):
+    asked = call.ask(policy, cluster)
     effect = cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-    asking.note(asked)
+    call.note(asked)
     return effect
 
 
@@ -48,9 +48,9 @@ def test_an_hour_is_what_an_episode_is(world, policy, preset):
 
         world = replace(load_settings(preset).build_world(), horizon_s=6 * 3600.0)
     known = play(world, policy(), seed=5)
-    cluster, asking, decider, paid, count = SimulatedCluster(world, 5), Asking(), policy(), np.zeros(3), 0
+    cluster, call, decider, paid, count = SimulatedCluster(world, 5), PolicyCall(), policy(), np.zeros(3), 0
     while cluster.advance(world.horizon_s) and cluster.now_s < world.horizon_s:
-        paid += decide(cluster, decider, asking).paid
+        paid += decide(cluster, decider, call).paid
         count += 1
     paid += cluster.engine.state.outcome[0, es.INTEGRALS :]
     sums = cluster.totals()
@@ -70,13 +70,13 @@ def test_an_hour_is_what_an_episode_is(world, policy, preset):
 def test_stopping_changes_nothing(stops, seed):
     world = small().build_world()
     straight, stopped = SimulatedCluster(world, seed), SimulatedCluster(world, seed)
-    policy, asking, other = Greedy(), Asking(), Asking()
+    policy, call, other = Greedy(), PolicyCall(), PolicyCall()
     for stop in [*stops, None]:
         while stop is not None and not stopped.advance(stopped.now_s + stop):
             pass
         stopped.advance()
         straight.advance()
-        assert decide(straight, policy, asking) == decide(stopped, policy, other)
+        assert decide(straight, policy, call) == decide(stopped, policy, other)
     same(straight, stopped)
 
 
@@ -89,12 +89,12 @@ def test_nothing_happens_in_an_empty_cluster(world):
 
 
 def test_tasks_handed_in_wait_run_and_end(world):
-    cluster, asking = SimulatedCluster(world, 0, arrivals=False), Asking()
+    cluster, call = SimulatedCluster(world, 0, arrivals=False), PolicyCall()
     for name in "abc":
         assert cluster.hand_in(instance(world, 0, 500, {}, (1,)), name)
     assert cluster.waiting == 3
     while cluster.advance():
-        decide(cluster, Greedy(), asking)
+        decide(cluster, Greedy(), call)
     assert (cluster.waiting, cluster.running) == (0, 0)
     sums = cluster.totals()
     assert (sums["completed"], sums["arrived"]) == (3.0, 3.0)
@@ -107,10 +107,10 @@ def test_what_the_window_does_not_hold_waits_behind_it(world):
     made = instance(world, 0, 500, {}, (1,))
     assert all(cluster.hand_in(made, str(n)) for n in range(9))
     assert (cluster.waiting, len(cluster.backlog), cluster.has_room) == (9, 5, False)
-    asking, placed = Asking(), []
+    call, placed = PolicyCall(), []
     while cluster.advance():
         name = cluster.residents[cluster.pending().slot].id
-        if decide(cluster, Greedy(), asking).code == 1:
+        if decide(cluster, Greedy(), call).code == 1:
             placed.append(name)
     # All of one kind and urgency: nobody overtakes.
     assert placed == [str(n) for n in range(9)]
@@ -118,13 +118,13 @@ def test_what_the_window_does_not_hold_waits_behind_it(world):
 
 
 def test_tasks_that_no_free_device_holds_are_not_asked_about(world):
-    cluster, asking = SimulatedCluster(world, 0, arrivals=False), Asking()
+    cluster, call = SimulatedCluster(world, 0, arrivals=False), PolicyCall()
     for n in range(40):
         cluster.hand_in(instance(world, n % 3, 800, {}, (n,)), str(n))
     decisions = placed = 0
     while cluster.advance():
         decisions += not cluster.pending().replanning
-        placed += decide(cluster, Greedy(), asking).code == 1
+        placed += decide(cluster, Greedy(), call).code == 1
     assert placed == 40
     assert cluster.totals()["wait_s"] > 0
     assert decisions < 3 * placed
@@ -147,7 +147,7 @@ def test_deciding_takes_no_time(world):
     cluster = SimulatedCluster(world, 1)
     cluster.advance()
     before = cluster.now_s
-    effect = decide(cluster, Greedy(), Asking())
+    effect = decide(cluster, Greedy(), PolicyCall())
     assert effect.code == 1
     assert cluster.now_s == before
     assert effect.step_s > 0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.pool import Attribute
@@ -18,9 +18,9 @@ from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.explain.words import Phrase
+from attribution_sched.live_cluster import SimulatedCluster, TaskInstance
+from attribution_sched.policy_call import PolicyCall, twin
 from attribution_sched.scheduler.policy import Appraiser, Policy
-from attribution_sched.session.asking import Asking, twin
-from attribution_sched.session.cluster import SimulatedCluster, TaskInstance
 
 if TYPE_CHECKING:
     from attribution_sched.explain.explainer import Explainer
@@ -47,7 +47,7 @@ QUICK: dict[str, Any] = {"rows": 1600, "precision": 0.1}
 class Memorised:
     """A decision as it was taken; what a policy that cannot say what it sees has seen is read off the view later."""
 
-    view: DecisionView
+    view: Decision
     plan: Plan | None
     seen: Decisions | None
     number: int = 0
@@ -110,7 +110,7 @@ class Memory:
         finally:
             self._newest = False
 
-    def remember(self, decision: str, view: DecisionView, plan: Plan | None, number: int | None = None) -> None:
+    def remember(self, decision: str, view: Decision, plan: Plan | None, number: int | None = None) -> None:
         """Keep a decision; to be called before the next one is taken. Told twice, it is kept once.
 
         Args:
@@ -161,7 +161,7 @@ class Memory:
             told = explainer.explain(decided, **options, sure=False)
             return replace(told, notes=(*told.notes, f"How sure the policy was is not known: {error}"))
 
-    def recall(self, decision: str, view: DecisionView, plan: Plan | None) -> Decided:
+    def recall(self, decision: str, view: Decision, plan: Plan | None) -> Decided:
         """A decision of long ago, seen again."""
         return self._decided(decision, Memorised(view, plan, None))
 
@@ -217,15 +217,15 @@ class Memory:
 
     def _warm_up(self) -> list[Decided]:
         """Decisions of the same policy on another day of the same world; nothing of it is kept but these."""
-        policy, asking = twin(self._policy), Asking()
+        policy, call = twin(self._policy), PolicyCall()
         cluster = SimulatedCluster(self.world, self._seed + SEED_STEP, attribute=self._attribute)
         taken: list[Decided] = []
         placements = 0
         while len(taken) < WARM_UP and placements < 3 * LEAST_ALIKE and cluster.advance():
-            asked = asking.ask(policy, cluster)
+            asked = call.ask(policy, cluster)
             name = f"warm-up {len(taken)}"
             taken.append(Decided(name, asked.view, asked.plan, perceived(policy, asked.view)))
             placements += not asked.view.replanning
             cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-            asking.note(asked)
+            call.note(asked)
         return taken

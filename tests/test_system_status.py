@@ -3,8 +3,8 @@
 import json
 
 from attribution_sched import System
-from attribution_sched.session.status import QUEUE_COLUMNS
-from tests.session.small import small
+from attribution_sched.operations import QUEUE_COLUMNS
+from tests.small_world import small
 
 
 def test_the_queue_is_a_table_in_the_order_of_turns():

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
+from attribution_sched.admission import handed_in
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.plan_parts import PartsExplainer
 from attribution_sched.explain.truth import Simulator
-from attribution_sched.session.submission import handed_in
-from tests.session.small import small
+from tests.small_world import small
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a system may be told at its start, checked before anything is made."""
+"""What a system may be told, checked before anything is made."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from attribution_sched.cluster.world import World
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, nearest, problem
+from attribution_sched.explain_memory import QUICK
 from attribution_sched.journal import JournalHeader
-from attribution_sched.session.cluster import SimulatedCluster
-from attribution_sched.session.memory import QUICK
+from attribution_sched.live_cluster import SimulatedCluster
 
 QUEUES: tuple[str, ...] = ("preset", "demo", "empty")
 """Where tasks come from: the preset's simulated arrivals; the three demonstration tasks; only what is submitted."""
@@ -202,8 +202,8 @@ def policy_of(header: JournalHeader, asked: Any) -> Any:
     Raises:
         JournalError: If another one is handed in, or the journal's is not one that can be made by its name.
     """
+    from attribution_sched.policy_call import as_policy
     from attribution_sched.scheduler.registry import POLICIES
-    from attribution_sched.session.asking import as_policy
 
     if asked is None:
         if header.policy not in POLICIES:

@@ -2,13 +2,13 @@
 
 import pytest
 
+from attribution_sched.admission import instance
 from attribution_sched.errors import SettingsError
+from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.policy_call import FunctionPolicy, PolicyCall, as_policy, twin
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.registry import make_policy
-from attribution_sched.session.asking import Asking, FunctionPolicy, as_policy, twin
-from attribution_sched.session.cluster import SimulatedCluster
-from attribution_sched.session.submission import instance
-from tests.session.small import small
+from tests.small_world import small
 
 
 def greedily(view):
@@ -63,14 +63,14 @@ def test_a_twin_decides_the_same_and_leaves_the_original_alone(name):
 
 def test_a_task_left_waiting_is_not_asked_for_again_at_that_moment():
     world = small().build_world()
-    cluster, asking, policy = SimulatedCluster(world, 0, arrivals=False), Asking(), Choosy()
+    cluster, call, policy = SimulatedCluster(world, 0, arrivals=False), PolicyCall(), Choosy()
     for name in "abc":
         cluster.hand_in(instance(world, 0, 500, {}, (1,)), name)
     for _ in range(3):
         cluster.advance()
-        asked = asking.ask(policy, cluster)
+        asked = call.ask(policy, cluster)
         cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-        asking.note(asked)
+        call.note(asked)
         assert asked.view.time_s == 0.0
     assert sorted(policy.wanted) == [0, 1, 2]
     assert policy.wanted[0] == 2
@@ -86,15 +86,15 @@ class Shy(Choosy):
 
 def test_a_fallback_is_asked_once_all_were_left_waiting_for_nothing():
     world = small().build_world()
-    cluster, asking, policy = SimulatedCluster(world, 0, arrivals=False), Asking(), Shy()
+    cluster, call, policy = SimulatedCluster(world, 0, arrivals=False), PolicyCall(), Shy()
     for name in "abc":
         cluster.hand_in(instance(world, 0, 500, {}, (1,)), name)
     sources = []
     for _ in range(6):
         cluster.advance()
-        asked = asking.ask(policy, cluster)
+        asked = call.ask(policy, cluster)
         cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-        asking.note(asked)
+        call.note(asked)
         sources.append(asked.instead)
     assert sources[:3] == [""] * 3
     assert sources[3] == "fallback:greedy (all tasks were left waiting, none runs)"
@@ -106,4 +106,4 @@ def test_an_answer_that_is_no_plan_is_refused():
     cluster = SimulatedCluster(small().build_world(), 0)
     cluster.advance()
     with pytest.raises(SettingsError, match="must decide on a Plan or None"):
-        Asking().ask(as_policy(lambda view: "anywhere"), cluster)
+        PolicyCall().ask(as_policy(lambda view: "anywhere"), cluster)

@@ -5,11 +5,11 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.errors import SettingsError, TaskError
-from attribution_sched.session.cluster import SimulatedCluster
-from attribution_sched.session.operations import still_open
-from attribution_sched.session.state import restore_cluster, save_cluster
+from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.operations import still_open
+from attribution_sched.resume import restore_cluster, save_cluster
 from tests.campaigns.fail_points import Cut, raising
-from tests.session.small import small
+from tests.small_world import small
 
 
 def made(**given):

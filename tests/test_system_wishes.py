@@ -6,7 +6,7 @@ from attribution_sched import System
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.errors import CounterError, TaskError
-from tests.session.small import small
+from tests.small_world import small
 
 
 def made(policy="greedy", **given):

@@ -7,7 +7,7 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.errors import JournalError
-from tests.session.small import small
+from tests.small_world import small
 from tests.test_system import repeatable
 
 

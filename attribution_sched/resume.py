@@ -1,0 +1,375 @@
+"""Going on where a journal ends: everything it holds happens again, from the newest snapshot on, to the last bit.
+
+Seed, tasks handed in and actions give the same cluster. A journal keeps the state of a running system now and then, so
+that going on takes a bounded time however long the history is. Nothing here is pickled: arrays are saved as they are,
+the rest is JSON.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attribution_sched import __version__
+from attribution_sched.admission import from_record
+from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.demands import Demands
+from attribution_sched.config import load_settings
+from attribution_sched.errors import JournalError, problem
+from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
+from attribution_sched.live_cluster import Backlog, Held, Reservation, SimulatedCluster, Waiting
+from attribution_sched.operations import Operation, happen, recorded
+from attribution_sched.policy_call import PolicyAnswer, weighted, with_weights
+from attribution_sched.results import outcome_record, plan_of
+from attribution_sched.scheduler.policy import Policy, Recallable
+from attribution_sched.scheduler.registry import POLICIES, make_policy
+from attribution_sched.storage import take
+from attribution_sched.types import Outcome, Task
+
+# --- Living through a journal again ---
+
+Before = Callable[[SimulatedCluster, DecisionRecord], None]
+"""Called with a decision pending, before its task is chosen."""
+
+After = Callable[[DecisionRecord, PolicyAnswer, Outcome, OutcomeRecord | None], None]
+"""Called when it has taken effect again, with its outcome in the journal."""
+
+
+def replay(
+    cluster: SimulatedCluster,
+    journal: Journal,
+    seed: int,
+    *,
+    start: Mapping[str, Any] | None = None,
+    stop: int | None = None,
+    otherwise: list[str] | None = None,
+    before: Before | None = None,
+    after: After | None = None,
+) -> int:
+    """Let everything a journal holds happen again.
+
+    Args:
+        cluster: A fresh cluster of the journal's world and seed.
+        journal: What happened.
+        seed: Of the system.
+        start: What :func:`~attribution_sched.resume.restore_snapshot` said of the cluster; a fresh one by
+            default.
+        stop: Number of the decision to stop at, with its task up but the decision not taken; all by default.
+        otherwise: Takes the ids of decisions that this release prices otherwise than they were recorded; without it
+            such a decision is an error.
+        before: Told before each decision.
+        after: Told after each.
+
+    Returns:
+        Tasks that were handed in.
+
+    Raises:
+        JournalError: If the cluster does not do the same again, so that the journal belongs to other code.
+    """
+    domains = [domain.name for domain in cluster.world.cluster.domains]
+    interventions = _interventions(journal, start or {})
+    coming = next(interventions, None)
+    count, first = 0, 0 if start is None else int(start["sequence"])
+    for decision, outcome in journal.entries(first, None if stop is None else stop + 1):
+        number = decision.sequence or 0
+        while coming is not None and _moment(coming)[0] <= number:
+            count += _intervene(journal, cluster, coming, seed)
+            coming = next(interventions, None)
+        _reach(journal, cluster, decision)
+        if before is not None:
+            before(cluster, decision)
+        view = cluster.pending()
+        if decision.slot is not None and not view.replanning and decision.slot != view.slot:
+            cluster.choose(decision.slot)
+            view = cluster.pending()
+        there = cluster.residents[view.slot].id
+        if there != decision.task_id:
+            raise _differs(journal, decision, "task", there, decision.task_id)
+        if stop is not None and number == stop:
+            return count
+        idle = cluster.running == 0
+        view = weighted(view, with_weights(view.reward, decision.weights))
+        slot, paid, action = view.slot, cluster.paid, np.array(decision.action, dtype=np.int64)
+        if outcome is None:
+            # Nobody knows whether it was carried out before the end came; its key tells whoever launches things.
+            effect = cluster.carry_out(action, journal.key(decision.id))
+        else:
+            cluster.apply(action)
+            effect = cluster.effect(slot, paid)
+        apart = None if outcome is None else _apart_in(decision, effect, view, outcome)
+        if apart is not None:
+            if otherwise is None:
+                raise _differs(journal, decision, *apart)
+            otherwise.append(decision.id)
+        if after is not None:
+            after(decision, PolicyAnswer(view, plan_of(decision.plan, domains), 0.0, idle), effect, outcome)
+    while coming is not None:
+        count += _intervene(journal, cluster, coming, seed)
+        coming = next(interventions, None)
+    return count
+
+
+def live_through(journal: Journal) -> list[str] | None:
+    """Let all of a system's journal happen again in a cluster of its own; nothing is changed.
+
+    Returns:
+        Ids of the decisions that this release prices otherwise; None if it cannot be lived through, because no system
+        wrote it or its beginning is archived.
+
+    Raises:
+        JournalError: If it does not come out as recorded.
+    """
+    header = journal.header
+    if "world" not in header.settings or "cluster" not in header.seeds or journal.first():
+        return None
+    seed, arrivals = int(header.seeds["cluster"]), header.settings.get("queue") == "preset"
+    cluster = SimulatedCluster(load_settings(header.settings["world"]).build_world(), seed, arrivals=arrivals)
+    if header.policy in POLICIES:
+        cluster.compared = bool(getattr(make_policy(header.policy), "compares_window", False))
+    otherwise: list[str] = []
+    replay(cluster, journal, seed, otherwise=otherwise)
+    return otherwise
+
+
+def _handed_in(journal: Journal, start: int) -> Iterator[TaskRecord]:
+    """Tasks that were handed in, in order; those of the simulation come by themselves."""
+    return (task for task in journal.tasks(start) if "after_decisions" in task.meta)
+
+
+def _interventions(journal: Journal, start: Mapping[str, Any]) -> Iterator[TaskRecord | Operation]:
+    """What people did, in the order in which they did it: tasks handed in, and operations on them and on devices.
+
+    Args:
+        journal: What happened.
+        start: What a snapshot says, which holds what was done before it.
+    """
+    operations = recorded(journal, start["operated"][0] if "operated" in start else 0)
+    return heapq.merge(operations, _handed_in(journal, int(start.get("tasks", 0))), key=_moment)
+
+
+def _moment(each: TaskRecord | Operation) -> tuple[int, int, int]:
+    """By decisions, then by tasks that had come: an operation comes before the task that came next."""
+    if isinstance(each, Operation):
+        return each.after_decisions, each.came, 0
+    return int(each.meta["after_decisions"]), int(each.meta["number"]), 1
+
+
+def _intervene(journal: Journal, cluster: SimulatedCluster, what: TaskRecord | Operation, seed: int) -> int:
+    """Let it happen again; return how many tasks were handed in by it."""
+    if isinstance(what, TaskRecord):
+        _hand_in(journal, cluster, what, seed)
+        return 1
+    # A decision that was pending then is pending now: it may be what the operation is about.
+    cluster.advance(math.inf if what.deciding else what.cluster_time_s)
+    if cluster.now_s != what.cluster_time_s:
+        raise _apart(journal, f"{what.kind} {what.name}", "cluster_time_s", cluster.now_s, what.cluster_time_s)
+    happen(cluster, what, live=not what.done)
+    return 0
+
+
+def _hand_in(journal: Journal, cluster: SimulatedCluster, task: TaskRecord, seed: int) -> None:
+    cluster.advance(task.submitted_s)
+    if cluster.now_s != task.submitted_s:
+        raise _apart(journal, f"task {task.id}", "cluster_time_s", cluster.now_s, task.submitted_s)
+    if not cluster.hand_in(from_record(cluster.world, task, seed), task.id):
+        raise _apart(journal, f"task {task.id}", "queue", "full", "free")
+
+
+def _reach(journal: Journal, cluster: SimulatedCluster, decision: DecisionRecord) -> None:
+    pending = cluster.advance()
+    if not pending or cluster.now_s != decision.cluster_time_s:
+        raise _differs(journal, decision, "cluster_time_s", cluster.now_s, decision.cluster_time_s)
+
+
+def _apart_in(
+    decision: DecisionRecord, effect: Outcome, view: Decision, outcome: OutcomeRecord
+) -> tuple[str, object, object] | None:
+    """What comes out otherwise: its name, what it is now, what it was; None if nothing does."""
+    found = asdict(outcome_record(decision.id, effect, view, outcome.reward or 0.0))
+    known = asdict(outcome)
+    return next(
+        ((name, found[name], known[name]) for name in known if name != "reward" and found[name] != known[name]), None
+    )
+
+
+def _differs(journal: Journal, decision: DecisionRecord, name: str, found: object, known: object) -> JournalError:
+    return _apart(journal, f"decision {decision.id}", name, found, known)
+
+
+def _apart(journal: Journal, what: str, name: str, found: object, known: object) -> JournalError:
+    wrote = journal.header.package_version
+    if wrote != __version__:
+        why = f"it was written by release {wrote}, this is {__version__}"
+        fix = f"Resume it once with release {wrote} and close it, which leaves a snapshot to go on from"
+    else:
+        why = "by this very release: its settings or weights, a library or the processor are others than they were"
+        fix = "Resume it where it was written"
+    rule = f"{what} does not come out as recorded ({name} is {found!r}, was {known!r}); {why}"
+    return JournalError(problem("journal", what, rule, f"{fix}; its records can still be read and exported"))
+
+
+# --- Snapshots ---
+
+EVERY = 64
+"""Decisions between two snapshots: living through so many again is quick, and a snapshot is small beside them."""
+
+FORMAT = 1
+"""Of what is written here; a snapshot of another one is passed over, and the journal gone through instead."""
+
+Arrays = dict[str, NDArray[Any]]
+
+ELSEWHERE = frozenset({"counters", "attribution"})
+"""Fields of a task that are not written: counters stand among the arrays, attributions are worked out of them."""
+
+
+def record_snapshot(journal: Journal, cluster: SimulatedCluster, policy: Policy, facts: Mapping[str, Any]) -> None:
+    """Keep a system as it is between two decisions.
+
+    Args:
+        journal: Where.
+        cluster: The cluster.
+        policy: Who decides; one that can say what it remembers is kept with it.
+        facts: What else it needs to go on.
+    """
+    arrays, told = save_cluster(cluster)
+    if isinstance(policy, Recallable):
+        arrays |= {f"policy.{name}": np.asarray(array) for name, array in policy.memory().items()}
+    told |= {"tasks": journal.task_count(), "remembers": isinstance(policy, Recallable), **facts}
+    # The longest part of it; as bytes it is compressed with the rest.
+    arrays["facts"] = np.frombuffer(json.dumps(told).encode(), dtype=np.uint8)
+    journal.record_snapshot(journal.count(), arrays, {"format": FORMAT}, keep_newest=1, keep_every=1)
+
+
+def restore_snapshot(
+    journal: Journal, cluster: SimulatedCluster, at: int | None = None, policy: Policy | None = None
+) -> dict[str, Any]:
+    """Bring a fresh cluster as near to a decision as snapshots do.
+
+    Args:
+        journal: Where they are.
+        cluster: A fresh cluster of the journal's world and seed.
+        at: Decisions that may have been taken at most; all by default.
+        policy: Who decides; it remembers again what it did then, if it can.
+
+    Returns:
+        The facts that were kept, with ``sequence``: the decisions that are not to be lived through again. With 0 of
+        them there was no snapshot to begin from.
+    """
+    found = journal.newest_snapshot(at)
+    if found is None or found.facts.get("format") != FORMAT or "facts" not in found.arrays:
+        return {"sequence": 0, "tasks": 0}
+    told: dict[str, Any] = json.loads(found.arrays["facts"].tobytes())
+    restore_cluster(cluster, found.arrays, told)
+    if policy is not None and isinstance(policy, Recallable):
+        policy.recall(take(found.arrays, "policy."))
+    return told | {"sequence": found.sequence}
+
+
+def recall_newest(journal: Journal, policy: Policy) -> int:
+    """Let a policy remember what it did at the newest snapshot; returns the decisions that this includes."""
+    found = journal.newest_snapshot()
+    if found is None or not isinstance(policy, Recallable):
+        return 0
+    policy.recall(take(found.arrays, "policy."))
+    return found.sequence
+
+
+def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
+    """The state of a cluster between two decisions."""
+    engine, pool = cluster.engine, cluster.engine.pool
+    arrays: Arrays = {f"state.{name}": array.copy() for name, array in engine.state._asdict().items()}
+    arrays |= {
+        "pool.kinds": pool.kinds.copy(),
+        "pool.steps": pool.steps.copy(),
+        "pool.counters": pool.counters.values.copy(),
+        "pool.samples_per_s": pool.samples_per_s.copy(),
+        "pool.rows": cluster._arrays.pool.copy(),
+    } | {f"pool.demands.{name}": array for name, array in _demands(pool.demands).items()}
+    waiting = [*cluster.backlog, *(each.waiting for each in cluster.held.values())]
+    if waiting:
+        arrays |= {
+            "backlog.counters": np.stack([each.task.counters for each in waiting]),
+            "backlog.rows": np.stack([each.row for each in waiting]),
+            "backlog.left": np.array([each.left for each in waiting]),
+        }
+        parts = [_demands(each.demands) for each in waiting]
+        arrays |= {f"backlog.demands.{name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    facts = {
+        "residents": {str(slot): _task(task) for slot, task in cluster.residents.items()},
+        "backlog": [_task(each.task) for each in waiting],
+        "arrived": cluster._arrived,
+        "came": cluster._came,
+        "next_s": cluster._next_s if np.isfinite(cluster._next_s) else None,
+        "swaps": [cluster._swaps, cluster._refilled_s],
+        "left_waiting": dict(cluster.left_waiting),
+        "held": {name: [each.reason, each.aside] for name, each in cluster.held.items()},
+        "reservations": [asdict(each) for each in cluster.reservations.values()],
+        "operated": [cluster.operated, cluster._reserved, cluster.set_aside],
+    }
+    return arrays, facts
+
+
+def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+    """Put a cluster of the same world into a state that was saved.
+
+    Raises:
+        JournalError: If the state is of another world or of another release's form.
+    """
+    engine, pool = cluster.engine, cluster.engine.pool
+    targets: Arrays = {f"state.{name}": array for name, array in engine.state._asdict().items()}
+    targets |= {
+        "pool.kinds": pool.kinds, "pool.steps": pool.steps, "pool.counters": pool.counters.values,
+        "pool.samples_per_s": pool.samples_per_s, "pool.rows": cluster._arrays.pool,
+    }  # fmt: skip
+    targets |= {f"pool.demands.{name}": getattr(pool.demands, name) for name in _demands(pool.demands)}
+    for name, target in targets.items():
+        given = arrays.get(name)
+        if given is None or given.shape != target.shape or given.dtype != target.dtype:
+            shape = None if given is None else (given.shape, str(given.dtype))
+            rule = f"must be {(target.shape, str(target.dtype))}, as this world has it"
+            raise JournalError(problem(f"snapshot.{name}", shape, rule, "Resume with the release that wrote it"))
+    for name, target in targets.items():
+        target[...] = arrays[name]
+    cluster.residents.clear()
+    cluster.backlog = Backlog()
+    cluster.held.clear()
+    for slot, told in facts["residents"].items():
+        task = cluster.attributed(_read_task(told, pool.counters.values[int(slot)].copy()))
+        cluster.residents[int(slot)] = pool.tasks[int(slot)] = task
+    demands = {name.removeprefix("backlog.demands."): array for name, array in arrays.items() if "backlog.dem" in name}
+    for at, told in enumerate(facts["backlog"]):
+        own = Demands(**{name: array[at : at + 1].copy() for name, array in demands.items()})
+        task = _read_task(told, arrays["backlog.counters"][at].copy())
+        left = float(arrays["backlog.left"][at])
+        waiting = Waiting(task, own, arrays["backlog.rows"][at].copy(), left)
+        if task.id in facts["held"]:
+            cluster.held[task.id] = Held(waiting, *facts["held"][task.id])
+        else:
+            cluster.backlog.add(waiting)
+    cluster.reservations = {each["id"]: Reservation(**each) for each in facts["reservations"]}
+    cluster.operated, cluster._reserved, cluster.set_aside = facts["operated"]
+    cluster._arrived, cluster._came = int(facts["arrived"]), int(facts["came"])
+    cluster._next_s = float("inf") if facts["next_s"] is None else float(facts["next_s"])
+    cluster._swaps, cluster._refilled_s = facts["swaps"]
+    cluster.left_waiting = dict(facts["left_waiting"])
+
+
+def _demands(demands: Demands) -> Arrays:
+    return {each.name: np.asarray(getattr(demands, each.name)).copy() for each in fields(demands)}
+
+
+def _task(task: Task) -> dict[str, Any]:
+    named = {each.name: getattr(task, each.name) for each in fields(task) if each.name not in ELSEWHERE}
+    return named | {"provenance": dict(task.provenance)}
+
+
+def _read_task(told: Mapping[str, Any], counters: NDArray[np.float64]) -> Task:
+    known = {each.name for each in fields(Task)}
+    return replace(Task(**{name: value for name, value in told.items() if name in known}), counters=counters)
