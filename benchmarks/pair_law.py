@@ -43,7 +43,11 @@ class PairEngine:
         self.alone = int(np.flatnonzero((self.engine.layouts == [1, 1, 1, 0]).all(axis=1))[0])
 
     def speeds(
-        self, pairs: np.ndarray, demands: np.ndarray | None = None, strength: np.ndarray | None = None, table: bool = False
+        self,
+        pairs: np.ndarray,
+        demands: np.ndarray | None = None,
+        strength: np.ndarray | None = None,
+        table: bool = False,
     ) -> np.ndarray:
         """Speeds of both jobs of pairs over alone, shape ``(n, 2)``; 0 where the engine refuses the second."""
         engine, known = self.engine, self.engine.arrays
@@ -122,7 +126,9 @@ def main() -> None:
         if key == "family left out":
             error = np.concatenate(errors)
         above = (speeds.sum(1) > 1)[fits].mean()
-        print(f"  {key:18} {np.median(error):.3f}   mean {speeds.sum(1)[fits].mean():.2f} (measured {truth.sum(1)[fits].mean():.2f}), above 1: {100 * above:.0f} % (78 %)")
+        told, real = speeds.sum(1)[fits].mean(), truth.sum(1)[fits].mean()
+        share = f"above 1: {100 * above:.0f} % (78 %)"
+        print(f"  {key:18} {np.median(error):.3f}   mean {told:.2f} (measured {real:.2f}), {share}")
     print(f"  target {TARGET_ERROR} with the family left out")
     constant = np.abs(np.median(truth.sum(1)[fits]) - truth.sum(1)[fits])
     print(f"  the median of all pairs as a guess: {np.median(constant):.3f}")
@@ -153,12 +159,17 @@ def main() -> None:
         for key in ("all pairs fitted", "family left out"):
             told = guesses[f"law, {key}"][np.ix_(drawn, drawn)][order[:, 0], order[:, 1]]
             got.setdefault(f"trial, simulated, {key}", []).append(float(np.where(told > 1, told, 1.0).mean()))
-    print(f"work per GPU, {JOBS} jobs on 12 V100, {DRAWS} draws, scored by the table; over name, paired; below half speed")
+    print(
+        f"work per GPU, {JOBS} jobs on 12 V100, {DRAWS} draws, scored by the table; over name, paired; below half speed"
+    )
     for key, values in got.items():
         over = np.array(values) - np.array(got["name"])
         half = 1.96 * over.std() / np.sqrt(DRAWS)
         below = f"{100 * np.mean(slow[key]):.0f} %" if key in slow else ""
-        print(f"  {key:36} {np.mean(values):.3f} ± {1.96 * np.std(values) / DRAWS**0.5:.3f}   {over.mean():+.3f} [{over.mean() - half:+.3f}, {over.mean() + half:+.3f}]   {below}")
+        spread, low, high = 1.96 * np.std(values) / DRAWS**0.5, over.mean() - half, over.mean() + half
+        print(
+            f"  {key:36} {np.mean(values):.3f} ± {spread:.3f}   {over.mean():+.3f} [{low:+.3f}, {high:+.3f}]   {below}"
+        )
     print(f"  targets: simulated trial {TARGET_TRIAL} ± {TRIAL_BAND}; law above name, goal {GOAL}")
 
 

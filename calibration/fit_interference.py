@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.counters import COUNTER_NAMES, REFERENCES_PER_MISS
 from attribution_sched.cluster.demands import CLOCK_HZ, LOADER_WORKERS, PREPARE_S_PER_ELEMENT
 from attribution_sched.cluster.interference import (
@@ -91,7 +92,9 @@ ARITHMETIC = {
         memory=(1.5e9, 0.4e6),
     ),
     # Two generators of nine residual blocks and two discriminators at 256 pixels, one pair of images a step.
-    "CycleGAN": Arithmetic(48 * 50e9, 72 * 8 * 20e6, 2 * _image(256)[0], 2 * _image(256)[1], (1.0, 0, 0), memory=(6e9, 0)),
+    "CycleGAN": Arithmetic(
+        48 * 50e9, 72 * 8 * 20e6, 2 * _image(256)[0], 2 * _image(256)[1], (1, 0, 0), memory=(6e9, 0),
+    ),
     # Four actors that play and learn on the processor; the network is a few megaFLOPs.
     "A3C": Arithmetic(1e9, 1e8, 4 * 84**2 * 80, 0.0, (1.0, 0, 0), host_cores=4.0, memory=(5e9, 0)),
 }  # fmt: skip
@@ -225,7 +228,7 @@ def held_out(worker: str, seeds: range) -> list[dict[str, float]]:
 def counters_of(alone: pd.DataFrame, worker: str) -> np.ndarray:
     """True rates of the twelve counters by arithmetic and throughput, shape ``(n_jobs, 12)``."""
     peak, bandwidth = DEVICE[worker]
-    law = json.loads((CONSTANTS / "host.json").read_text())["counters"]
+    law = load_constants("host")["counters"]
     rows = []
     for row in alone.itertuples():
         each = ARITHMETIC[row.model]
@@ -268,7 +271,9 @@ def memory_of(alone: pd.DataFrame, pairs: np.ndarray, throughput: np.ndarray) ->
     from scipy.optimize import minimize
 
     sizes = [1.0 if np.isnan(b) else b for b in alone["batch_size"]]
-    guess = np.array([ARITHMETIC[m].memory[0] + ARITHMETIC[m].memory[1] * b for m, b in zip(alone["model"], sizes)])
+    guess = np.array(
+        [ARITHMETIC[m].memory[0] + ARITHMETIC[m].memory[1] * b for m, b in zip(alone["model"], sizes, strict=True)]
+    )
     guess, refused = np.minimum(guess, 15e9) / 1e9, (throughput == 0).any(1)
     limit = MEMORY_BYTES / 1e9
 
@@ -311,7 +316,7 @@ def main() -> None:
             constants |= {
                 "strength": [float(f"{k:.5g}") for k in strength],
                 "gain": [float(f"{g:.5g}") for g in gain],
-                "gain_how": "shares of device time as they are; input path by the loader; host fitted to the measured pairs",
+                "gain_how": "device time as it is; input path by the loader; host fitted to the pairs",
                 "instrument_gain": list(INSTRUMENT_GAIN),
                 "instrument_gain_how": "what instruments show; the first edition's fit, which shipped networks read",
                 "slowdown_cap": float(f"{np.percentile(1.0 / throughput[fits], 95):.4g}"),

@@ -1,7 +1,7 @@
 """Fit how tasks of the Philly log arrive, how many devices they ask for and how long they take, tenant by tenant.
 
-Writes ``attribution_sched/cluster/constants/philly.json`` from the log up to the first test week. Run from the repository root
-with the log in ``$ATTRIBUTION_SCHED_DATA``::
+Writes ``attribution_sched/cluster/constants/philly.json`` from the log up to the first test week. Run from the
+repository root with the log in ``$ATTRIBUTION_SCHED_DATA``::
 
     python calibration/fit_philly.py
 """

@@ -278,6 +278,7 @@ def spec_of(
     kind: ArrivalKind, rate_per_hour: float, amplitude: float = 0.0, peak_s: float = 0.0,
     burst: Burst | None = None, times_s: FloatArray | None = None, session: tuple[float, float] = (0.0, 0.0),
 ) -> ArrivalSpec:  # fmt: skip
+    """Put an arrival process into the form the kernels take; ``session`` is the chance and gap of one more task."""
     extra = (0.0, 0.0, 1.0) if burst is None else (burst.start_h * HOUR_S, burst.end_h * HOUR_S, burst.factor)
     params = np.array([rate_per_hour / HOUR_S, amplitude, peak_s, DAY_S, *extra, *session])
     return ArrivalSpec(int(kind), params, np.empty(0) if times_s is None else times_s)

@@ -157,8 +157,14 @@ def attributed(decision: Decision, attribute: Callable[[FloatArray], Attribution
     return replace(decision, queue=queue, attribution=own)
 
 
-def view(engine: Engine, cluster: int = 0) -> Decision | None:
-    """Describe the pending decision of a cluster; None when there is none."""
+def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True) -> Decision | None:
+    """Describe the pending decision of a cluster; None when there is none.
+
+    Args:
+        engine: The clusters.
+        cluster: Which of them.
+        neighbours: Whether to list the neighbours a task could be put beside: only who pairs looks at them.
+    """
     state = engine.state
     if state.event[cluster, st.EVENT] == st.NO_EVENT:
         return None
@@ -208,7 +214,7 @@ def view(engine: Engine, cluster: int = 0) -> Decision | None:
         samples_per_s=task.samples_per_s,
         task=task.at(slot, left, now - float(state.tasks[cluster, slot, st.ARRIVAL])),
         attribution=task.attribution,
-        neighbours=_neighbours(engine, cluster, slot, real) if engine.world.share_limit > 1 else (),
+        neighbours=_neighbours(engine, cluster, slot, real) if neighbours and engine.world.share_limit > 1 else (),
     )
 
 
@@ -251,7 +257,7 @@ def _queue(engine: Engine, cluster: int) -> tuple[Task, ...]:
             engine.pool.task(int(state.slots[cluster, slot, st.POOL]), engine.world.kinds),
             state.tasks[cluster, slot],
         )
-        listed.append(task.at(int(slot), _steps_left(engine, cluster, slot, task), now - float(row[st.ARRIVAL])))
+        listed.append(task.at(int(slot), _steps_left(engine, cluster, int(slot), task), now - float(row[st.ARRIVAL])))
     return tuple(listed)
 
 

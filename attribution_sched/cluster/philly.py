@@ -1,19 +1,20 @@
 """Work of a real cluster: arrivals, sizes, durations and tenants of Microsoft's Philly log.
 
-Two forms. :class:`Philly` draws from constants fitted to the log before its test weeks (``constants/philly.json``, made by
-``calibration/fit_philly.py``): sessions of tasks whose rate follows the day, tenants by their share of tasks, devices
-and duration by tenant. :class:`PhillyWeek` replays tasks of one week of the log itself, one in so many.
+Two forms. :class:`Philly` draws from constants fitted to the log before its test weeks (``constants/philly.json``,
+made by ``calibration/fit_philly.py``): sessions of tasks whose rate follows the day, tenants by their share of tasks,
+devices and duration by tenant. :class:`PhillyWeek` replays tasks of one week of the log itself, one in so many.
 
-The log does not say what a job computed. A model is **drawn** for each task, uniformly among the measured jobs that were
-run on so many devices (:func:`attribution_sched.cluster.interference.measured_jobs`). Requests of other than 1, 2, 4 or 8
-devices are rounded down to one of them, and durations are cut at a day; both change the work, and so the load is set by
-the rate. What a scheduler may know of a duration is the tenant's history: :func:`believed_left_s`.
+The log does not say what a job computed. A model is **drawn** for each task, uniformly among the measured jobs that
+were run on so many devices (:func:`attribution_sched.cluster.interference.measured_jobs`). Requests of other than 1, 2,
+4 or 8 devices are rounded down to one of them, and durations are cut at a day; both change the work, and so the load is
+set by the rate. What a scheduler may know of a duration is the tenant's history: :func:`believed_left_s`.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -147,7 +148,9 @@ class PhillyWeek:
         rows = self._rows()
         devices = np.array([request_of(row[2]) for row in rows], dtype=np.int64)
         seconds = np.array([min(LONGEST_S, max(1.0, row[1])) for row in rows])
-        return Drawn(tuple(row[3] for row in rows), devices, seconds, draw_jobs(devices, np.random.default_rng(self.seed)))
+        return Drawn(
+            tuple(row[3] for row in rows), devices, seconds, draw_jobs(devices, np.random.default_rng(self.seed))
+        )
 
     def _rows(self) -> tuple[tuple[float, float, int, str], ...]:
         rows = _week(self.path, self.monday)
@@ -175,7 +178,9 @@ def _week(path: str, monday: str) -> tuple[tuple[float, float, int, str], ...]:
                     when, took = datetime.fromisoformat(cells["timestamp"]), float(cells["duration"])
                     devices = int(cells["num_gpus"])
                 except ValueError as error:
-                    raise TraceError(problem(f"{path}, line {line}", str(error), "is no task", "Mend the line")) from error
+                    raise TraceError(
+                        problem(f"{path}, line {line}", str(error), "is no task", "Mend the line")
+                    ) from error
                 if took < 0 or devices < 1 or not math.isfinite(took):
                     rule = "duration must be >= 0 and num_gpus >= 1"
                     raise TraceError(problem(f"{path}, line {line}", (took, devices), rule, "Mend the line"))
@@ -201,15 +206,26 @@ def _history(tenant: str) -> FloatArray:
         own = told[tenant]
         single = own["sizes"][0] / sum(own["sizes"])
         count = round(512 * single)
-        parts = [_from_quantiles(own[key], (np.arange(n) + 0.5) / max(1, n)) for key, n in (("single", count), ("wide", 512 - count))]
+        parts = [
+            _from_quantiles(own[key], (np.arange(n) + 0.5) / max(1, n))
+            for key, n in (("single", count), ("wide", 512 - count))
+        ]
         return np.sort(np.concatenate(parts))
     drawn = Philly(1.0).draw(4096, np.random.default_rng(0)).durations_s
     return np.asarray(np.quantile(drawn, levels), dtype=np.float64)
 
 
+@cache
+def _longer(tenant: str) -> tuple[list[float], list[float]]:
+    """A tenant's durations, sorted, and the mean of those from each on."""
+    history = _history(tenant)
+    sums = np.cumsum(history[::-1])[::-1] / np.arange(len(history), 0, -1)
+    return history.tolist(), sums.tolist()
+
+
 def believed_left_s(tenant: str, done_s: float) -> float:
     """Mean of what is left of a task that has done so much, by the history of its tenant alone."""
-    history = _history(tenant)
-    longer = history[history > done_s]
-    # Older than anything known: as much again as the last of them took beyond the one before it.
-    return float(longer.mean() - done_s) if longer.size else max(60.0, 0.1 * done_s)
+    history, means = _longer(tenant)
+    at = bisect_right(history, done_s)
+    # Older than anything known: a tenth of what it has done already, and a minute at least.
+    return means[at] - done_s if at < len(means) else max(60.0, 0.1 * done_s)

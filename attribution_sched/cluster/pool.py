@@ -81,6 +81,7 @@ class TaskPool:
                 training=kind.training, tenant=self.tenants[instance] if self.tenants else kind.tenant,
                 priority=kind.priority, counters=values, provenance=SIMULATED,
                 samples_per_s=self.speed(instance), number=instance,
+                memory_bytes=float(measured_jobs().memory_bytes[self.jobs[instance]]) if self.jobs.size else 0.0,
                 attribution=None if self.attribute is None else self.attribute(values),
             )  # fmt: skip
         return known

@@ -126,7 +126,9 @@ def _plan(plan: Plan, domain_names: Sequence[str]) -> Phrase:
         phrase = Phrase("plan.gpipe", plan=phrase)
     if plan.beside is None:
         return phrase
-    return Phrase("plan.beside", plan=phrase, slot=plan.beside) if plan.beside >= 0 else Phrase("plan.shared", plan=phrase)
+    return (
+        Phrase("plan.beside", plan=phrase, slot=plan.beside) if plan.beside >= 0 else Phrase("plan.shared", plan=phrase)
+    )
 
 
 def _replica(replica: Replica, domain_names: Sequence[str]) -> Phrase:

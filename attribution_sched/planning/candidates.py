@@ -98,7 +98,9 @@ def limits_at(view: DecisionView) -> Limits:
 
 def shared_devices(view: DecisionView, beside: int) -> IntArray:
     """Devices per domain that a plan beside a neighbour may use, shape ``(K,)``; beside anybody, empty ones too."""
-    found = np.array(view.free_devices, dtype=np.int64) if beside == ANYBODY else np.zeros(len(view.free_devices), np.int64)
+    found = (
+        np.array(view.free_devices, dtype=np.int64) if beside == ANYBODY else np.zeros(len(view.free_devices), np.int64)
+    )
     for neighbour in view.neighbours:
         if beside in (neighbour.slot, ANYBODY):
             found[neighbour.domain] += neighbour.devices

@@ -82,10 +82,9 @@ def slowdown_beside(
     speed = measured_speed(world, state, e, slot, other)
     if speed > 0.0:
         # Pairs at a few per cent of their speed exist in the table; the cap is the law's, not the measurement's.
-        return 1.0 / speed
-    return pair_slowdown(
-        world, state.loads[e, slot, row, st.DEMANDS :], state.loads[e, other, other_row, st.DEMANDS :]
-    )
+        return float(1.0 / speed)
+    own, theirs = state.loads[e, slot, row, st.DEMANDS :], state.loads[e, other, other_row, st.DEMANDS :]
+    return float(pair_slowdown(world, own, theirs))
 
 
 @kernel

@@ -33,7 +33,7 @@ from attribution_sched.cluster.interference import (
     slowdown,
     strengths,
 )
-from attribution_sched.cluster.plan import Plan, layout_table
+from attribution_sched.cluster.plan import ANYBODY, Plan, layout_table
 from attribution_sched.cluster.pool import TaskPool
 from attribution_sched.cluster.simulator.job import Deployment, Device, Job, SegmentLoad, Totals
 from attribution_sched.cluster.wan import WanProcess, effective_latency
@@ -142,7 +142,9 @@ class Prices:
             asked = np.append(np.array([host, compute * working, memory * working]) * busy[row], pcie * stretch[row])
             deployed.loads[row] = SegmentLoad(
                 busy=active,
-                memory_bytes=float(scored.segment("memory_bytes")[0, row] if measured < 0 else self._columns[measured, 4]),
+                memory_bytes=float(
+                    scored.segment("memory_bytes")[0, row] if measured < 0 else self._columns[measured, 4]
+                ),
                 dynamic_w=float((scored.segment("power_w")[0, row] - idle_w) * active),
                 demands=np.minimum(1.0, self._gain * asked) if measured < 0 else self._columns[measured, :4],
             )
@@ -334,19 +336,20 @@ class Floor:
                 return "INT8 is for inference only"
         return ""
 
-    def place(self, job: Job, plan: Plan, share: bool) -> str:
+    def place(self, job: Job, plan: Plan, share: bool, beside: int = ANYBODY) -> str:
         """Put a job on devices and price it; a refusal says why and leaves everything as it was.
 
         Args:
             job: A waiting job, or a running one that moves.
             plan: A sensible plan, its batch shared out.
             share: Whether it may use devices that hold another job.
+            beside: Slot of the job whose devices it must use, ``ANYBODY`` for any.
         """
         before = job.deployment
         if before is not None:
             self._leave(job)
         job.deployment = Deployment.of(plan, len(self.domains))
-        reason = "" if self._occupy(job, share) else "not enough devices are free"
+        reason = "" if self._occupy(job, share, beside) else "not enough devices are free"
         if not reason:
             flows = self.prices.flows((j for j in self.in_order() if j is not job), self.now_s)
             # The first pricing gives the demands that interference needs; the second includes it.
@@ -360,12 +363,14 @@ class Floor:
                 self._enter(job)
         return reason
 
-    def _occupy(self, job: Job, share: bool) -> bool:
-        """Find devices: shared ones first if it may share, then empty ones, in order."""
+    def _occupy(self, job: Job, share: bool, beside: int) -> bool:
+        """Find devices: a neighbour's, shared ones first if it may share, then empty ones, in order."""
         limit = self.world.share_limit if share else 1
         deployed = job.plan_in_force
         for segment, taken in zip(deployed.segments, deployed.devices, strict=True):
             rooms = [device for device in self.devices[segment.domain] if device.room(limit)]
+            if beside != ANYBODY:
+                rooms = [device for device in rooms if [other.slot for other in device.jobs] == [beside]]
             rooms.sort(key=lambda device: -len(device.jobs))
             taken += rooms[: segment.device_count]
             for device in taken:
