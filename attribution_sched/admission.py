@@ -9,7 +9,7 @@ import contextlib
 import math
 import operator
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -157,6 +157,8 @@ class TaskRequest:
         deadline_s: When it must have finished, in seconds from now; by default its kind's, if that has one.
         devices: Devices that it may use at most, in all; left to the scheduler by default.
         hold: Whether it is to wait aside, until ``System.release``.
+        command: What runs for it on a real cluster, word by word; the cluster's own by default. A simulated cluster
+            keeps it and runs nothing.
     """
 
     kind: str
@@ -171,6 +173,7 @@ class TaskRequest:
     deadline_s: float | None = None
     devices: int | None = None
     hold: bool = False
+    command: Sequence[str] | None = None
 
 
 MOST_URGENT = 1000
@@ -291,6 +294,14 @@ def asked_for(request: TaskRequest, world: World, now_s: float) -> dict[str, Any
     return given | ({"hold": True} if request.hold else {})
 
 
+def _words(command: Any) -> list[str]:
+    words = list(command) if isinstance(command, Sequence) and not isinstance(command, str | bytes) else []
+    if not words or not all(isinstance(word, str) and "\0" not in word for word in words):
+        fix = "For example command=['python', 'train.py']"
+        raise TaskError(problem("task.command", command, "must be a list of words, at least one", fix))
+    return words
+
+
 def _whole(name: str, value: Any, least: int, most: int, rule: str, fix: str) -> int:
     try:
         found = None if isinstance(value, bool | np.bool_) else operator.index(value)
@@ -373,6 +384,8 @@ def prepared(
     }
     if more:
         meta["asked"] = more
+    if request.command is not None:
+        meta["command"] = _words(request.command)
     readings = dict(zip(COUNTER_NAMES, made.counters.tolist(), strict=True))
     return TaskRecord(name, world.kinds[kind].model.name, steps, cluster.now_s, readings, meta), made
 

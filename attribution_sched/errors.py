@@ -56,6 +56,14 @@ class JournalError(AttributionSchedError):
     """A journal cannot be opened, read or written: damaged, foreign, of another version, or in use."""
 
 
+class ExecutorError(AttributionSchedError):
+    """An engine that runs jobs does not answer, refuses, or is not there."""
+
+
+class LaunchRefused(ExecutorError):
+    """An engine will never start a job as it is."""
+
+
 class MissingFontWarning(UserWarning):
     """A plot is drawn in English because no font of this machine has the glyphs of the language asked for."""
 

@@ -38,7 +38,7 @@ types: Any = numba_types
 KEPT = 4
 """Digests that are kept on disk, newest first: a few versions or branches that are used in turns."""
 
-ROOMS = ("cluster", "planning", "scheduler")
+ROOMS = ("billing", "cluster", "planning", "scheduler")
 """Where kernels stand."""
 
 PACKAGE = Path(__file__).parent

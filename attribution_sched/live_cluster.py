@@ -153,6 +153,9 @@ class SimulatedCluster:
         self.attribute = attribute
         self.engine = engine = Engine(world)
         engine.seed([seed])
+        engine.ends_s = math.inf
+        if not arrivals:
+            engine.arrivals = None
         self._tasks, self._rows = engine.pool, engine.arrays.pool
         self._process = engine.arrays.arrival_kind, engine.arrays.arrival_params, engine.arrays.arrival_times_s
         slots = world.max_running + world.queue_capacity
@@ -258,8 +261,7 @@ class SimulatedCluster:
                 return True
             if self.now_s >= limit_s or not (self.expecting or self.running):
                 return False
-            stepwise = math.isfinite(limit_s) or not self.endless
-            tick_s = float(state.clock[0, st.NEXT_TICK]) if stepwise else math.inf
+            tick_s = float(state.clock[0, st.NEXT_TICK]) if self._stepwise(limit_s) else math.inf
             ends_s = min((each.until_s for each in self.reservations.values()), default=math.inf)
             self._until(min(self._next_s, tick_s, ends_s))
             state.event[0, st.DONE] = 0
@@ -269,6 +271,13 @@ class SimulatedCluster:
                     self.unreserve(name)
             if not self.deciding and self.now_s >= self._next_s:
                 self._arrive()
+
+    def _stepwise(self, limit_s: float) -> bool:
+        """Whether time passes tick by tick, so that it can stop at any of them."""
+        return math.isfinite(limit_s) or not self.endless
+
+    def observed(self, kind: str, name: str, more: Mapping[str, Any]) -> None:
+        """Let the cluster know what a real one reported; a simulation reports to itself."""
 
     def pending(self) -> Decision:
         """The decision that is pending."""
@@ -608,13 +617,17 @@ class SimulatedCluster:
         """Let time pass to the next decision or to the horizon: the engine's own loop, its kernels one by one."""
         world, state, scratch = self.engine.arrays, self.engine.state, self.engine._scratch
         before_s = self.now_s
-        while (wanted := advance(world, state, 0)) != SETTLED:
+        while (wanted := self._pass_time()) != SETTLED:
             reprice(world, state, 0, wanted == PRICE_NETWORK, scratch)
         if self.backlog:
             # The engine books the waiting of what it sees; these wait as well.
             waited_s = len(self.backlog) * (self.now_s - before_s)
             state.outcome[0, st.INTEGRALS] += self.world.waiting_r_eff * waited_s / self.world.reward.interval_s
             state.totals[0, st.WAIT_S] += waited_s
+
+    def _pass_time(self) -> int:
+        """Run to the next change, with all rates as they are; says what to price anew."""
+        return int(advance(self.engine.arrays, self.engine.state, 0))
 
     def _arrive(self) -> None:
         """The next task of the preset comes, in the way of the engine's own arrivals."""

@@ -29,9 +29,14 @@ if TYPE_CHECKING:
 
 # --- What an operator does ---
 
-WITHDRAW, CANCEL, HOLD, RELEASE, SET_ASIDE, RESERVE, UNRESERVE = KINDS = (
+WITHDRAW, CANCEL, HOLD, RELEASE, SET_ASIDE, RESERVE, UNRESERVE = BY_PEOPLE = (
     "withdraw", "cancel", "hold", "release", "set-aside", "reserve", "unreserve",
 )  # fmt: skip
+
+STARTED, MEASURED, FINISHED, FAILED = OBSERVED = ("started", "measured", "finished", "failed")
+"""What a real cluster reports of a task: it enters the twin in the way of an operation."""
+
+KINDS = BY_PEOPLE + OBSERVED
 """Operations, by the word the journal keeps them under."""
 
 LONGEST_HOURS = 24 * 366.0
@@ -106,7 +111,9 @@ def happen(cluster: SimulatedCluster, what: Operation, *, live: bool) -> None:
     """
     cluster.operated = int(what.number or 0) + 1
     cluster.settle()
-    if what.kind == RESERVE:
+    if what.kind in OBSERVED:
+        cluster.observed(what.kind, what.name, what.more)
+    elif what.kind == RESERVE:
         cluster.reserve(Reservation(what.name, **what.more))
     elif what.kind == UNRESERVE:
         cluster.unreserve(what.name)
@@ -126,6 +133,8 @@ def happen(cluster: SimulatedCluster, what: Operation, *, live: bool) -> None:
 
 def happened(cluster: SimulatedCluster, what: Operation) -> bool:
     """Whether an operation has taken effect already."""
+    if what.kind in OBSERVED:
+        return what.number is not None and cluster.operated > what.number
     if what.kind == RESERVE:
         return what.name in cluster.reservations
     if what.kind == UNRESERVE:

@@ -116,12 +116,18 @@ def replay(
     return count
 
 
-def live_through(journal: Journal) -> list[str] | None:
+def live_through(
+    journal: Journal, make_cluster: type[SimulatedCluster] = SimulatedCluster
+) -> tuple[SimulatedCluster, list[str]] | None:
     """Let all of a system's journal happen again in a cluster of its own; nothing is changed.
 
+    Args:
+        journal: What happened.
+        make_cluster: What it happens in.
+
     Returns:
-        Ids of the decisions that this release prices otherwise; None if it cannot be lived through, because no system
-        wrote it or its beginning is archived.
+        The cluster at the end, and the ids of the decisions that this release prices otherwise; None if it cannot be
+        lived through, because no system wrote it or its beginning is archived.
 
     Raises:
         JournalError: If it does not come out as recorded.
@@ -130,12 +136,12 @@ def live_through(journal: Journal) -> list[str] | None:
     if "world" not in header.settings or "cluster" not in header.seeds or journal.first():
         return None
     seed, arrivals = int(header.seeds["cluster"]), header.settings.get("queue") == "preset"
-    cluster = SimulatedCluster(load_settings(header.settings["world"]).build_world(), seed, arrivals=arrivals)
+    cluster = make_cluster(load_settings(header.settings["world"]).build_world(), seed, arrivals=arrivals)
     if header.policy in POLICIES:
         cluster.compared = bool(getattr(make_policy(header.policy), "compares_window", False))
     otherwise: list[str] = []
     replay(cluster, journal, seed, otherwise=otherwise)
-    return otherwise
+    return cluster, otherwise
 
 
 def _handed_in(journal: Journal, start: int) -> Iterator[TaskRecord]:

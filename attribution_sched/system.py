@@ -34,6 +34,7 @@ from attribution_sched.cluster.decision import attributed
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
+from attribution_sched.executors.submission import SUBMIT_S
 from attribution_sched.explain_memory import QUICK, Memory
 from attribution_sched.journal import (
     DecisionRecord,
@@ -49,6 +50,7 @@ from attribution_sched.live_cluster import SimulatedCluster, TaskInstance
 from attribution_sched.online_learning import ORIGINAL, Learnt, RewardFeedback, Versions, learn, targets_of
 from attribution_sched.operations import Status, queue_table, status_of
 from attribution_sched.policy_call import Moment, PolicyAnswer, PolicyCall, as_policy, weighted, with_weights
+from attribution_sched.real_cluster import Twin, live_of, outcome_of, recorded_cluster
 from attribution_sched.results import (
     RunSummary,
     SchedulingResult,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from attribution_sched.attribution.vector import AttributionVector
+    from attribution_sched.billing.bill import Bill, Prices
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.explain.watch import Decided
     from attribution_sched.feedback.loop import FeedbackChange
@@ -242,8 +245,10 @@ class System:
         attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
             ``EnergyModel``, a ``LinearAttribution`` or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
             :func:`~attribution_sched.attributor.as_attributor`. By default what the shipped networks were trained with.
-        cluster: ``simulated``, or what makes the cluster from world, seed and ``arrivals=``: a subclass of
-            :class:`~attribution_sched.live_cluster.SimulatedCluster` that also tells a real one, for example.
+        cluster: ``simulated``; ``local``, which runs tasks as processes of this machine; ``slurm``, with a partition
+            for each domain, of the same name; executors by domain, or
+            :class:`~attribution_sched.real_cluster.Live`, for machines of your own; or what makes a simulated cluster
+            from world, seed and ``arrivals=``.
         targets: What :meth:`feedback` works toward and a report judges by: a mapping such as
             ``{"utilisation_at_least": 0.85}``, or :class:`~attribution_sched.feedback.targets.Targets`.
 
@@ -265,10 +270,13 @@ class System:
         targets: Any = None,
     ) -> None:
         self.targets = targets_of(targets)
-        self._make_cluster = arguments.cluster_of(cluster)
-        self._set_up(load_settings(preset), as_policy(policy), seed, explain, queue, attributor)
+        settings = load_settings(preset)
+        self._live = live_of(cluster, settings, journal)
+        self._make_cluster = arguments.cluster_of(cluster) if self._live is None else self._live.make
+        self._set_up(settings, as_policy(policy), seed, explain, queue, attributor)
         wanted = {} if self.targets is None else self.targets.named()
         header = arguments.header_of(self.settings, self._queue, self.policy.name, self.seed, __version__, wanted)
+        header = header if self._live is None else self._live.header_of(header)
         self._keep_in(Journal.memory(header) if journal is None else Journal.create(journal, header))
         self._submit_demo()
 
@@ -286,7 +294,7 @@ class System:
         policy: Any = None,
         explain: bool | Mapping[str, Any] = False,
         attributor: Any = None,
-        cluster: Any = "simulated",
+        cluster: Any = None,
         rehearse: bool = True,
     ) -> System:
         """Go on with a journal: nothing is lost and nothing is done twice.
@@ -300,7 +308,8 @@ class System:
             policy: The policy it was written with; needed only if it cannot be made by its name.
             explain: As for :class:`System`.
             attributor: As for :class:`System`.
-            cluster: As for :class:`System`. It lives through the whole journal again.
+            cluster: As for :class:`System`; as it was by default. A simulated one lives through the journal again; a
+                real one is asked what became of launches that were under way, and nothing else.
             rehearse: Ask a policy with a memory all its decisions again, so that it goes on as if never stopped; else
                 it begins with an empty memory, which is quicker.
 
@@ -309,14 +318,18 @@ class System:
                 recorded.
         """
         asked = None if preset is None else load_settings(preset)
-        journal = Journal.open(path, claim=False)
+        cluster = recorded_cluster(path) if cluster is None else cluster
+        # What a killed process was submitting goes on without it, and must have ended before anybody asks for it.
+        wait_s = 0.0 if cluster == "simulated" else SUBMIT_S
+        journal = Journal.open(path, claim=False, wait_s=wait_s)
         try:
             header = journal.header
             settings, decider = arguments.settings_of(header, asked), arguments.policy_of(header, policy)
             self = cls.__new__(cls)
             queue, seed = header.settings["queue"], header.seeds["cluster"]
             self.targets = targets_of(header.settings.get("targets") or None)
-            self._make_cluster = arguments.cluster_of(cluster)
+            self._live = live_of(cluster, settings, path)
+            self._make_cluster = arguments.cluster_of(cluster) if self._live is None else self._live.make
             self._set_up(settings, decider, seed, explain, queue, attributor)
             self._keep_in(journal)
             self.targets = self._reward_feedback.targets or self.targets
@@ -331,7 +344,7 @@ class System:
         self.seed, self._queue = arguments.seed_of(seed), arguments.queue_of(queue)
         self._explaining = arguments.explaining(explain)
         self.settings, self.policy, self._attributor = settings, policy, attributor
-        self.world = settings.build_world()
+        self.world = settings.build_world() if self._live is None else self._live.world_of(settings.build_world())
         if self._queue == "demo":
             for request in DEMO:
                 kind_of(self.world, request)
@@ -361,6 +374,8 @@ class System:
 
     def _keep_in(self, journal: Journal) -> None:
         self.journal = journal
+        if self._live is not None:
+            self._live.attach(journal)
         self._versions = Versions(journal, self.policy)
         self._reward_feedback = RewardFeedback(journal, self.world, self.seed, self.attribute)
 
@@ -393,7 +408,7 @@ class System:
             task: A kind of task of the preset by name, a mapping, or a
                 :class:`~attribution_sched.admission.TaskRequest`.
             **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``provenance``, ``id``, ``tenant``,
-                ``priority``, ``deadline_s``, ``devices``, ``hold``.
+                ``priority``, ``deadline_s``, ``devices``, ``hold``, ``command``.
 
         Returns:
             Its id.
@@ -505,7 +520,7 @@ class System:
             self._operating = None
             return
         number = found[-1].number if found else self.journal.record_intent(what.kind, what.details())
-        if not (again and operations.happened(self.cluster, what)):
+        if not (again and operations.happened(self.cluster, replace(what, number=number))):
             self._moving = True
             operations.happen(self.cluster, replace(what, number=number), live=True)
             self._moving = False
@@ -709,6 +724,8 @@ class System:
 
     def _advance(self, limit_s: float = math.inf) -> bool:
         """Let time pass in the cluster; see :meth:`SimulatedCluster.advance`."""
+        if self._live is not None:
+            return self._live.drive(self, limit_s)
         self._moving = True
         pending = self.cluster.advance(limit_s)
         self._moving = False
@@ -865,8 +882,8 @@ class System:
         if name in memory:
             return memory[name]
         if self._again is None or self.journal.newest_snapshot(record.sequence) is None:
-            arrivals = self._queue == "preset"
-            self._again = SimulatedCluster(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
+            arrivals, made = self._queue == "preset", SimulatedCluster if self._live is None else Twin
+            self._again = made(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
             self._again.compared = self._compares
         again = self._again
         start = restore_snapshot(self.journal, again, record.sequence)
@@ -874,6 +891,15 @@ class System:
         reward = self._reward_feedback.in_force(record.sequence or 0, self.world.reward)
         view = weighted(again.pending(), with_weights(reward, record.weights))
         return memory.recall(name, view, plan_of(record.plan, self.domains))
+
+    def outcome(self, decision: SchedulingResult | str) -> Outcome:
+        """What a decision came to: predicted by the twin, and measured by the machines since, where there are any.
+
+        Args:
+            decision: A result, or the id of a decision in the journal.
+        """
+        name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
+        return outcome_of(self.journal, name)
 
     def history(self) -> pd.DataFrame:
         """All decisions as a table, one row each, with what they came to."""
@@ -981,6 +1007,32 @@ class System:
         arguments.known_options("report", write_report, given)
         with self._turn, self._memory.refreshed():
             return write_report(self, path, lang=lang, **given)
+
+    def bill(
+        self,
+        by: str = "tenant",
+        rule: str = "shapley",
+        *,
+        electricity_usd_per_kwh: float | None = None,
+        prices: Prices | None = None,
+    ) -> Bill:
+        """Who answers for the energy, electricity, egress, carbon and device time of everything so far.
+
+        Args:
+            by: ``tenant``, ``task``, ``model`` or ``domain``.
+            rule: ``shapley``, ``reservation``, ``usage``, ``cpu-time`` or ``max-request-use``.
+            electricity_usd_per_kwh: Price of electricity; what the preset pays for energy by default.
+            prices: What else is charged for; see :class:`~attribution_sched.billing.bill.Prices`.
+
+        Raises:
+            SettingsError: If an argument is wrong.
+            JournalError: If the beginning of the journal is archived.
+        """
+        from attribution_sched.billing.bill import make_bill
+        from attribution_sched.metering import usage_of
+
+        with self._turn:
+            return make_bill(usage_of(self.journal, electricity_usd_per_kwh), by, rule, prices=prices)
 
     def close(self) -> None:
         """Close the journal and let the next writer in; harmless when done twice.

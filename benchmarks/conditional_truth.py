@@ -1,8 +1,8 @@
-"""Exact conditional Shapley values for the three test worlds: the yardstick of the attribution benchmarks.
+"""Exact conditional Shapley values for the test worlds: the yardstick of the attribution benchmarks.
 
-Each world knows its conditionals in closed form, so ``v(S) = E[f(X) | x_S]`` is a plain integral. It is
-taken with scrambled Sobol points (two scramblings, each with its mirror image), for every coalition, and
-the Shapley weights are exact. Nothing here imports the estimators under test.
+Each world knows its conditionals in closed form (the curved one up to weights), so ``v(S) = E[f(X) | x_S]`` is a plain
+integral. It is taken with scrambled Sobol points (two scramblings, each with its mirror image), for every coalition,
+and the Shapley weights are exact. Nothing here imports the estimators under test.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import comb
 from typing import Protocol
 
 import numpy as np
-from scipy.special import gammaincinv, ndtri
+from scipy.special import expit, gammaincinv, ndtr, ndtri, stdtr, stdtrit
 from scipy.stats import qmc
 
 NAMES = ("cpu_cycles", "l3_misses", "memory_bandwidth", "pcie", "convolution", "fully_connected", "attention")
@@ -190,6 +190,238 @@ class BurrWorld:
         return out, np.full(len(out), 1.0 / len(out))
 
 
+@dataclass
+class StudentWorld:
+    """Multivariate t: heavy tails in every direction at once; another ``seed`` is another scatter and tail.
+
+    Args:
+        margins: ``plain`` leaves the t margins, ``mixed`` keeps only their copula, under log-normal, Laplace and
+            logistic margins in turn.
+    """
+
+    seed: int = 0
+    margins: str = "plain"
+    dimension: int = 7
+    name: str = "student"
+    cov: np.ndarray = field(init=False)
+    dof: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Draw the scatter matrix and the degrees of freedom."""
+        rng = np.random.default_rng([9002, self.seed])
+        self.dof = float(rng.uniform(3.0, 6.0))
+        a = rng.standard_normal((self.dimension, 3))
+        raw = a @ a.T + 0.5 * np.eye(self.dimension)
+        scale = np.sqrt(np.diag(raw))
+        self.cov = raw / np.outer(scale, scale)
+        self.name = "student" if self.margins == "plain" else "student copula"
+
+    def sample(self, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw rows, (n_rows, d)."""
+        z = rng.standard_normal((n_rows, self.dimension)) @ np.linalg.cholesky(self.cov).T
+        return self._features(z / np.sqrt(rng.chisquare(self.dof, n_rows) / self.dof)[:, None])
+
+    def conditional(self, row: np.ndarray, observed: np.ndarray, cube: Cube) -> tuple[np.ndarray, np.ndarray]:
+        """Given x_S again a t, with |S| more degrees of freedom and a spread that follows the distance of x_S."""
+        t = self._scores(row)
+        centre, factor = _gaussian_parts(np.zeros(self.dimension), self.cov, t, observed)
+        dof, square = self.dof + float(observed.sum()), 0.0
+        if observed.any():
+            square = float(t[observed] @ np.linalg.solve(self.cov[np.ix_(observed, observed)], t[observed]))
+        chi = 2.0 * np.exp(cube.log_gammas(dof / 2))
+        out = np.tile(t, (len(cube), 1))
+        noise = cube.normals[:, : len(centre)] @ factor.T
+        out[:, ~observed] = centre + noise * np.sqrt((self.dof + square) / chi)[:, None]
+        out = self._features(out)
+        out[:, observed] = row[observed]
+        return out, np.full(len(out), 1.0 / len(out))
+
+    def _features(self, t: np.ndarray) -> np.ndarray:
+        if self.margins == "plain":
+            return t / np.sqrt(self.dof / (self.dof - 2.0))
+        upper = np.clip(stdtr(self.dof, -np.abs(t)), 1e-300, 0.5)
+        signed = np.sign(t)
+        out = np.empty_like(t)
+        normal = -signed * ndtri(upper)
+        out[..., 0::3] = (np.exp(0.5 * normal[..., 0::3]) - np.exp(0.125)) / 0.604
+        out[..., 1::3] = -signed[..., 1::3] * np.log(2.0 * upper[..., 1::3]) / np.sqrt(2.0)
+        out[..., 2::3] = -signed[..., 2::3] * (np.log(upper) - np.log1p(-upper))[..., 2::3] / 1.8138
+        return out
+
+    def _scores(self, row: np.ndarray) -> np.ndarray:
+        if self.margins == "plain":
+            return row * np.sqrt(self.dof / (self.dof - 2.0))
+        upper = np.empty_like(row)
+        normal = np.log(np.maximum(row[0::3] * 0.604 + np.exp(0.125), 1e-300)) / 0.5
+        signed = np.sign(row)
+        signed[0::3] = np.sign(normal)
+        upper[0::3] = ndtr(-np.abs(normal))
+        upper[1::3] = 0.5 * np.exp(-np.abs(row[1::3]) * np.sqrt(2.0))
+        upper[2::3] = expit(-np.abs(row[2::3]) * 1.8138)
+        return -signed * stdtrit(self.dof, upper)
+
+
+@dataclass
+class CurvedWorld:
+    """Every second counter bends with the one before it: parabola, wave or kink; another ``seed``, other bends.
+
+    ``x_even = z_even`` and ``x_odd = z_odd + bend(x_before)`` with Gaussian z. A hidden driver whose follower was seen
+    has no closed form: it is drawn from its Gaussian and weighed by the density of what was seen.
+    """
+
+    seed: int = 0
+    dimension: int = 7
+    name: str = "curved"
+    cov: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Draw the bends, their strengths and the covariance."""
+        rng = np.random.default_rng([9003, self.seed])
+        d = self.dimension
+        a = rng.standard_normal((d, 2))
+        raw = a @ a.T + 0.8 * np.eye(d)
+        scale = np.sqrt(np.diag(raw))
+        self.cov = raw / np.outer(scale, scale)
+        noise = np.where(np.arange(d) % 2 == 1, rng.uniform(0.3, 0.6, d), 1.0)
+        self.cov *= np.outer(noise, noise)
+        self.bends = rng.integers(0, 3, d)
+        self.strength = rng.uniform(0.6, 1.0, d) * rng.choice([-1.0, 1.0], d)
+        self.driver = np.arange(d) % 2 == 0
+        trial = self._features(rng.standard_normal((200_000, d)) @ np.linalg.cholesky(self.cov).T)
+        self.centre, self.spread = trial.mean(0), trial.std(0)
+
+    def _bend(self, j: int, driver: np.ndarray) -> np.ndarray:
+        shapes = (lambda u: u**2 - 1.0, lambda u: 1.4 * np.sin(2.0 * u), lambda u: 1.6 * (np.abs(u) - 0.8))
+        return self.strength[j] * shapes[self.bends[j]](driver)
+
+    def _features(self, z: np.ndarray) -> np.ndarray:
+        x = z.copy()
+        for j in range(1, self.dimension, 2):
+            x[..., j] += self._bend(j, z[..., j - 1])
+        return x
+
+    def sample(self, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw rows, (n_rows, d)."""
+        z = rng.standard_normal((n_rows, self.dimension)) @ np.linalg.cholesky(self.cov).T
+        return (self._features(z) - self.centre) / self.spread
+
+    def conditional(self, row: np.ndarray, observed: np.ndarray, cube: Cube) -> tuple[np.ndarray, np.ndarray]:
+        """Complete the drivers, weigh them by the followers that were seen, then complete the followers."""
+        x = row * self.spread + self.centre
+        n = len(cube)
+        even = np.flatnonzero(self.driver)
+        odd = np.flatnonzero(~self.driver)
+        z = np.tile(x, (n, 1))
+        hidden_even = ~observed[even]
+        if hidden_even.any():
+            cov = self.cov[np.ix_(even, even)]
+            centre, factor = _gaussian_parts(np.zeros(len(even)), cov, x[even], observed[even])
+            z[:, even[hidden_even]] = centre + cube.normals[:, even[hidden_even]] @ factor.T
+        for j in odd[observed[odd]]:
+            z[:, j] = x[j] - self._bend(j, z[:, j - 1])
+        cond = self.cov[np.ix_(odd, even)] @ np.linalg.inv(self.cov[np.ix_(even, even)])
+        left = self.cov[np.ix_(odd, odd)] - cond @ self.cov[np.ix_(even, odd)]
+        residual = z[:, odd] - z[:, even] @ cond.T
+        o = observed[odd]
+        log = np.zeros(n)
+        if o.any():
+            white = np.linalg.solve(np.linalg.cholesky(left[np.ix_(o, o)]), residual[:, o].T)
+            log = -0.5 * np.square(white).sum(0)
+        if (~o).any():
+            gain = left[np.ix_(~o, o)] @ np.linalg.inv(left[np.ix_(o, o)]) if o.any() else np.zeros(((~o).sum(), 0))
+            rest = np.linalg.cholesky(left[np.ix_(~o, ~o)] - gain @ left[np.ix_(o, ~o)])
+            mean = z[:, even] @ cond[~o].T + residual[:, o] @ gain.T
+            z[:, odd[~o]] = mean + cube.normals[:, odd[~o]] @ rest.T
+        out = (self._features(z) - self.centre) / self.spread
+        out[:, observed] = row[observed]
+        weight = np.exp(log - log.max())
+        return out, weight / weight.sum()
+
+
+@dataclass
+class KindsWorld:
+    """Kinds of task: operators exactly 0 for some kinds, an integer batch counter, log-normal otherwise.
+
+    Another ``seed`` is another set of kinds. Given its kind and batch a task's other counters are Gaussian in the
+    logarithm, so every conditional is a weighted sum over kinds and batches.
+    """
+
+    seed: int = 0
+    dimension: int = 7
+    kinds: int = 4
+    batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    name: str = "kinds"
+
+    def __post_init__(self) -> None:
+        """Draw the kinds, and the scale on which functions see the counters."""
+        rng = np.random.default_rng([9004, self.seed])
+        d, k, b = self.dimension, self.kinds, np.array(self.batches, float)
+        self.batch = 3
+        weights = rng.dirichlet(np.full(k, 6.0))
+        zero = np.zeros((k, d), dtype=bool)
+        zero[0, 6] = zero[1, 4] = zero[2, 4] = zero[2, 6] = True
+        centre = rng.normal(0.0, 0.8, (k, d))
+        slope = rng.uniform(0.0, 0.5, d)
+        chance = rng.dirichlet(np.full(len(b), 2.0), k)
+        self.parts = []
+        for i in range(k):
+            a = rng.standard_normal((d, 2))
+            raw = a @ a.T + 0.4 * np.eye(d)
+            scale = np.sqrt(np.diag(raw)) / rng.uniform(0.25, 0.5, d)
+            cov = raw / np.outer(scale, scale)
+            for level, share in zip(b, chance[i], strict=True):
+                atoms = zero[i].copy()
+                atoms[self.batch] = True
+                values = np.where(zero[i], 0.0, np.nan)
+                values[self.batch] = level
+                self.parts.append((weights[i] * share, atoms, values, centre[i] + slope * np.log(level), cov))
+        trial = self.sample(200_000, rng)
+        self.centre, self.spread = trial.mean(0), trial.std(0)
+
+    def sample(self, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw rows, (n_rows, d), raw counters."""
+        weight = np.array([p[0] for p in self.parts])
+        which = rng.choice(len(weight), n_rows, p=weight / weight.sum())
+        noise = rng.standard_normal((n_rows, self.dimension))
+        out = np.empty(noise.shape)
+        for i, (_, atoms, values, mean, cov) in enumerate(self.parts):
+            rows = np.flatnonzero(which == i)
+            out[rows] = np.where(atoms, values, np.exp(mean + noise[rows] @ np.linalg.cholesky(cov).T))
+        return out
+
+    def conditional(self, row: np.ndarray, observed: np.ndarray, cube: Cube) -> tuple[np.ndarray, np.ndarray]:
+        """Complete ``row`` from every kind and batch that can have shown what was seen."""
+        logs, pieces = [], []
+        log_row = np.log(np.where(row > 0, row, 1.0))
+        for weight, atoms, values, mean, cov in self.parts:
+            fits = np.where(atoms, row == values, row > 0)
+            fits[self.batch] = row[self.batch] == values[self.batch]
+            if not fits[observed].all():
+                continue
+            o = observed & ~atoms
+            log = np.log(weight)
+            if o.any():
+                lower = np.linalg.cholesky(cov[np.ix_(o, o)])
+                white = np.linalg.solve(lower, log_row[o] - mean[o])
+                log += -0.5 * white @ white - np.log(np.diag(lower)).sum() - 0.919 * o.sum()
+            logs.append(log)
+            pieces.append((atoms, values, mean, cov, o))
+        chance = np.exp(np.array(logs) - max(logs))
+        chance /= chance.sum()
+        keep = np.flatnonzero(chance > 1e-5)
+        chance = chance[keep] / chance[keep].sum()
+        out = np.tile(row, (len(keep), len(cube), 1))
+        for i, k in enumerate(keep):
+            atoms, values, mean, cov, o = pieces[k]
+            out[i][:, atoms & ~observed] = values[atoms & ~observed]
+            u = ~atoms & ~observed
+            if u.any():
+                live = ~atoms
+                centre, factor = _gaussian_parts(mean[live], cov[np.ix_(live, live)], log_row[live], o[live])
+                out[i][:, u] = np.exp(centre + cube.normals[:, : len(centre)] @ factor.T)
+        return out.reshape(-1, self.dimension), np.repeat(chance / len(cube), len(cube))
+
+
 def subsets(d: int) -> np.ndarray:
     """Every coalition as a row of booleans, (2^d, d); bit j of the row number says whether j is in."""
     return ((np.arange(2**d)[:, None] >> np.arange(d)) & 1).astype(bool)
@@ -283,3 +515,26 @@ def quadratic_energy(x: np.ndarray) -> np.ndarray:
     """A third function: squares and neighbour products with alternating signs."""
     signs = np.where(np.arange(x.shape[-1]) % 2 == 0, 1.0, -1.0)
     return (0.5 * signs * x**2 + 0.7 * x).sum(-1) + (x[..., :-1] * x[..., 1:]).sum(-1) * 0.6
+
+
+def product_energy(x: np.ndarray) -> np.ndarray:
+    """Products of two and three counters."""
+    c, l3, m, p, v, g, a = np.moveaxis(x, -1, 0)
+    return c + 0.8 * c * m + 0.6 * v * g - 0.5 * l3 * p + 0.4 * c * m * a + 0.5 * g * a * p + 0.7 * v
+
+
+def step_energy(x: np.ndarray) -> np.ndarray:
+    """Steps: thresholds of single counters and of pairs."""
+    c, l3, m, p, v, g, a = np.moveaxis(x, -1, 0)
+    steps = 2.0 * (c > 0.3) + 1.5 * (m > -0.2) * (l3 > 0.0) - 1.2 * (p > 0.5) + 1.0 * (v + g > 0.4)
+    return steps + 0.8 * (a > 0.0) * (c > -0.5) + 0.5 * c
+
+
+def boosted_energy(rows: np.ndarray, seed: int = 0) -> Function:
+    """Gradient boosting fitted to noisy readings of the reference function on standardised ``rows``."""
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    noise = np.random.default_rng([77, seed]).normal(0.0, 0.3, len(rows))
+    model = GradientBoostingRegressor(n_estimators=60, max_depth=3, random_state=seed)
+    model.fit(rows, seven_counter_energy(rows) + noise)
+    return lambda x: np.asarray(model.predict(x))

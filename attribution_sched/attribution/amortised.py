@@ -17,6 +17,7 @@ from attribution_sched import storage
 from attribution_sched.attribution.checks import match_rows, predictor
 from attribution_sched.attribution.conditionals.base import FloatArray
 from attribution_sched.attribution.emshap import EmSHAP
+from attribution_sched.attribution.uncertainty import Uncertainty
 from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.errors import ModelFitError, problem
 from attribution_sched.threads import one_thread
@@ -32,7 +33,8 @@ class AmortisedAttribution:
         seed: Seed of rows, draws and weights.
 
     Attributes:
-        rmse_: (d,) root mean squared distance to EmSHAP on held-out rows; reported as the standard error.
+        rmse_: (d,) root mean squared distance to EmSHAP on held-out rows and EmSHAP's own error; reported as the
+            standard error.
         method_: What it was distilled from.
     """
 
@@ -52,7 +54,7 @@ class AmortisedAttribution:
         if self.n_rows < 500:
             raise ModelFitError(problem("n_rows", self.n_rows, "must be at least 500", "Distil from more rows."))
         teacher = copy.copy(explainer)
-        teacher.n_draws, teacher.replicates = 32, 2
+        teacher.n_draws, teacher.replicates, teacher.uncertainty_ = 32, 2, Uncertainty()
         rng = np.random.default_rng([self.seed, 3])
         real = explainer.background_
         real = real[rng.permutation(len(real))[: self.n_rows // 2]]
@@ -73,8 +75,10 @@ class AmortisedAttribution:
         self._train(self._inputs(rows, prediction), phi, prediction, order[cut:], rng)
         judge = copy.copy(explainer)
         held = rows[order[:cut]]
-        error = self._phi(held, prediction[order[:cut]]) - judge.attribute(f, held).values
-        self.rmse_ = np.sqrt(np.square(error).mean(axis=0))
+        judged = judge.attribute(f, held)
+        error = self._phi(held, prediction[order[:cut]]) - judged.values
+        # What the teacher may be wrong by, its pupil inherits.
+        self.rmse_ = np.sqrt((np.square(error) + np.square(judged.standard_error)).mean(axis=0))
         return self
 
     def attribute(self, X: Any) -> AttributionVector:

@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 
 from attribution_sched import storage
 from attribution_sched.attribution.checks import as_rows, check_training, match_rows, predictor
-from attribution_sched.attribution.conditionals.base import BoolArray, FloatArray
+from attribution_sched.attribution.conditionals.base import BoolArray, Conditional, FloatArray
 from attribution_sched.attribution.conditionals.catalogue import KINDS, restore
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.progress import Tick, progress_bar
-from attribution_sched.attribution.selection import choose, energy_over, fit_chosen, search
-from attribution_sched.attribution.value_function import BLOCK_ROWS, Predict, Scale, coalition_values
+from attribution_sched.attribution.selection import choose, energy_over, fit_chosen, rivals, search
+from attribution_sched.attribution.uncertainty import Uncertainty
+from attribution_sched.attribution.value_function import BLOCK_ROWS, Predict, Scale, coalition_values, exact_scale
 from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.coalitions import (
     EXACT_LIMIT,
+    CoalitionSample,
     all_masks,
     sample_coalitions,
     shapley_matrix,
@@ -34,6 +36,7 @@ from attribution_sched.errors import ModelFitError, nearest, problem
 
 IntArray = NDArray[np.intp]
 
+NETWORKS = ("energy",)
 PROPOSALS = ("auto", "closed", "mlp", "gru")
 
 
@@ -49,7 +52,9 @@ class EmSHAP:
             ``EmSHAP(proposal="gru")`` is the paper's method, an energy over a GRU proposal.
         n_draws: Conditional draws for each coalition in one replicate, even; default 128 for the closed forms
             (more above 16 features), 64 for the networks.
-        replicates: Independent scramblings, whose spread gives the standard errors.
+        replicates: Independent scramblings, whose spread gives the sampling error.
+        bootstrap: Refits of the chosen model on resampled rows, whose spread gives the model's error; 0 leaves the
+            intervals with the sampling error alone.
         n_coalitions: Coalitions sampled when there are more than 12 features.
         held_out: Share of rows that ``auto`` judges its candidates on.
         nonnegative: Refuse predictions below zero, as for an energy.
@@ -60,7 +65,9 @@ class EmSHAP:
         model_: The fitted conditional model.
         names_: Column names.
         units_: Unit of the predictions.
-        scores_: Held-out conditional log likelihood of each candidate (``auto`` only).
+        scores_: Held-out conditional log likelihood of each candidate (``auto`` only), atoms by probability.
+        squared_errors_: Held-out squared error of ``E[f | x_S]`` of each candidate, in variances of f (``auto`` only).
+        uncertainty_: The models whose spread is the model's error.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class EmSHAP:
         proposal: str = "auto",
         n_draws: int | None = None,
         replicates: int = 4,
+        bootstrap: int = 8,
         n_coalitions: int = 4096,
         held_out: float = 0.2,
         nonnegative: bool = False,
@@ -80,31 +88,37 @@ class EmSHAP:
         self.proposal = proposal
         self.n_draws = n_draws
         self.replicates = replicates
+        self.bootstrap = bootstrap
         self.n_coalitions = n_coalitions
         self.held_out = held_out
         self.nonnegative = nonnegative
         self.progress = progress
         self.seed = seed
 
-    def fit(self, X: Any, names: Any = None, units: str = "J") -> Self:
+    def fit(self, X: Any, names: Any = None, units: str = "J", *, f: Any = None) -> Self:
         """Learn the joint distribution of the counters.
 
         Args:
             X: (n, d) rows of counters, at least 50, finite, no constant or repeated column.
             names: Column names; a data frame brings its own.
             units: Unit of the predictions to be explained.
+            f: The energy model that will be explained, where it is known already: ``auto`` then breaks ties by the
+                held-out squared error of ``E[f | x_S]``; else by that of a panel of simple functions.
         """
         self._check_settings()
         rows, self.names_ = as_rows(X, names)
         check_training(rows, self.names_)
         self.units_ = units
         self.background_ = rows
-        self.scale_ = Scale(rows.mean(axis=0), rows.std(axis=0))
+        self.scale_ = exact_scale(rows)
         z = self.scale_.standardise(rows)
         rng = np.random.default_rng(self.seed)
         self.scores_: dict[str, float] = {}
+        self.squared_errors_: dict[str, float] = {}
         with progress_bar(self.progress) as tick:
-            self.model_ = fit_chosen(self._kind(z, rng, tick), z, rng, tick)
+            kind, rivals = self._kind(z, rng, tick, f)
+            self.model_ = fit_chosen(kind, z, rng, tick, self._origin())
+            self.uncertainty_ = Uncertainty.of(self.model_, z, self.bootstrap, rivals, rng)
         return self
 
     def attribute(self, f: Any, X: Any, *, seed: int | None = None) -> AttributionVector:
@@ -126,16 +140,23 @@ class EmSHAP:
         seed = self.seed if seed is None else seed
         exact = len(self.names_) <= EXACT_LIMIT
         solve = self._exact if exact else self._sampled
-        phi, error = solve(predict, rows, base, full, np.random.default_rng([seed, 1]))
+        phi, error, degrees = solve(predict, rows, base, full, np.random.default_rng([seed, 1]))
         pick = 0 if alone else slice(None)
         provenance = {
             "coalitions": "exact" if exact else "sampled",
             "n_coalitions": 2 ** len(self.names_) if exact else self.n_coalitions,
             "draws": self._draw_count() * (self.replicates if exact else 1),
             "replicates": self.replicates,
+            "bootstrap": len(self.uncertainty_.models),
+            "error": "sampling and model" if self.uncertainty_.models else "sampling",
+            "degrees_of_freedom": degrees,
             "seed": seed,
             "model": self.model_.kind,
-            "chosen_by": "held-out conditional likelihood" if self.model == "auto" and self.scores_ else "user",
+            "chosen_by": (
+                "held-out conditional likelihood, ties by squared error of E[f | x_S]"
+                if self.model == "auto" and self.scores_
+                else "user"
+            ),
         }
         return AttributionVector(
             phi[pick],
@@ -192,7 +213,7 @@ class EmSHAP:
             if weights is not None:
                 # Systematic resampling: every draw is repeated in proportion to its weight, up to one.
                 place = (np.arange(n_draws) + 0.5) / n_draws
-                top = np.cumsum(weights, axis=-1)
+                top = np.cumsum(np.maximum(weights, 0.0), axis=-1)
                 pick = np.stack([np.searchsorted(t / t[-1], place) for t in top])
                 draws = np.take_along_axis(draws, np.minimum(pick, draws.shape[1] - 1)[..., None], axis=1)
             out[which] = draws[:, :n_draws]
@@ -273,9 +294,16 @@ class EmSHAP:
             "scores": self.scores_,
             "kind": self.model_.kind,
             "settings": settings,
+            "squared_errors": self.squared_errors_,
+            "uncertainty": self.uncertainty_.header(),
         }
         own = {"background": self.background_, "mean": self.scale_.mean, "spread": self.scale_.spread}
-        storage.write(path, "emshap", header, {**{f"model.{k}": v for k, v in arrays.items()}, **own})
+        storage.write(
+            path,
+            "emshap",
+            header,
+            {**{f"model.{k}": v for k, v in arrays.items()}, **self.uncertainty_.arrays(), **own},
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -292,6 +320,8 @@ class EmSHAP:
                 raise ValueError(f"arrays of {shapes} for {len(self.names_)} counters")
             inner = {k[len("model.") :]: v for k, v in arrays.items() if k.startswith("model.")}
             self.model_ = restore(header["kind"], header["settings"], inner)
+            self.squared_errors_ = dict(header.get("squared_errors", {}))
+            self.uncertainty_ = Uncertainty.restore(header.get("uncertainty", []), arrays)
         return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -301,6 +331,7 @@ class EmSHAP:
             "proposal",
             "n_draws",
             "replicates",
+            "bootstrap",
             "n_coalitions",
             "held_out",
             "nonnegative",
@@ -319,30 +350,61 @@ class EmSHAP:
 
     def _exact(
         self, predict: Predict, rows: FloatArray, base: float, full: FloatArray, rng: np.random.Generator
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, FloatArray, float]:
         """Value all 2^d coalitions in every replicate."""
         masks = all_masks(len(self.names_))
-        inner = coalition_values(self.model_, self.scale_, predict, rows, masks[1:-1], self._points(rng))
-        values = np.empty((len(rows), self.replicates, len(masks)))
-        values[:, :, 0], values[:, :, -1] = base, full[:, None]
-        values[:, :, 1:-1] = inner.transpose(0, 2, 1)
-        each = values @ shapley_matrix(len(self.names_))
-        error = each.std(axis=1, ddof=1) / np.sqrt(self.replicates)
-        return each.mean(axis=1), error * _student(self.replicates)
+        points = self._points(rng)
+
+        def solved(model: Conditional, scramblings: Points) -> FloatArray:
+            inner = coalition_values(model, self.scale_, predict, rows, masks[1:-1], scramblings)
+            values = np.empty((len(rows), scramblings.replicates, len(masks)))
+            values[:, :, 0], values[:, :, -1] = base, full[:, None]
+            values[:, :, 1:-1] = inner.transpose(0, 2, 1)
+            return values @ shapley_matrix(len(self.names_))
+
+        each = solved(self.model_, points)
+        sampling = each.var(axis=1, ddof=1) / self.replicates
+        # The same points for every refit: what differs is then the model alone.
+        first = Points(points.uniforms[:1])
+        error, degrees = self.uncertainty_.total(
+            sampling, self.replicates - 1, each[:, 0], lambda model: solved(model, first)[:, 0]
+        )
+        return each.mean(axis=1), error, degrees
 
     def _sampled(
         self, predict: Predict, rows: FloatArray, base: float, full: FloatArray, rng: np.random.Generator
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, FloatArray, float]:
         """Value sampled coalitions, one scrambling for each group of them."""
         d = len(self.names_)
         sample = sample_coalitions(d, self.n_coalitions, self.replicates, rng)
         points = self._points(rng)
-        values = np.empty((len(rows), self.replicates, sample.masks.shape[1]))
-        for g in range(self.replicates):
-            one = Points(points.uniforms[g : g + 1])
-            values[:, g] = coalition_values(self.model_, self.scale_, predict, rows, sample.masks[g], one)[:, :, 0]
-        phi, error = solve_sampled(sample, values, base, full)
-        return phi, error * _student(self.replicates)
+
+        def solved(model: Conditional, drawn: Points, chosen: CoalitionSample) -> tuple[FloatArray, FloatArray]:
+            values = np.empty((len(rows), *chosen.masks.shape[:2]))
+            for g in range(len(chosen.masks)):
+                one = Points(drawn.uniforms[g : g + 1])
+                values[:, g] = coalition_values(model, self.scale_, predict, rows, chosen.masks[g], one)[:, :, 0]
+            return solve_sampled(chosen, values, base, full)
+
+        phi, error = solved(self.model_, points, sample)
+        few = self._few(sample)
+        least = min(points.n_draws, 64)
+        fewer = Points(np.concatenate([points.uniforms[:, : least // 2], 1.0 - points.uniforms[:, : least // 2]], 1))
+        near = solved(self.model_, fewer, few)[0] if self.uncertainty_.models else phi
+        total, degrees = self.uncertainty_.total(
+            np.square(error), self.replicates - 1, near, lambda model: solved(model, fewer, few)[0]
+        )
+        return phi, total, degrees
+
+    def _few(self, sample: CoalitionSample) -> CoalitionSample:
+        """Part of the sampled coalitions, enough to see how models differ."""
+        size = 2 * max(len(self.names_), min(128, sample.masks.shape[1] // 2))
+        return CoalitionSample(sample.masks[:, :size], sample.weights[:, :size])
+
+    def _origin(self) -> FloatArray:
+        """Where raw zero lies among the standardised counters; NaN for those that go below it."""
+        zero = -self.scale_.mean / self.scale_.spread
+        return np.where(self.background_.min(axis=0) >= 0, zero, np.nan)
 
     def _points(self, rng: np.random.Generator) -> Points:
         return sobol_points(self._draw_count(), len(self.names_), self.replicates, rng)
@@ -350,27 +412,41 @@ class EmSHAP:
     def _draw_count(self) -> int:
         if self.n_draws is not None:
             return self.n_draws
-        if self.model_.kind.startswith(("energy", "neural")):
+        if self.model_.kind.startswith(("energy", "neural", "curved")):
             return 64
+        if "student" in self.model_.kind:
+            # Long tails: the same error takes twice the draws.
+            return 256
         # Eight points a feature, in powers of two: enough for exact second moments (see Points.normals).
         return int(max(128, 2 ** np.ceil(np.log2(8 * len(self.names_)))))
 
-    def _kind(self, z: FloatArray, rng: np.random.Generator, tick: Tick) -> str:
-        """Name of the conditional model to fit, after a search where the settings leave it open."""
+    def _kind(
+        self, z: FloatArray, rng: np.random.Generator, tick: Tick, f: Any
+    ) -> tuple[str, list[tuple[Conditional, float]]]:
+        """Name of the conditional model to fit, after a search where the settings leave it open, and its rivals."""
         model = "energy" if self.model == "auto" and self.proposal == "gru" else self.model
         if model in ("neural", "energy") and self.proposal in ("mlp", "gru"):
-            return f"{model}-{self.proposal}"
+            return f"{model}-{self.proposal}", []
         if model == "neural":
-            return "neural-mlp"
+            return "neural-mlp", []
         if model not in ("auto", "energy"):
-            return model
-        networks: tuple[str, ...] = ("energy",) if model == "energy" else ("energy", "neural-mlp")
-        if self.proposal == "closed" or z.shape[1] > EXACT_LIMIT:
-            # Walking through many hidden features for thousands of sampled coalitions would take seconds a row.
-            networks = tuple(kind for kind in networks if kind != "neural-mlp")
-        scored = search(z, self.held_out, rng, networks, tick)
-        self.scores_ = {s.kind: s.mean for s in scored}
-        return choose(scored).kind if model == "auto" else energy_over(scored)
+            return model, []
+        few = z.shape[1] <= EXACT_LIMIT
+        # Walking through many hidden features for thousands of sampled coalitions would take seconds a row.
+        networks = ("energy",) if model == "energy" or self.proposal == "closed" or not few else NETWORKS
+        functions = None
+        if f is not None:
+            predict = predictor(f, self.names_, self.nonnegative)
+            functions = [lambda rows: predict(self.scale_.restore(np.array(rows)))]
+        scored = search(
+            z, self.held_out, rng, networks, tick, origin=self._origin(), functions=functions, atoms=model == "auto"
+        )
+        self.scores_ = {s.kind: s.mean for s in scored if s.comparable}
+        self.squared_errors_ = {s.kind: s.squared_error for s in scored}
+        chosen = choose(scored)
+        if model == "energy":
+            return energy_over(scored), []
+        return chosen.kind, rivals(scored, chosen) if self.bootstrap else []
 
     def _check_settings(self) -> None:
         models = {"auto", "neural", *KINDS}
@@ -392,6 +468,9 @@ class EmSHAP:
             raise ModelFitError(
                 problem("replicates", self.replicates, "must be at least 2", "Errors are measured between replicates.")
             )
+        if self.bootstrap < 0 or self.bootstrap == 1:
+            rule = "must be 0 (sampling error only) or at least 2"
+            raise ModelFitError(problem("bootstrap", self.bootstrap, rule, "Use 8."))
         if not 0 < self.held_out < 0.9:
             raise ModelFitError(problem("held_out", self.held_out, "must lie between 0 and 0.9", "Use 0.2."))
 
@@ -400,10 +479,3 @@ class EmSHAP:
             raise ModelFitError(
                 problem("EmSHAP", "unfitted", "has no distribution of the counters yet", "Call fit(X) first.")
             )
-
-
-def _student(replicates: int) -> float:
-    """Widen the error of few replicates so that ±1.96 of it is a 95 % interval."""
-    from scipy.special import ndtri, stdtrit
-
-    return float(stdtrit(replicates - 1, 0.975) / ndtri(0.975))

@@ -1,21 +1,29 @@
-"""Choice between conditional models by held-out conditional likelihood.
+"""Choice between conditional models by held-out conditional likelihood, and by the error of what they are asked for.
 
-Candidates are fitted on part of the rows and scored on the rest, under masks of every size. The simplest model that
-is not clearly worse than the best one wins and is fitted again on all rows.
+Candidates are fitted on part of the rows and scored on the rest, under masks of every size. Likelihoods are compared
+only between models that mean the same by them: where counters have atoms, those that give atoms probabilities. Models
+that are not clearly behind the best are compared by the held-out squared error of E[f | x_S], for the f at hand or a
+panel of simple functions, and the simplest wins a draw. A model without a comparable likelihood (the
+empirical kernel, a regression, a density at atoms) must win by that error clearly. The winner is then fitted
+on all rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from attribution_sched.attribution.conditionals.atoms import has_atoms
 from attribution_sched.attribution.conditionals.base import BoolArray, Conditional, FloatArray
-from attribution_sched.attribution.conditionals.catalogue import CLOSED_KINDS, make
+from attribution_sched.attribution.conditionals.catalogue import ATOM_KINDS, CLOSED_KINDS, make
 from attribution_sched.attribution.conditionals.masking import uniform_size_masks
+from attribution_sched.attribution.conditionals.points import sobol_points
 from attribution_sched.attribution.progress import Tick, silent
+from attribution_sched.coalitions import EXACT_LIMIT
 
 MASKS_PER_ROW = 4
 TOLERANCE = {"neural-mlp": 2.0}
@@ -24,9 +32,23 @@ USUAL_TOLERANCE = 0.5
 must win clearly: its queries walk through the hidden features one by one and cost several times more."""
 
 NEGLIGIBLE_NATS = 1e-3
+CLEARLY = 3.0
+PANEL_DRAWS = 64
+RIVAL_NATS = 0.05
+RIVAL_WEIGHT = 1.0
+"""A rival family weighs exp(-nats behind / 0.05) in the model's error."""
+
+DENSITIES = ("gaussian", "mixture", "copula-mixture", "empirical", "regression")
+"""Candidates beside the strata where counters have atoms; judged by squared error."""
+
+Function = Callable[[FloatArray], FloatArray]
 
 _TRIAL: dict[str, dict[str, Any]] = {"energy": {"members": 3}, "energy-mixture": {"members": 3}}
 """Cheaper settings while a candidate is only being judged."""
+
+
+def _options(kind: str, origin: FloatArray | None) -> dict[str, Any]:
+    return {"origin": origin} if kind in ATOM_KINDS else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +60,23 @@ class Scored:
         log_likelihood: (rows * masks,) held-out conditional log densities.
         usable: False where a network dropped its energy and is its own proposal again, or weighs its draws too
             unevenly.
+        squares: (rows * masks,) held-out squared errors of ``E[f | x_S]`` in variances of f, mean over the functions;
+            empty where nobody measured them.
+        comparable: Whether its likelihood may be compared with the others'.
+        model: The candidate as fitted on the training part.
     """
 
     kind: str
     log_likelihood: FloatArray
     usable: bool = True
+    squares: FloatArray = field(default_factory=lambda: np.zeros(0))
+    comparable: bool = True
+    model: Conditional | None = None
+
+    @property
+    def squared_error(self) -> float:
+        """Mean held-out squared error of ``E[f | x_S]``, in variances of f."""
+        return float(self.squares.mean()) if len(self.squares) else float("nan")
 
     @property
     def mean(self) -> float:
@@ -67,18 +101,80 @@ def split_rows(x: FloatArray, held_out: float, rng: np.random.Generator) -> Spli
     return Split(x[order[cut:]], test, uniform_size_masks(len(test), x.shape[1], rng))
 
 
-def score(kind: str, split: Split, rng: np.random.Generator, tick: Tick = silent) -> Scored:
+def score(
+    kind: str,
+    split: Split,
+    rng: np.random.Generator,
+    tick: Tick = silent,
+    *,
+    origin: FloatArray | None = None,
+    functions: Sequence[Function] = (),
+    comparable: bool = True,
+) -> Scored:
     """Fit one candidate on the training part and score it on the rest."""
-    model = make(kind, **_TRIAL.get(kind, {}))
+    model = make(kind, **_TRIAL.get(kind, {}), **_options(kind, origin))
     if hasattr(model, "tick"):
         model.tick = tick
     model.fit(split.train, rng)
     usable = bool(getattr(model, "kept", True)) and bool(getattr(model, "reliable", True))
-    return Scored(kind, model.log_likelihood(split.test, split.masks), usable)
+    log = model.log_likelihood(split.test, split.masks) if comparable else np.full(len(split.test), -np.inf)
+    return Scored(kind, log, usable, squared_errors(model, split, functions), comparable, model)
+
+
+def panel(train: FloatArray, rng: np.random.Generator) -> list[Function]:
+    """Simple functions of standardised rows: lines, steps, bounded squares and products of pairs."""
+    centre, spread, d = train.mean(axis=0), train.std(axis=0), train.shape[1]
+
+    def bounded(x: FloatArray, j: int) -> FloatArray:
+        return np.asarray(np.clip((x[:, j] - centre[j]) / spread[j], -4.0, 4.0))
+
+    def line(j: int, x: FloatArray) -> FloatArray:
+        return bounded(x, j)
+
+    def square(j: int, x: FloatArray) -> FloatArray:
+        return np.square(bounded(x, j))
+
+    def step(j: int, x: FloatArray) -> FloatArray:
+        return (bounded(x, j) > 0.3).astype(np.float64)
+
+    def product(i: int, j: int, x: FloatArray) -> FloatArray:
+        return bounded(x, i) * bounded(x, j)
+
+    out: list[Function] = [partial(shape, j) for j in range(d) for shape in (line, square, step)]
+    pairs = [rng.choice(d, 2, replace=False) for _ in range(d)]
+    return out + [partial(product, int(i), int(j)) for i, j in pairs]
+
+
+def squared_errors(model: Conditional, split: Split, functions: Sequence[Function]) -> FloatArray:
+    """Squared distance of f to ``E[f | x_S]`` for every held-out row and mask, mean over functions, in variances."""
+    if not functions:
+        return np.zeros(0)
+    points = sobol_points(PANEL_DRAWS, split.test.shape[1], 1, np.random.default_rng(1))
+    patterns, which = np.unique(split.masks, axis=0, return_inverse=True)
+    truth = np.stack([f(split.test) for f in functions])
+    guess = np.empty(truth.shape)
+    for p in range(len(patterns)):
+        rows = np.flatnonzero(which.ravel() == p)
+        draws = model.draws(split.test[rows], patterns[p : p + 1], points)
+        completed = np.array(draws.rows)
+        np.copyto(completed, split.test[rows, None, None, None, :], where=patterns[p])
+        flat = completed.reshape(-1, split.test.shape[1])
+        for k, f in enumerate(functions):
+            guess[k, rows] = draws.mean(f(flat).reshape(draws.rows.shape[:-1]))[:, 0, 0]
+    size = np.maximum(truth.var(axis=1, keepdims=True), 1e-12)
+    return np.asarray((np.square(truth - guess) / size).mean(axis=0))
 
 
 def search(
-    x: FloatArray, held_out: float, rng: np.random.Generator, networks: Sequence[str], tick: Tick = silent
+    x: FloatArray,
+    held_out: float,
+    rng: np.random.Generator,
+    networks: Sequence[str],
+    tick: Tick = silent,
+    *,
+    origin: FloatArray | None = None,
+    functions: Sequence[Function] | None = None,
+    atoms: bool = True,
 ) -> list[Scored]:
     """Score the closed forms, then the networks that can still gain; simplest first.
 
@@ -88,18 +184,36 @@ def search(
         rng: Source of the split, the masks and the starts.
         networks: Network kinds to try; beside ``energy`` also ``energy-mixture`` where a mixture beats the copula.
         tick: Progress callback.
+        origin: (d,) where raw zero lies, NaN for columns that go below it.
+        functions: What ``E[f | x_S]`` is judged by; default the :func:`panel`.
+        atoms: Look for atoms, and judge by models that know them where there are any.
     """
     split = split_rows(x, held_out, rng)
+    asked = panel(split.train, rng) if functions is None else functions
     scored = []
-    for i, kind in enumerate(CLOSED_KINDS):
-        tick("closed forms", i / len(CLOSED_KINDS))
-        scored.append(score(kind, split, rng))
+    if atoms and has_atoms(x):
+        # Densities are unbounded at atoms: the others compete by their squared error alone.
+        for kind in (*ATOM_KINDS, *DENSITIES):
+            tick("strata", 0.5)
+            known = kind in ATOM_KINDS
+            scored.append(score(kind, split, rng, origin=origin, functions=asked, comparable=known))
+        return scored
+    closed_kinds: tuple[str, ...] = CLOSED_KINDS
+    if origin is not None and np.isfinite(origin).any():
+        closed_kinds = (*closed_kinds, *ATOM_KINDS)
+    if x.shape[1] <= EXACT_LIMIT:
+        closed_kinds = (*closed_kinds, "curved")
+    for i, kind in enumerate(closed_kinds):
+        tick("closed forms", i / len(closed_kinds))
+        scored.append(score(kind, split, rng, origin=origin, functions=asked))
+    others = ("empirical", "regression")
+    scored += [score(kind, split, rng, functions=asked, comparable=False) for kind in others]
     closed = tuple(scored)
     for kind in networks:
         if kind == "energy" and energy_over(closed) == "energy-mixture":
             # Over a mixture the energy has less to learn, over a copula it learns more easily: try both.
-            scored.append(score("energy-mixture", split, rng, tick))
-        scored.append(score(kind, split, rng, tick))
+            scored.append(score("energy-mixture", split, rng, tick, functions=asked))
+        scored.append(score(kind, split, rng, tick, functions=asked))
     return [s for s in scored if s.usable]
 
 
@@ -113,14 +227,44 @@ def energy_over(scored: Sequence[Scored]) -> str:
 
 
 def choose(scored: Sequence[Scored]) -> Scored:
-    """Simplest candidate that is not clearly behind the best; candidates come simplest first."""
-    best = max(scored, key=lambda s: s.mean)
-    rivals = [s for s in scored if s is not best and _close(s, best, TOLERANCE.get(best.kind, USUAL_TOLERANCE))]
-    if best.kind in TOLERANCE and rivals:
+    """Best by likelihood, then by squared error among those not clearly behind, then the simplest."""
+    ranked = [s for s in scored if s.comparable]
+    best = max(ranked, key=lambda s: s.mean)
+    near = [s for s in ranked if s is best or _close(s, best, TOLERANCE.get(best.kind, USUAL_TOLERANCE))]
+    if best.kind in TOLERANCE and len(near) > 1:
         # Beaten to a draw by cheaper models: the choice is now among those.
         return choose([s for s in scored if s.kind not in TOLERANCE])
-    before = scored[: scored.index(best)]
-    return next((s for s in before if s in rivals), best)
+    # Candidates come simplest first; one that is better by its squared error beyond the noise takes the place.
+    chosen = near[0]
+    for s in near[1:]:
+        if _better(s, chosen, 1.0):
+            chosen = s
+    for s in scored:
+        if not s.comparable and _better(s, chosen, CLEARLY):
+            chosen = s
+    return chosen
+
+
+def rivals(scored: Sequence[Scored], chosen: Scored) -> list[tuple[Conditional, float]]:
+    """Runner-up models as fitted on the training part, and what their difference weighs in the model's error."""
+    if not chosen.comparable:
+        return []
+    out = []
+    for s in scored:
+        if s is chosen or not s.comparable or s.model is None or s.kind in TOLERANCE:
+            continue
+        behind = max(chosen.mean - s.mean, 0.0)
+        out.append((s.model, float(np.exp(-behind / RIVAL_NATS))))
+    out.sort(key=lambda pair: -pair[1])
+    return [(m, w * RIVAL_WEIGHT) for m, w in out[:1] if w > 0.05]
+
+
+def _better(candidate: Scored, rival: Scored, errors: float) -> bool:
+    """Whether a candidate's squared error is below a rival's by more than ``errors`` standard errors of the pair."""
+    if not len(candidate.squares) or not len(rival.squares):
+        return False
+    gap = (rival.squares - candidate.squares).reshape(-1, MASKS_PER_ROW).mean(axis=1)
+    return bool(gap.mean() > errors * gap.std(ddof=1) / np.sqrt(len(gap)))
 
 
 def _close(candidate: Scored, best: Scored, tolerance: float) -> bool:
@@ -130,9 +274,11 @@ def _close(candidate: Scored, best: Scored, tolerance: float) -> bool:
     return bool(gap.mean() <= max(tolerance * error, NEGLIGIBLE_NATS))
 
 
-def fit_chosen(kind: str, x: FloatArray, rng: np.random.Generator, tick: Tick = silent) -> Conditional:
+def fit_chosen(
+    kind: str, x: FloatArray, rng: np.random.Generator, tick: Tick = silent, origin: FloatArray | None = None
+) -> Conditional:
     """Fit one model on all rows."""
-    model = make(kind)
+    model = make(kind, **_options(kind, origin))
     if hasattr(model, "tick"):
         model.tick = tick
     fitted = model.fit(x, rng)

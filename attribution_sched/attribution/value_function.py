@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attribution_sched.attribution.conditionals.atoms import find_atoms
 from attribution_sched.attribution.conditionals.base import BoolArray, Conditional, FloatArray
 from attribution_sched.attribution.conditionals.points import Points
 
@@ -37,6 +38,13 @@ class Scale:
         z *= self.spread
         z += self.mean
         return z
+
+
+def exact_scale(rows: FloatArray) -> Scale:
+    """Standardise rows (n, d); columns with atoms by a power of two alone, which keeps atoms bit for bit."""
+    mean, spread = rows.mean(axis=0), rows.std(axis=0)
+    exact = np.array([len(c.atoms) > 0 or c.grid is not None for c in find_atoms(rows)])
+    return Scale(np.where(exact, 0.0, mean), np.where(exact, 2.0 ** np.round(np.log2(spread)), spread))
 
 
 def coalition_values(

@@ -27,7 +27,7 @@ class AttributionVector:
         names: The d counter names.
         base: Mean prediction when nothing is known.
         prediction: () or (n,), what the contributions add up to, together with the base.
-        standard_error: Like ``values``; ±1.96 of them is a 95 % interval of the sampling error alone.
+        standard_error: Like ``values``; :meth:`interval` widens them by Student's factor.
         units: Unit of values, base and prediction.
         method: Which conditional model answered, for example ``mixture`` or ``amortised(mixture)``.
         provenance: How it was got: exact or sampled coalitions, draws, seed.
@@ -147,12 +147,17 @@ class AttributionVector:
         return np.asarray(np.divide(self.values, total, out=np.zeros_like(self.values), where=total > 0))
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends of the sampling interval at ``level``."""
-        from scipy.special import ndtri
+        """Lower and upper ends of the interval at ``level``: of the true contribution, as far as the errors are known.
+
+        The factor is Student's at that level, with the ``degrees_of_freedom`` of the provenance where it names them.
+        """
+        from scipy.special import ndtri, stdtrit
 
         if not 0 < level < 1:
             raise ModelFitError(problem("level", level, "must lie between 0 and 1", "Use 0.95 for a 95 % interval."))
-        reach = float(ndtri(0.5 + level / 2)) * self.standard_error
+        degrees = self.provenance.get("degrees_of_freedom")
+        factor = float(stdtrit(degrees, 0.5 + level / 2)) if degrees else float(ndtri(0.5 + level / 2))
+        reach = factor * self.standard_error
         return self.values - reach, self.values + reach
 
     def ranking(self) -> tuple[str, ...]:

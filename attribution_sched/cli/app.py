@@ -10,6 +10,8 @@ import typer
 
 from attribution_sched import __version__
 from attribution_sched.cli.bench import bench
+from attribution_sched.cli.bill import EXAMPLES as BILL
+from attribution_sched.cli.bill import bill
 from attribution_sched.cli.console import Commands, examples
 from attribution_sched.cli.doctor import EXAMPLES as DOCTOR
 from attribution_sched.cli.doctor import doctor
@@ -73,6 +75,7 @@ def _add(panel: str, command: Callable[..., None], epilog: str) -> None:
 _add(LOOP, run, RUN)
 _add(LOOP, explain, EXPLAIN)
 _add(LOOP, report, REPORT)
+_add(LOOP, bill, BILL)
 _add(LOOP, export, EXPORT)
 _add(LOOP, archive, ARCHIVE)
 _add(LOOP, compact, COMPACT)

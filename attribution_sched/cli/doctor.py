@@ -78,7 +78,7 @@ def doctor(
     checks: list[Check] = []
     with Stages(quiet=as_json) as stages:
         looks: tuple[Callable[[], Check], ...] = (
-            _python, _packages, _threads, _kernels, _presets, _model, _journal, _folder,
+            _python, _packages, _threads, _kernels, _presets, _model, _journal, _folder, _engines,
         )  # fmt: skip
         with stages.stage("looking", len(looks)) as tell:
             for number, look in enumerate(looks):
@@ -185,6 +185,15 @@ def _folder() -> Check:
     if os.access(here, os.W_OK):
         return Check("folder", True, f"{here} can be written")
     return Check("folder", False, f"{here} cannot be written", "Run it elsewhere, or name --journal and --report")
+
+
+def _engines() -> Check:
+    from attribution_sched.executors.engines import engines
+
+    words = "; ".join(
+        f"{each.name} {each.version}".strip() + (f" ({each.missing})" if each.missing else "") for each in engines()
+    )
+    return Check("engines", None, words)
 
 
 def _show(checks: Sequence[Check], counters: Sequence[Capability], works: bool) -> None:

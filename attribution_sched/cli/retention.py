@@ -72,7 +72,8 @@ def verify(journal: Path, *, as_json: bool) -> None:
             verified = recording.verify()
         archives = [each.path for each in recording.archives()]
         with stages.stage(f"living through {recording.count()} decisions again"):
-            otherwise = live_through(recording)
+            lived = live_through(recording)
+    otherwise = None if lived is None else lived[1]
     if as_json:
         facts = {
             "rows": verified.rows, "first": verified.first, "head": verified.head, "archives": archives,

@@ -32,10 +32,12 @@ EXAMPLES = examples(
     "attribution-sched run --preset testbed --demo",
     "attribution-sched run --tasks 100 --target utilisation_at_least=0.9 --target cost_ratio_at_most=0.5",
     "attribution-sched run --policy sjf --journal sjf.sqlite --report sjf.html",
+    "attribution-sched run --preset testbed --queue demo --cluster local --tasks 3",
     "attribution-sched run --resume runs/cross-domain-0-1/journal.sqlite --tasks 20",
 )
 
 TASKS = 80
+CLUSTERS = ("simulated", "local", "slurm")
 PRESET, POLICY = "cross-domain", "hi-ppo"
 WORLD, LOOP, FILES, TELLING = "What runs", "The loop", "Files", "What is printed"
 
@@ -57,6 +59,15 @@ def run(
         str | None,
         typer.Option(
             help="Where tasks come from: preset (simulated arrivals) or demo. \\[default: preset]",
+            rich_help_panel=WORLD,
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Where tasks run: simulated, local (processes of this machine) or slurm (a partition for each "
+            "domain), both by the wall clock. "
+            "\\[default: simulated]",
             rich_help_panel=WORLD,
         ),
     ] = None,
@@ -114,7 +125,7 @@ def run(
                 request = check_request(
                     preset=preset, policy=policy, seed=seed, queue=queue, tasks=tasks, hours=hours,
                     targets=target or [], journal=journal, report=report, resume=resume, lang=lang,
-                    feedback=not no_feedback, explain=not no_explain,
+                    feedback=not no_feedback, explain=not no_explain, cluster=cluster,
                 )  # fmt: skip
                 from attribution_sched import kernels
 
@@ -154,6 +165,7 @@ class RunRequest:
         lang: Language of the report.
         feedback: Whether a step of feedback is taken.
         explain: Whether anything is explained.
+        cluster: Where tasks run.
         files: Where it is written, once that is made.
     """
 
@@ -170,6 +182,7 @@ class RunRequest:
     lang: str
     feedback: bool
     explain: bool
+    cluster: str = "simulated"
     files: RunFiles | None = None
 
     @property
@@ -194,7 +207,7 @@ class RunRequest:
         try:
             return System(
                 self.settings, self.policy, journal=self.files.journal, seed=self.seed, queue=self.queue,
-                targets=self.targets,
+                targets=self.targets, cluster=self.cluster,
             )  # fmt: skip
         except BaseException:
             self.files.discard()
@@ -216,6 +229,7 @@ def check_request(
     lang: str,
     feedback: bool,
     explain: bool,
+    cluster: str | None = None,
 ) -> RunRequest:
     """Check everything that can be checked without writing anything; arguments as the command has them.
 
@@ -228,7 +242,14 @@ def check_request(
     check_language(lang)
     check_new_files(journal, report)
     if resume is not None:
-        new_run_only = {"--preset": preset, "--policy": policy, "--seed": seed, "--queue": queue, "--journal": journal}
+        new_run_only = {
+            "--preset": preset,
+            "--policy": policy,
+            "--seed": seed,
+            "--queue": queue,
+            "--journal": journal,
+            "--cluster": cluster,
+        }
         for option, value in new_run_only.items():
             if value is not None:
                 fix = "Leave it out, or leave out --resume"
@@ -245,9 +266,13 @@ def check_request(
     if tasks is not None and tasks < 1:
         raise SettingsError(problem("--tasks", tasks, "must be a whole number >= 1", "Use for example --tasks 40"))
     arguments.run_of(tasks, None, hours)
+    if cluster not in (None, *CLUSTERS):
+        fix = nearest(cluster, CLUSTERS) + "; other machines are given to System(cluster=...) in Python"
+        raise SettingsError(problem("--cluster", cluster, "is not known", fix))
     return RunRequest(
         settings, None if resume is not None else as_policy(policy or POLICY), arguments.seed_of(seed or 0),
         arguments.queue_of(queue or "preset"), wanted, tasks, hours, journal, report, resume, lang, feedback, explain,
+        cluster or "simulated",
     )  # fmt: skip
 
 

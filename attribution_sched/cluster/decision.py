@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +13,11 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.engine.prices import LEAST_BANDWIDTH_SHARE
 from attribution_sched.cluster.incidents import is_lost
+from attribution_sched.cluster.moment import Moment, capture
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.plan import DOMAIN, Plan
 from attribution_sched.cluster.wan import effective_latency
-from attribution_sched.cluster.world import Reward, TaskKind
+from attribution_sched.cluster.world import Reward, TaskKind, World
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
@@ -77,8 +78,9 @@ class Decision:
         samples_per_s: Measured throughput of the task on the reference device; 0 if nobody measured it.
         task: The task's record, as it was submitted; None if only the numbers above are known of it.
         attribution: Where its joules go, worked out when it came; None if nothing was measured or nobody was asked.
-        backlog: Tasks that wait behind those of ``queue``.
             Every task of ``queue`` has its own.
+        backlog: Tasks that wait behind those of ``queue``.
+        moment: The whole cluster as it is known, for whoever plays copies of it on; None if only the numbers above are.
         neighbours: Running tasks that have devices for themselves, on which one more task may be put; empty where a
             device holds one task at most. A plan names one of them as ``beside``.
     """
@@ -110,6 +112,7 @@ class Decision:
     task: Task | None = None
     attribution: AttributionVector | None = None
     backlog: int = 0
+    moment: Moment | None = field(default=None, compare=False, repr=False)
     neighbours: tuple[Neighbour, ...] = ()
 
     def beside(self, slot: int) -> Neighbour:
@@ -215,6 +218,7 @@ def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True) -> Decisi
         task=task.at(slot, left, now - float(state.tasks[cluster, slot, st.ARRIVAL])),
         attribution=task.attribution,
         neighbours=_neighbours(engine, cluster, slot, real) if neighbours and engine.world.share_limit > 1 else (),
+        moment=capture(engine, cluster),
     )
 
 
@@ -280,7 +284,12 @@ def encode(engine: Engine, plan: Plan | None, kind_index: int) -> IntArray:
         PlanError: If the plan cannot be said in this world: its layout, its microbatch, its segments, or sharing where
             a device holds one task at most.
     """
-    width, k = engine.world.max_segments, len(engine.world.cluster)
+    return encode_rows(engine.world, engine.layouts, plan, kind_index)
+
+
+def encode_rows(world: World, layouts: IntArray, plan: Plan | None, kind_index: int) -> IntArray:
+    """Write a plan as action rows of a world with a table of layouts; see :func:`encode`."""
+    width, k = world.max_segments, len(world.cluster)
     rows = np.zeros((width, len(ACTION_COLUMNS)), dtype=np.int64)
     rows[:, 0] = k
     if plan is None:
@@ -288,16 +297,16 @@ def encode(engine: Engine, plan: Plan | None, kind_index: int) -> IntArray:
     segments = [(replica, segment) for replica in plan.replicas for segment in replica.segments]
     if len(segments) > width:
         raise PlanError(problem("segments", len(segments), f"this world allows {width}", "Use fewer domains"))
-    levels = engine.world.kinds[kind_index].microbatches
+    levels = world.kinds[kind_index].microbatches
     share, named = plan.beside is not None, 0
     if plan.beside is not None:
-        if engine.world.share_limit < 2:
+        if world.share_limit < 2:
             rule = "a device of this world holds one task"
             raise PlanError(problem("beside", plan.beside, rule, "Raise episode.share_limit to 2, or do not share"))
-        named = len(engine.layouts) * (plan.beside + 1)
+        named = len(layouts) * (plan.beside + 1)
     for p, (replica, segment) in enumerate(segments):
         wanted = [segment.dp, segment.tp, segment.pp, int(share)]
-        layout = np.flatnonzero((engine.layouts == wanted).all(axis=1))
+        layout = np.flatnonzero((layouts == wanted).all(axis=1))
         if layout.size == 0:
             raise PlanError(problem("layout", wanted[:3], "is not in this world's table", "Use powers of two"))
         if replica.microbatch not in levels:

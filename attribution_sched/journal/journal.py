@@ -73,7 +73,7 @@ class Journal(Reader):
         return cls._locked(_resolved(path), _header(header), claim=True)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, claim: bool = True) -> Journal:
+    def open(cls, path: str | os.PathLike[str], *, claim: bool = True, wait_s: float = 0.0) -> Journal:
         """Open a journal to go on with it; one of an older version is brought up to date.
 
         The chain of its rows is checked from the newest snapshot on.
@@ -82,13 +82,14 @@ class Journal(Reader):
             path: The journal.
             claim: Take over as its writer at once, so that any other, wherever it came from, can write no more. Else
                 it is taken over by the first record, and until then the file is left as it was.
+            wait_s: How long to wait for another writer to end, see :attr:`lock_file`.
 
         Raises:
             JournalError: If it is missing, damaged, foreign, newer than this package, or being written by another.
         """
         found = _resolved(path)
         store.inspect(found)
-        return cls._locked(found, None, claim=claim)
+        return cls._locked(found, None, claim=claim, wait_s=wait_s)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Journal:
@@ -110,8 +111,8 @@ class Journal(Reader):
         return cls(made, None)
 
     @classmethod
-    def _locked(cls, path: Path, header: Row | None, *, claim: bool) -> Journal:
-        lock = WriterLock(path)
+    def _locked(cls, path: Path, header: Row | None, *, claim: bool, wait_s: float = 0.0) -> Journal:
+        lock = WriterLock(path, wait_s)
         try:
             if header is not None:
                 store.create(path, header)
@@ -131,6 +132,15 @@ class Journal(Reader):
     def closed(self) -> bool:
         """Whether it was closed."""
         return self._store.closed
+
+    @property
+    def lock_file(self) -> int | None:
+        """Open file of the writer's lock; None in memory or for reading.
+
+        Whoever starts a child that does something for this writer, and cannot be taken back, lets the child inherit
+        it: should this process be killed, the next writer waits until the child has ended.
+        """
+        return None if self._store.lock is None else self._store.lock.file
 
     def close(self) -> None:
         """Close it and let the next writer in; harmless when done twice."""

@@ -16,6 +16,7 @@ import socket
 import sqlite3
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -38,6 +39,9 @@ UNANCHORED_ROWS = 5_000
 """Newest rows that are checked when a journal without a snapshot is opened for writing."""
 
 LOCK_SUFFIX = ".lock"
+LOCK_POLL_S = 0.02
+"""Pause between two tries for a lock that is waited for."""
+
 RESTORE = "Restore it from a copy"
 
 T = TypeVar("T")
@@ -59,19 +63,25 @@ class WriterLock:
 
     Args:
         journal: Path of the journal, symbolic links resolved.
+        wait_s: How long to wait for another that holds it: a child of a dead writer may, until it has submitted.
 
     Raises:
         JournalError: If another writer holds it, or the folder cannot be written.
     """
 
-    def __init__(self, journal: Path) -> None:
+    def __init__(self, journal: Path, wait_s: float = 0.0) -> None:
         self.path = beside(journal, LOCK_SUFFIX)
         self._pid = os.getpid()
-        self._file = _take(self.path, journal)
+        self._file = _take(self.path, journal, wait_s)
         since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{self._pid}\n{since}\n{socket.gethostname()}\n".encode(), 0)
         _HELD.add(self)
+
+    @property
+    def file(self) -> int:
+        """The open file. A child that inherits it keeps the lock held until it ends as well."""
+        return self._file
 
     def release(self) -> None:
         """Let the next writer in; harmless when done twice."""
@@ -103,7 +113,8 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-def _take(path: Path, journal: Path) -> int:
+def _take(path: Path, journal: Path, wait_s: float) -> int:
+    until = time.monotonic() + wait_s
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -116,6 +127,9 @@ def _take(path: Path, journal: Path) -> int:
         except OSError as error:
             holder = _holder(file)
             os.close(file)
+            if time.monotonic() < until:
+                time.sleep(LOCK_POLL_S)
+                continue
             rule = f"is being written by {holder}"
             fix = "End that process or close its journal, choose another path, or look at it with Journal.read"
             raise JournalError(problem("journal", str(journal), rule, fix)) from error
@@ -399,6 +413,7 @@ class Store:
         self.name = "in memory" if path is None else str(path)
         self.writable = writable
         self._path = path
+        self.lock = lock
         with readable(self.name):
             self._file = None if path is None else _identity(path)
             # Of two that opened it, the one that claims it first goes on and the other is told.

@@ -6,10 +6,14 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.scheduler.policy import Policy
+
+if TYPE_CHECKING:
+    from attribution_sched.cluster.fork import Follower
+    from attribution_sched.cluster.moment import Moment
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,12 @@ _SPECS = (
         pairs=True,
     ),
     PolicySpec(
+        "rule+fork",
+        "the rule, its choice compared with single changes of it in copies of the cluster",
+        "attribution_sched.scheduler.hi_ppo.rule",
+        "RuleFork",
+    ),
+    PolicySpec(
         "sjf+correct",
         "shortest job first, each plan corrected by small changes",
         "attribution_sched.scheduler.hybrid",
@@ -222,6 +232,20 @@ def policy_spec(name: str) -> PolicySpec:
     if name not in POLICIES:
         raise SettingsError(problem("policy", name, "is not a known policy", nearest(name, POLICIES)))
     return POLICIES[name]
+
+
+def make_follower(name: str, moment: Moment) -> Follower:
+    """Who plays copies of a cluster on, by the name of a policy; ``rule`` is compiled.
+
+    Raises:
+        SettingsError: If no policy has this name.
+    """
+    from attribution_sched.cluster.engine.engine import Engine
+    from attribution_sched.scheduler.policy_follower import PolicyFollower
+    from attribution_sched.scheduler.rule_follower import RuleFollower
+
+    spec, rule = policy_spec(name), RuleFollower.of(moment)
+    return rule if name == "rule" else PolicyFollower(spec.make(), rule, Engine(moment.world))
 
 
 def make_policy(name: str) -> Policy:

@@ -83,3 +83,15 @@ def test_wrong_shapes_and_values_are_refused(change, match):
 def test_as_dict_is_json():
     text = json.dumps(make(provenance={"seed": 3}, method="emshap(gaussian)").as_dict())
     assert json.loads(text)["provenance"] == {"seed": 3}
+
+
+def test_students_factor_follows_the_level_and_the_degrees_of_freedom():
+    from scipy.stats import t
+
+    values = np.array([1.0, 2.0])
+    vector = AttributionVector(
+        values, ("a", "b"), 0.0, np.array(3.0), np.full(2, 0.1), provenance={"degrees_of_freedom": 3}
+    )
+    for level in (0.5, 0.68, 0.95, 0.99):
+        low, high = vector.interval(level)
+        np.testing.assert_allclose((high - low) / 2, 0.1 * t.ppf(0.5 + level / 2, 3))

@@ -1,11 +1,17 @@
 """J7 system → real cluster: how often a decision is carried out where a journal is resumed with something behind it."""
 
+import os
+import tempfile
+import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from attribution_sched import System
 from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.real_cluster import Live
+from tests.campaigns import executor_kills
 from tests.small_world import small
 
 
@@ -49,6 +55,43 @@ def counted(tell, path, tasks, stops):
 
 def test_launches_per_decision_when_a_journal_is_resumed(tmp_path, tell):
     counted(tell, tmp_path / "run.journal", 5, 1)
+
+
+def killed(tell, kills, seed):
+    """Processes of this machine, gangs over both domains among them; whoever schedules them is killed at random."""
+    tally = executor_kills.campaign(executor_kills.local, kills, seed)
+    tell("J7", kills=tally.kills, tasks=tally.tasks, gangs=tally.gangs, lost_or_doubled=len(tally.wrong), wanted=0)
+    assert tally.kills >= kills
+    assert tally.wrong == []
+
+
+def test_nothing_is_lost_or_doubled_on_real_processes(tell):
+    killed(tell, 4, 1)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_or_doubled_on_real_processes_by_many_kills(tell):
+    killed(tell, 60, 2)
+
+
+def test_the_campaign_sees_a_launch_that_does_not_ask_first(monkeypatch):
+    """The joint cut: without keys, a decision that was under way when its process died is launched again."""
+    launch = executor_kills.LocalExecutor.launch
+
+    def careless(self, key, job):
+        return launch(self, f"{key}-{os.getpid()}", job)
+
+    monkeypatch.setattr(executor_kills.LocalExecutor, "launch", careless)
+    monkeypatch.setattr(Live, "_keep", lambda self, made: None)
+    with tempfile.TemporaryDirectory(dir=executor_kills.quick_folder()) as name:
+        trial = executor_kills.Trial(Path(name), executor_kills.local, tasks=3)
+        attributor = executor_kills.DefaultAttributor(executor_kills.SETTINGS.build_world())
+        for _ in range(2):
+            executor_kills.finish(executor_kills.child_of(trial, attributor), 3.0)
+        deadline = time.monotonic() + 20.0
+        while not trial.witness.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert trial.wrong() != []
 
 
 @pytest.mark.slow

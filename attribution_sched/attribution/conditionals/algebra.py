@@ -32,25 +32,32 @@ class Conditioning:
     log_scale: FloatArray
 
 
-def condition(covariances: FloatArray, masks: BoolArray) -> Conditioning:
-    """Condition covariances (k, d, d) on masks (n_masks, d), where True is observed."""
+def condition(covariances: FloatArray, masks: BoolArray, fixed: BoolArray | None = None) -> Conditioning:
+    """Condition covariances (k, d, d) on masks (n_masks, d), where True is observed.
+
+    Args:
+        covariances: One for each component; identity in the rows and columns of its fixed features.
+        masks: Observed features.
+        fixed: (k, d) features that a component knows anyway, so that they count as observed for it.
+    """
     d = masks.shape[1]
-    observed = masks.astype(np.float64)
+    known = masks[None] if fixed is None else masks[None] | fixed[:, None]
+    observed = known.astype(np.float64)
     hidden = 1.0 - observed
     eye = np.eye(d)
-    both = observed[:, :, None] * observed[:, None, :]
+    both = observed[..., :, None] * observed[..., None, :]
     cov = covariances[:, None]
-    lower = _cholesky(cov * both + eye * hidden[:, :, None])
+    lower = _cholesky(cov * both + eye * hidden[..., :, None])
     inverse = np.linalg.inv(lower) * both
     precision = np.swapaxes(inverse, -1, -2) @ inverse
-    cross = cov * hidden[:, :, None] * observed[:, None, :]
+    cross = cov * hidden[..., :, None] * observed[..., None, :]
     regression = cross @ precision
-    left = cov * (hidden[:, :, None] * hidden[:, None, :]) - regression @ np.swapaxes(cross, -1, -2)
+    left = cov * (hidden[..., :, None] * hidden[..., None, :]) - regression @ np.swapaxes(cross, -1, -2)
     # The unit diagonal on observed features only makes the factor exist; it is removed again at once.
-    factor = _cholesky(left + eye * observed[:, :, None]) * hidden[:, :, None] * hidden[:, None, :]
+    factor = _cholesky(left + eye * observed[..., :, None]) * hidden[..., :, None] * hidden[..., None, :]
     diagonal = np.diagonal(lower, axis1=-2, axis2=-1)
     log_scale = -np.log(diagonal).sum(-1) - 0.5 * LOG_2PI * observed.sum(-1)
-    return Conditioning(regression + eye * observed[:, :, None], factor, inverse, log_scale)
+    return Conditioning(regression + eye * observed[..., :, None], factor, inverse, log_scale)
 
 
 def _cholesky(matrices: FloatArray) -> FloatArray:
@@ -69,22 +76,37 @@ def _cholesky(matrices: FloatArray) -> FloatArray:
     raise ModelFitError(problem("covariance", "singular", rule, "Drop the redundant counters."))
 
 
-def conditional_means(parts: Conditioning, means: FloatArray, x: FloatArray) -> FloatArray:
+def conditional_means(
+    parts: Conditioning, means: FloatArray, x: FloatArray, fixed: BoolArray | None = None
+) -> FloatArray:
     """Conditional means (n, n_masks, k, d) of rows (n, d) under every mask and component."""
-    offset = x[None, :, :] - means[:, None, :]
+    offset = _offsets(means, x, fixed)
     k, m, d, _ = parts.gain.shape
     flat = parts.gain.reshape(k, m * d, d) @ np.swapaxes(offset, -1, -2)
     moved = flat.reshape(k, m, d, len(x)).transpose(3, 1, 0, 2)
     return np.ascontiguousarray(moved + means[None, None])
 
 
-def observed_log_density(parts: Conditioning, means: FloatArray, x: FloatArray) -> FloatArray:
-    """Log density of the observed features of each row under every mask and component, (n, n_masks, k)."""
-    offset = x[None, :, :] - means[:, None, :]
+def observed_distance(
+    parts: Conditioning, means: FloatArray, x: FloatArray, fixed: BoolArray | None = None
+) -> FloatArray:
+    """Squared Mahalanobis distance of the observed features under every mask and component, (n, n_masks, k)."""
+    offset = _offsets(means, x, fixed)
     k, m, d, _ = parts.whitener.shape
     flat = parts.whitener.reshape(k, m * d, d) @ np.swapaxes(offset, -1, -2)
     square = np.square(flat.reshape(k, m, d, len(x))).sum(2)
-    return np.ascontiguousarray((parts.log_scale[:, :, None] - 0.5 * square).transpose(2, 1, 0))
+    return np.ascontiguousarray(square.transpose(2, 1, 0))
+
+
+def observed_log_density(parts: Conditioning, means: FloatArray, x: FloatArray) -> FloatArray:
+    """Log density of the observed features of each row under every mask and component, (n, n_masks, k)."""
+    return np.ascontiguousarray(parts.log_scale.T - 0.5 * observed_distance(parts, means, x))
+
+
+def _offsets(means: FloatArray, x: FloatArray, fixed: BoolArray | None) -> FloatArray:
+    """Rows less the means of each component, (k, n, d); zero where a component holds the feature fixed."""
+    offset = x[None, :, :] - means[:, None, :]
+    return offset if fixed is None else np.where(fixed[:, None, :], 0.0, offset)
 
 
 def joint_and_observed(

@@ -8,8 +8,19 @@ from attribution_sched.attribution.conditionals.base import Conditional, State
 from attribution_sched.errors import CheckpointError, ModelFitError, nearest, problem
 
 NETWORK_KINDS = ("neural-mlp", "neural-gru", "energy-mlp", "energy-gru")
-CLOSED_KINDS = ("gaussian", "mixture", "copula", "copula-mixture")
-KINDS = (*CLOSED_KINDS, "energy", "energy-mixture", *NETWORK_KINDS, "marginal", "empirical")
+CLOSED_KINDS = ("gaussian", "student", "mixture", "copula", "copula-student", "copula-mixture")
+ATOM_KINDS = ("strata", "strata-student")
+KINDS = (
+    *CLOSED_KINDS,
+    *ATOM_KINDS,
+    "curved",
+    "energy",
+    "energy-mixture",
+    *NETWORK_KINDS,
+    "marginal",
+    "empirical",
+    "regression",
+)
 
 
 def make(kind: str, **options: Any) -> Conditional:
@@ -27,6 +38,8 @@ def make(kind: str, **options: Any) -> Conditional:
     if kind in ("copula", "copula-mixture"):
         inner = "gaussian" if kind == "copula" else "mixture"
         return _typed(_class(kind)(_class(inner)(**options)))
+    if kind in ATOM_KINDS:
+        return _typed(_class(kind)(tails=kind == "strata-student", **options))
     if kind in ("energy", "energy-mixture"):
         return _typed(_class("energy")(make("copula" if kind == "energy" else "mixture"), **options))
     return _typed(_class(kind)(**options))
@@ -53,6 +66,22 @@ def _class(kind: str) -> Any:
         from attribution_sched.attribution.conditionals.mixture import MixtureConditional
 
         return MixtureConditional
+    if kind == "regression":
+        from attribution_sched.attribution.conditionals.regression import RegressionConditional
+
+        return RegressionConditional
+    if kind == "curved":
+        from attribution_sched.attribution.conditionals.curved import CurvedConditional
+
+        return CurvedConditional
+    if kind in ATOM_KINDS:
+        from attribution_sched.attribution.conditionals.strata import StrataConditional
+
+        return StrataConditional
+    if kind in ("student", "copula-student"):
+        from attribution_sched.attribution.conditionals import student
+
+        return student.StudentConditional if kind == "student" else student.StudentCopulaConditional
     if kind in ("copula", "copula-mixture"):
         from attribution_sched.attribution.conditionals.gaussianised import GaussianisedConditional
 

@@ -37,6 +37,10 @@ class EmpiricalConditional:
         self.covariance = np.cov(x.T)
         return self
 
+    def refit(self, x: FloatArray, rng: np.random.Generator) -> EmpiricalConditional:
+        """The same kernel over other rows."""
+        return EmpiricalConditional(self.bandwidth, self.share).fit(x, rng)
+
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """Log density of the hidden features, each kept row smeared by a normal kernel, (n,)."""
         out = np.empty(len(x))

@@ -76,6 +76,7 @@ class EnergyConditional:
         self.gain = 0.0
         self.effective_share = 1.0
         self.network: nn.Sequential | None = None
+        self.networks: list[nn.Sequential] = []
         self.tick: Tick = silent
 
     @property
@@ -112,9 +113,19 @@ class EnergyConditional:
             if self.gain > self.least_gain:
                 self.tick("distilling the energy", self.members / (self.members + 1))
                 self.network = self._distil(networks, scores, noise, rng)
+                self.networks = networks
         weight = np.exp(-self._energy(noise.numpy().astype(np.float64)))
         self.effective_share = float(weight.sum() ** 2 / (len(weight) * np.square(weight).sum()))
         return self
+
+    def twins(self) -> list[EnergyConditional]:
+        """One model for each network of the ensemble, every one fitted without another fold of the rows."""
+        out = []
+        for network in self.networks:
+            twin = EnergyConditional(self.proposal, student=self.width)
+            twin.network, twin.gain = network, self.gain
+            out.append(twin)
+        return out
 
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """Log density of the hidden features given the observed ones, (n,)."""

@@ -38,6 +38,10 @@ class GaussianConditional:
         self._cache = None
         return self
 
+    def refit(self, x: FloatArray, rng: np.random.Generator) -> GaussianConditional:
+        """The same model of other rows."""
+        return GaussianConditional().fit(x, rng)
+
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """Log density of the hidden features given the observed ones, (n,)."""
         joint, seen = joint_and_observed(self.mean[None], self.covariance[None], x, observed)

@@ -35,6 +35,13 @@ class GaussianisedConditional:
         self.inner.fit(self.margins.to_scores(x), rng)
         return self
 
+    def refit(self, x: FloatArray, rng: np.random.Generator) -> GaussianisedConditional:
+        """The same model of other rows, started at this one's."""
+        margins = fit_margins(x)
+        twin = GaussianisedConditional(self.inner.refit(margins.to_scores(x), rng))
+        twin.margins = margins
+        return twin
+
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """Log density of the hidden features given the observed ones, (n,)."""
         slope = np.where(observed, 0.0, self.margins.log_slope(x)).sum(-1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp, stdtr, stdtrit
 
 from attribution_sched.attribution.conditionals.base import LOG_2PI, FloatArray
 
@@ -23,22 +23,27 @@ _FLOOR = 0.05
 
 @dataclass(frozen=True)
 class Margins:
-    """Monotone maps of d features to normal scores.
+    """Monotone maps of d features to scores.
 
     Attributes:
-        table: (d, steps + 1), feature value at evenly spaced scores from -5.5 to 5.5, strictly increasing.
+        table: (d, steps + 1), feature value at evenly spaced grid points from -reach to reach, strictly increasing.
+        reach: End of the grid.
+        heavy: False: the grid is of the scores themselves, which are normal. True: of their inverse hyperbolic sine,
+            for scores with the long tails of a t.
     """
 
     table: FloatArray
+    reach: float = _REACH
+    heavy: bool = False
 
     @property
     def step(self) -> float:
-        """Distance between two grid scores."""
-        return float(2 * _REACH / (self.table.shape[1] - 1))
+        """Distance between two grid points."""
+        return float(2 * self.reach / (self.table.shape[1] - 1))
 
     def to_scores(self, x: FloatArray) -> FloatArray:
-        """Normal scores of rows (..., d)."""
-        grid = np.linspace(-_REACH, _REACH, self.table.shape[1])
+        """Scores of rows (..., d)."""
+        grid = np.linspace(-self.reach, self.reach, self.table.shape[1])
         out = np.empty_like(x)
         for j, knots in enumerate(self.table):
             column = x[..., j]
@@ -46,11 +51,11 @@ class Margins:
             below = np.minimum(column - knots[0], 0.0) * self.step / (knots[1] - knots[0])
             above = np.maximum(column - knots[-1], 0.0) * self.step / (knots[-1] - knots[-2])
             out[..., j] = inner + below + above
-        return out
+        return np.asarray(np.sinh(out)) if self.heavy else out
 
     def to_features(self, z: FloatArray) -> FloatArray:
         """Feature values of scores (..., d); the inverse of :meth:`to_scores`."""
-        position = (z + _REACH) / self.step
+        position = ((np.arcsinh(z) if self.heavy else z) + self.reach) / self.step
         index = np.clip(position, 0, self.table.shape[1] - 2).astype(np.int64)
         position -= index
         offset = np.arange(self.table.shape[0]) * self.table.shape[1]
@@ -66,12 +71,23 @@ class Margins:
         for j, knots in enumerate(self.table):
             index = np.clip(np.searchsorted(knots, x[..., j]) - 1, 0, len(knots) - 2)
             out[..., j] = np.log(self.step) - np.log(np.diff(knots)[index])
+        if self.heavy:
+            # d score / d grid of a hyperbolic sine.
+            out += 0.5 * np.log1p(np.square(self.to_scores(x)))
         return out
 
 
 def fit_margins(x: FloatArray) -> Margins:
     """Fit smooth margins to rows (n, d)."""
     return Margins(np.stack([_one_margin(x[:, j]) for j in range(x.shape[1])]))
+
+
+def student_margins(normal: Margins, dof: float) -> Margins:
+    """The same margins, with scores of a t instead of normal ones."""
+    reach = float(np.arcsinh(stdtrit(dof, float(ndtr(_REACH - 1e-3)))))
+    grid = np.linspace(-reach, reach, 2 * _STEPS + 1)
+    scores = -np.sign(grid) * ndtri(np.clip(stdtr(dof, -np.abs(np.sinh(grid))), 1e-300, 0.5))
+    return Margins(normal.to_features(np.repeat(scores[:, None], len(normal.table), axis=1)).T.copy(), reach, True)
 
 
 def _one_margin(column: FloatArray) -> FloatArray:

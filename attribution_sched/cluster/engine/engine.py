@@ -161,6 +161,12 @@ class Engine:
         )
         reward = world.reward
         self.weights = np.tile([reward.w_eff, reward.w_util, reward.w_cost], (clusters, 1))
+        # What may be known of the future: how tasks come (kind, parameters, recorded times; None if they do not come by
+        # themselves) and when the episode ends.
+        self.arrivals: tuple[int, FloatArray, FloatArray] | None = (
+            self.arrays.arrival_kind, self.arrays.arrival_params, self.arrays.arrival_times_s,
+        )  # fmt: skip
+        self.ends_s = world.horizon_s
         self._no_devices = np.full(clusters, -1, dtype=np.int64)
         self._no_actions = np.zeros((clusters, world.max_segments, len(ACTION_COLUMNS)), dtype=np.int64)
 

@@ -352,7 +352,9 @@ def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
         if freed:
             offer_queue(state, e)
         if state.clock[e, st.NEXT_TICK] <= state.clock[e, st.NOW]:
-            ou_advance(state.links[e, 0], world.ou_decay, world.ou_noise, world.ou_correlation, state.streams[e, 0])
+            if world.trace_times_s.size == 0:
+                # A recorded network has no process of its own.
+                ou_advance(state.links[e, 0], world.ou_decay, world.ou_noise, world.ou_correlation, state.streams[e, 0])
             before_s = state.clock[e, st.LAST_TICK]
             state.clock[e, st.LAST_TICK] = state.clock[e, st.NEXT_TICK]
             state.clock[e, st.NEXT_TICK] += world.tick_s

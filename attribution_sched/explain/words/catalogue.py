@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attribution_sched.explain.words import (
+    messages_billing,
     messages_cli,
     messages_feedback,
     messages_plots,
@@ -21,6 +22,7 @@ PAGES: tuple[dict[str, Message], ...] = (
     messages_report.MESSAGES,
     messages_feedback.MESSAGES,
     messages_cli.MESSAGES,
+    messages_billing.MESSAGES,
 )
 
 MESSAGES: dict[str, Message] = {name: pair for page in PAGES for name, pair in page.items()}

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.reward import total_of
+from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, Deviating, distinct
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
-from attribution_sched.scheduler.hi_ppo.drafts import DEAD, Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import (
     SYSTEM,
     NetworkChooser,
@@ -33,27 +33,18 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.field_state import ENGINE, field_arrays, restore_field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import join_traces
-from attribution_sched.scheduler.hi_ppo.walk import Chooser, Offer, Trace, Walk, walk
+from attribution_sched.scheduler.hi_ppo.walk import Chooser, Trace, walk
 from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-OWN, TASK, NOTHING, DOMAIN, FEWER, MORE, CUT, REPLICA, RESIZED = range(9)
-"""What is changed: nothing, the task, acting at all, the first segment's domain, devices or cut, one more replica, or
-task and devices."""
-
-TRIED = np.array([OWN, TASK, TASK, NOTHING, DOMAIN, FEWER, FEWER, MORE, CUT, REPLICA, RESIZED, RESIZED])
-"""Changes tried at every decision; those that do not exist or come to the same are left out."""
-
 UNIT = 0.05
 """Worth is counted in a fifth of what an average task takes on the baseline."""
 
 MOST = 3.0
 """A worth beyond this many units counts as this much: how bad the bad is does not matter."""
-
-_SIZE, _WORTH = 4, 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,87 +62,15 @@ class Comparison:
     worth: FloatArray
 
 
-class _Actor(NetworkChooser):
+class NetworkActor(NetworkChooser):
     """The likeliest choices, given another task."""
 
     @torch.no_grad()
     def retask(self, state: State, task: IntArray) -> None:
+        """Look at the cluster as it is for other tasks."""
         if self.seen is not None:
             bare = self.seen._replace(own=self.seen.own[:, :, :SYSTEM])
             self.seen = with_task(self.network, bare, state, task)
-
-
-class _Deviating:
-    """A network's choices except one; ``pick`` in [0, 1) says which of the others is taken instead."""
-
-    def __init__(self, actor: _Actor, change: IntArray, pick: FloatArray) -> None:
-        self._actor, self._change, self._pick = actor, change.copy(), pick
-        self.made: BoolArray = np.zeros(len(change), dtype=np.bool_)
-
-    def task(self, state: State) -> IntArray:
-        own = self._actor.task(state)
-        found, last = own.copy(), state.mask.shape[1] - 1
-        for r in np.flatnonzero(np.isin(self._change, (TASK, NOTHING, RESIZED))).tolist():
-            others = state.mask[r].copy()
-            others[own[r]] = False
-            if self._change[r] == NOTHING:
-                others[:last] = False
-            else:
-                others[last] = False
-            if others.any():
-                found[r] = self._one(others, r)
-                self.made[r] = self._change[r] != RESIZED
-            else:
-                self._change[r] = OWN
-        self._actor.retask(state, found)
-        return found
-
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
-        own = self._actor.choose(head, offer, drafts, rows)
-        found = own.copy()
-        if head in ("format", "level"):
-            return found
-        for i in np.flatnonzero(~self.made[rows]).tolist():
-            r = int(rows[i])
-            others = self._others(head, offer, i, int(own[i]), int(self._change[r]), bool(drafts.written[r] == 0))
-            if others is None or not others.any():
-                continue
-            if head == "layout":
-                found[i] = self._resized(offer, i, int(own[i]), others, r)
-            else:
-                found[i] = self._one(others, r)
-            self.made[r] = True
-        return found
-
-    def _others(self, head: str, offer: Offer, i: int, own: int, change: int, first: bool) -> BoolArray | None:
-        """What may be taken instead, or None where this is not the choice to change."""
-        others: BoolArray = offer.mask[i].copy()
-        others[own] = False
-        if head == "domain":
-            if change == DOMAIN and first:
-                others[-1] = False
-                return others
-            return others if change == REPLICA and not first and offer.mask[i, -1] else None
-        if not first:
-            return None
-        if head == "cut":
-            return others if change == CUT else None
-        size = offer.choices[i, :, _SIZE]
-        differs = {FEWER: size < size[own] - 0.01, MORE: size > size[own] + 0.01}
-        differs[RESIZED] = differs[FEWER] | differs[MORE]
-        return others & differs[change] if change in differs else None
-
-    def _resized(self, offer: Offer, i: int, own: int, others: BoolArray, r: int) -> int:
-        """The worthiest layout of the next number of devices, seldom of one further away."""
-        away = np.abs(offer.choices[i, :, _SIZE] - offer.choices[i, own, _SIZE])
-        steps = np.unique(away[others].round(3))
-        at = min(len(steps) - 1, int(-np.log2(1.0 - self._pick[r])))
-        near = others & (np.abs(away - steps[at]) < 0.01)
-        return int(np.where(near, offer.choices[i, :, _WORTH], -np.inf).argmax())
-
-    def _one(self, others: BoolArray, r: int) -> int:
-        found = np.flatnonzero(others)
-        return int(found[int(self._pick[r] * len(found))])
 
 
 def compare(
@@ -178,9 +97,9 @@ def compare(
     row, change = np.repeat(np.arange(field.clusters), many), np.tile(TRIED, field.clusters)
     pick = rng.random(len(row))
     streams = rng.integers(1, 2**63, size=(field.clusters, futures, 2, 4), dtype=np.uint64)
-    tried = _Deviating(_Actor(network, None), change, pick)
+    tried = Deviating(NetworkActor(network, None), change, pick)
     found = walk(field.planner, field.decisions().take(row), tried)
-    keep = np.flatnonzero(_distinct(found, (change == OWN) | tried.made, many))
+    keep = np.flatnonzero(distinct(found, (change == OWN) | tried.made, many))
     if len(keep) == 0:
         return None
     kept, parts, totals = field_arrays(field), [], []
@@ -190,7 +109,7 @@ def compare(
         # The last part is filled up: every copy has to stand somewhere.
         full = np.resize(rows, per)
         _set(copies, kept, np.repeat(row[full], futures), streams[row[full]].reshape(-1, 2, 4))
-        first = _Deviating(_Actor(network, None), np.repeat(change[full], futures), np.repeat(pick[full], futures))
+        first = Deviating(NetworkActor(network, None), np.repeat(change[full], futures), np.repeat(pick[full], futures))
         trace, total = _play(copies, first, follower, hours)
         parts.append(take_trace(trace, np.arange(len(rows)) * futures, trace_offsets(trace)))
         totals.append(total.reshape(per, futures)[: len(rows)].mean(axis=1))
@@ -288,24 +207,6 @@ def _critics(
     goal = torch.from_numpy(np.asarray(lesson.returns)[rows]).float().to(device)
     error: Tensor = (found.values - goal).square() + (found.action_values - goal).square()
     return error.sum(dim=-1).mean()
-
-
-def _distinct(found: Walk, made: BoolArray, many: int) -> BoolArray:
-    """Which of ``many`` choices per decision are there and not the same as one before; none where only one is left."""
-    plans = np.where(found.batch.counts[:, None] > 0, found.batch.segments.reshape(len(made), -1), 0)
-    keys = np.column_stack([found.trace.task, plans])
-    keep: BoolArray = made & (found.drafts.status != DEAD)
-    for begin in range(0, len(made), many):
-        seen: set[bytes] = set()
-        for r in range(begin, begin + many):
-            key = keys[r].tobytes()
-            keep[r] &= key not in seen
-            if keep[r]:
-                seen.add(key)
-        # Without an own choice there is nothing to compare with.
-        if len(seen) < 2 or not keep[begin]:
-            keep[begin : begin + many] = False
-    return keep
 
 
 def _set(copies: Field, kept: dict[str, NDArray[Any]], rows: IntArray, streams: NDArray[np.uint64]) -> None:

@@ -30,8 +30,10 @@ from attribution_sched.scheduler.rules import ShortestJobFirst
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.candidates import Actor
     from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+    from attribution_sched.scheduler.thinking import Think, Thinker, Thought
 
 CLUSTERS = 4
 """Clusters whose tables are kept."""
@@ -48,12 +50,15 @@ class Coordination:
         plan: What is done; None lets the task wait or stay.
         slot: The task it is for.
         source: ``policy``, ``policy+search``, ``search`` (a wide search, for a task that waiting would not help),
-            ``keeps``, ``waits``, or the fallback's name after ``fallback:``.
+            ``keeps``, ``waits``, ``thinking`` (another choice did better in copies of the cluster), or the fallback's
+            name after ``fallback:``.
         reason: Why the fallback was taken; empty if it was not.
         upper_s: Time of the upper agent, its masks included.
         lower_s: Time of the lower agents.
         search_s: Time of the local search.
         total_s: Everything.
+        think_s: Time of thinking.
+        thought: What the choices were worth that were compared; None if none were.
     """
 
     plan: Plan | None
@@ -64,6 +69,8 @@ class Coordination:
     lower_s: float
     search_s: float
     total_s: float
+    think_s: float = 0.0
+    thought: Thought | None = None
 
 
 class HiPpo:
@@ -81,6 +88,8 @@ class HiPpo:
             the Kalman filter it learnt with; ``gru`` and ``persistence`` are the others.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
             view by default. ``adaptive`` lets those of the view follow the state of the network, ``pareto`` draws them.
+        think: How much the leading choices are compared in copies of the cluster before one acts; not at all if None.
+            Decisions that do not carry their moment are taken without.
         deadline_s: When to stop coordinating and take the fallback.
         fallback: Who decides then; shortest job first by default.
         clock: Where the time comes from.
@@ -100,6 +109,7 @@ class HiPpo:
         widen: bool = False,
         predict: bool | str = True,
         wishes: WeightMode | str | None = None,
+        think: Think | None = None,
         deadline_s: float = COORDINATION_LIMIT_S,
         fallback: Policy | None = None,
         clock: Callable[[], float] = kernels.clock,
@@ -110,6 +120,7 @@ class HiPpo:
         self.widen = widen
         self.predict = checked_method(predict) if isinstance(predict, str) else predict
         self.wishes = checked_mode(wishes) if isinstance(wishes, str) else wishes
+        self.think = think
         self.deadline_s = deadline_s
         self.fallback: Policy = fallback or ShortestJobFirst()
         self.clock = clock
@@ -124,6 +135,7 @@ class HiPpo:
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
         self._memory: dict[str, NDArray[np.float64]] = {}
+        self._thinker: Thinker | None = None
 
     @property
     def network(self) -> HiPpoNetwork:
@@ -246,7 +258,39 @@ class HiPpo:
                     break
         if plan is None or (view.replanning and plan == view.current_plan):
             slot, plan, source = view.slot, None, "keeps" if view.replanning else "waits"
-        return self._done(plan, slot, source, began, timings, self.clock() - agreed)
+        settled = self.clock()
+        thought = self._think(view, planner, decisions, slot, plan)
+        if thought is not None and thought.chosen:
+            slot, plan, source = thought.slots[thought.chosen], thought.plans[thought.chosen], "thinking"
+            if plan is None or (view.replanning and plan == view.current_plan):
+                slot, plan = view.slot, None
+        done = self._done(plan, slot, source, began, timings, settled - agreed)
+        return done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought)
+
+    def thinker(self) -> Thinker:
+        """Who compares choices for it."""
+        from attribution_sched.scheduler.thinking import Think, Thinker
+
+        if self._thinker is None:
+            self._thinker = Thinker(self.think or Think(), self.attributions)
+        return self._thinker
+
+    def _think(
+        self, view: DecisionView, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
+    ) -> Thought | None:
+        """Compare what was settled on with single changes of it; None if there is nothing to compare."""
+        if self.think is None or view.moment is None:
+            return None
+        from attribution_sched.scheduler.thinking import decision_seed
+
+        thinker = self.thinker()
+        listed = thinker.candidates(self._actor(), planner, decisions, slot, plan)
+        return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
+
+    def _actor(self) -> Actor:
+        from attribution_sched.scheduler.hi_ppo.comparing import NetworkActor
+
+        return NetworkActor(self.network, None)
 
     def read(self, view: DecisionView, forecast_gbps: FloatArray | None = None) -> Decisions:
         """A decision as arrays, with the attributions that it carries.

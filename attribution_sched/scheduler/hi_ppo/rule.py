@@ -15,11 +15,13 @@ from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.planning.local_search import LocalSearch
+from attribution_sched.scheduler.hi_ppo.candidates import Actor
 from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.multi_start import search_around
 from attribution_sched.scheduler.hi_ppo.policy import Coordination, HiPpo, _queue_pressure
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
+from attribution_sched.scheduler.thinking import Think
 from attribution_sched.types import Attributor, FloatArray, IntArray
 
 
@@ -34,11 +36,21 @@ class _MustAct(ShortestFirst):
         return np.asarray(np.where(idle, first, found), dtype=np.int64)
 
 
+class _RuleActor(ShortestFirst):
+    """The rule, which looks at every task anew."""
+
+    def retask(self, state: State, task: IntArray) -> None:
+        """Nothing of the task it would have taken is remembered."""
+
+
 class _RuleInCharge(HiPpo):
     """Hi-PPO's coordination with the rule in the networks' place. No deadline: a decision must not hang on a clock."""
 
-    def __init__(self, attributor: Attributor | None, search: bool) -> None:
-        super().__init__(attributor=attributor, search=search, deadline_s=np.inf)
+    def __init__(self, attributor: Attributor | None, search: bool, think: Think | None) -> None:
+        super().__init__(attributor=attributor, search=search, think=think, deadline_s=np.inf)
+
+    def _actor(self) -> Actor:
+        return _RuleActor()
 
     def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         return walk(planner, decisions, ShortestFirst(), timings, self.clock)
@@ -68,12 +80,15 @@ class Rule:
         attributor: How counters become attributions where a decision does not carry them, and what attributions mean;
             as Hi-PPO has learnt it by default.
         search: Whether a search settles details of a plan, and places tasks that waiting would not help.
+        think: How much its choice is compared with others in copies of the cluster; see :class:`RuleFork`.
     """
 
     name = "rule"
 
-    def __init__(self, attributor: Attributor | None = None, *, search: bool = True) -> None:
-        self._coordinator = _RuleInCharge(attributor, search)
+    def __init__(
+        self, attributor: Attributor | None = None, *, search: bool = True, think: Think | None = None
+    ) -> None:
+        self._coordinator = _RuleInCharge(attributor, search, think)
 
     @property
     def last(self) -> Coordination | None:
@@ -103,3 +118,22 @@ class Rule:
     def recall(self, memory: Mapping[str, FloatArray]) -> None:
         """Remember what was learnt of the links."""
         self._coordinator.recall(memory)
+
+
+class RuleFork(Rule):
+    """The rule with time to think: its choice and single changes of it are compared in copies of the cluster.
+
+    What a policy that has learnt gains over this one was learnt; the rest is the fork's.
+
+    Args:
+        attributor: As for :class:`Rule`.
+        search: As for :class:`Rule`.
+        think: How much.
+    """
+
+    name = "rule+fork"
+
+    def __init__(
+        self, attributor: Attributor | None = None, *, search: bool = True, think: Think | None = None
+    ) -> None:
+        super().__init__(attributor, search=search, think=think or Think())

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attribution_sched.cluster.reward import SIGNS
-from attribution_sched.scheduler.hi_ppo import comparing
+from attribution_sched.scheduler.hi_ppo import candidates, comparing
 from attribution_sched.scheduler.hi_ppo.comparing import MOST, UNIT, compare, prefer
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, judge
 from attribution_sched.scheduler.hi_ppo.field import Field
@@ -71,7 +71,7 @@ def test_choices_meet_the_same_arrivals(stage):
 
 def test_worth_is_what_is_earned_more(stage, monkeypatch):
     """Doing nothing, played by hand in copies of the copies."""
-    monkeypatch.setattr(comparing, "TRIED", np.array([comparing.OWN, comparing.NOTHING]))
+    monkeypatch.setattr(comparing, "TRIED", np.array([comparing.OWN, candidates.NOTHING]))
     monkeypatch.setattr(comparing, "MOST", np.inf)
     network, field, copies = stage
     found = compared(stage, 5, futures=1)

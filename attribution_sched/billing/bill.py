@@ -1,0 +1,350 @@
+"""The bill: one line for each payer and part, with its interval and its reason; lines and rest add up to the meters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attribution_sched.billing.games import ORDERS, Shares
+from attribution_sched.billing.rules import RULES, Allocation, Sharing
+from attribution_sched.billing.usage import Usage
+from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BY: tuple[str, ...] = ("tenant", "task", "model", "domain")
+"""Who may be billed."""
+
+PARTS: Mapping[str, str] = {
+    "energy": "J",
+    "electricity": "USD",
+    "carbon": "g",
+    "device time": "h",
+    "egress": "USD",
+    "congestion": "task-h",
+}
+"""What a bill consists of, and its unit. Congestion has a sum of its own: hours waited, not a meter."""
+
+NOBODY = "(unallocated)"
+"""Name of the rest that nobody answers for."""
+
+OTHERS = "(others)"
+"""Name of everybody else in a bill shown to one payer."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What the user charges for; None leaves a part unpriced.
+
+    Attributes:
+        carbon_usd_per_kg: Of accounted CO2-equivalent.
+        device_usd_per_h: Of a device, used or not.
+        congestion_usd_per_h: Of an hour that a task waits for others.
+    """
+
+    carbon_usd_per_kg: float | None = None
+    device_usd_per_h: float | None = None
+    congestion_usd_per_h: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, price in vars(self).items():
+            if price is not None and not (np.isfinite(price) and price >= 0):
+                raise SettingsError(
+                    problem(name, price, "must be a price of 0 or more", "Leave it out to charge nothing")
+                )
+
+    def usd(self, part: str, quantity: float) -> float | None:
+        """Dollars of a quantity in the unit of its part; None if nobody set a price."""
+        if part in ("electricity", "egress"):
+            return quantity
+        price = {
+            "carbon": None if self.carbon_usd_per_kg is None else self.carbon_usd_per_kg / 1e3,
+            "device time": self.device_usd_per_h,
+            "congestion": self.congestion_usd_per_h,
+        }.get(part)
+        return None if price is None else quantity * price
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a bill.
+
+    Attributes:
+        payer: Who answers for it.
+        part: What it is for, one of :data:`PARTS`.
+        own: In the part's unit: what the payer drew or held itself.
+        shared: Its share of what all have in common.
+        half_width: Half of the 95 % interval of ``shared``; 0 if it is exact.
+        usd: Dollars; None if the part has no price.
+        reason: Id of the sentence that says why, in the catalogue of words.
+        facts: The numbers in that sentence.
+    """
+
+    payer: str
+    part: str
+    own: float
+    shared: float
+    half_width: float
+    usd: float | None
+    reason: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def quantity(self) -> float:
+        """Both together."""
+        return self.own + self.shared
+
+
+@dataclass(frozen=True, eq=False)
+class Bill:
+    """Who answers for what of a period.
+
+    Attributes:
+        by: Who is billed: tenant, task, model or domain.
+        rule: By which rule.
+        lines: All lines.
+        unallocated: Part → what nobody answers for.
+        meter: Part → what the meter reads; lines and rest add up to it.
+        exact: Whether no share was sampled.
+        core: Domain → its peak-capacity game, under the Shapley rule.
+        hours: Length of the period.
+        start_s: Its beginning, on the cluster's clock.
+        provenance: How the numbers were got.
+    """
+
+    by: str
+    rule: str
+    lines: tuple[Line, ...]
+    unallocated: Mapping[str, float]
+    meter: Mapping[str, float]
+    exact: bool
+    core: Mapping[str, Shares]
+    hours: float
+    start_s: float
+    provenance: str
+
+    @property
+    def payers(self) -> tuple[str, ...]:
+        """In order."""
+        return tuple(dict.fromkeys(line.payer for line in self.lines))
+
+    def amount(self, payer: str, part: str) -> float:
+        """What a payer answers for of one part, in its unit."""
+        return sum(line.quantity for line in self.lines if line.payer == payer and line.part == part)
+
+    def gap(self) -> float:
+        """Largest relative difference between a meter and the lines and rest that should add up to it."""
+        gaps = []
+        for part, meter in self.meter.items():
+            booked = sum(line.quantity for line in self.lines if line.part == part) + self.unallocated[part]
+            gaps.append(abs(booked - meter) / max(1.0, abs(meter)))
+        return max(gaps, default=0.0)
+
+    def seen_by(self, payer: str) -> Bill:
+        """The same bill as one payer may see it: all others only in sum.
+
+        Raises:
+            SettingsError: If nobody of that name is billed.
+        """
+        if payer not in self.payers:
+            raise SettingsError(problem(self.by, payer, "has no line in this bill", nearest(payer, self.payers)))
+        own = [line for line in self.lines if line.payer == payer]
+        rest = []
+        for part in self.meter:
+            theirs = [line for line in self.lines if line.payer != payer and line.part == part]
+            if theirs:
+                priced = [line.usd for line in theirs if line.usd is not None]
+                own_sum, shared_sum = sum(line.own for line in theirs), sum(line.shared for line in theirs)
+                # Errors of shares of a whole are opposed to each other: the sum is known as well as the own share.
+                width = next((line.half_width for line in own if line.part == part), 0.0)
+                usd = sum(priced) if priced else None
+                rest.append(Line(OTHERS, part, own_sum, shared_sum, width, usd, "bill.others"))
+        changed = {**vars(self), "lines": (*own, *rest), "core": {}}
+        return Bill(**changed)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each line and for the rest, with plain values."""
+        for line in self.lines:
+            yield {
+                self.by: line.payer,
+                "part": line.part,
+                "quantity": line.quantity,
+                "own": line.own,
+                "shared": line.shared,
+                "half_width": line.half_width,
+                "unit": PARTS[line.part],
+                "usd": line.usd,
+            }
+        for part, rest in self.unallocated.items():
+            yield {self.by: NOBODY, "part": part, "quantity": rest, "own": 0.0, "shared": rest, "half_width": 0.0,
+                   "unit": PARTS[part], "usd": None}  # fmt: skip
+
+    def table(self) -> pd.DataFrame:
+        """Payers down, parts across, in their units; the rest and the meter below."""
+        import pandas as pd
+
+        frame = pd.DataFrame(list(self.rows()))
+        wide = frame.pivot_table(index=self.by, columns="part", values="quantity", aggfunc="sum", sort=False)
+        wide = wide.reindex(columns=[part for part in PARTS if part in wide.columns])
+        wide.loc["meter"] = [self.meter[part] for part in wide.columns]
+        return wide.rename(columns={part: f"{part} ({PARTS[part]})" for part in wide.columns})
+
+
+def make_bill(
+    usage: Usage,
+    by: str = "tenant",
+    rule: str = "shapley",
+    *,
+    prices: Prices | None = None,
+    congestion: Shares | None = None,
+    orders: int = ORDERS,
+    seed: int = 0,
+) -> Bill:
+    """Write the bill of a period.
+
+    Args:
+        usage: What was used.
+        by: ``tenant``, ``task``, ``model`` or ``domain``.
+        rule: One of :data:`~attribution_sched.billing.rules.RULES`.
+        prices: What is charged beside electricity and egress.
+        congestion: Shares of the delay, of the payers in their order; left out if nobody worked them out.
+        orders: Orders drawn for more payers than can be exact.
+        seed: Of those orders.
+
+    Raises:
+        SettingsError: If an argument is wrong.
+    """
+    if by not in BY:
+        raise SettingsError(problem("by", by, "is nobody who can be billed", nearest(by, BY)))
+    if rule not in RULES:
+        raise SettingsError(problem("rule", rule, "is no rule of billing", nearest(rule, RULES)))
+    prices = prices or Prices()
+    if by == "domain":
+        return _by_domain(usage, rule, prices)
+    sharing = Sharing(usage, by, orders=orders, seed=seed)
+    lines: list[Line] = []
+    unallocated: dict[str, float] = {}
+    meter: dict[str, float] = {}
+    for part in ("energy", "electricity", "carbon", "device time"):
+        found = sharing.allocate(rule, part)
+        meter[part] = sharing.metered(part).total
+        # What is left of rounding is no rest.
+        unallocated[part] = found.unallocated if abs(found.unallocated) > 1e-12 * meter[part] else 0.0
+        lines += _lines(sharing, rule, part, found, prices)
+    egress = np.zeros(len(sharing.names))
+    np.add.at(egress, sharing.group, [task.egress_usd for task in usage.tasks])
+    lines += [
+        Line(name, "egress", usd, 0.0, 0.0, usd, "bill.egress")
+        for name, usd in zip(sharing.names, egress.tolist(), strict=True)
+    ]
+    unallocated["egress"], meter["egress"] = 0.0, usage.meter_egress_usd
+    if congestion is not None:
+        lines += _congestion(sharing.names, congestion, prices)
+        unallocated["congestion"] = congestion.total - float(congestion.values.sum())
+        meter["congestion"] = congestion.total
+    core = dict(zip(usage.domains, sharing.peaks, strict=True)) if rule == "shapley" else {}
+    exact = all(peak.exact for peak in core.values()) and (congestion is None or congestion.exact)
+    return Bill(
+        by, rule, tuple(lines), unallocated, meter, exact, core, usage.hours, float(usage.edges_s[0]), usage.provenance
+    )
+
+
+def _lines(sharing: Sharing, rule: str, part: str, found: Allocation, prices: Prices) -> Iterator[Line]:
+    facts = _facts(sharing, rule)
+    for at, name in enumerate(sharing.names):
+        own, shared = float(found.own[at]), float(found.shared[at])
+        usd = prices.usd(part, own + shared)
+        yield Line(name, part, own, shared, float(found.half_width[at]), usd, f"bill.{rule}", facts[at])
+
+
+def _facts(sharing: Sharing, rule: str) -> list[dict[str, Any]]:
+    """What each payer's share rests on, as numbers for the sentence of the rule."""
+    if rule == "shapley":
+        needed = sum((peak.values for peak in sharing.peaks), np.zeros(len(sharing.names)))
+        peak = sum(peak.total for peak in sharing.peaks)
+        return [
+            {"devices": float(value), "peak": float(peak), "of": int(sharing.usage.devices.sum())} for value in needed
+        ]
+    keys: FloatArray = {
+        "reservation": sharing.held_s,
+        "usage": sharing.metered("energy").dynamic + sharing.metered("energy").static,
+        "cpu-time": sharing.busy_s,
+        "max-request-use": sharing.asked_s,
+    }[rule].sum(axis=1)
+    whole = float(keys.sum())
+    if rule == "max-request-use":
+        whole = float(sharing.usage.devices.sum()) * sharing.usage.hours * 3600.0
+    return [{"share": float(key) / whole if whole > 0 else 0.0} for key in keys]
+
+
+def _congestion(names: tuple[str, ...], shares: Shares, prices: Prices) -> Iterator[Line]:
+    for name, value, width in zip(names, shares.values.tolist(), shares.half_width.tolist(), strict=True):
+        yield Line(name, "congestion", 0.0, value, width, prices.usd("congestion", value), "bill.congestion")
+
+
+def _by_domain(usage: Usage, rule: str, prices: Prices) -> Bill:
+    """Where it was spent: nothing is shared between domains, so every rule says the same; egress has no one domain."""
+    everyone = np.zeros(len(usage.tasks), dtype=np.int64)
+    held_h = usage.total(usage.span_devices * usage.lengths_s[usage.span_interval], everyone, 1)[0] / 3600.0
+    lines, meter = [], {}
+    for part, weight in (
+        ("energy", np.ones_like(usage.idle_j)),
+        ("electricity", usage.electricity_usd_per_j),
+        ("carbon", usage.carbon_g_per_j),
+        ("device time", None),
+    ):
+        if weight is None:
+            own, shared = held_h, usage.devices * usage.hours - held_h
+        else:
+            each = (usage.span_dynamic_j + usage.span_static_j) * weight[usage.span_interval, usage.span_domain]
+            own, shared = usage.total(each, everyone, 1)[0], (usage.idle_j * weight).sum(axis=0)
+        meter[part] = float(own.sum() + shared.sum())
+        for name, mine, common in zip(usage.domains, own.tolist(), shared.tolist(), strict=True):
+            lines.append(Line(name, part, mine, common, 0.0, prices.usd(part, mine + common), "bill.domain"))
+    unallocated = dict.fromkeys(meter, 0.0) | {"egress": usage.meter_egress_usd}
+    meter["egress"] = usage.meter_egress_usd
+    return Bill(
+        "domain",
+        rule,
+        tuple(lines),
+        unallocated,
+        meter,
+        True,
+        {},
+        usage.hours,
+        float(usage.edges_s[0]),
+        usage.provenance,
+    )
+
+
+def compare_rules(usage: Usage, by: str = "tenant", part: str = "energy", *, orders: int = ORDERS) -> pd.DataFrame:
+    """The rules side by side: payers down, rules across, and what makes them differ.
+
+    Beside the shares stand the payer's part of all device-hours held, of the common peak, and how many watts a device
+    of its draws: who holds devices when nobody else does answers for less of the peak than of the hours.
+
+    Args:
+        usage: What was used.
+        by: ``tenant``, ``task`` or ``model``.
+        part: One of energy, electricity, carbon and device time.
+        orders: As in :func:`make_bill`.
+    """
+    import pandas as pd
+
+    sharing = Sharing(usage, by, orders=orders)
+    columns: dict[str, FloatArray] = {}
+    for rule in RULES:
+        found = sharing.allocate(rule, part)
+        columns[rule] = np.append(found.own + found.shared, found.unallocated)
+    held, peak = sharing.held_s.sum(axis=1), sum((one.values for one in sharing.peaks), np.zeros(len(sharing.names)))
+    metered = sharing.metered("energy")
+    joules = (metered.dynamic + metered.static).sum(axis=1)
+    columns["share of hours"] = np.append(held / max(held.sum(), 1e-300), np.nan)
+    columns["share of peak"] = np.append(peak / max(peak.sum(), 1e-300), np.nan)
+    columns["watts per device"] = np.append(np.divide(joules, held, out=np.zeros_like(held), where=held > 0), np.nan)
+    return pd.DataFrame(columns, index=pd.Index([*sharing.names, NOBODY], name=by))

@@ -1,0 +1,260 @@
+"""Who answers for what is shared: cost games between tenants, each with its characteristic function.
+
+*Peak capacity.* Tenants hold d_i(t) devices at time t. A group S alone would have had to own
+
+    v(S) = max over t of Σ_{i∈S} d_i(t)
+
+devices. v is a maximum of additive functions: subadditive, and its core is never empty (whoever pays by the devices it
+holds at the common peak is in it).
+
+*Co-location.* Each tenant i needs a_i alone, and two that share devices cost each other e_ij:
+
+    v(S) = Σ_{i∈S} a_i + Σ_{i<j∈S} e_ij     ⇒     φ_i = a_i + ½ Σ_j e_ij
+
+*Congestion.* v(S) is how long S's own tasks would have waited had only S submitted; nobody has a closed form of it, so
+it is any function from masks to values.
+
+Up to :data:`EXACT_LIMIT` players every coalition is valued. Beyond, random orders of the players are drawn in pairs of
+an order and its reverse, and the spread over independent batches of them gives the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+from scipy import stats
+
+from attribution_sched.errors import SettingsError, problem
+from attribution_sched.kernels import kernel
+from attribution_sched.types import BoolArray, FloatArray, IntArray
+
+EXACT_LIMIT = 22
+"""Players up to which all coalitions are valued: four million of them."""
+
+BATCHES = 16
+"""Independent batches of sampled orders, for the interval."""
+
+ORDERS = 32_768
+"""Orders drawn by default beyond the exact limit."""
+
+TOLERANCE = 1e-9
+"""Relative excess below which a coalition does not object: rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Shapley values of a cost game.
+
+    Attributes:
+        values: Share of each player, shape ``(n,)``; they add up to ``total``.
+        total: Cost of all players together.
+        half_width: Half of the 95 % interval of each share, shape ``(n,)``; zeros if exact.
+        exact: Whether every coalition was valued.
+        evaluations: Coalitions valued, or orders drawn.
+        in_core: Whether no group would pay less by itself; None if that was not looked at.
+        excess: What the group with the best reason to leave pays beyond its own cost; None as above.
+        objectors: That group, shape ``(n,)``; None as above.
+    """
+
+    values: FloatArray
+    total: float
+    half_width: FloatArray
+    exact: bool
+    evaluations: int
+    in_core: bool | None = None
+    excess: float | None = None
+    objectors: BoolArray | None = None
+
+
+def peak_capacity(
+    profile: FloatArray, *, orders: int = ORDERS, seed: int = 0, exact_limit: int = EXACT_LIMIT
+) -> Shares:
+    """Shapley values of the peak-capacity game.
+
+    Args:
+        profile: Devices each player holds over time, shape ``(n, T)``.
+        orders: Orders to draw beyond the exact limit.
+        seed: Of the orders.
+        exact_limit: Players up to which all coalitions are valued.
+
+    Raises:
+        SettingsError: If a profile is negative or not finite, or the orders are too few.
+    """
+    profile = np.asarray(profile, dtype=np.float64)
+    if profile.ndim != 2 or not np.isfinite(profile).all() or (profile < 0).any():
+        rule = "must be devices held over time, finite and not negative, shape (players, times)"
+        raise SettingsError(problem("profile", profile.shape, rule, "Use Usage.held"))
+    players = len(profile)
+    if players == 0 or profile.shape[1] == 0:
+        return Shares(np.zeros(players), 0.0, np.zeros(players), True, 1, True, 0.0, np.zeros(players, dtype=bool))
+    moments = _undominated(profile)
+    if players <= min(exact_limit, EXACT_LIMIT):
+        return from_table(_peak_table(moments))
+    return sampled(players, lambda order: _climb(moments, order, np.empty(players)), orders, seed)
+
+
+def co_location(alone: FloatArray, extra: FloatArray) -> FloatArray:
+    """Shapley values of the co-location game, exact for any number of players.
+
+    Args:
+        alone: a_i, shape ``(n,)``.
+        extra: e_ij, what i and j cost each other together, symmetric with a zero diagonal, shape ``(n, n)``.
+
+    Raises:
+        SettingsError: If ``extra`` is not symmetric, or somebody costs itself something.
+    """
+    if not np.allclose(extra, extra.T) or np.diag(extra).any():
+        rule = "must be symmetric with zeros on the diagonal"
+        raise SettingsError(problem("extra", extra.shape, rule, "Write what a pair costs into both places"))
+    return np.asarray(alone + extra.sum(axis=1) / 2.0)
+
+
+def congestion(
+    players: int, value: Callable[[BoolArray], FloatArray], *, exact_limit: int = 8, orders: int = 128, seed: int = 0
+) -> Shares:
+    """Shapley values of a game that has no closed form.
+
+    Args:
+        players: How many.
+        value: Cost of each coalition by itself: masks ``(m, n)`` to costs ``(m,)``.
+        exact_limit: Players up to which all coalitions are asked for.
+        orders: Orders to draw beyond it; each asks for n coalitions.
+        seed: Of the orders.
+    """
+    if players <= min(exact_limit, EXACT_LIMIT):
+        masks = (np.arange(2**players)[:, None] >> np.arange(players)) & 1
+        return from_table(np.asarray(value(masks.astype(bool)), dtype=np.float64))
+
+    def climb(order: IntArray) -> FloatArray:
+        joined = np.tril(np.ones((players, players), dtype=bool))
+        masks = np.zeros((players, players), dtype=bool)
+        masks[:, order] = joined
+        return np.asarray(value(masks), dtype=np.float64)
+
+    return sampled(players, climb, orders, seed)
+
+
+def from_table(values: FloatArray) -> Shares:
+    """Shapley values and core of a game by the costs of all its coalitions.
+
+    Args:
+        values: Shape ``(2^n,)``; bit i of the place says whether player i is in the coalition. The first is 0.
+    """
+    players = len(values).bit_length() - 1
+    weights = _weights(players)
+    shares = np.empty(players)
+    for player in range(players):
+        pairs = values.reshape(-1, 2, 2**player)
+        shares[player] = ((pairs[:, 1] - pairs[:, 0]).ravel() * weights).sum()
+    paid = np.zeros(1)
+    for share in shares:
+        paid = np.concatenate([paid, paid + share])
+    gap = paid - values
+    worst = int(np.argmax(gap))
+    total = float(values[-1])
+    in_core = bool(gap[worst] <= TOLERANCE * max(1.0, abs(total)))
+    objectors = ((worst >> np.arange(players)) & 1).astype(bool)
+    return Shares(shares, total, np.zeros(players), True, len(values), in_core, float(gap[worst]), objectors)
+
+
+def _weights(players: int) -> FloatArray:
+    """Shapley weight of each coalition of the other players, shape ``(2^(n-1),)``."""
+    sizes = np.zeros(1, dtype=np.int64)
+    for _ in range(players - 1):
+        sizes = np.concatenate([sizes, sizes + 1])
+    each = np.array([1.0 / (players * comb(players - 1, size)) for size in range(max(1, players))])
+    return np.asarray(each[sizes])
+
+
+def _undominated(profile: FloatArray) -> FloatArray:
+    """Moments at which some group may have its peak, shape ``(n, m)``: none where all hold less than at another.
+
+    Moments are looked at from the busiest on, so that few suffice to rule out most others.
+    """
+    moments = np.unique(profile.T, axis=0)
+    moments = moments[np.argsort(-moments.sum(axis=1), kind="stable")]
+    kept: list[FloatArray] = []
+    while len(moments):
+        first, moments = moments[0], moments[1:]
+        kept.append(first)
+        moments = moments[(moments > first).any(axis=1)]
+    return np.array(kept).T
+
+
+def _peak_table(moments: FloatArray) -> FloatArray:
+    """Peak of every coalition, shape ``(2^n,)``; the players' halves are summed once and met pairwise."""
+    players, count = moments.shape
+    sums = []
+    for half in (moments[: players // 2], moments[players // 2 :]):
+        table = np.zeros((1, count))
+        for row in half:
+            table = np.concatenate([table, table + row])
+        sums.append(table)
+    peak = np.zeros((len(sums[1]), len(sums[0])))
+    _meet(sums[1], np.ascontiguousarray(sums[0].T), peak)
+    return peak.ravel()
+
+
+@kernel
+def _meet(high: FloatArray, low: FloatArray, peak: FloatArray) -> None:
+    """Write the largest sum over all moments of each pair of half coalitions.
+
+    Args:
+        high: Devices of each coalition of the second half, shape ``(H, m)``.
+        low: Devices of each coalition of the first half, moments first, shape ``(m, L)``.
+        peak: Out, shape ``(H, L)``. Its row stays in the cache while the moments pass over it.
+    """
+    for h in range(high.shape[0]):
+        for at in range(high.shape[1]):
+            more = high[h, at]
+            for j in range(low.shape[1]):
+                peak[h, j] = max(peak[h, j], more + low[at, j])
+
+
+@kernel(allocates=True, fastmath=True)
+def _climb(moments: FloatArray, order: IntArray, costs: FloatArray) -> FloatArray:
+    """Peak of the first 1, 2, … n players of an order, written to ``costs``."""
+    held = np.zeros(moments.shape[1])
+    for at in range(order.size):
+        peak = 0.0
+        row = moments[order[at]]
+        for t in range(held.size):
+            held[t] += row[t]
+            peak = max(peak, held[t])
+        costs[at] = peak
+    return costs
+
+
+def sampled(players: int, climb: Callable[[IntArray], FloatArray], orders: int, seed: int) -> Shares:
+    """Mean marginal cost over random orders, each of them also reversed.
+
+    Args:
+        players: How many.
+        climb: Cost of the first 1, 2, … n players of an order, shape ``(n,)``.
+        orders: How many orders, reverses included.
+        seed: Of the orders.
+
+    Raises:
+        SettingsError: If the orders cannot be dealt into batches.
+    """
+    unit = 2 * BATCHES
+    if orders < unit or orders % unit:
+        rule = f"must be a multiple of {unit}: {BATCHES} batches of an order and its reverse"
+        raise SettingsError(problem("orders", orders, rule, f"Use {max(1, round(orders / unit)) * unit}"))
+    rng = np.random.default_rng(seed)
+    means = np.zeros((BATCHES, players))
+    total = 0.0
+    for batch in range(BATCHES):
+        for _ in range(orders // unit):
+            order = rng.permutation(players)
+            for way in (order, np.ascontiguousarray(order[::-1])):
+                costs = climb(way)
+                means[batch, way] += np.diff(costs, prepend=0.0)
+                total = float(costs[-1])
+    means *= BATCHES / orders
+    spread = means.std(axis=0, ddof=1) / np.sqrt(BATCHES)
+    factor = float(stats.t.ppf(0.975, BATCHES - 1))
+    return Shares(means.mean(axis=0), total, factor * spread, False, orders)

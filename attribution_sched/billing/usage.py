@@ -1,0 +1,146 @@
+"""What was used, by whom, where and when: the record every bill is written from.
+
+Time is cut into T intervals in which nothing changes: K domains, N tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attribution_sched.errors import JournalError, problem
+from attribution_sched.types import FloatArray, IntArray
+
+CONSERVED = 1e-9
+"""Relative gap between the meter and what is booked above which a usage is refused."""
+
+
+@dataclass(frozen=True)
+class TaskUse:
+    """One task of a period.
+
+    Attributes:
+        id: Its name.
+        tenant: Who asked for it.
+        model: What it trains or runs.
+        submitted_s: When it came, on the cluster's clock.
+        started_s: When it first ran; None if it never did.
+        finished_s: When it was done; None if it was not.
+        requested: Devices that were asked for; None if that was left to the scheduler.
+        egress_usd: What its traffic between domains cost, moves included.
+    """
+
+    id: str
+    tenant: str
+    model: str
+    submitted_s: float
+    started_s: float | None = None
+    finished_s: float | None = None
+    requested: int | None = None
+    egress_usd: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Usage:
+    """A period of a cluster, with every joule, gram and dollar of its meters booked once.
+
+    A row of the ``span`` arrays is one task on one domain in one interval.
+
+    Attributes:
+        domains: Names of the K domains.
+        devices: How many devices each has, shape ``(K,)``.
+        edges_s: Interval t lasts from ``edges_s[t]`` to ``edges_s[t + 1]``, shape ``(T + 1,)``.
+        tasks: The N tasks.
+        span_interval: Row's interval, shape ``(n,)``.
+        span_task: Row's task, shape ``(n,)``.
+        span_domain: Row's domain, shape ``(n,)``.
+        span_devices: Devices held; one that two tasks share counts half for each, shape ``(n,)``.
+        span_busy_s: Device-seconds of computing in the row, shape ``(n,)``.
+        span_dynamic_j: Joules above the idle power of the devices, shape ``(n,)``.
+        span_static_j: Joules of the idle power of the devices held, shape ``(n,)``.
+        idle_j: Joules of devices that hold no task, shape ``(T, K)``.
+        carbon_g_per_j: Accounted intensity of the grid of each domain, location-based average, shape ``(T, K)``.
+        electricity_usd_per_j: Price of electricity, shape ``(T, K)``.
+        meter_j: What the meters of all devices read.
+        meter_egress_usd: What the network's bill reads.
+        provenance: How the numbers were got: measured, estimated, simulated.
+    """
+
+    domains: tuple[str, ...]
+    devices: IntArray
+    edges_s: FloatArray
+    tasks: tuple[TaskUse, ...]
+    span_interval: IntArray
+    span_task: IntArray
+    span_domain: IntArray
+    span_devices: FloatArray
+    span_busy_s: FloatArray
+    span_dynamic_j: FloatArray
+    span_static_j: FloatArray
+    idle_j: FloatArray
+    carbon_g_per_j: FloatArray
+    electricity_usd_per_j: FloatArray
+    meter_j: float
+    meter_egress_usd: float
+    provenance: str = field(default="simulated")
+
+    def __post_init__(self) -> None:
+        """Refuse a record whose parts do not add up to its meters.
+
+        Raises:
+            JournalError: If they do not.
+        """
+        booked_j = float(self.span_dynamic_j.sum() + self.span_static_j.sum() + self.idle_j.sum())
+        self._conserves("meter_j", booked_j, self.meter_j)
+        booked_usd = sum(task.egress_usd for task in self.tasks)
+        self._conserves("meter_egress_usd", booked_usd, self.meter_egress_usd)
+
+    @staticmethod
+    def _conserves(name: str, booked: float, meter: float) -> None:
+        if abs(booked - meter) > CONSERVED * max(1.0, abs(meter)):
+            rule = f"must be what is booked on tasks and idle devices, {booked:.9g}"
+            raise JournalError(problem(name, meter, rule, "Read the usage of a journal anew, do not edit it"))
+
+    @property
+    def hours(self) -> float:
+        """Length of the period."""
+        return float(self.edges_s[-1] - self.edges_s[0]) / 3600.0
+
+    @property
+    def lengths_s(self) -> FloatArray:
+        """Of the intervals, shape ``(T,)``."""
+        return np.diff(self.edges_s)
+
+    def groups(self, by: str) -> tuple[tuple[str, ...], IntArray]:
+        """Who is billed.
+
+        Args:
+            by: ``tenant``, ``task`` or ``model``.
+
+        Returns:
+            Names in order, and the group of each task, shape ``(N,)``.
+        """
+        keys = [{"tenant": task.tenant, "task": task.id, "model": task.model}[by] for task in self.tasks]
+        names = tuple(sorted(set(keys)))
+        at = {name: place for place, name in enumerate(names)}
+        return names, np.array([at[key] for key in keys], dtype=np.int64)
+
+    def held(self, groups: IntArray, count: int) -> FloatArray:
+        """Devices that each group holds, shape ``(count, K, T)``."""
+        shape = (count, len(self.domains), len(self.lengths_s))
+        devices = np.zeros(shape)
+        np.add.at(devices, (groups[self.span_task], self.span_domain, self.span_interval), self.span_devices)
+        return devices
+
+    def total(self, values: FloatArray, groups: IntArray, count: int) -> FloatArray:
+        """Sum of something over the spans of each group in each domain, shape ``(count, K)``.
+
+        Args:
+            values: One number for each span, shape ``(n,)``.
+            groups: Group of each task, shape ``(N,)``.
+            count: Number of groups.
+        """
+        summed = np.zeros((count, len(self.domains)))
+        np.add.at(summed, (groups[self.span_task], self.span_domain), values)
+        return summed

@@ -1,0 +1,145 @@
+"""``attribution-sched bill``: who answers for what of a journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attribution_sched.cli.console import Stages, examples, out, say_json
+from attribution_sched.errors import SettingsError, problem
+
+if TYPE_CHECKING:
+    from attribution_sched.billing.bill import Bill
+
+EXAMPLES = examples(
+    "attribution-sched bill runs/cross-domain-0-1/journal.sqlite",
+    "attribution-sched bill runs/cross-domain-0-1/journal.sqlite --compare",
+    "attribution-sched bill runs/cross-domain-0-1/journal.sqlite --payer vision --electricity-price 0.12",
+    "attribution-sched bill runs/cross-domain-0-1/journal.sqlite -o focus.csv",
+)
+
+
+def bill(
+    journal: Annotated[Path, typer.Argument(help="Journal to read; another process may write it.")],
+    by: Annotated[str, typer.Option(help="Who is billed: tenant, task, model or domain.")] = "tenant",
+    rule: Annotated[
+        str, typer.Option(help="Rule: shapley, reservation, usage, cpu-time or max-request-use.")
+    ] = "shapley",
+    compare: Annotated[bool, typer.Option("--compare", help="All rules side by side, in joules.")] = False,
+    payer: Annotated[str | None, typer.Option(help="As this payer may see it: the others only in sum.")] = None,
+    electricity_price: Annotated[float | None, typer.Option(help="USD per kWh; the preset's by default.")] = None,
+    carbon_price: Annotated[float | None, typer.Option(help="USD per kg of accounted CO2e.")] = None,
+    device_price: Annotated[
+        float | None, typer.Option(help="USD per device-hour; prints tomorrow's prices too.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="FOCUS rows: .csv or .json.")] = None,
+    lang: Annotated[str, typer.Option(help="Language of words: en or zh.")] = "en",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the lines as JSON.")] = False,
+) -> None:
+    """Share energy, electricity, egress, carbon and device time between tenants; lines and rest add up to the meters.
+
+    Congestion needs the waiting of every group by itself and is not among the lines.
+    """
+    from attribution_sched.billing.bill import Prices, compare_rules, make_bill
+    from attribution_sched.billing.rules import hour_prices
+    from attribution_sched.explain.words.say import check_language
+    from attribution_sched.journal import Journal
+    from attribution_sched.metering import usage_of
+
+    check_language(lang)
+    if output is not None and output.suffix not in (".csv", ".json"):
+        raise SettingsError(problem("--output", str(output), "must end in .csv or .json", "Name the file so"))
+    if electricity_price is not None and not electricity_price >= 0:
+        rule_text = "must be a price of 0 or more"
+        raise SettingsError(problem("--electricity-price", electricity_price, rule_text, "Use USD per kWh"))
+    prices = Prices(carbon_price, device_price)
+    with Stages(quiet=as_json) as stages, Journal.read(journal) as recording:
+        with stages.stage(f"living through {recording.count()} decisions with meters on"):
+            usage = usage_of(recording, electricity_price)
+        made = make_bill(usage, by, rule, prices=prices)
+        account = recording.header.journal_id
+    shown = made if payer is None else made.seen_by(payer)
+    if output is not None:
+        _write(shown, account, output)
+    if as_json:
+        say_json({"rule": rule, "by": by, "gap": made.gap(), "exact": made.exact, "lines": list(shown.rows())})
+        return
+    _print(shown, lang)
+    if compare and by != "domain":
+        out(wide=True).print(compare_rules(usage, by).to_string(float_format="{:,.4g}".format), markup=False)
+    if device_price is not None:
+        _print_prices(usage.domains, hour_prices(usage, device_price))
+    if output is not None:
+        typer.echo(str(output))
+
+
+def _write(made: Bill, account: str, path: Path) -> None:
+    from attribution_sched.billing.focus import focus_csv, focus_json
+    from attribution_sched.report.files import write_whole
+
+    text = focus_csv(made, account) if path.suffix == ".csv" else focus_json(made, account)
+    write_whole(path, text, "bill")
+
+
+def _print(made: Bill, lang: str) -> None:
+    from rich.table import Table
+
+    from attribution_sched.billing.bill import NOBODY, PARTS
+    from attribution_sched.explain.words.say import say
+
+    console = out(wide=True)
+    by = say(f"bill.by.{made.by}", lang)
+    title = say("bill.title", lang, by=by, rule=made.rule, hours=made.hours, provenance=made.provenance)
+    table = Table(title=title, title_justify="left")
+    table.add_column(by)
+    parts = [part for part in PARTS if part in made.meter]
+    for part in parts:
+        table.add_column(f"{part} ({PARTS[part]})", justify="right")
+    table.add_column("")
+    for name in made.payers:
+        lines = {line.part: line for line in made.lines if line.payer == name}
+        first = next(iter(lines.values()))
+        cells = [_cell(lines.get(part)) for part in parts]
+        table.add_row(name, *cells, say(first.reason, lang, **first.facts))
+    rest = [f"{made.unallocated.get(part, 0.0):,.4g}" for part in parts]
+    table.add_row(NOBODY, *rest, "", end_section=True)
+    table.add_row("meter", *(f"{made.meter[part]:,.4g}" for part in parts), "")
+    console.print(table)
+    for words in _notes(made, lang):
+        console.print(words, markup=False)
+
+
+def _cell(line: Any) -> str:
+    if line is None:
+        return ""
+    return f"{line.quantity:,.4g}" + (f" ± {line.half_width:,.2g}" if line.half_width else "")
+
+
+def _notes(made: Bill, lang: str) -> list[str]:
+    from attribution_sched.explain.words.say import say
+
+    words = [say("bill.sum", lang, gap=made.gap()), say("bill.carbon", lang)]
+    if not made.exact:
+        words.append(say("bill.sampled", lang))
+    outside = {name: game for name, game in made.core.items() if game.in_core is False}
+    if made.core and all(game.in_core for game in made.core.values()):
+        words.append(say("bill.core.in", lang))
+    for name, game in outside.items():
+        mask = [] if game.objectors is None else game.objectors.tolist()
+        who = ", ".join(payer for payer, there in zip(made.payers, mask, strict=True) if there)
+        words.append(say("bill.core.out", lang, domain=name, who=who, excess=game.excess or 0.0))
+    return words
+
+
+def _print_prices(domains: tuple[str, ...], prices: Any) -> None:
+    from rich.table import Table
+
+    table = Table(title="USD per device-hour, next day (Shapley price of the hour)", title_justify="left")
+    table.add_column("hour", justify="right")
+    for name in domains:
+        table.add_column(name, justify="right")
+    for hour in range(24):
+        table.add_row(f"{hour:02d}", *(f"{price:.3f}" for price in prices[:, hour]))
+    out(wide=True).print(table)

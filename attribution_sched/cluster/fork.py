@@ -1,0 +1,580 @@
+"""The fork: copies of a cluster at one moment, one thing changed in each, all played on under the same futures.
+
+    Δ(change) = what the tasks earn and use in the changed copy − what they do in the unchanged one
+
+A future is written down before anything is played: arrivals, bandwidth of the links, ends of failures, and what every
+task present truly demands, each drawn from what may be known at the moment (:mod:`~attribution_sched.cluster.moment`)
+by a stream of its own purpose and, for tasks, of its own task. Copies only read it: nothing that happens in one of them
+can shift what the others meet, and nothing of the real future or of the real demands is there to be read. Two copies
+with nothing changed are equal to the last bit.
+
+Budgets are copies, futures and followed decisions, never seconds: the same seed gives the same answer on any machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from attribution_sched.cluster.arrivals import ArrivalKind
+from attribution_sched.cluster.cost_kernel import Scratch, make_scratch
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.copies import AS_IT_IS, CHOOSE, HOLD, REMOVE, WAIT, calibrate
+from attribution_sched.cluster.engine.ledger import LEDGER_COLUMNS
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
+from attribution_sched.cluster.futures import Beliefs, Future, PriorBeliefs, draw_futures, resident_slots
+from attribution_sched.cluster.moment import Moment
+from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
+from attribution_sched.cluster.reward import total_of
+from attribution_sched.cluster.world import World
+from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.types import FloatArray, IntArray, Task
+
+# What may be changed -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Choose:
+    """A task gets a plan now: placed if it waits, moved if it runs; None lets it wait (others may be placed) or stay.
+
+    Attributes:
+        task: Its slot in the cluster's table, or its id.
+        plan: Where and how it runs.
+    """
+
+    task: int | str
+    plan: Plan | None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nobody is placed now: all waiting tasks wait until something changes."""
+
+
+@dataclass(frozen=True)
+class Remove:
+    """A task, waiting or running, is not there."""
+
+    task: int | str
+
+
+@dataclass(frozen=True)
+class Add:
+    """One more task waits.
+
+    Attributes:
+        task: Its record; ``kind_index`` and ``steps`` count, and what was measured of it.
+    """
+
+    task: Task
+
+
+@dataclass(frozen=True)
+class Devices:
+    """A domain has more or fewer devices from now on; tasks on devices that go return to the queue.
+
+    Attributes:
+        domain: Its index.
+        more: How many more; negative for fewer.
+    """
+
+    domain: int
+    more: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link carries another bandwidth from now on, both ways, moving as before.
+
+    Attributes:
+        source: Index of the domain at one end.
+        target: Index of the domain at the other.
+        factor: Of its base bandwidth.
+    """
+
+    source: int
+    target: int
+    factor: float
+
+
+@dataclass(frozen=True)
+class Price:
+    """Other prices from now on; None leaves one as it is. What R_cost is compared with stays.
+
+    Attributes:
+        energy_usd_per_kwh: Of energy inside R_cost.
+        carbon_usd_per_kg: Of carbon inside R_cost.
+        traffic_factor: On the price of traffic over every link.
+    """
+
+    energy_usd_per_kwh: float | None = None
+    carbon_usd_per_kg: float | None = None
+    traffic_factor: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Follow:
+    """Somebody else decides from now on."""
+
+    follower: Follower
+
+
+Change = Choose | Wait | Remove | Add | Devices | Link | Price | Follow
+
+
+# Who plays on, and what is believed ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Copies of one cluster in one future, ready to be played on.
+
+    Attributes:
+        world: Constants; arrivals, links and demands are this future's.
+        state: The copies.
+        begin: How each begins (:data:`CHOOSE` …), shape ``(n,)``; carried out by :func:`begin_copy`.
+        slot: The task that is about, shape ``(n,)``.
+        action: What is done with it, shape ``(n, P, 5)``.
+        pace: Logarithm of how much longer than nominal each task of the future's pool is expected to compute, ``(T,)``.
+        ledger: Output, per copy and task, columns ``LEDGER_COLUMNS``, shape ``(n, T, 8)``.
+        ends: Output, R_eff, R_util and R_cost that tasks still present can expect beyond the horizon, ``(n, 3)``.
+        code: Output, what the first decision came to (``CODES``), shape ``(n,)``.
+        paid_by_work: Whether reward is paid as work gets done.
+        scratch: Buffers.
+        tasks: Record of every task of the future's pool that has one.
+        setting: The world that is played.
+    """
+
+    world: WorldArrays
+    state: StateArrays
+    begin: IntArray
+    slot: IntArray
+    action: IntArray
+    pace: FloatArray
+    ledger: FloatArray
+    ends: FloatArray
+    code: IntArray
+    paid_by_work: bool
+    scratch: Scratch
+    tasks: Mapping[int, Task]
+    setting: World
+
+
+class Follower(Protocol):
+    """Who decides in the copies after the change."""
+
+    def play(self, copies: Copies) -> int:
+        """Begin the copies and play them to their horizon; returns how many decisions that took."""
+        ...
+
+    def elsewhere(self, world: World) -> Follower:
+        """The same follower for a cluster with other devices."""
+        ...
+
+
+# What comes out ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Fork:
+    """What became of a cluster and of its changed copies; copy 0 is the unchanged one.
+
+    C changes, F futures, T tasks (those present, then those added). Rewards in the world's units, without weights.
+
+    Attributes:
+        changes: What was changed in copies 1 … C.
+        tasks: The tasks, by slot; added ones have −1.
+        names: Their ids.
+        ledger: Per task, shape ``(C + 1, F, T, 8)``, columns ``LEDGER_COLUMNS``; a start or an end beyond the horizon
+            is NaN.
+        totals: Sums over all tasks, those that came meanwhile included, shape ``(C + 1, F, 8)``; times are NaN.
+        ends: R_eff, R_util and R_cost that unfinished tasks can expect beyond the horizon, shape ``(C + 1, F, 3)``.
+        codes: What the first decision came to, shape ``(C + 1, F)``; negative is a refusal.
+        began_s: When the copies were made.
+        until_s: How far they were played.
+        decisions: Decisions that were followed.
+        seed: Of the futures.
+    """
+
+    changes: tuple[Change, ...]
+    tasks: tuple[int, ...]
+    names: tuple[str, ...]
+    ledger: FloatArray
+    totals: FloatArray
+    ends: FloatArray
+    codes: IntArray
+    began_s: float
+    until_s: float
+    decisions: int
+    seed: int
+    weights: FloatArray = field(default_factory=lambda: np.ones(3))
+
+    def of(self, quantity: str) -> FloatArray:
+        """A column of the ledger by name, shape ``(C + 1, F, T)``; times beyond the horizon count as the horizon."""
+        column = self.ledger[..., LEDGER_COLUMNS.index(quantity)]
+        return np.where(np.isnan(column), self.until_s, column) if quantity.endswith("_s") else column
+
+    def delta(self, quantity: str) -> FloatArray:
+        """Changed minus unchanged, shape ``(C, F, T)``."""
+        column = self.of(quantity)
+        return np.asarray(column[1:] - column[:1])
+
+    @cached_property
+    def censored(self) -> FloatArray:
+        """Whether a task had not ended when the copies stopped, shape ``(C + 1, F, T)``."""
+        return np.isnan(self.ledger[..., LEDGER_COLUMNS.index("finish_s")])
+
+    @cached_property
+    def returns(self) -> FloatArray:
+        """R that each copy earned in each future, what unfinished tasks can expect included, shape ``(C + 1, F)``."""
+        return total_of(self.totals[..., 2:5] + self.ends, self.weights)
+
+    @cached_property
+    def gains(self) -> FloatArray:
+        """R of the changed copies over the unchanged one, paired by future, shape ``(C, F)``."""
+        return np.asarray(self.returns[1:] - self.returns[:1])
+
+
+# The fork ------------------------------------------------------------------------------------------------------------
+
+
+def fork(
+    state: Moment,
+    changes: Sequence[Change],
+    futures: int,
+    hours: float,
+    follower: Follower,
+    seed: int,
+    *,
+    beliefs: Beliefs | None = None,
+    tasks: Mapping[int, Task] | None = None,
+    drain_hours: float = 0.0,
+    first: int = 0,
+) -> Fork:
+    """Copy a cluster, change one thing in each copy, and play all of them on under the same futures.
+
+    Args:
+        state: The cluster at a moment; a decision carries it as ``decision.moment``.
+        changes: One per copy; an unchanged copy is always played beside them.
+        futures: How many futures each copy meets.
+        hours: How far to play, or to the end of the episode if that comes first.
+        follower: Who decides after the change.
+        seed: Of the futures.
+        beliefs: What is believed of tasks; only their kind by default.
+        tasks: Slot → record to go by instead of the moment's, for example with other attributions.
+        drain_hours: How long to play on after ``hours`` without new tasks.
+        first: Number of the first future, to go on where an earlier call stopped.
+
+    Raises:
+        SettingsError: If there are no futures, no time, or a change that does not go with the cluster.
+        PlanError: If a task is not there any more, or a plan is not one of this world's.
+    """
+    _check(state, futures, hours)
+    beliefs = PriorBeliefs(state.world) if beliefs is None else beliefs
+    stop_s = state.now_s + 3600.0 * hours
+    until_s = min(state.ends_s, stop_s + 3600.0 * drain_hours)
+    added = [change.task for change in changes if isinstance(change, Add)]
+    for task in added:
+        _check_added(state, task)
+    order = resident_slots(state)
+    t = len(order) + len(added)
+    drawn = draw_futures(state, beliefs, futures, until_s, seed, added, tasks, min(stop_s, until_s), first)
+    groups = _groups(state, changes, follower)
+    n = len(changes) + 1
+    ledger = np.full((n, futures, t, len(LEDGER_COLUMNS)), np.nan)
+    totals, ends = np.zeros((n, futures, len(LEDGER_COLUMNS))), np.zeros((n, futures, 3))
+    codes = np.zeros((n, futures), dtype=np.int64)
+    decisions = 0
+    scratch = _scratch(state)
+    for f, future in enumerate(drawn):
+        base = _future_world(state, future, until_s)
+        if any((state.state.slots[0, :, st.STATUS] == st.RUNNING).tolist()):
+            spare = _copies(state, base, [AS_IT_IS], order, t)
+            calibrate(base, spare, scratch)
+        at_added = 0
+        for members, variant, who in groups:
+            world, moved = variant.apply(base)
+            copies = _stand(moved or state, world, members, changes, order, t, future, scratch, at_added)
+            at_added += sum(isinstance(changes[m - 1], Add) for m in members if m)
+            decisions += _play(who, copies)
+            rows = np.array(members)
+            ledger[rows, f], ends[rows, f], codes[rows, f] = copies.ledger[:, :t], copies.ends, copies.code
+            totals[rows, f] = copies.ledger.sum(axis=1)
+    reward = state.world.reward
+    weights = np.array([reward.w_eff, reward.w_util, reward.w_cost])
+    names = (*(state.tasks[slot].id for slot in order), *(task.id for task in added))
+    slots = (*order, *(-1 for _ in added))
+    return Fork(
+        tuple(changes), slots, names, ledger, totals, ends, codes, state.now_s, until_s, decisions, seed, weights
+    )
+
+
+def _play(follower: Follower, copies: Copies) -> int:
+    try:
+        return follower.play(copies)
+    except Exception as error:
+        name = getattr(follower, "name", type(follower).__name__)
+        rule = f"failed while it played copies on: {type(error).__name__}: {error}"
+        raise SettingsError(problem("follower", name, rule, "Mend it, or follow by the rule")) from error
+
+
+def slot_of(moment: Moment, task: int | str) -> int:
+    """Slot of a task by its slot or id.
+
+    Raises:
+        PlanError: If it does not wait or run at this moment.
+    """
+    if isinstance(task, str):
+        found = next((slot for slot, each in moment.tasks.items() if each.id == task), None)
+    else:
+        found = int(task) if int(task) in moment.tasks else None
+    if found is None:
+        listed = ", ".join(f"{slot}: {each.id or each.model}" for slot, each in sorted(moment.tasks.items()))
+        rule = f"neither waits nor runs at this moment ({listed or 'nobody does'})"
+        raise PlanError(problem("task", task, rule, "It may have finished: fork a moment at which it was there"))
+    return found
+
+
+def _check(moment: Moment, futures: int, hours: float) -> None:
+    if isinstance(futures, bool) or not isinstance(futures, int | np.integer) or futures < 1:
+        raise SettingsError(problem("futures", futures, "must be an integer >= 1", "Use 8"))
+    if not (math.isfinite(hours) and hours > 0.0):
+        raise SettingsError(problem("hours", hours, "must be finite and > 0", "Use 6"))
+    for name in ("clock", "links", "tasks", "loads"):
+        values = getattr(moment.state, name)[0]
+        finite = np.isfinite(values) if name != "clock" else ~np.isnan(values)
+        if not finite.all():
+            at = [int(i) for i in np.argwhere(~finite)[0]]
+            fix = "Repair what was observed before it is played on"
+            raise SettingsError(problem(f"state.{name}{at}", float(values[tuple(at)]), "must be a number", fix))
+    if moment.ends_s <= moment.now_s:
+        raise SettingsError(problem("state", moment.now_s, "its episode is over", "Fork an earlier moment"))
+
+
+def _check_added(moment: Moment, task: Task) -> None:
+    if not 0 <= task.kind_index < len(moment.world.kinds):
+        rule = f"must lie in 0..{len(moment.world.kinds) - 1}"
+        raise SettingsError(problem("added kind_index", task.kind_index, rule, "Use a kind of the world"))
+    if not task.steps > 0:
+        raise SettingsError(problem("added steps", task.steps, "must be > 0", "Give the work in steps"))
+
+
+class _Variant:
+    """The world as some copies have it."""
+
+    def __init__(self, moment: Moment, change: Change | None) -> None:
+        self.change = change
+        self.moved: Moment | None = None
+        self.world: World = moment.world
+        if isinstance(change, Devices):
+            self.moved = _with_devices(moment, change)
+            self.world = self.moved.world
+        elif isinstance(change, Link):
+            k = moment.arrays.base.shape[1]
+            if not (0 <= change.source < k and 0 <= change.target < k and change.source != change.target):
+                given = (change.source, change.target)
+                raise SettingsError(problem("link", given, f"must be two of 0..{k - 1}", "Use indices of domains"))
+            if not (math.isfinite(change.factor) and change.factor > 0):
+                raise SettingsError(
+                    problem("link factor", change.factor, "must be finite and > 0", "Use 0.001 for a dead link")
+                )
+
+    def apply(self, world: WorldArrays) -> tuple[WorldArrays, Moment | None]:
+        """A future's world with the change in it."""
+        change = self.change
+        if isinstance(change, Link):
+            base = world.base.copy()
+            for i, j in ((change.source, change.target), (change.target, change.source)):
+                base[0, i, j] *= change.factor
+            return world._replace(base=base), None
+        if isinstance(change, Price):
+            energy = world.energy_usd_per_j if change.energy_usd_per_kwh is None else change.energy_usd_per_kwh / 3.6e6
+            carbon = world.carbon_usd_per_g if change.carbon_usd_per_kg is None else change.carbon_usd_per_kg / 1e3
+            domains = world.domains._replace(
+                price_usd_per_byte=world.domains.price_usd_per_byte * change.traffic_factor
+            )
+            return world._replace(energy_usd_per_j=energy, carbon_usd_per_g=carbon, domains=domains), None
+        if self.moved is not None:
+            own = self.moved.arrays
+            kept = {name: getattr(world, name) for name in _OF_A_FUTURE}
+            return own._replace(**kept), self.moved
+        return world, None
+
+
+_OF_A_FUTURE = (
+    "pool", "arrival_kind", "arrival_times_s", "trace_times_s", "trace_multiplier", "trace_period_s", "incidents",
+    "horizon_s",
+)  # fmt: skip
+
+
+def _groups(
+    moment: Moment, changes: Sequence[Change], follower: Follower
+) -> list[tuple[list[int], _Variant, Follower]]:
+    """Copies that share their constants and who decides are played in one call."""
+    plain: list[int] = [0]
+    groups = [(plain, _Variant(moment, None), follower)]
+    for number, change in enumerate(changes, start=1):
+        if isinstance(change, Choose | Wait | Remove | Add):
+            plain.append(number)
+        elif isinstance(change, Follow):
+            groups.append(([number], _Variant(moment, None), change.follower))
+        elif isinstance(change, Devices):
+            variant = _Variant(moment, change)
+            groups.append(([number], variant, follower.elsewhere(variant.world)))
+        else:
+            groups.append(([number], _Variant(moment, change), follower))
+    return groups
+
+
+def _future_world(moment: Moment, future: Future, until_s: float) -> WorldArrays:
+    return moment.arrays._replace(
+        pool=future.pool,
+        arrival_kind=int(ArrivalKind.TRACE),
+        arrival_times_s=future.arrival_times_s,
+        trace_times_s=future.link_times_s,
+        trace_multiplier=future.links,
+        trace_period_s=0.0,
+        incidents=future.incidents,
+        horizon_s=until_s,
+    )
+
+
+def _copies(moment: Moment, world: WorldArrays, members: Sequence[int], order: Sequence[int], t: int) -> StateArrays:
+    """Copies of a moment's cluster in a future: task i of the future's pool has the serial number i."""
+    n = len(members)
+    state = StateArrays(**{name: np.repeat(array, n, axis=0) for name, array in moment.state._asdict().items()})
+    for row, slot in enumerate(order):
+        state.slots[:, slot, st.POOL] = row
+        state.slots[:, slot, st.SERIAL] = row
+    state.event[:, st.TAKEN] = t
+    state.event[:, st.DONE] = 0
+    state.totals[:] = 0.0
+    times = world.arrival_times_s
+    state.clock[:, st.NEXT_ARRIVAL] = times[t] if len(times) > t else math.inf
+    return state
+
+
+def _stand(
+    moment: Moment, world: WorldArrays, members: Sequence[int], changes: Sequence[Change], order: Sequence[int], t: int,
+    future: Future, scratch: Scratch, added: int,
+) -> Copies:  # fmt: skip
+    state = _copies(moment, world, members, order, t)
+    n, width = len(members), moment.world.max_segments
+    begin, slot = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    action = np.zeros((n, width, 5), dtype=np.int64)
+    action[:, :, 0] = len(moment.world.cluster)
+    row = len(order) + added
+    for i, member in enumerate(members):
+        change = changes[member - 1] if member else None
+        if isinstance(change, Choose):
+            slot[i] = slot_of(moment, change.task)
+            begin[i] = CHOOSE
+            if change.plan is None:
+                runs = moment.state.slots[0, slot[i], st.STATUS] == st.RUNNING
+                begin[i] = CHOOSE if runs else HOLD
+            else:
+                action[i] = encode_plan(moment, change.plan, moment.tasks[int(slot[i])].kind_index)
+        elif isinstance(change, Wait):
+            begin[i] = WAIT
+        elif isinstance(change, Remove):
+            begin[i], slot[i] = REMOVE, slot_of(moment, change.task)
+        elif isinstance(change, Add):
+            _enter(moment, state, i, row, change.task)
+            row += 1
+    ledger = np.zeros((n, len(future.pool), len(LEDGER_COLUMNS)))
+    ledger[:, :, :2] = np.nan
+    for at, where in enumerate(order):
+        if state.slots[0, where, st.STATUS] == st.RUNNING or state.tasks[0, where, st.EVICTED] > 0.0:
+            ledger[:, at, 0] = state.tasks[:, where, st.STARTED]
+    return Copies(
+        world, state, begin, slot, action, future.pace, ledger, np.zeros((n, 3)), np.zeros(n, dtype=np.int64),
+        not moment.world.reward.per_decision, scratch, {i: moment.tasks[s] for i, s in enumerate(order)}, moment.world,
+    )  # fmt: skip
+
+
+def _enter(moment: Moment, state: StateArrays, e: int, row: int, task: Task) -> None:
+    free = np.flatnonzero(state.slots[e, :, st.STATUS] == st.FREE)
+    if len(free) == 0:
+        rule = "all places of the cluster's table of tasks are taken"
+        raise SettingsError(problem("added task", task.id or task.model, rule, "Fork a moment with a shorter queue"))
+    slot = int(free[0])
+    state.slots[e, slot] = (st.QUEUED, row, row, 0)
+    state.traffic[e, slot] = 0.0
+    state.tasks[e, slot] = 0.0
+    state.tasks[e, slot, [st.ARRIVAL, st.OFFERED]] = moment.now_s
+    state.tasks[e, slot, st.LEFT] = task.steps
+    state.tasks[e, slot, st.T_EFF] = moment.world.waiting_r_eff
+    state.event[e, st.EVENT] = st.NO_EVENT
+
+
+def encode_plan(moment: Moment, plan: Plan, kind_index: int) -> IntArray:
+    """A plan as an action of the moment's cluster, shape ``(P, 5)``."""
+    from attribution_sched.cluster.decision import encode_rows
+
+    layouts = layout_table(moment.world.cluster, moment.world.share_limit > 1)
+    return encode_rows(moment.world, layouts, plan, kind_index)
+
+
+def _scratch(moment: Moment) -> Scratch:
+    kinds = moment.world.kinds
+    most = max(kind.batch_size // kind.microbatches[0] for kind in kinds)
+    return make_scratch(moment.world.max_segments * MAX_PP, most + 1)
+
+
+def _with_devices(moment: Moment, change: Devices) -> Moment:
+    """The moment in a cluster with more or fewer devices in a domain."""
+    from attribution_sched.cluster.engine.engine import Engine
+
+    cluster = moment.world.cluster
+    if not 0 <= change.domain < len(cluster):
+        raise SettingsError(problem("domain", change.domain, f"must lie in 0..{len(cluster) - 1}", "Use its index"))
+    old = cluster.domains[change.domain]
+    if old.devices + change.more < 1:
+        fix = "Take fewer away, or cut the domain's links"
+        raise SettingsError(problem(f"{old.name}.devices", old.devices + change.more, "must be >= 1", fix))
+    domains = list(cluster.domains)
+    domains[change.domain] = replace(old, devices=old.devices + change.more)
+    world = replace(moment.world, cluster=replace(cluster, domains=tuple(domains)), pool_size=1)
+    engine = Engine(world)
+    largest = max(domain.devices for domain in domains)
+    occupant = np.full((1, len(domains), largest, 2), -1, dtype=np.int64)
+    width = min(largest, moment.state.occupant.shape[2])
+    occupant[:, :, :width] = moment.state.occupant[:, :, :width]
+    state = StateArrays(**{name: array.copy() for name, array in moment.state._asdict().items()})._replace(
+        occupant=occupant, traffic=np.array(moment.state.traffic), planned=np.array(moment.state.planned)
+    )
+    arrays = moment.arrays._replace(
+        domains=engine.arrays.domains, budget_w=engine.arrays.budget_w, layouts=engine.arrays.layouts
+    )
+    gone = np.unique(moment.state.occupant[0, change.domain, max(0, old.devices + change.more) :])
+    for slot in gone[gone >= 0].tolist():
+        _send_back(arrays, state, moment, int(slot))
+    occupant[0, change.domain, old.devices + change.more :] = -1
+    return replace(
+        moment, world=replace(world, pool_size=moment.world.pool_size), arrays=arrays, state=state, cost=engine.cost
+    )
+
+
+def _send_back(arrays: WorldArrays, state: StateArrays, moment: Moment, slot: int) -> None:
+    """A task whose devices are gone waits again, from its last epoch boundary on."""
+    occupant = state.occupant[0]
+    for place in (1, 0):
+        mine = occupant[:, :, place] == slot
+        occupant[:, :, place][mine] = -1
+    left_over = (occupant[:, :, 0] < 0) & (occupant[:, :, 1] >= 0)
+    occupant[:, :, 0][left_over] = occupant[:, :, 1][left_over]
+    occupant[:, :, 1][left_over] = -1
+    task = state.tasks[0, slot]
+    kind = moment.tasks[slot].kind_index
+    task[st.LEFT] += arrays.kinds[kind, st.K_EPOCH] - task[st.EPOCH]
+    task[st.EVICTED] += 1.0
+    task[[st.STEP, st.PAUSED, st.REVIEW]] = 0.0
+    task[st.OFFERED] = moment.now_s
+    state.slots[0, slot, st.STATUS], state.slots[0, slot, st.SEGMENTS] = st.QUEUED, 0
+    state.traffic[0, slot] = 0.0
+    state.event[0, st.EVENT] = st.NO_EVENT

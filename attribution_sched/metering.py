@@ -1,0 +1,185 @@
+"""What a journal's tasks used: its cluster lives through it again with a meter on every device.
+
+Between two changes nothing but time passes, so watts times seconds are exact, and what is booked on tasks and on idle
+devices adds up to the engine's own meter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attribution_sched.billing.usage import TaskUse, Usage
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.prices import domain_power_w
+from attribution_sched.cluster.plan import DOMAIN
+from attribution_sched.errors import JournalError, problem
+from attribution_sched.journal import Journal
+from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.resume import live_through
+from attribution_sched.types import FloatArray, IntArray, Task
+
+J_PER_KWH = 3.6e6
+
+
+class MeteredCluster(SimulatedCluster):
+    """A simulated cluster that books every interval; takes what :class:`SimulatedCluster` takes."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._edges_s: list[float] = [0.0]
+        self._spans: list[tuple[float, ...]] = []
+        self._idle_j: list[FloatArray] = []
+        self._uses: dict[str, TaskUse] = {}
+        self._number: dict[str, int] = {}
+        super().__init__(*given, **options)
+
+    def _pass_time(self) -> int:
+        state, before_s = self.engine.state, self.now_s
+        watts, idle_w = self._read()
+        held, busy = self._held(), self._busy()
+        running = np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING)
+        bills = state.tasks[0, running, st.BILL].copy()
+        names = [self._use(self.residents[slot]) for slot in running.tolist()]
+        wanted = super()._pass_time()
+        now_s = self.now_s
+        lasted_s = now_s - before_s
+        if lasted_s <= 0.0:
+            return wanted
+        at = len(self._idle_j)
+        self._edges_s.append(now_s)
+        self._idle_j.append(idle_w * lasted_s)
+        own_idle_w = held * self._idle_device_w()
+        for slot, bill, name in zip(running.tolist(), bills.tolist(), names, strict=True):
+            use = self._uses[name]
+            started_s = before_s if use.started_s is None else use.started_s
+            over = state.slots[0, slot, st.STATUS] == st.FREE
+            spent = float(state.tasks[0, slot, st.BILL]) - bill
+            self._uses[name] = replace(
+                use, started_s=started_s, finished_s=now_s if over else None, egress_usd=use.egress_usd + spent
+            )
+            for domain in np.flatnonzero(held[slot]).tolist():
+                static_w = min(own_idle_w[slot, domain], watts[slot, domain])
+                self._spans.append((
+                    at, self._number[name], domain, held[slot, domain], busy[slot, domain] * lasted_s,
+                    (watts[slot, domain] - static_w) * lasted_s, static_w * lasted_s,
+                ))  # fmt: skip
+        return wanted
+
+    def apply(self, action: IntArray) -> None:
+        """Let the pending decision take effect; what a move costs is booked on its task."""
+        name = self._use(self.residents[self.up])
+        before = float(self.engine.state.totals[0, st.BILL_TOTAL])
+        super().apply(action)
+        spent = float(self.engine.state.totals[0, st.BILL_TOTAL]) - before
+        if spent:
+            self._uses[name] = replace(self._uses[name], egress_usd=self._uses[name].egress_usd + spent)
+
+    def usage(self, electricity_usd_per_kwh: float | None = None) -> Usage:
+        """Everything since the start.
+
+        Args:
+            electricity_usd_per_kwh: Price of electricity; what the preset pays for energy by default.
+        """
+        for task in [*self.residents.values(), *(each.task for each in self.backlog),
+                     *(each.waiting.task for each in self.held.values())]:  # fmt: skip
+            if task.id:
+                self._use(task)
+        domains, intervals = self.world.cluster.domains, len(self._idle_j)
+        spans = np.array(self._spans, dtype=np.float64).reshape(-1, 7)
+        grams = np.array([domain.carbon_g_per_kwh / J_PER_KWH for domain in domains])
+        paid = self.world.reward.energy_usd_per_kwh if electricity_usd_per_kwh is None else electricity_usd_per_kwh
+        return Usage(
+            domains=tuple(domain.name for domain in domains),
+            devices=np.array([domain.devices for domain in domains], dtype=np.int64),
+            edges_s=np.array(self._edges_s),
+            tasks=tuple(self._uses.values()),
+            span_interval=spans[:, 0].astype(np.int64),
+            span_task=spans[:, 1].astype(np.int64),
+            span_domain=spans[:, 2].astype(np.int64),
+            span_devices=spans[:, 3],
+            span_busy_s=spans[:, 4],
+            span_dynamic_j=spans[:, 5],
+            span_static_j=spans[:, 6],
+            idle_j=np.array(self._idle_j).reshape(intervals, len(domains)),
+            carbon_g_per_j=np.broadcast_to(grams, (intervals, len(domains))),
+            electricity_usd_per_j=np.full((intervals, len(domains)), paid / J_PER_KWH),
+            meter_j=float(self.engine.state.totals[0, st.METER_J]),
+            meter_egress_usd=float(self.engine.state.totals[0, st.BILL_TOTAL]),
+        )
+
+    def _use(self, task: Task) -> str:
+        """Enter a task into the books, once; its name there."""
+        if task.id not in self._uses:
+            self._number[task.id] = len(self._uses)
+            self._uses[task.id] = TaskUse(task.id, task.tenant, task.model, task.arrived_s, requested=task.devices)
+        return task.id
+
+    def _read(self) -> tuple[FloatArray, FloatArray]:
+        """Watts of every task in every domain, shape ``(S, K)``, and of devices that hold none, shape ``(K,)``.
+
+        The engine's own meter is asked domain by domain; where it books watts, they are taken off again.
+        """
+        world, state = self.engine.arrays, self.engine.state
+        columns = [st.POWER, st.CARBON_RATE]
+        kept = state.tasks[0][:, columns].copy()
+        watts = np.zeros((state.tasks.shape[1], len(self.world.cluster.domains)))
+        idle_w = np.zeros(watts.shape[1])
+        for domain in range(watts.shape[1]):
+            state.tasks[0, :, st.POWER] = 0.0
+            _, idle_w[domain] = domain_power_w(world, state, 0, domain, False, True)
+            watts[:, domain] = state.tasks[0, :, st.POWER]
+        state.tasks[0][:, columns] = kept
+        return watts, idle_w
+
+    def _held(self) -> FloatArray:
+        """Devices held, shape ``(S, K)``; a shared one counts half for each."""
+        occupant = self.engine.state.occupant[0]
+        held = np.zeros((self.engine.state.slots.shape[1], len(occupant)))
+        shared = occupant[:, :, 1] >= 0
+        for place in range(2):
+            domain, device = np.nonzero(occupant[:, :, place] >= 0)
+            np.add.at(held, (occupant[domain, device, place], domain), np.where(shared[domain, device], 0.5, 1.0))
+        return held
+
+    def _busy(self) -> FloatArray:
+        """Devices at work, shape ``(S, K)``: held devices by the share of time they compute."""
+        state = self.engine.state
+        busy = np.zeros((state.slots.shape[1], len(self.world.cluster.domains)))
+        for slot in np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING).tolist():
+            if state.tasks[0, slot, st.PAUSED] > self.now_s:
+                continue
+            for row in range(int(state.slots[0, slot, st.SEGMENTS])):
+                domain = int(state.plans[0, slot, row, DOMAIN])
+                busy[slot, domain] = float(state.loads[0, slot, row, st.BUSY])
+        return busy * self._held()
+
+    def _idle_device_w(self) -> FloatArray:
+        """Idle power of a device of each domain, shape ``(K,)``."""
+        return np.array(self.engine.arrays.domains.rows["idle_w"], dtype=np.float64)
+
+
+def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> Usage:
+    """What was used by the tasks of a system's journal.
+
+    Args:
+        journal: Only read.
+        electricity_usd_per_kwh: As for :meth:`MeteredCluster.usage`.
+
+    Raises:
+        JournalError: If it cannot be lived through again: its beginning is archived, no system wrote it, or this
+            release prices its decisions otherwise.
+    """
+    lived = live_through(journal, MeteredCluster)
+    if lived is None:
+        rule = "cannot be billed: its beginning is archived, or no system wrote it"
+        fix = "Bill a period before its rows are archived; `attribution-sched doctor` tells what is there"
+        raise JournalError(problem("journal", str(journal.path), rule, fix))
+    cluster, otherwise = lived
+    if otherwise:
+        rule = f"{len(otherwise)} of its decisions, {otherwise[0]} first, are priced otherwise by this release"
+        raise JournalError(problem("journal", str(journal.path), rule, "Bill it with the release that wrote it"))
+    if not isinstance(cluster, MeteredCluster):
+        raise TypeError("live_through makes the cluster it is told to")
+    return cluster.usage(electricity_usd_per_kwh)

@@ -1,0 +1,672 @@
+"""A cluster with machines behind it: the twin prices and is corrected, executors run the jobs, the wall clock drives.
+
+    decision on disk ─▶ twin ─▶ executor.launch(key) ─▶ handle on disk ─▶ events ─▶ operations on disk ─▶ twin
+
+What executors report enters the twin as operations (``started``, ``measured``, ``finished``, ``failed``), which the
+journal keeps before they take effect. Going through a journal again therefore moves the twin only, and gives it to the
+last bit. Only a decision, or an operation, whose effect is not recorded is told to the executors once more: by its key,
+so that what was launched is found and not launched again.
+
+Time goes by in ticks, :attr:`Live.tick_s` each; the twin never runs ahead of the wall clock, and no task ends in it
+before its end was reported.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attribution_sched import operations
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.events import release
+from attribution_sched.cluster.engine.prices import reprice
+from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.cluster.world import World
+from attribution_sched.config import Settings
+from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, problem
+from attribution_sched.executors import stand_in
+from attribution_sched.executors.executor import Executor
+from attribution_sched.executors.local import LocalExecutor
+from attribution_sched.executors.records import (
+    CANCELLED,
+    FAILED,
+    FINISHED,
+    GRANTED,
+    LOST,
+    RUNNING,
+    STEP,
+    Event,
+    jobs_of,
+)
+from attribution_sched.journal import HandleRecord, Journal, JournalHeader, store
+from attribution_sched.live_cluster import Held, SimulatedCluster, Waiting
+from attribution_sched.operations import Operation
+from attribution_sched.types import IntArray, Outcome, Quantities, Task
+
+if TYPE_CHECKING:
+    from attribution_sched.system import System
+
+STAND_IN: tuple[str, ...] = (sys.executable, "-I", "-S", str(Path(stand_in.__file__).resolve()))
+"""What runs for a task that was handed in without a command."""
+
+FEWEST_STEPS = 3
+"""Measured steps before the twin believes them."""
+
+DRIFT = 0.1
+"""Relative change of the measured step after which the twin is corrected again."""
+
+ATTEMPTS = 3
+"""Failures of a task's job after which it is set aside."""
+
+SKEW_S = 120.0
+"""How far the wall clock may lie behind what the journal last recorded."""
+
+HELD, RELEASING, RELEASED, CANCELLING, GONE = "held", "releasing", "released", "cancelling", "gone"
+"""How far a launch has come; each is on disk before the next begins."""
+
+
+# --- The twin -----------------------------------------------------------------------------------------------------
+
+
+class Twin(SimulatedCluster):
+    """The simulation of a real cluster: it believes what is reported to it, and ends no task by itself."""
+
+    def _stepwise(self, limit_s: float) -> bool:
+        return True
+
+    @property
+    def next_stop_s(self) -> float:
+        """The next moment at which the clockwork pauses anyway."""
+        return min(self._next_s, float(self.engine.state.clock[0, st.NEXT_TICK]))
+
+    def look(self) -> bool:
+        """Whether a decision is pending now; no time passes."""
+        self.settle()
+        if not self.deciding:
+            self._until(self.now_s)
+            self.engine.state.event[0, st.DONE] = 0
+            self._go_on()
+        return self.deciding
+
+    def _go_on(self) -> None:
+        state = self.engine.state
+        ahead_s = max(0.0, self.engine.arrays.horizon_s - self.now_s)
+        for slot in np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING):
+            step_s = float(state.tasks[0, slot, st.STEP])
+            if step_s > 0.0 and math.isfinite(ahead_s):
+                # Its end is reported, never foretold.
+                state.tasks[0, slot, st.LEFT] = max(float(state.tasks[0, slot, st.LEFT]), ahead_s / step_s + 2.0)
+        super()._go_on()
+
+    def observed(self, kind: str, name: str, more: Mapping[str, Any]) -> None:
+        """Let the twin know what was reported of a task that runs."""
+        slot = self.slot_of(name)
+        if slot is None or self.engine.state.slots[0, slot, st.STATUS] != st.RUNNING:
+            return
+        if kind == operations.MEASURED:
+            self._correct(slot, more)
+        elif kind == operations.FINISHED:
+            totals, task = self.engine.state.totals[0], self.engine.state.tasks[0, slot]
+            totals[st.COMPLETED] += 1.0
+            totals[st.COMPLETION_S] += self.now_s - task[st.ARRIVAL]
+            self.stop(name)
+        elif kind == operations.FAILED:
+            self._wait_again(slot, str(more.get("reason", "")), aside=bool(more.get("aside")))
+
+    def _correct(self, slot: int, told: Mapping[str, Any]) -> None:
+        """Scale a task's demands until its step takes what was measured; what is left of it, too."""
+        world, state = self.engine.arrays, self.engine.state
+        wanted_s, done = told.get("step_s"), told.get("done")
+        task = state.tasks[0, slot]
+        if isinstance(wanted_s, float) and wanted_s > 0.0:
+            # Prices are not proportional to demands where links or a floor bind: some rounds come near.
+            for _ in range(12):
+                ratio = wanted_s / float(task[st.STEP])
+                if not 1e-6 < ratio < 1e6 or abs(ratio - 1.0) < 1e-3:
+                    break
+                self._arrays.pool[slot, st.P_FACTORS : st.P_PCIE] *= ratio
+                reprice(world, state, 0, False, self.engine._scratch)
+        if isinstance(done, float) and 0.0 <= done <= 1.0:
+            task[st.LEFT] = max(1.0, self.residents[slot].steps * (1.0 - done))
+
+    def _wait_again(self, slot: int, reason: str, *, aside: bool) -> None:
+        """Take a task off its devices and let it wait again, or set it aside."""
+        state = self.engine.state
+        release(self.engine.arrays, state, 0, slot)
+        task, left = self.residents.pop(slot), float(state.tasks[0, slot, st.LEFT])
+        waiting = Waiting(task, self.engine.pool.demands.take(slot), self._arrays.pool[slot].copy(), left)
+        state.slots[0, slot] = (st.FREE, 0, 0, 0)
+        state.traffic[0, slot] = 0.0
+        reprice(self.engine.arrays, state, 0, False, self.engine._scratch)
+        if aside:
+            self.set_aside += 1
+            self.held[task.id] = Held(replace(waiting, task=replace(task, hold=True)), reason, True)
+        else:
+            self._admit(waiting)
+        self._offer()
+
+    def plan_of(self, slot: int) -> Plan:
+        """The plan in force of a task that runs."""
+        state = self.engine.state
+        count = int(state.slots[0, slot, st.SEGMENTS])
+        rows = state.plans[0, slot, :count][None].copy()
+        return PlanBatch(rows, np.array([count], dtype=np.int64), np.zeros(1, dtype=np.int64)).plan(0)
+
+    def partner_of(self, slot: int) -> str | None:
+        """Id of a task that shares a device with another; None if it has them alone."""
+        seats = self.engine.state.occupant[0].reshape(-1, 2)
+        others = {int(other) for pair in seats if slot in pair for other in pair if other not in (slot, -1)}
+        return next((self.residents[other].id for other in sorted(others) if other in self.residents), None)
+
+
+class RealCluster(Twin):
+    """The twin, and the executors behind it.
+
+    Args:
+        world: The scheduling problem.
+        seed: Of what the twin still draws.
+        arrivals: Whether the world's own tasks arrive.
+        live: The machines.
+    """
+
+    def __init__(self, world: World, seed: int, *, arrivals: bool = False, live: Live) -> None:
+        super().__init__(world, seed, arrivals=arrivals)
+        self.live = live
+
+    def carry_out(self, action: IntArray, key: str = "") -> Outcome:
+        """Let a decision take effect in the twin, and launch what it placed or moved."""
+        slot = int(self.engine.state.event[0, st.SLOT])
+        effect = super().carry_out(action, key)
+        if effect.code in (1, 2):
+            task = self.residents[slot]
+            left = max(1, math.ceil(float(self.engine.state.tasks[0, slot, st.LEFT])))
+            self.live.launch(key, task, self.plan_of(slot), left, self.partner_of(slot))
+        return replace(effect, predicted=replace(effect.observed, provenance="estimated"))
+
+    def cancel(self, name: str) -> None:
+        """Stop a running task, on its machines first."""
+        self.live.stop(name)
+        super().cancel(name)
+
+
+# --- The machines -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Launched:
+    """A launch that is in force.
+
+    Attributes:
+        key: Of its decision.
+        task: Id of its task.
+        parts: Domain → the engine's own name of its job.
+        phase: How far the launch has come.
+        since_unix_s: When it was launched.
+        attempt: How often the task was started before.
+        states: Domain → the last state that was reported.
+        ends: Domain → what was reported of its end.
+        steps: Domain → measured steps, the newest last.
+        done: Share of the work that is done, as the job says.
+        told: Kinds of operations that the journal has of it.
+        told_step_s: The step that the twin was last told.
+        started_unix_s: When the last of its parts began.
+        reason: Why it is being given up.
+    """
+
+    key: str
+    task: str
+    parts: dict[str, str]
+    phase: str
+    since_unix_s: float
+    attempt: int = 0
+    states: dict[str, str] = field(default_factory=dict)
+    ends: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    steps: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    done: float | None = None
+    told: set[str] = field(default_factory=set)
+    told_step_s: float | None = None
+    started_unix_s: float = 0.0
+    reason: str = ""
+
+    def measured(self) -> dict[str, Any] | None:
+        """The step as it was measured, by its slowest part; None while too little is known."""
+        medians = [
+            statistics.median(float(each["step_s"]) for each in steps[-32:])
+            for steps in self.steps.values()
+            if len(steps) >= FEWEST_STEPS
+        ]
+        if len(medians) < len(self.parts):
+            return None
+        per_step = {}
+        for name in ("bytes", "cpu_s"):
+            known = [[float(each[name]) for each in steps if name in each] for steps in self.steps.values()]
+            per_step[name] = sum(statistics.median(values) for values in known if values)
+        count = min(len(steps) for steps in self.steps.values())
+        return {"step_s": max(medians), "steps": count, "done": self.done, **per_step}
+
+
+class Live:
+    """The machines behind a system, and what is under way on them.
+
+    Args:
+        executors: Domain → its executor.
+        command: What runs for a task that was handed in without a command.
+        tick_s: Length of a tick of the twin's clock.
+        poll_s: Pause between two looks at the executors.
+        gang_s: Seconds within which all parts of a gang must have their devices; else all are cancelled.
+        kind: Word for it in the journal.
+    """
+
+    def __init__(
+        self,
+        executors: Mapping[str, Executor],
+        *,
+        command: Sequence[str] = STAND_IN,
+        tick_s: float = 1.0,
+        poll_s: float = 0.05,
+        gang_s: float = 60.0,
+        kind: str = "local",
+    ) -> None:
+        self.executors, self.command, self.kind = dict(executors), tuple(command), kind
+        self.tick_s, self.poll_s, self.gang_s = tick_s, poll_s, gang_s
+        self.journal: Journal | None = None
+        self.launched: dict[str, Launched] = {}
+        self._cursors: dict[str, Mapping[str, Any]] = {}
+        self._attempts: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
+        self._origin_s = 0.0
+        self.domains: list[str] = list(self.executors)
+
+    def world_of(self, world: World) -> World:
+        """A world as the twin takes it: it ticks with the wall clock, and nothing happens that nobody reported."""
+        missing = [each.name for each in world.cluster.domains if each.name not in self.executors]
+        if missing:
+            rule = f"no executor was given for {', '.join(missing)}"
+            raise SettingsError(problem("cluster", sorted(self.executors), rule, "Give one for each domain"))
+        self.domains = [each.name for each in world.cluster.domains]
+        still = replace(world.cluster, wan=replace(world.cluster.wan, spread=0.0))
+        return replace(world, cluster=still, tick_s=self.tick_s, incidents=())
+
+    def make(self, world: World, seed: int, *, arrivals: bool) -> RealCluster:
+        """The cluster of a world, with these machines behind it."""
+        return RealCluster(world, seed, arrivals=arrivals, live=self)
+
+    def header_of(self, header: JournalHeader) -> JournalHeader:
+        """A journal's header that says what it ran on, and how its twin ticks."""
+        told = {"cluster": self.kind, "tick_s": self.tick_s}
+        return replace(header, settings={**header.settings, **told})
+
+    def attach(self, journal: Journal) -> None:
+        """Work for a journal: know again what it launched, and lend its lock to whoever submits.
+
+        Raises:
+            ExecutorError: If the wall clock lies behind what the journal recorded.
+        """
+        self.journal = journal
+        ticks = journal.header.settings.get("tick_s", self.tick_s)
+        if ticks != self.tick_s:
+            rule = f"the journal was written with ticks of {ticks} s"
+            raise ExecutorError(problem("tick_s", self.tick_s, rule, f"Use tick_s={ticks}"))
+        self._origin_s = datetime.datetime.fromisoformat(journal.header.created_at).timestamp()
+        for executor in self.executors.values():
+            executor.lock_file = journal.lock_file
+        ended: set[str] = set()
+        told: dict[str, list[Operation]] = {}
+        for each in operations.recorded(journal):
+            if each.kind in operations.OBSERVED:
+                key = str(each.more["key"])
+                told.setdefault(key, []).append(each)
+                if each.kind == operations.FAILED:
+                    self._failures[each.name] = self._failures.get(each.name, 0) + 1
+                if each.kind in (operations.FINISHED, operations.FAILED):
+                    ended.add(key)
+        newest: dict[str, Launched] = {}
+        for record in journal.handles():
+            found = launched_of(record)
+            self._attempts[found.task] = found.attempt + 1
+            if found.phase != GONE and found.key not in ended:
+                for operation in told.get(found.key, ()):
+                    found.told.add(operation.kind)
+                    found.told_step_s = operation.more.get("step_s", found.told_step_s)
+                newest[found.task] = found
+        self.launched = {each.key: each for each in newest.values()}
+        # An engine may have forgotten the end of what was launched long ago, unless it is asked for by its key.
+        self._cursors = {
+            domain: {each.key: None for each in self.launched.values() if domain in each.parts}
+            for domain in self.executors
+        }
+        behind_s = journal_time(journal) - time.time()
+        if behind_s > SKEW_S:
+            rule = f"lies {behind_s:.0f} s behind what the journal last recorded"
+            raise ExecutorError(problem("clock", time.strftime("%H:%M:%S"), rule, "Set the machine's clock"))
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the journal was made, by the wall clock."""
+        return time.time() - self._origin_s
+
+    def check_inventory(self) -> None:
+        """Ask every executor what it has.
+
+        Raises:
+            ExecutorError: If one does not answer.
+        """
+        for executor in self.executors.values():
+            executor.inventory()
+
+    def launch(self, key: str, task: Task, plan: Plan, steps: int, partner: str | None = None) -> None:
+        """Start a placed or moved task, once, however often this is called for a key.
+
+        The parts of a gang are handed in held, everywhere; :meth:`poll` lets them go when all have their devices.
+        """
+        assert self.journal is not None
+        for old in [each for each in self.launched.values() if each.task == task.id and each.key != key]:
+            # A move: the old job is asked to save itself, and is gone before the new one starts.
+            self._end(old)
+            self._gone(old)
+        known = self.journal.handle(key)
+        if known is not None and launched_of(known).phase not in (HELD,):
+            self.launched[key] = self.launched.get(key) or launched_of(known)
+            return
+        attempt = launched_of(known).attempt if known is not None else self._attempts.get(task.id, 0)
+        record = self.journal.task(task.id) if self.journal.knows_task(task.id) else None
+        command = self.command if record is None else tuple(record.meta.get("command") or self.command)
+        jobs = jobs_of(key, task.id, plan, self.domains, command, steps=steps, attempt=attempt, partner=partner)
+        since = time.time() if known is None else launched_of(known).since_unix_s
+        made = Launched(key, task.id, {}, HELD if len(jobs) > 1 else RELEASED, since, attempt)
+        self.launched[key] = made
+        self._attempts[task.id] = attempt + 1
+        refused = ""
+        for job in jobs:
+            domain = job.component.domain
+            try:
+                handle = self.executors[domain].launch(key, replace(job, hold_s=max(60.0, 10.0 * self.gang_s)))
+            except LaunchRefused as error:
+                refused = str(error)
+                break
+            made.parts[domain] = handle.id
+        if refused:
+            # What its other domains have taken already is given back by whoever sees this phase next.
+            made.phase, made.reason = CANCELLING, refused
+        self._keep(made)
+
+    def stop(self, name: str) -> None:
+        """Cancel whatever runs for a task."""
+        for each in [each for each in self.launched.values() if each.task == name]:
+            for domain in each.parts:
+                self.executors[domain].cancel(each.key)
+            self._gone(each)
+
+    def _end(self, old: Launched, wait_s: float = 120.0) -> None:
+        """Cancel a launch and wait until all its parts have ended."""
+        for domain in old.parts:
+            self.executors[domain].cancel(old.key)
+        until = time.monotonic() + wait_s
+        for domain in old.parts:
+            while (found := self.executors[domain].find(old.key)) is not None and not found.ended:
+                if time.monotonic() > until:
+                    rule = f"did not end within {wait_s:g} s of being asked to"
+                    raise ExecutorError(problem("job", old.key, rule, "Let the command end on SIGTERM"))
+                time.sleep(self.poll_s)
+
+    def _keep(self, made: Launched) -> None:
+        assert self.journal is not None
+        told = {
+            "task": made.task, "parts": dict(made.parts), "phase": made.phase, "since_unix_s": made.since_unix_s,
+            "attempt": made.attempt, "reason": made.reason,
+        }  # fmt: skip
+        self.journal.record_handle(HandleRecord(made.key, self.kind, told))
+
+    def _gone(self, made: Launched) -> None:
+        made.phase = GONE
+        self._keep(made)
+        self.launched.pop(made.key, None)
+
+    def poll(self, cluster: Twin) -> Iterator[Operation]:
+        """Look at the executors; what they report, as operations that the journal has not seen yet."""
+        for domain, executor in self.executors.items():
+            if any(domain in each.parts for each in self.launched.values()):
+                seen = executor.observe(self._cursors.get(domain, {}))
+                self._cursors[domain] = seen.cursor
+                for event in seen.events:
+                    if event.key in self.launched:
+                        self._note(self.launched[event.key], event)
+        for each in list(self.launched.values()):
+            if cluster.place_of(each.task) != "running":
+                continue
+            found = self._reported(each)
+            if found is not None:
+                kind, more = found
+                yield operations.operation(cluster, kind, each.task, key=each.key, **more)
+
+    def _note(self, made: Launched, event: Event) -> None:
+        if event.kind == STEP:
+            if isinstance(event.data.get("step_s"), float | int):
+                made.steps.setdefault(event.domain, []).append(event.data)
+            done = event.data.get("done")
+            made.done = float(done) if isinstance(done, float | int) else made.done
+            return
+        made.states[event.domain] = event.kind
+        if event.kind == RUNNING:
+            made.started_unix_s = max(made.started_unix_s, event.unix_s)
+        made.ends[event.domain] = {"unix_s": event.unix_s, **event.data}
+
+    def _reported(self, made: Launched) -> tuple[str, dict[str, Any]] | None:
+        """The next operation that a launch's reports amount to; None if there is none."""
+        states = [made.states.get(domain, "") for domain in made.parts]
+        if made.phase == CANCELLING:
+            return self._failed(made, made.reason)
+        order = (FAILED, LOST, CANCELLED)
+        broken = min(
+            (each for each in made.parts if made.states.get(each) in order),
+            key=lambda each: order.index(made.states[each]),
+            default=None,
+        )
+        if broken is not None:
+            end = made.ends.get(broken, {})
+            code = f"exit code {end['exit_code']}" if "exit_code" in end else ""
+            reason = str(end.get("reason") or code or made.states[broken])
+            return self._failed(made, f"{broken}: {made.states[broken]} ({reason})")
+        if made.phase in (HELD, RELEASING):
+            return self._advance_gang(made, states)
+        if all(state == FINISHED for state in states):
+            return operations.FINISHED, self._spent(made)
+        if operations.STARTED not in made.told and all(state in (RUNNING, FINISHED) for state in states):
+            made.told.add(operations.STARTED)
+            waited = made.started_unix_s - made.since_unix_s
+            return operations.STARTED, {"start_s": made.started_unix_s - self._origin_s, "launch_s": max(0.0, waited)}
+        step = made.measured()
+        if step is not None and (made.told_step_s is None or abs(step["step_s"] / made.told_step_s - 1.0) > DRIFT):
+            made.told.add(operations.MEASURED)
+            made.told_step_s = step["step_s"]
+            return operations.MEASURED, step
+        return None
+
+    def _advance_gang(self, made: Launched, states: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
+        """One phase of a gang further, if it is due; that it is let go is on disk before the first part is."""
+        if made.phase == HELD and all(state == GRANTED for state in states):
+            made.phase = RELEASING
+            self._keep(made)
+        if made.phase == RELEASING:
+            for domain in made.parts:
+                self.executors[domain].release(made.key)
+            made.phase = RELEASED
+            self._keep(made)
+            return None
+        if time.time() - made.since_unix_s > self.gang_s:
+            got = sum(state == GRANTED for state in states)
+            return self._failed(made, f"{got} of {len(states)} parts had their devices within {self.gang_s:g} s")
+        return None
+
+    def _failed(self, made: Launched, reason: str) -> tuple[str, dict[str, Any]]:
+        """Nothing of a launch may be left when its task waits again."""
+        made.phase, made.reason = CANCELLING, reason
+        self._keep(made)
+        self._end(made)
+        failures = self._failures[made.task] = self._failures.get(made.task, 0) + 1
+        return operations.FAILED, {"reason": reason, "aside": failures >= ATTEMPTS}
+
+    def _spent(self, made: Launched) -> dict[str, Any]:
+        step = made.measured() or {}
+        ends = list(made.ends.values())
+        told: dict[str, Any] = {
+            "end_s": max(float(end["unix_s"]) for end in ends) - self._origin_s,
+            "start_s": made.started_unix_s - self._origin_s,
+        }
+        for name in ("cpu_s", "max_rss_bytes"):
+            known = [float(end[name]) for end in ends if end.get(name) is not None]
+            if known:
+                told[f"job_{name}"] = sum(known)
+        return told | step
+
+    def drive(self, system: System, limit_s: float) -> bool:
+        """Let wall time pass to the next decision; see :meth:`SimulatedCluster.advance`."""
+        while True:
+            cluster = system.cluster
+            assert isinstance(cluster, Twin)
+            for what in self.poll(cluster):
+                system._operate(what)
+                if what.kind in (operations.FINISHED, operations.FAILED):
+                    made = self.launched.get(str(what.more["key"]))
+                    if made is not None:
+                        self._gone(made)
+            wall_s = min(self.now_s, limit_s)
+            system._moving = True
+            pending = cluster.look()
+            # Time stands where nothing runs and nobody waits.
+            while not pending and cluster.next_stop_s <= wall_s and (cluster.expecting or cluster.running):
+                pending = cluster.advance(cluster.next_stop_s)
+            system._moving = False
+            if pending:
+                return True
+            if self.now_s >= limit_s or not (cluster.expecting or cluster.running):
+                return False
+            time.sleep(self.poll_s)
+
+
+def launched_of(record: HandleRecord) -> Launched:
+    """A launch as its handle in the journal tells it."""
+    told = record.handle
+    return Launched(
+        record.key, told["task"], dict(told["parts"]), told["phase"], float(told["since_unix_s"]), int(told["attempt"]),
+        reason=told["reason"],
+    )  # fmt: skip
+
+
+def journal_time(journal: Journal) -> float:
+    """When a journal's newest decision was recorded, by the wall clock of then."""
+    last = journal.last()
+    at = journal.header.created_at if last is None else last.recorded_at
+    return datetime.datetime.fromisoformat(at).timestamp()
+
+
+# --- How it is asked for ------------------------------------------------------------------------------------------
+
+
+def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | None) -> Live | None:
+    """The machines that a system was asked to run on; None if it simulates.
+
+    Args:
+        cluster: ``local``, ``slurm`` (a partition for each domain, of the same name), a :class:`Live`, executors by
+            domain, or what a simulated cluster is asked for by.
+        settings: Of the world whose domains need executors.
+        journal: Path of the journal. Local jobs are kept in a folder beside it.
+
+    Raises:
+        SettingsError: If it cannot be made.
+    """
+    if isinstance(cluster, Live):
+        return cluster
+    if cluster == "local":
+        if journal is None:
+            rule = "jobs outlive this process, so what was launched must be on disk"
+            raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='local'"))
+        folder, domains = local_folder(journal), settings.build_world().cluster.domains
+        return Live({each.name: LocalExecutor(each.name, each.devices, folder) for each in domains})
+    if cluster == "slurm":
+        if journal is None:
+            rule = "jobs outlive this process, so what was launched must be on disk"
+            raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='slurm'"))
+        from attribution_sched.executors.slurm import SlurmExecutor
+
+        folder, domains = local_folder(journal), settings.build_world().cluster.domains
+        made = Live({each.name: SlurmExecutor(each.name, folder=folder) for each in domains}, poll_s=1.0, kind="slurm")
+        made.check_inventory()
+        return made
+    if isinstance(cluster, Mapping):
+        wrong = [name for name, each in cluster.items() if not isinstance(each, Executor)]
+        if wrong or not cluster:
+            rule = "must map every domain to an Executor"
+            raise SettingsError(
+                problem("cluster", wrong, rule, "For example {'east': LocalExecutor('east', 4, folder)}")
+            )
+        kinds = sorted({each.name for each in cluster.values()})
+        return Live(cluster, kind="+".join(kinds))
+    return None
+
+
+def local_folder(journal: str | os.PathLike[str]) -> Path:
+    """Where local jobs of a journal are kept: beside it."""
+    found = Path(journal).resolve()
+    return found.with_name(f"{found.name}.jobs")
+
+
+def recorded_cluster(path: str | os.PathLike[str]) -> str:
+    """What a journal ran on, to go on with it there.
+
+    Raises:
+        JournalError: If there is no such journal.
+        SettingsError: If its machines must be given again.
+    """
+    store.inspect(Path(path).resolve())
+    with Journal.read(path) as journal:
+        kind = str(journal.header.settings.get("cluster", "simulated"))
+    if kind not in ("simulated", "local", "slurm"):
+        rule = "ran on machines that cannot be made by their name"
+        raise SettingsError(problem("cluster", kind, rule, "Pass them: System.resume(path, cluster={...})"))
+    return kind
+
+
+def outcome_of(journal: Journal, decision: str) -> Outcome:
+    """What a decision came to, predicted and measured side by side.
+
+    Args:
+        journal: Where it stands.
+        decision: Its id.
+
+    Returns:
+        ``predicted`` is what the twin expected when it was taken; ``observed`` what executors and the job itself
+        reported since (``measured``), or nothing (``unavailable``).
+    """
+    record, key = journal.outcome(decision), journal.key(decision)
+    if record is None:
+        rule = "has no outcome yet"
+        raise ExecutorError(problem("decision", decision, rule, "Resume the journal, which finishes it"))
+    predicted = Quantities(
+        start_s=journal.decision(decision).cluster_time_s, step_s=record.step_s, energy_j=record.energy_j,
+        bill_usd=record.bill_usd, r_eff=record.r_eff, r_util=record.r_util, r_cost=record.r_cost,
+        provenance="estimated",
+    )  # fmt: skip
+    seen: dict[str, Any] = {}
+    for each in operations.recorded(journal):
+        if each.kind in operations.OBSERVED and each.more.get("key") == key:
+            seen |= {name: value for name, value in each.more.items() if value is not None}
+    if not seen:
+        return Outcome(record.code, Quantities(), predicted)
+    base_s, step_s = record.details.get("base_step_s"), seen.get("step_s")
+    saved = None if not base_s or step_s is None else 1.0 - float(step_s) / float(base_s)
+    measured = Quantities(
+        start_s=seen.get("start_s"), step_s=step_s, traffic_bytes=seen.get("bytes"), r_eff=saved,
+        provenance="measured",
+    )  # fmt: skip
+    return Outcome(record.code, measured, predicted)

@@ -1,0 +1,130 @@
+"""What attributions and the measured pace tell of a task's true demands, with how sure that is.
+
+    log factor = a·(attributions, log pace) + error,   fitted per kind on tasks simulated from the world's own law
+
+The factors are those by which a task's compute, memory, host time and input traffic exceed its kind's nominal ones. One
+regression per kind and per what was measured (nothing, attributions, pace, both): its answer and the covariance of its
+errors are the belief. Rollouts draw from it; features and prices read its mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attribution_sched.cluster.counters import counters, sample_time_s, throughput
+from attribution_sched.cluster.decision_batch import ATTRIBUTIONS
+from attribution_sched.cluster.demands import Demands, draw_demands, nominal_demands
+from attribution_sched.cluster.futures import FACTORS, LAW_SEED, Belief, covariance_root, law_pool, pool_rows
+from attribution_sched.cluster.models import Model
+from attribution_sched.cluster.world import World
+from attribution_sched.scheduler.hi_ppo.features import log_pace
+from attribution_sched.types import Attributor, Float32Array, FloatArray, IntArray, Task
+
+DRAWS = 512
+"""Simulated tasks of every kind."""
+
+RIDGE = 1e-3
+"""Weight of small coefficients, in units of the features' variance."""
+
+WIDEST_LOG = 1.5
+"""Logarithms of believed factors stay within this: far from all tasks it was fitted to a plane means nothing."""
+
+ATTRIBUTED, PACED = 1, 2
+"""Bits of what was measured of a task."""
+
+_EDGE = 1.0 - 1e-6
+
+
+class AttributionBeliefs:
+    """Believed demands of tasks from their attributions and their pace.
+
+    Args:
+        world: Whose kinds and law of tasks.
+        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``, as the tasks' own vectors are in.
+        paces: What attributions say of the time tasks take as the follower reads it, see
+            :func:`~attribution_sched.scheduler.hi_ppo.paces.read_paces`; nothing by default.
+        pace: Whether the measured throughput is read.
+        attributions: Whether attributions are read.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        attributor: Attributor,
+        paces: FloatArray | None = None,
+        *,
+        pace: bool = True,
+        attributions: bool = True,
+    ) -> None:
+        self.reads = (ATTRIBUTED if attributions else 0) | (PACED if pace else 0)
+        self.paces = paces
+        kinds = world.kinds
+        self._sample_s = np.array([_nominal_sample_s(kind.model) for kind in kinds])
+        n = len(kinds)
+        self.slopes = np.zeros((n, 4, ATTRIBUTIONS + 2, FACTORS))
+        self.roots = np.zeros((n, 4, FACTORS, FACTORS))
+        rng = np.random.default_rng(LAW_SEED)
+        for k, kind in enumerate(kinds):
+            drawn = draw_demands([kind.model] * DRAWS, rng, world.idiosyncrasy)
+            read = np.asarray(attributor(counters(drawn, rng).values), dtype=np.float64)
+            speed = np.log(throughput(drawn, rng) * self._sample_s[k])
+            logs = np.log(np.column_stack([drawn.factors, drawn.ratio[:, 3]]))
+            features = _features(read, speed)
+            for known in range(4):
+                self.slopes[k, known], self.roots[k, known] = _fit(features, logs, known)
+        pool = law_pool(world)
+        inputs = np.array([kind.model.layers[0].input_elements for kind in kinds], dtype=np.float64)
+        self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs)
+        states = np.asarray(attributor(pool.counters.values), dtype=np.float32)
+        self.pool_pace = self._paces(pool.kinds, states)
+
+    def of(self, tasks: Sequence[Task]) -> Belief:
+        """What is believed of tasks by what was measured of each."""
+        n = len(tasks)
+        kinds = np.array([task.kind_index for task in tasks], dtype=np.int64)
+        states, speed, known = np.zeros((n, ATTRIBUTIONS)), np.zeros(n), np.zeros(n, dtype=np.int64)
+        for i, task in enumerate(tasks):
+            vector = task.attribution
+            if vector is not None and vector.state is not None and np.any(vector.state):
+                states[i] = vector.state
+                known[i] |= ATTRIBUTED
+            if task.samples_per_s > 0.0:
+                speed[i] = np.log(task.samples_per_s * self._sample_s[kinds[i]])
+                known[i] |= PACED
+        known &= self.reads
+        features = _features(states, speed)
+        mean = np.einsum("nf,nfj->nj", features, self.slopes[kinds, known])
+        pace = self._paces(kinds, np.where((known & ATTRIBUTED)[:, None] > 0, states, 0.0).astype(np.float32))
+        return Belief(np.clip(mean, -WIDEST_LOG, WIDEST_LOG), self.roots[kinds, known], pace)
+
+    def _paces(self, kinds: IntArray, states: Float32Array) -> FloatArray:
+        if self.paces is None:
+            return np.zeros(len(kinds))
+        return np.array([log_pace(self.paces[k], state) for k, state in zip(kinds, states, strict=True)], dtype=float)
+
+
+def _nominal_sample_s(model: Model) -> float:
+    nominal, seconds = nominal_demands(model)
+    return float(sample_time_s(Demands(nominal[None], nominal[None], seconds[None]))[0])
+
+
+def _features(states: FloatArray, speed: FloatArray) -> FloatArray:
+    unbounded = np.arctanh(np.clip(states, -_EDGE, _EDGE))
+    return np.column_stack([unbounded, speed, np.ones(len(speed))])
+
+
+def _fit(features: FloatArray, logs: FloatArray, known: int) -> tuple[FloatArray, FloatArray]:
+    """Slopes ``(9, 4)`` of what is known, zeros elsewhere, and the root of the errors' covariance."""
+    used = [*(range(ATTRIBUTIONS) if known & ATTRIBUTED else ()), *([ATTRIBUTIONS] if known & PACED else ())]
+    slopes = np.zeros((features.shape[1], logs.shape[1]))
+    x = features[:, used]
+    centre, middle = x.mean(axis=0), logs.mean(axis=0)
+    apart = x - centre
+    gram = apart.T @ apart
+    gram += RIDGE * np.diag(np.maximum(np.diag(gram), 1e-9))
+    found = np.linalg.solve(gram, apart.T @ (logs - middle)) if used else np.zeros((0, logs.shape[1]))
+    slopes[used] = found
+    slopes[-1] = middle - centre @ found
+    return slopes, covariance_root(logs - features @ slopes)

@@ -1,0 +1,103 @@
+"""Any policy as the one who plays copies of a cluster on: for what-if questions; far slower than the compiled rule."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attribution_sched.cluster.counters import Counters
+from attribution_sched.cluster.decision import encode, pend, view
+from attribution_sched.cluster.demands import Demands
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.copies import CHOOSE, begin_copy
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance
+from attribution_sched.cluster.engine.ledger import close_page, open_page
+from attribution_sched.cluster.engine.prices import reprice
+from attribution_sched.cluster.engine.state import StateArrays
+from attribution_sched.cluster.fork import Copies
+from attribution_sched.cluster.pool import TaskPool
+from attribution_sched.cluster.world import World
+from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
+from attribution_sched.scheduler.rule_follower import RuleFollower
+from attribution_sched.types import Task
+
+
+class PolicyFollower:
+    """A policy that decides in every copy; see :class:`~attribution_sched.cluster.fork.Follower`.
+
+    Args:
+        policy: Who decides; it is told that an episode begins before every copy.
+        rule: Says what tasks can expect beyond the horizon, so that copies of different policies compare.
+        engine: Clusters of the same world, used as a shell.
+    """
+
+    def __init__(self, policy: Policy, rule: RuleFollower, engine: Engine) -> None:
+        self.policy, self.rule, self.engine = policy, rule, engine
+
+    @property
+    def name(self) -> str:
+        """The policy's."""
+        return self.policy.name
+
+    def elsewhere(self, world: World) -> PolicyFollower:
+        """The same policy in a cluster with other devices."""
+        return PolicyFollower(self.policy, self.rule.elsewhere(world), Engine(world))
+
+    def play(self, copies: Copies) -> int:
+        """Play copies to their horizon, one after the other."""
+        decided = 0
+        for e in range(len(copies.state.clock)):
+            one = StateArrays(**{name: array[e : e + 1] for name, array in copies.state._asdict().items()})
+            shell = self._shell(copies, one)
+            if isinstance(self.policy, Episodic):
+                self.policy.reset(0)
+            copies.code[e] = begin_copy(
+                copies.world, one, 0, copies.begin[e], copies.slot[e], copies.action[e], copies.paid_by_work,
+                copies.ledger[e], copies.scratch,
+            )  # fmt: skip
+            decided += self._play(shell, one, copies, e)
+            if copies.paid_by_work:
+                self.rule.value(copies, one, e)
+        return decided
+
+    def _shell(self, copies: Copies, one: StateArrays) -> Engine:
+        shell, rows = object.__new__(Engine), copies.world.pool
+        shell.__dict__.update(self.engine.__dict__)
+        shell.clusters, shell.arrays, shell.state = 1, copies.world, one
+        shell.arrivals, shell.ends_s = None, float(copies.world.horizon_s)
+        kinds = rows[:, st.P_KIND].astype(np.int64)
+        known = {
+            i: copies.tasks.get(i) or Task(kind_index=int(kinds[i]), steps=float(rows[i, st.P_STEPS]), number=i)
+            for i in range(len(rows))
+        }
+        nothing = np.zeros((len(rows), 0))
+        demands = Demands(nothing, nothing, nothing)
+        shell.pool = TaskPool(kinds, rows[:, st.P_STEPS].copy(), demands, Counters(nothing), np.zeros(0), known)
+        return shell
+
+    def _play(self, shell: Engine, one: StateArrays, copies: Copies, e: int) -> int:
+        world, ledger, decided = copies.world, copies.ledger[e], 0
+        slots, tasks = one.slots[0].copy(), one.tasks[0].copy()
+        deferred: set[tuple[float, int]] = set()
+        while one.event[0, st.DONE] == 0:
+            seen = view(shell)
+            if seen is not None:
+                decided += 1
+                if not seen.replanning and len(seen.queue) > 1 and isinstance(self.policy, QueueOrder):
+                    chosen = self.policy.select(seen)
+                    if (seen.time_s, chosen) not in deferred:
+                        pend(shell, chosen)
+                        seen = view(shell) or seen
+                plan = self.policy.decide(seen)
+                if plan is None and not seen.replanning:
+                    deferred.add((seen.time_s, seen.slot))
+                action = encode(shell, plan, seen.kind_index)
+                begin_copy(world, one, 0, CHOOSE, seen.slot, action, copies.paid_by_work, ledger, copies.scratch)
+            while True:
+                since_s = open_page(one, 0, slots, tasks)
+                wanted = advance(world, one, 0)
+                close_page(world, one, 0, since_s, slots, tasks, copies.paid_by_work, ledger)
+                if wanted == SETTLED:
+                    break
+                reprice(world, one, 0, wanted == PRICE_NETWORK, copies.scratch)
+        return decided

@@ -1,0 +1,107 @@
+"""Who plays copies of a cluster on: the rule, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.domains import Domain
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.state import StateArrays
+from attribution_sched.cluster.fork import Copies
+from attribution_sched.cluster.moment import Moment
+from attribution_sched.cluster.plan import layout_table
+from attribution_sched.cluster.world import BATCH_LEVELS, World
+from attribution_sched.planning.memory_feasibility import FORMATS
+from attribution_sched.scheduler.hi_ppo.drafts import LAYOUT_CHOICE, open_drafts
+from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
+from attribution_sched.scheduler.hi_ppo.walk import Planner
+from attribution_sched.scheduler.rule_kernel import Buffers, RuleArrays, follow, value_at_end
+from attribution_sched.types import FloatArray
+
+
+class RuleFollower:
+    """Plays copies of a cluster on by the rule; see :class:`~attribution_sched.cluster.fork.Follower`.
+
+    Args:
+        planner: Tables of the cluster.
+        world: The cluster.
+    """
+
+    name = "rule"
+
+    def __init__(self, planner: Planner, world: World) -> None:
+        t = planner.tables
+        k, devices = len(t.domain_class), int(np.max(t.domains.rows.devices))
+        kinds, classes = len(t.batch), len(t.class_domain)
+        waits = world.queue_capacity + world.max_running + 1
+        listed = layout_table(world.cluster, world.share_limit > 1).tolist()
+        awake = np.array([_awake(domain) for domain in world.cluster.domains], dtype=np.int64)
+        self.planner = planner
+        self.rule = RuleArrays(
+            tables=t,
+            nominal_s=planner.nominal_s,
+            awake=awake,
+            layout_rows=np.array([listed.index([*row, 0]) for row in t.layouts.tolist()]),
+            weights=np.array([world.reward.w_eff, UTILISATION_SHARE * world.reward.w_util]),
+            quickest=np.full((kinds, classes, devices + 1), np.nan),
+            picks=np.full((kinds, classes, devices + 1, waits, 3), -1, dtype=np.int64),
+            worth=np.full((kinds, classes, devices + 1, waits), np.nan),
+        )
+        one = np.zeros(1, dtype=np.int64)
+        n_layouts, slots = len(t.sizes), world.max_running + world.queue_capacity
+        form = (1, n_layouts, FORMATS, BATCH_LEVELS)
+        free, held = np.zeros((1, k), dtype=np.int64), np.zeros((1, k), dtype=np.bool_)
+        self.buffers = Buffers(
+            drafts=open_drafts(t, one, free, np.zeros((1, 4, k, k)), held, np.zeros((1, 3))),
+            rows=one.copy(),
+            domain=one.copy(),
+            first=one.copy(),
+            allowed=np.zeros(form, dtype=np.bool_),
+            choices=np.zeros((1, n_layouts, LAYOUT_CHOICE), dtype=np.float32),
+            seconds=np.zeros(form, dtype=np.float32),
+            worth=np.zeros(form, dtype=np.float32),
+            layout=one.copy(),
+            precision=one.copy(),
+            level=one.copy(),
+            fits=np.zeros(kinds, dtype=np.int64),
+            best=np.zeros(kinds),
+            slots=np.zeros((slots, 4), dtype=np.int64),
+            tasks=np.zeros((slots, len(st.TASK_COLUMNS))),
+        )
+
+    @classmethod
+    def of(cls, moment: Moment, paces: FloatArray | None = None) -> RuleFollower:
+        """The rule for the cluster of a moment; what attributions say of a task's time is not read by default."""
+        world, kinds = moment.world, moment.arrays.kinds
+        base = kinds[:, st.K_BASE_STEP].copy(), kinds[:, st.K_BASE_COST].copy()
+        return cls(Planner.of(moment.cost, world.kinds, *base, world.max_segments, paces), world)
+
+    def play(self, copies: Copies) -> int:
+        """Play copies to their horizon; returns the decisions it took part in."""
+        decided = np.zeros(len(copies.state.clock), dtype=np.int64)
+        action = np.zeros((copies.state.plans.shape[2], 5), dtype=np.int64)
+        follow(
+            copies.world, copies.state, copies.begin, copies.slot, copies.action, self.rule, copies.pace, self.buffers,
+            action, copies.paid_by_work, copies.ledger, copies.ends, copies.code, copies.scratch, decided,
+        )  # fmt: skip
+        return int(decided.sum())
+
+    def value(self, copies: Copies, state: StateArrays, e: int) -> None:
+        """Write what the tasks of one copy can expect beyond the horizon."""
+        value_at_end(copies.world, state, 0, self.rule, copies.pace, self.buffers, copies.ends[e])
+
+    def elsewhere(self, world: World) -> RuleFollower:
+        """The rule in a cluster with other devices; what attributions mean stays."""
+        cost = CostModel(world.cluster, [kind.model for kind in world.kinds], [kind.training for kind in world.kinds])
+        t = self.planner.tables
+        planner = Planner.of(cost, world.kinds, t.base_step_s, t.base_cost_usd, t.max_segments, self.planner.paces)
+        return RuleFollower(planner, world)
+
+
+def _awake(domain: Domain) -> int:
+    """Devices of a domain that its power budget lets work; see ``within_budgets``."""
+    if domain.power_budget_w is None or domain.cap_w <= domain.gpu.idle_w:
+        return domain.devices
+    spare_w = domain.power_budget_w - domain.devices * domain.gpu.idle_w
+    return int(spare_w / (domain.cap_w - domain.gpu.idle_w) + 1e-9)

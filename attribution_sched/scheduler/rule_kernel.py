@@ -1,0 +1,474 @@
+"""The rule in compiled form: thousands of decisions a second, for whoever plays copies of a cluster on.
+
+The same choices as :class:`~attribution_sched.scheduler.hi_ppo.teachers.ShortestFirst` takes through ``walk``, without
+describing what nobody reads. A model that one domain holds is placed by table: layout, format and microbatch depend on
+its kind, the hardware, the free devices and how many wait, and are worked out when first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from attribution_sched.cluster.cost_kernel import Scratch
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.actions import conclude, enact, free_devices
+from attribution_sched.cluster.engine.copies import begin_copy
+from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance
+from attribution_sched.cluster.engine.ledger import book_decision, close_page, open_page
+from attribution_sched.cluster.engine.prices import kind_of, reprice
+from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
+from attribution_sched.cluster.plan import DP, PP, TP
+from attribution_sched.cluster.world import BATCH_LEVELS
+from attribution_sched.kernels import kernel
+from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
+from attribution_sched.scheduler.hi_ppo.choices import (
+    _completes,
+    _domain_allowed,
+    _worthiest,
+    bounded_log,
+    can_begin,
+    fastest_inside,
+    log2_floor,
+    segment_choices,
+)
+from attribution_sched.scheduler.hi_ppo.drafts import DEAD, Drafts, write_segments
+from attribution_sched.scheduler.hi_ppo.teachers import (
+    _CROWD,
+    _EARNING,
+    _FEW,
+    _LARGE,
+    _LONG_HOURS,
+    _MANY,
+    _MUCH,
+    _NOWHERE,
+    _SOME_HOURS,
+    _SOON,
+    _USE,
+)
+from attribution_sched.types import BoolArray, Float32Array, FloatArray, IntArray
+
+
+class RuleArrays(NamedTuple):
+    """What the compiled rule looks things up in; n kinds, C classes of hardware, D devices, W waiting tasks.
+
+    Attributes:
+        tables: What fits where.
+        nominal_s: Step time of every kind alone in an empty domain, shape ``(n_kinds,)``.
+        awake: Devices of a domain that its power budget lets work, shape ``(K,)``.
+        layout_rows: Row of every layout in the engine's table, shape ``(L,)``.
+        weights: w_eff and what counts of w_util, shape ``(2,)``.
+        quickest: Least seconds of a step by kind, class and free devices, shape ``(n_kinds, C, D + 1)``; NaN until
+            asked for.
+        picks: Layout, format and level by kind, class, free devices and others that wait, shape
+            ``(n_kinds, C, D + 1, W, 3)``; −1 until asked for.
+        worth: What the best layout adds to R, by the same but the last axis; NaN until asked for.
+    """
+
+    tables: PlannerTables
+    nominal_s: FloatArray
+    awake: IntArray
+    layout_rows: IntArray
+    weights: FloatArray
+    quickest: FloatArray
+    picks: IntArray
+    worth: FloatArray
+
+
+class Buffers(NamedTuple):
+    """Arrays that a call of the rule writes to and nobody reads afterwards."""
+
+    drafts: Drafts
+    rows: IntArray
+    domain: IntArray
+    first: IntArray
+    allowed: BoolArray
+    choices: Float32Array
+    seconds: Float32Array
+    worth: Float32Array
+    layout: IntArray
+    precision: IntArray
+    level: IntArray
+    fits: IntArray
+    best: FloatArray
+    slots: IntArray
+    tasks: FloatArray
+
+
+@kernel(allocates=True)
+def _quickest(rule: RuleArrays, kind: int, k: int, free: int) -> float:
+    c = rule.tables.domain_class[k]
+    known = rule.quickest[kind, c, free]
+    if np.isnan(known):
+        known, _ = fastest_inside(rule.tables, kind, k, free, 0, 0, rule.tables.cost.n_layers[kind])
+        rule.quickest[kind, c, free] = known
+    return float(known)
+
+
+@kernel(allocates=True)
+def _pick(rule: RuleArrays, b: Buffers, k: int, first: int) -> tuple[int, int, int]:
+    """Layout, format and level of a segment, as the rule weighs them; −1 if there is none."""
+    t, d = rule.tables, b.drafts
+    b.domain[0], b.first[0] = k, first
+    segment_choices(t, d, b.rows, b.domain, b.first, b.allowed, b.choices, b.seconds, b.worth)
+    found, most = -1, -np.inf
+    for lay in range(t.sizes.size):
+        offered = False
+        for q in range(FORMATS):
+            for v in range(BATCH_LEVELS):
+                offered |= b.allowed[0, lay, q, v]
+        if not offered:
+            continue
+        row = b.choices[0, lay]
+        crowded = 1.0 + (_CROWD * d.wishes[0, 2] + _SOON) * float(np.float32(2.0) ** (np.float32(4.0) * row[4]))
+        time = float(np.exp(np.float32(2.0) * row[0]))
+        score = _USE * d.wishes[0, 1] * row[11] - d.wishes[0, 0] * time * crowded + np.float32(1e-3) * row[12]
+        if score > most:
+            found, most = lay, score
+    if found < 0:
+        return -1, -1, -1
+    precision, level = -1, -1
+    best = -np.inf
+    for q in range(FORMATS):
+        here = -np.inf
+        for v in range(BATCH_LEVELS):
+            if b.allowed[0, found, q, v]:
+                here = max(here, float(b.worth[0, found, q, v]))
+        if here > best:
+            precision, best = q, here
+    best = -np.inf
+    for v in range(BATCH_LEVELS):
+        if b.allowed[0, found, precision, v] and b.worth[0, found, precision, v] > best:
+            level, best = v, float(b.worth[0, found, precision, v])
+    return found, precision, level
+
+
+@kernel(allocates=True)
+def _whole(rule: RuleArrays, b: Buffers, k: int, others: int) -> float:
+    """Look up (or work out) how a domain would hold all of the drafted model; returns what that is worth."""
+    t, d = rule.tables, b.drafts
+    kind, c, free = d.kind[0], t.domain_class[k], d.free[0, k]
+    if np.isnan(rule.worth[kind, c, free, others]):
+        rule.worth[kind, c, free, others] = _worthiest(t, d, 0, k, 0, 1.0)
+        lay, q, v = _pick(rule, b, k, 0)
+        rule.picks[kind, c, free, others, 0] = lay
+        rule.picks[kind, c, free, others, 1] = q
+        rule.picks[kind, c, free, others, 2] = v
+    return float(rule.worth[kind, c, free, others])
+
+
+@kernel(allocates=True)
+def _cut(rule: RuleArrays, b: Buffers) -> bool:
+    """Write a plan over several domains into the draft, from the last layer backwards; False if it cannot be done."""
+    t, d = rule.tables, b.drafts
+    kind = d.kind[0]
+    n = t.cost.n_layers[kind]
+    flops = t.cost.sizes[kind, 8]
+    taken = d.used[0].copy()
+    while d.written[0] == 0 or d.stop[0] != n:
+        if d.written[0] >= t.max_segments:
+            return False
+        stop, after = d.stop[0], d.after[0]
+        left = t.max_segments - d.written[0] - 1
+        for j in range(taken.size):
+            taken[j] = d.used[0, j]
+        chosen, most = -1, -np.inf
+        for k in range(taken.size):
+            if taken[k] or d.free[0, k] == 0 or not _domain_allowed(t, d, 0, k, taken):
+                continue
+            c, room = t.domain_class[k], log2_floor(d.free[0, k])
+            first = stop
+            for v in range(BATCH_LEVELS):
+                if d.level[0] < 0 or d.level[0] == v:
+                    for depth in range(STAGE_CHOICES):
+                        first = min(first, t.best[kind, c, after, stop, room, v, depth])
+            worth = max(-4.0, min(4.0, 4.0 * _worthiest(t, d, 0, k, first, flops[stop] / flops[n])))
+            score = float(2.0 * np.float32(worth) + np.float32((stop - first) / n))
+            score += (20.0 if first == 0 else 0.0) - float(0.1 * np.float32(2.0**room / t.domains.rows[k].devices))
+            if score > most:
+                chosen, most = k, score
+        if chosen < 0:
+            return False
+        c, room = t.domain_class[chosen], log2_floor(d.free[0, chosen])
+        if not t.filled[kind, c, after, stop]:
+            fill(t, kind, c, after, stop)
+        earliest = stop
+        taken[chosen] = True
+        for v in range(BATCH_LEVELS):
+            if d.level[0] >= 0 and d.level[0] != v:
+                continue
+            for depth in range(STAGE_CHOICES):
+                first = int(t.best[kind, c, after, stop, room, v, depth])
+                if first >= earliest:
+                    continue
+                if first == 0 or (left > 0 and _completes(t, kind, d.free[0], taken, first, after + 2**depth, v, left)):
+                    earliest = first
+        if earliest == stop:
+            return False
+        lay, q, v = _pick(rule, b, chosen, earliest)
+        if lay < 0:
+            return False
+        b.layout[0], b.precision[0], b.level[0] = lay, q, v
+        write_segments(t, d, b.rows, b.domain, b.first, b.layout, b.precision, b.level)
+        if d.status[0] == DEAD:
+            return False
+    return True
+
+
+@kernel(allocates=True)
+def _plan(rule: RuleArrays, b: Buffers, kind: int, others: int, action: IntArray) -> bool:
+    """Write the rule's plan of one task as an action of the engine; False if none works out."""
+    t, d = rule.tables, b.drafts
+    domains = d.free.shape[1]
+    action[:, :] = 0
+    action[:, 0] = domains
+    devices = 0
+    for k in range(domains):
+        devices += t.domains.rows[k].devices
+    d.kind[0], d.stop[0] = kind, t.cost.n_layers[kind]
+    d.wishes[0, 0], d.wishes[0, 1], d.wishes[0, 2] = rule.weights[0], rule.weights[1], others / devices
+    chosen, most = -1, -np.inf
+    for k in range(domains):
+        if d.free[0, k] > 0 and np.isfinite(_quickest(rule, kind, k, d.free[0, k])):
+            worth = max(-4.0, min(4.0, 4.0 * _whole(rule, b, k, others)))
+            room = 2.0 ** log2_floor(d.free[0, k]) / t.domains.rows[k].devices
+            score = float(2.0 * np.float32(worth) - 0.1 * np.float32(room))
+            if score > most:
+                chosen, most = k, score
+    if chosen >= 0:
+        pick = rule.picks[kind, t.domain_class[chosen], d.free[0, chosen], others]
+        if pick[0] < 0:
+            return False
+        action[0, 0], action[0, 1] = chosen, t.cost.n_layers[kind]
+        action[0, 2], action[0, 3], action[0, 4] = rule.layout_rows[pick[0]], pick[1], pick[2]
+        return True
+    for k in range(domains):
+        d.used[0, k] = False
+    d.after[0], d.level[0], d.written[0], d.replica[0], d.status[0], d.devices[0] = 0, -1, 0, 0, 0, 0
+    d.slowest[0] = 0.0
+    done: bool = _cut(rule, b)
+    count = d.written[0]
+    for p in range(count if done else 0):
+        segment = d.rows[0, count - 1 - p]
+        action[p, 0], action[p, 1], action[p, 2] = segment[0], segment[2], rule.layout_rows[segment[3]]
+        action[p, 3], action[p, 4] = segment[4], segment[5]
+    for k in range(domains):
+        d.used[0, k] = False
+    d.after[0], d.level[0], d.written[0], d.replica[0], d.status[0], d.devices[0] = 0, -1, 0, 0, 0, 0
+    return done
+
+
+@kernel(allocates=True)
+def _fits(rule: RuleArrays, b: Buffers, kind: int) -> None:
+    """Whether a plan of a kind can be begun now (``b.fits``), and its least seconds inside one domain (``b.best``)."""
+    if b.fits[kind] >= 0:
+        return
+    d = b.drafts
+    best = np.inf
+    for k in range(d.free.shape[1]):
+        if d.free[0, k] > 0:
+            best = min(best, _quickest(rule, kind, k, d.free[0, k]))
+    b.best[kind] = best
+    d.kind[0], d.stop[0] = kind, rule.tables.cost.n_layers[kind]
+    b.fits[kind] = 1 if np.isfinite(best) or can_begin(rule.tables, d, 0) else 0
+
+
+@kernel(allocates=True)
+def rule_decides(
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, b: Buffers, action: IntArray
+) -> tuple[bool, bool]:
+    """Let the rule answer the pending decision of a cluster: the event's slot and the action are written.
+
+    Args:
+        world: Constants.
+        state: State; a placement's slot becomes the chosen task's.
+        e: Cluster.
+        rule: Tables.
+        pace: Logarithm of how much longer than nominal each task of the pool computes, shape ``(T,)``.
+        b: Buffers.
+        action: Output, shape ``(P, 5)``.
+
+    Returns:
+        Whether it acts, and whether it could have.
+    """
+    t, d = rule.tables, b.drafts
+    domains = d.free.shape[1]
+    running = state.event[e, st.EVENT] == st.REPLAN
+    own = state.event[e, st.SLOT]
+    devices = 0
+    for k in range(domains):
+        many = t.domains.rows[k].devices
+        devices += many
+        free = free_devices(world, state, e, k, False, own if running else -1)
+        d.free[0, k] = max(0, min(free, rule.awake[k] - (many - free)))
+    action[:, :] = 0
+    action[:, 0] = domains
+    b.fits[:] = -1
+    waiting = 0
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] == st.QUEUED:
+            waiting += 1
+    if running:
+        kind = kind_of(world, state, e, own)
+        _fits(rule, b, kind)
+        if b.fits[kind] == 0:
+            return False, False
+        base, task = t.base_step_s[kind], state.tasks[e, own]
+        slower = pace[state.slots[e, own, st.POOL]] if rule.nominal_s[kind] != base else 0.0
+        gain = max(-2.0, min(2.0, bounded_log(task[st.STEP] / b.best[kind]) - slower))
+        hours = np.exp(bounded_log(task[st.LEFT] * base / 3600.0) + bounded_log(task[st.STEP] / base))
+        holding = 0
+        for p in range(state.slots[e, own, st.SEGMENTS]):
+            segment = state.plans[e, own, p]
+            holding += segment[DP] * segment[TP] * segment[PP]
+        held_up = gain > _MUCH and hours > _SOME_HOURS and waiting <= _FEW
+        in_the_way = holding / devices >= _LARGE and hours > _LONG_HOURS and waiting >= _MANY
+        if not (held_up or in_the_way):
+            return False, True
+        return _plan(rule, b, kind, min(waiting, rule.worth.shape[3] - 1), action), True
+    chosen, shortest, serial = -1, np.float32(np.inf), 0
+    possible = False
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] != st.QUEUED:
+            continue
+        kind = kind_of(world, state, e, slot)
+        _fits(rule, b, kind)
+        if b.fits[kind] == 0:
+            continue
+        possible = True
+        base, nominal = t.base_step_s[kind], rule.nominal_s[kind]
+        left = state.tasks[e, slot, st.LEFT]
+        slower = pace[state.slots[e, slot, st.POOL]] if nominal != base else 0.0
+        hours = np.float32(bounded_log(left * nominal * np.exp(slower) / 3600.0) / 4.0)
+        on_base = np.float32(bounded_log(left * base / 3600.0) / 4.0)
+        slowed = np.float32(min(4.0, bounded_log(b.best[kind] / nominal)) / 2.0)
+        if slowed > np.float32(_NOWHERE) and hours != on_base:
+            # It only needs to wait for room in one domain.
+            continue
+        size = hours - np.float32(_EARNING) * on_base
+        number = state.slots[e, slot, st.SERIAL]
+        if chosen < 0 or size < shortest or (size == shortest and number < serial):
+            chosen, shortest, serial = slot, size, number
+    if chosen < 0:
+        return False, possible
+    kind = kind_of(world, state, e, chosen)
+    if not _plan(rule, b, kind, min(max(0, waiting - 1), rule.worth.shape[3] - 1), action):
+        return False, possible
+    state.event[e, st.SLOT] = chosen
+    return True, possible
+
+
+@kernel
+def _defer_all(world: WorldArrays, state: StateArrays, e: int) -> None:
+    now = state.clock[e, st.NOW]
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] == st.QUEUED and state.tasks[e, slot, st.OFFERED] <= now:
+            state.tasks[e, slot, st.OFFERED] = now + world.retry_s
+
+
+SPANNING_USE = 0.3
+"""Utilisation that a model which no domain holds alone is expected to reach."""
+
+
+@kernel(allocates=True)
+def value_at_end(
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, b: Buffers, ends: FloatArray
+) -> None:
+    """Write what the tasks still present can expect: running ones go on as they are, waiting ones drain.
+
+    A waiting task is expected to run as the rule would place it in an empty domain, after the device time of all that
+    runs and of all that is shorter has been worked off by the whole cluster.
+    """
+    t, d = rule.tables, b.drafts
+    domains = d.free.shape[1]
+    devices, largest = 0, 0
+    for k in range(domains):
+        devices += t.domains.rows[k].devices
+        if t.domains.rows[k].devices > t.domains.rows[largest].devices:
+            largest = k
+    now = state.clock[e, st.NOW]
+    ahead = 0.0
+    waiting = 0
+    for slot in range(state.slots.shape[1]):
+        if state.slots[e, slot, st.STATUS] == st.QUEUED:
+            waiting += 1
+        if state.slots[e, slot, st.STATUS] != st.RUNNING:
+            continue
+        task = state.tasks[e, slot]
+        base = world.kinds[kind_of(world, state, e, slot), st.K_BASE_STEP] / world.interval_s
+        pause = max(0.0, task[st.PAUSED] - now)
+        ends[0] += task[st.T_EFF] * task[st.LEFT] * base + world.waiting_r_eff * pause / world.interval_s
+        ends[1] += task[st.T_UTIL] * task[st.LEFT] * base
+        ends[2] += task[st.T_COST] * task[st.LEFT] * base
+        holding = 0
+        for p in range(state.slots[e, slot, st.SEGMENTS]):
+            segment = state.plans[e, slot, p]
+            holding += segment[DP] * segment[TP] * segment[PP]
+        ahead += holding * (task[st.LEFT] * task[st.STEP] + pause)
+    others = min(max(0, waiting - 1), rule.worth.shape[3] - 1)
+    # Shortest first: whoever is shorter is worked off before.
+    last_s, last_serial = -1.0, -1
+    for _ in range(waiting):
+        chosen, alone_s, serial, size, use = -1, np.inf, 0, 0, 0.0
+        for slot in range(state.slots.shape[1]):
+            if state.slots[e, slot, st.STATUS] != st.QUEUED:
+                continue
+            kind = kind_of(world, state, e, slot)
+            left = state.tasks[e, slot, st.LEFT]
+            if np.isfinite(_quickest(rule, kind, largest, t.domains.rows[largest].devices)):
+                d.kind[0], d.stop[0] = kind, t.cost.n_layers[kind]
+                d.free[0, largest] = t.domains.rows[largest].devices
+                d.wishes[0, 0], d.wishes[0, 1], d.wishes[0, 2] = rule.weights[0], rule.weights[1], others / devices
+                _whole(rule, b, largest, others)
+                c = t.domain_class[largest]
+                lay, q, v = rule.picks[kind, c, d.free[0, largest], others]
+                own_s = left * t.whole_s[kind, c, lay, q, v] * np.exp(pace[state.slots[e, slot, st.POOL]])
+                own_size, own_use = t.sizes[lay], t.whole_use[kind, c, lay, q, v]
+            else:
+                own_s, own_size, own_use = left * t.base_step_s[kind], devices // 2, SPANNING_USE
+            number = state.slots[e, slot, st.SERIAL]
+            later = own_s > last_s or (own_s == last_s and number > last_serial)
+            if later and (own_s < alone_s or (own_s == alone_s and number < serial)):
+                chosen, alone_s, serial, size, use = slot, own_s, number, own_size, own_use
+        if chosen < 0:
+            break
+        last_s, last_serial = alone_s, serial
+        work = state.tasks[e, chosen, st.LEFT] * t.base_step_s[kind_of(world, state, e, chosen)]
+        ends[0] += (work - alone_s + world.waiting_r_eff * ahead / devices) / world.interval_s
+        ends[1] += use * work / world.interval_s
+        ahead += alone_s * size
+
+
+@kernel(allocates=True)
+def follow(
+    world: WorldArrays, state: StateArrays, begin: IntArray, slot: IntArray, first: IntArray, rule: RuleArrays,
+    pace: FloatArray, b: Buffers, action: IntArray, paid_by_work: bool, ledger: FloatArray, ends: FloatArray,
+    codes: IntArray, scratch: Scratch, decided: IntArray,
+) -> None:  # fmt: skip
+    """Play every cluster to the horizon; ``decided`` counts the decisions at which something could be done."""
+    for e in range(state.clock.shape[0]):
+        codes[e] = begin_copy(world, state, e, begin[e], slot[e], first[e], paid_by_work, ledger[e], scratch)
+        while state.event[e, st.DONE] == 0:
+            if state.event[e, st.EVENT] != st.NO_EVENT:
+                state.outcome[e, st.INTEGRALS :] = 0.0
+                acts, possible = rule_decides(world, state, e, rule, pace, b, action)
+                decided[e] += possible
+                if not acts and state.event[e, st.EVENT] == st.PLACE:
+                    _defer_all(world, state, e)
+                code = enact(world, state, e, action, -1, scratch)
+                conclude(world, state, e, code)
+                book_decision(
+                    world, state, e, code, paid_by_work, ledger[e, state.slots[e, state.event[e, st.SLOT], st.SERIAL]]
+                )
+                if code > 0:
+                    reprice(world, state, e, False, scratch)
+            while True:
+                since_s = open_page(state, e, b.slots, b.tasks)
+                wanted = advance(world, state, e)
+                close_page(world, state, e, since_s, b.slots, b.tasks, paid_by_work, ledger[e])
+                if wanted == SETTLED:
+                    break
+                reprice(world, state, e, wanted == PRICE_NETWORK, scratch)
+        if paid_by_work:
+            value_at_end(world, state, e, rule, pace, b, ends[e])

@@ -1,0 +1,54 @@
+"""The compiled rule decides as the rule does, and its ledger is the cluster's own account, task by task."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.fork import Copies
+from attribution_sched.config import load_settings
+from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
+from attribution_sched.scheduler.rule_follower import RuleFollower
+from tests.small_world import small
+
+DAYS = 3
+
+
+def by_the_rule(world):
+    """Return of each of some days by the rule, choice by choice."""
+    field = Field(world, DAYS, 123, None)
+    found = np.full(DAYS, np.nan)
+    while np.isnan(found).any():
+        before = len(field.returns)
+        ended = np.flatnonzero(field.step(ShortestFirst()).ended)
+        for cluster, value in zip(ended, field.returns[before:], strict=True):
+            found[cluster] = value if np.isnan(found[cluster]) else found[cluster]
+    return found, field.planner
+
+
+@pytest.mark.parametrize(("preset", "hours"), [("small", 1.0), ("cross-domain", 10.0), ("testbed", 0.5)])
+def test_whole_days_are_the_same_and_the_ledger_adds_up(preset, hours):
+    settings = small() if preset == "small" else load_settings(preset)
+    world = replace(settings.build_world(), horizon_s=3600.0 * hours)
+    wanted, planner = by_the_rule(world)
+    engine = Engine(world, DAYS)
+    engine.seed([123 + i for i in range(DAYS)])
+    engine.reset()
+    nothing = np.zeros(DAYS, dtype=np.int64)
+    ledger = np.zeros((DAYS, 2000, 8))
+    ledger[:, :, :2] = np.nan
+    actions = np.zeros((DAYS, world.max_segments, 5), dtype=np.int64)
+    copies = Copies(
+        engine.arrays, engine.state, nothing, nothing, actions, np.zeros(len(engine.pool)), ledger,
+        np.zeros((DAYS, 3)), nothing.copy(), not world.reward.per_decision, engine._scratch, {}, world,
+    )  # fmt: skip
+    assert RuleFollower(planner, world).play(copies) > 10
+    weights = [world.reward.w_eff, world.reward.w_util, -world.reward.w_cost]
+    assert np.allclose(ledger[:, :, 2:5].sum(axis=1) @ weights, wanted, atol=1e-9)
+    totals = engine.totals()
+    for column, name in ((5, "task_j"), (6, "bill_usd"), (7, "carbon_g")):
+        assert np.allclose(ledger[:, :, column].sum(axis=1), totals[name], rtol=1e-9)
+    assert np.array_equal(np.isfinite(ledger[:, :, 1]).sum(axis=1), totals["completed"])
+    assert (ledger[:, :, 1] >= ledger[:, :, 0])[np.isfinite(ledger[:, :, 1])].all()

@@ -1,0 +1,65 @@
+"""Thinking: the better of two choices wins, noise does not, and the same decision is always thought about alike."""
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster.decision import view
+from attribution_sched.errors import SettingsError
+from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
+from attribution_sched.scheduler.thinking import Think, _judge
+from tests.cluster.fork_cases import engine_at
+
+LITTLE = Think(screen=2, keep=2, confirm=3, hours=0.3)
+
+
+def test_a_choice_that_is_clearly_better_is_taken_and_noise_seldom_is():
+    rng = np.random.default_rng(0)
+    listed = [(i, None) for i in range(4)]
+    wrong = 0
+    for _ in range(400):
+        noise = [np.zeros(16), *(rng.normal(0.0, 1.0, 16) for _ in range(3))]
+        wrong += _judge(listed, noise, range(4), 2.0, 0).chosen != 0
+    assert wrong < 48
+    better = [*noise[:3], noise[3] + 3.0]
+    found = _judge(listed, better, range(4), 2.0, 0)
+    assert found.chosen == 3
+    assert 0.0 < found.shrunk[3] < found.gain[3]
+    # One that was not confirmed, or that the cluster refuses, is not taken however good it looked.
+    assert _judge(listed, better, [0, 1, 2], 2.0, 0).chosen != 3
+    assert _judge(listed, [*noise[:3], np.full(16, -np.inf)], range(4), 0.0, 0).chosen != 3
+
+
+def test_the_rule_that_thinks_decides_the_same_again_and_says_what_it_compared():
+    # The first task of a day, in an empty cluster: other domains, fewer devices, or waiting.
+    seen = view(engine_at(0))
+    plans, thoughts = [], []
+    for _ in range(2):
+        policy = RuleFork(think=LITTLE)
+        policy.reset(0)
+        slot = policy.select(seen)
+        plans.append((slot, policy._coordinator._chosen[1].plan))
+        thoughts.append(policy._coordinator._chosen[1].thought)
+    assert plans[0] == plans[1]
+    one, two = thoughts
+    assert one is not None and len(one.slots) > 1
+    assert one.gain.tobytes() == two.gain.tobytes() and one.decisions == two.decisions > 0
+    assert one.gain[0] == 0.0 and one.met[0] >= 2
+    assert one.chosen == 0 or one.gain[one.chosen] > one.error[one.chosen]
+
+
+def test_without_a_moment_the_rule_decides_as_ever():
+    from dataclasses import replace
+
+    engine = engine_at(20)
+    seen = replace(view(engine), moment=None)
+    thinking, plain = RuleFork(think=LITTLE), Rule()
+    for policy in (thinking, plain):
+        policy.reset(0)
+    assert thinking.select(seen) == plain.select(seen)
+    assert thinking._coordinator._chosen[1].thought is None
+
+
+def test_settings_that_make_no_sense_are_refused():
+    for given in ({"screen": 0}, {"changes": 0}, {"confirm": 1}, {"hours": 0.0}):
+        with pytest.raises(SettingsError, match="think"):
+            Think(**given)

@@ -1,0 +1,247 @@
+"""The ring on real processes: launched once, corrected by what is measured, the same when gone through again."""
+
+import json
+import time
+from dataclasses import replace as changed
+
+import numpy as np
+import pytest
+
+from attribution_sched import System
+from attribution_sched.cluster.plan import Plan, Replica, Segment
+from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, TaskError
+from attribution_sched.executors.local import LocalExecutor
+from attribution_sched.journal import Journal
+from attribution_sched.real_cluster import Live, Twin
+from attribution_sched.resume import replay
+from tests.campaigns.executor_kills import LAYERS, SETTINGS, Mixed
+from tests.executors.test_local import job
+
+LINE = '{\\"step_s\\": 0.5, \\"cpu_s\\": 0.01, \\"bytes\\": 7, \\"done\\": 0.$i}'
+STEPS = f'for i in 1 2 3 4 5; do echo "{LINE}" >> $ATTR_REPORT; done; '
+
+
+def machines(folder, **more):
+    executors = {name: LocalExecutor(name, 4, folder / "jobs", grace_s=1.0) for name in ("east", "west")}
+    return Live(executors, **({"tick_s": 0.25, "poll_s": 0.01, "gang_s": 10.0, "kind": "test"} | more))
+
+
+def began(folder, live=None, policy=None):
+    live = live or machines(folder)
+    return System(SETTINGS, policy or Mixed(), journal=folder / "j.sqlite", queue="empty", cluster=live)
+
+
+def resumed(folder, live=None, policy=None):
+    return System.resume(folder / "j.sqlite", policy=policy or Mixed(), cluster=live or machines(folder))
+
+
+def sh(script):
+    return ["sh", "-c", script]
+
+
+def kinds(system):
+    return [intent.kind for intent in system.journal.intents()]
+
+
+def state_of(system):
+    return {name: array.copy() for name, array in system.cluster.engine.state._asdict().items()}
+
+
+def test_a_task_is_run_and_its_outcome_has_predicted_and_measured(tmp_path):
+    with began(tmp_path) as system:
+        system.submit("bert-base", steps=20, id="one", command=sh(STEPS + "sleep 0.5"))
+        result = system.schedule_next_task()
+        before = system.outcome(result)
+        assert before.predicted.step_s > 0.0 and before.predicted.provenance == "estimated"
+        assert before.observed.provenance == "unavailable" and before.observed.step_s is None
+        summary = system.run(until="empty")
+        assert summary.completed == 1
+        after = system.outcome(result.id)
+        assert after.observed.provenance == "measured"
+        assert after.observed.step_s == 0.5 and after.observed.traffic_bytes == 14.0  # of both parts
+        assert after.predicted == before.predicted
+        assert kinds(system) == ["started", "measured", "finished"]
+
+
+def test_the_twin_believes_what_was_measured(tmp_path):
+    with began(tmp_path) as system:
+        system.submit("bert-base", steps=20, id="one", command=sh(STEPS + "sleep 30"))
+        system.schedule_next_task()
+        slot = system.cluster.slot_of("one")
+        expected = float(system.cluster.engine.state.tasks[0, slot, 2])
+        assert expected < 0.4
+        with pytest.raises(TimeoutError):
+            wait_for(system, lambda: "measured" in kinds(system), then=TimeoutError)
+        assert float(system.cluster.engine.state.tasks[0, slot, 2]) == pytest.approx(0.5, rel=0.01)
+        system.cancel("one")
+        assert system.cluster.running == 0
+        assert system.journal.handles()[-1].handle["phase"] == "gone"
+
+
+def wait_for(system, condition, then=TimeoutError, seconds=20.0):
+    """Drive the ring until something holds; ends by raising, as the ring itself ends only with its tasks."""
+    live, until = system._live, time.monotonic() + seconds
+    while time.monotonic() < until:
+        live.drive(system, live.now_s)
+        if condition():
+            raise then
+        time.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+def test_going_through_the_journal_again_moves_the_twin_only_and_to_the_bit(tmp_path):
+    with began(tmp_path) as system:
+        for number in range(4):
+            command = sh(f"echo $ATTR_KEY >> {tmp_path}/ran; {STEPS}")
+            system.submit("bert-base", steps=20, id=f"task-{number}", command=command)
+        system.run(until="empty")
+        expected, count = state_of(system), system.journal.count()
+    ran = (tmp_path / "ran").read_text()
+    live = machines(tmp_path)
+    for executor in live.executors.values():
+        executor.launch = None  # Whoever launches now raises.
+    with resumed(tmp_path, live) as again:
+        assert again.journal.count() == count
+        for name, array in state_of(again).items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+        # From the very beginning too, not only from the snapshot that closing left.
+        twin = Twin(again.world, again.seed, arrivals=False)
+        replay(twin, again.journal, again.seed)
+        for name, array in twin.engine.state._asdict().items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    assert (tmp_path / "ran").read_text() == ran
+    assert len(ran.split()) == 4 + 2  # two of the four are gangs of two
+
+
+def test_a_gang_is_let_go_when_all_parts_have_their_devices(tmp_path):
+    with began(tmp_path) as system:
+        system.submit(
+            "bert-base", steps=20, id="gang", command=sh(f"echo $ATTR_STAGE $ATTR_RENDEZVOUS >> {tmp_path}/ran")
+        )
+        system.run(until="empty")
+        phases = [
+            json.loads(row[0])["phase"]
+            for row in system.journal._store.rows("SELECT handle FROM handles ORDER BY position")
+        ]
+        assert phases == ["held", "releasing", "released", "gone"]
+    parts = sorted(line.split() for line in (tmp_path / "ran").read_text().splitlines())
+    assert [part[0] for part in parts] == ["0", "1"] and parts[0][1] == parts[1][1] != ""
+
+
+def test_a_gang_that_does_not_get_all_its_devices_is_cancelled_everywhere_in_time(tmp_path):
+    live = machines(tmp_path, gang_s=0.5)
+    west = live.executors["west"]
+    part = job("sleep", "3", devices=4)
+    west.launch("someone-else", changed(part, component=changed(part.component, domain="west")))
+    with began(tmp_path, live) as system:
+        system.submit("bert-base", steps=20, id="gang", command=sh(f"echo ran >> {tmp_path}/ran"))
+        system.schedule_next_task()
+        key = system.journal.handles()[0].key
+        with pytest.raises(TimeoutError):
+            wait_for(system, lambda: "failed" in kinds(system))
+        assert {executor.find(key).state for executor in live.executors.values()} == {"cancelled"}
+        assert not (tmp_path / "ran").exists()
+        told = next(intent.details for intent in system.journal.intents() if intent.kind == "failed")
+        assert "1 of 2 parts had their devices within 0.5 s" in told["reason"]
+        assert system.cluster.place_of("gang") in ("window", "running")
+        live.gang_s = 20.0
+        system.run(until="empty")
+    assert (tmp_path / "ran").read_text() == "ran\nran\n"
+
+
+def test_a_job_that_fails_is_tried_again_and_set_aside_in_the_end(tmp_path):
+    with began(tmp_path) as system:
+        system.submit("bert-base", id="one", command=sh("exit 0"))
+        system.submit("bert-base", id="bad", command=sh("exit 5"))
+        system.run(until="empty")
+        assert kinds(system).count("failed") == 3
+        assert "exit code 5" in system.cluster.held["bad"].reason
+    with resumed(tmp_path) as again:
+        assert "exit code 5" in again.cluster.held["bad"].reason
+
+
+def test_a_launch_that_is_refused_for_good_leaves_nothing_behind(tmp_path):
+    live = machines(tmp_path)
+
+    def refuse(key, job):
+        raise LaunchRefused("no such partition")
+
+    live.executors["west"].launch = refuse
+    with began(tmp_path, live) as system:
+        system.submit("bert-base", id="gang", command=sh(f"echo ran >> {tmp_path}/ran"))
+        system.run(until="empty")
+        assert "no such partition" in system.cluster.held["gang"].reason
+    assert not (tmp_path / "ran").exists()
+    assert live.executors["east"].inventory().free == 4
+
+
+def test_an_engine_that_does_not_answer_is_told_and_the_decision_is_finished_later(tmp_path):
+    live = machines(tmp_path)
+    launch, down = live.executors["east"].launch, [True]
+
+    def flaky(key, job):
+        if down.pop():
+            raise ExecutorError("the controller does not answer")
+        down.append(False)
+        return launch(key, job)
+
+    down[:] = [False, True]
+    live.executors["east"].launch = flaky
+    with began(tmp_path, live) as system:
+        system.submit("bert-base", id="gang", command=sh(f"echo ran >> {tmp_path}/ran"))
+        with pytest.raises(ExecutorError, match="does not answer"):
+            system.schedule_next_task()
+        system.run(until="empty")
+    assert (tmp_path / "ran").read_text() == "ran\nran\n"
+
+
+def move_once(view):
+    """Place on east, and move to west at the first question about a running task."""
+    if not view.replanning:
+        return Plan((Replica((Segment(0, 0, LAYERS),), 4, 8),))
+    return Plan((Replica((Segment(1, 0, LAYERS),), 4, 8),))
+
+
+def test_a_move_stops_the_old_job_before_the_new_one_starts(tmp_path):
+    script = (
+        f"trap 'echo saved >> {tmp_path}/ran; exit 0' TERM; echo $ATTR_DOMAIN $ATTR_ATTEMPT >> {tmp_path}/ran; "
+        + (f"[ $ATTR_ATTEMPT = 1 ] && exit 0; {STEPS} while :; do sleep 0.02; done")
+    )
+    with began(tmp_path, policy=move_once) as system:
+        system.submit("gpt2-small", steps=400, id="one", command=sh(script))
+        system.run(until="empty")
+    assert (tmp_path / "ran").read_text().splitlines() == ["east 0", "saved", "west 1"]
+
+
+def test_local_is_asked_for_by_its_name_and_known_again(tmp_path):
+    path = tmp_path / "run.sqlite"
+    with System(SETTINGS, "sjf", journal=path, queue="empty", cluster="local") as system:
+        system.submit("bert-base", steps=20)
+        system.run(until="empty")
+        assert system.cluster.totals()["completed"] == 1
+    with System.resume(path) as again:
+        assert again._live is not None and again.journal.header.settings["cluster"] == "local"
+    with Journal.read(path) as journal:
+        assert journal.handles()[0].key == f"{journal.header.journal_id}-d000000"
+
+
+def test_bad_input_is_one_clear_error(tmp_path):
+    with pytest.raises(SettingsError, match="journal"):
+        System(SETTINGS, "sjf", cluster="local")
+    with pytest.raises(SettingsError, match="no executor was given for west"):
+        System(SETTINGS, "sjf", journal=tmp_path / "a", cluster={"east": LocalExecutor("east", 4, tmp_path)})
+    with pytest.raises(SettingsError, match="Executor"):
+        System(SETTINGS, "sjf", journal=tmp_path / "a", cluster={"east": "slurm"})
+    assert not (tmp_path / "a").exists()
+    with System(SETTINGS, "sjf", queue="empty") as system, pytest.raises(TaskError, match=r"task\.command"):
+        system.submit("bert-base", command="rm -rf")
+
+
+def test_a_clock_that_was_set_back_is_told(tmp_path, monkeypatch):
+    with began(tmp_path) as system:
+        system.submit("bert-base", command=sh("true"))
+        system.run(until="empty")
+    now = time.time
+    monkeypatch.setattr("attribution_sched.real_cluster.time.time", lambda: now() - 1000.0)
+    with pytest.raises(ExecutorError, match="behind what the journal last recorded"):
+        resumed(tmp_path)
