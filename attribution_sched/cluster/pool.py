@@ -41,11 +41,11 @@ class TaskPool:
         demands: Latent demands; no scheduler may look at them.
         counters: What can be measured of the instances.
         samples_per_s: Measured throughput on the reference device, shape ``(n,)``; empty if nobody measured it.
+        tasks: Instance → its record, made when it is first asked for.
+        attribute: Who says where a task's joules go, asked once per instance; None leaves tasks unattributed.
         jobs: Row of the measured job that each instance really is, −1 for none, shape ``(n,)``; empty for all none.
         tenants: Who asks for each instance; empty leaves that to its kind.
         believed_steps: Steps that can be said of each instance before it runs, shape ``(n,)``; empty where all is told.
-        tasks: Instance → its record, made when it is first asked for.
-        attribute: Who says where a task's joules go, asked once per instance; None leaves tasks unattributed.
     """
 
     kinds: IntArray
@@ -53,11 +53,11 @@ class TaskPool:
     demands: Demands
     counters: Counters
     samples_per_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    tasks: dict[int, Task] = field(default_factory=dict, repr=False, compare=False)
+    attribute: Attribute | None = field(default=None, repr=False, compare=False)
     jobs: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     tenants: tuple[str, ...] = ()
     believed_steps: FloatArray = field(default_factory=lambda: np.zeros(0))
-    tasks: dict[int, Task] = field(default_factory=dict, repr=False, compare=False)
-    attribute: Attribute | None = field(default=None, repr=False, compare=False)
 
     def attributed(self, attribute: Attribute | None) -> TaskPool:
         """The same instances, attributed by another; records made so far are made anew."""

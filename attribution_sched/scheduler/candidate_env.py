@@ -122,14 +122,15 @@ class Candidates:
         rows[:, -1] = allowed
         parts = [own, np.column_stack([observed, seen.free_devices / devices]).ravel(), rows.ravel()]
         told = np.nan_to_num(np.concatenate(parts), nan=0.0, posinf=10.0, neginf=-10.0)
-        return np.clip(told, -10.0, 10.0).astype(np.float32)
+        return np.asarray(np.clip(told, -10.0, 10.0), dtype=np.float32)
 
     def _attributions(self, seen: Decision) -> FloatArray:
         if seen.attribution is not None and seen.attribution.state is not None:
             return np.asarray(seen.attribution.state, dtype=np.float64)
         if self.attributor is None or not seen.counters.size:
             return np.zeros(len(DEMAND_NAMES))
-        return np.asarray(self.attributor(seen.counters[None]), dtype=np.float64)[0]
+        found: FloatArray = np.asarray(self.attributor(seen.counters[None]), dtype=np.float64)[0]
+        return found
 
 
 class CandidateEnv(gym.Env[Float32Array, Any]):
