@@ -28,7 +28,7 @@ def test_what_the_mask_allows_is_carried_out(name):
     env.reset(seed=0)
     rng = np.random.default_rng(0)
     fits = placed = 0
-    for _ in range(120):
+    for _ in range(60):
         allowed = np.flatnonzero(env.action_masks())
         plans = allowed[allowed > 0]
         action = int(rng.choice(plans)) if len(plans) else 0
@@ -50,7 +50,7 @@ def test_the_checker_has_nothing_to_say(name):
 
 
 def test_plans_beside_neighbours_are_among_the_choices():
-    env = CandidateEnv(crowded(24.0))
+    env = CandidateEnv(crowded(6.0, 40.0))
     env.reset(seed=3)
     shared = 0
     for _ in range(200):

@@ -22,12 +22,12 @@ from attribution_sched.types import Task
 PACKERS = ("packing", "lucid", "gavel-sharing", "matching", "matching[reference]")
 
 
-def crowded(hours=6.0):
+def crowded(hours=6.0, rate_per_hour=9.0):
     """The shared site with an eighth of its devices: something always waits."""
     settings = load_settings("shared").model_dump(mode="json")
     settings["domain_defaults"]["devices"] = 8
-    settings["episode"] |= {"horizon_s": 3600.0 * hours, "pool_size": 256, "queue_capacity": 24, "max_running": 16}
-    settings["arrivals"]["rate_per_hour"] = 9.0
+    settings["episode"] |= {"horizon_s": 3600.0 * hours, "pool_size": 256, "queue_capacity": 8, "max_running": 16}
+    settings["arrivals"]["rate_per_hour"] = rate_per_hour
     return load_settings(settings).build_world()
 
 
@@ -120,7 +120,7 @@ def test_the_law_believes_more_of_light_pairs_and_nothing_without_counters():
 
 @pytest.mark.parametrize("name", PACKERS)
 def test_packers_share_where_others_wait(name):
-    world = crowded(24.0)
+    world = crowded(4.0, 40.0)
     policy = make_policy(name)
     assert pairs(policy) and POLICIES[name].pairs
     shared, alone = play(world, policy, 0), play(world, make_policy("sjf"), 0)
