@@ -31,6 +31,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.events import release
 from attribution_sched.cluster.engine.prices import reprice
 from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.cluster.reward import r_eff
 from attribution_sched.cluster.world import World
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, problem
@@ -682,7 +683,7 @@ def outcome_of(journal: Journal, decision: str) -> Outcome:
     if not seen:
         return Outcome(record.code, Quantities(), predicted)
     base_s, step_s = record.details.get("base_step_s"), seen.get("step_s")
-    saved = None if not base_s or step_s is None else 1.0 - float(step_s) / float(base_s)
+    saved = None if not base_s or step_s is None else r_eff(float(step_s), float(base_s))
     measured = Quantities(
         start_s=seen.get("start_s"), step_s=step_s, traffic_bytes=seen.get("bytes"), r_eff=saved,
         provenance="measured",

@@ -952,12 +952,12 @@ class System:
         memory, number = self._memory_of(record), record.sequence or 0
         if name in memory and not memory.lacks(number):
             return memory[name]
-        if self._again is None or self.journal.newest_snapshot(number) is None:
+        first, _ = memory.window(number)
+        if self._again is None or self.journal.newest_snapshot(first) is None:
             arrivals, made = self._queue == "preset", SimulatedCluster if self._live is None else Twin
             self._again = made(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
             self._again.compared = self._compares
         again, eyes, version = self._again, memory.looks(), self._versions.at(number)
-        first, _ = memory.window(number)
         start = restore_snapshot(self.journal, again, first, eyes)
         lived: list[tuple[str, int, Decision, Plan | None, Decisions]] = []
 
