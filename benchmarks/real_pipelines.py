@@ -2,9 +2,10 @@
 
     python benchmarks/real_pipelines.py [CASES.json]
 
-Nothing here is random. Looked at while choosing: all rows of the default file. One number was chosen by them, the bytes
-that reach a receiver before it posts its receive (0, 32, 64, 96, 128 KiB were tried, ``--eager`` shows them); the
-shares of a link's rate were measured by themselves, and the programme of each runtime was read in torch's source.
+Nothing here is random. All rows of the default file were looked at while building, so it judges a fit: the form of the
+model and the bytes that reach a receiver before it posts its receive (0, 32, 64, 96, 128 KiB were tried, ``--eager``
+shows them) were chosen by their errors; a link's shares and the overhead of an operation were scanned before the
+measured shares and no overhead were kept. The programme of each runtime was read in torch's source.
 """
 
 from __future__ import annotations
