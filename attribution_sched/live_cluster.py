@@ -49,7 +49,7 @@ class Waiting:
     Attributes:
         task: The task, with its name, number and time of arrival.
         demands: Its latent demands, a batch of one.
-        row: The same as the engine's pool keeps it, shape ``(8,)``.
+        row: The same as the engine's pool keeps it, shape ``(9,)``.
         left: Work left, in steps; less than the task's own if it was at work before.
     """
 
@@ -431,7 +431,7 @@ class SimulatedCluster:
         pcie = inputs * float(made.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
         raised = float(made.task.priority - self.world.kinds[index].priority)
         allowed_s = 0.0 if made.task.deadline_s is None else made.task.deadline_s - self.now_s
-        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s])
+        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s, -1.0])
         number, self._came = self._came, self._came + 1
         self.engine.state.event[0, st.TAKEN] += 1
         task = replace(made.task, id=name, submitted=True, number=number, arrived_s=self.now_s)
@@ -678,7 +678,8 @@ class SimulatedCluster:
         if self.has_room:
             known = self._tasks.task(at, self.world.kinds)
             task = replace(known, id=f"t{number:06d}", number=number, arrived_s=self.now_s)
-            self._enter(Waiting(task, self._tasks.demands.take(at), self._rows[at], task.steps))
+            # Of an opaque task the record says what can be known of its work, the row what there is.
+            self._enter(Waiting(task, self._tasks.demands.take(at), self._rows[at], float(self._rows[at, st.P_STEPS])))
         else:
             self.engine.state.totals[0, st.DROPPED] += 1
         self._next_s = self._draw(self.now_s)

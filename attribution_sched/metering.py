@@ -144,16 +144,22 @@ class MeteredCluster(SimulatedCluster):
         return held
 
     def _busy(self) -> FloatArray:
-        """Devices at work, shape ``(S, K)``: held devices by the share of time they compute."""
+        """Devices at work, shape ``(S, K)``: held ones by the share of time they compute; of a shared one, its part."""
         state = self.engine.state
-        busy = np.zeros((state.slots.shape[1], len(self.world.cluster.domains)))
+        asked = np.zeros((state.slots.shape[1], len(self.world.cluster.domains)))
         for slot in np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING).tolist():
             if state.tasks[0, slot, st.PAUSED] > self.now_s:
                 continue
             for row in range(int(state.slots[0, slot, st.SEGMENTS])):
-                domain = int(state.plans[0, slot, row, DOMAIN])
-                busy[slot, domain] = float(state.loads[0, slot, row, st.BUSY])
-        return busy * self._held()
+                asked[slot, int(state.plans[0, slot, row, DOMAIN])] = float(state.loads[0, slot, row, st.BUSY])
+        busy, occupant = np.zeros_like(asked), state.occupant[0]
+        for place in range(2):
+            domain, device = np.nonzero(occupant[:, :, place] >= 0)
+            slots, others = occupant[domain, device, place], occupant[domain, device, 1 - place]
+            own, theirs = asked[slots, domain], np.where(others >= 0, asked[others, domain], 0.0)
+            # No device works more than all of the time.
+            np.add.at(busy, (slots, domain), own / np.maximum(1.0, own + theirs))
+        return busy
 
     def _idle_device_w(self) -> FloatArray:
         """Idle power of a device of each domain, shape ``(K,)``."""

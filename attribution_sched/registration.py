@@ -1,7 +1,11 @@
 """Gymnasium names of the environments: ``attribution_sched/Testbed-v0``, ``attribution_sched/CrossDomain-v0``.
 
+With one choice among candidate plans: ``attribution_sched/CrossDomainPlans-v0``, ``attribution_sched/SharedPlans-v0``,
+``attribution_sched/TestbedPlans-v0`` (:mod:`attribution_sched.scheduler.candidate_env`).
+
 Importing this module registers them, and so does importing the package after Gymnasium;
-``gym.make("attribution_sched.registration:attribution_sched/Testbed-v0")`` does both at once.
+``gym.make("attribution_sched.registration:attribution_sched/Testbed-v0")`` does both at once. (Gymnasium 1 has no entry
+point for plugins any more, so a package that nobody imports cannot be found by name.)
 
 Each takes ``preset`` (a preset name, a YAML path or ``Settings``), and ``attributor``, anything that ``System`` takes
 there: by default what the shipped networks were trained with, the same as in ``System``.
@@ -9,39 +13,47 @@ there: by default what the shipped networks were trained with, the same as in ``
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from attribution_sched.attributor import state_of
-from attribution_sched.config import load_settings
+if TYPE_CHECKING:
+    from attribution_sched.cluster.world import World
+    from attribution_sched.types import Attributor
+
 
 TESTBED = "attribution_sched/Testbed-v0"
 CROSS_DOMAIN = "attribution_sched/CrossDomain-v0"
+
+
+def _world(preset: Any, attributor: Any) -> tuple[World, Attributor]:
+    from attribution_sched.attributor import state_of
+    from attribution_sched.config import load_settings
+
+    world = load_settings(preset).build_world()
+    return world, state_of(attributor, world)
 
 
 def make_testbed(preset: Any = "testbed", attributor: Any = None, **kwargs: Any) -> gym.Env[Any, Any]:
     """Build the four-device environment of a preset."""
     from attribution_sched.cluster.env import TestbedEnv
 
-    world = load_settings(preset).build_world()
-    return TestbedEnv(world, state_of(attributor, world), **kwargs)
+    return TestbedEnv(*_world(preset, attributor), **kwargs)
 
 
 def make_cross_domain(preset: Any = "cross-domain", attributor: Any = None, **kwargs: Any) -> gym.Env[Any, Any]:
     """Build the cross-domain environment of a preset."""
     from attribution_sched.cluster.env import CrossDomainEnv
 
-    world = load_settings(preset).build_world()
-    return CrossDomainEnv(world, state_of(attributor, world), **kwargs)
+    return CrossDomainEnv(*_world(preset, attributor), **kwargs)
 
 
 def make_testbed_vector(num_envs: int = 1, preset: Any = "testbed", attributor: Any = None, **kwargs: Any) -> Any:
     """Build the batched twin of the four-device environment."""
     from attribution_sched.cluster.env import TestbedVectorEnv
 
-    world = load_settings(preset).build_world()
-    return TestbedVectorEnv(world, num_envs, state_of(attributor, world), **kwargs)
+    world, states = _world(preset, attributor)
+    return TestbedVectorEnv(world, num_envs, states, **kwargs)
 
 
 def make_cross_domain_vector(
@@ -50,12 +62,30 @@ def make_cross_domain_vector(
     """Build the batched twin of the cross-domain environment."""
     from attribution_sched.cluster.env import CrossDomainVectorEnv
 
-    world = load_settings(preset).build_world()
-    return CrossDomainVectorEnv(world, num_envs, state_of(attributor, world), **kwargs)
+    world, states = _world(preset, attributor)
+    return CrossDomainVectorEnv(world, num_envs, states, **kwargs)
+
+
+PLANS = {
+    "attribution_sched/CrossDomainPlans-v0": "cross-domain",
+    "attribution_sched/SharedPlans-v0": "shared",
+    "attribution_sched/TestbedPlans-v0": "testbed",
+}
+"""Environments whose actions are candidate plans → their preset."""
+
+
+def make_plans(preset: Any, attributor: Any = None, **kwargs: Any) -> gym.Env[Any, Any]:
+    """Build the environment of a preset whose actions are candidate plans."""
+    from attribution_sched.scheduler.candidate_env import CandidateEnv
+
+    return CandidateEnv(*_world(preset, attributor), **kwargs)
 
 
 def register() -> None:
     """Register the environments once."""
+    for name, preset in PLANS.items():
+        if name not in gym.registry:
+            gym.register(name, entry_point=f"{__name__}:make_plans", kwargs={"preset": preset})
     for name, single, batched in (
         (TESTBED, make_testbed, make_testbed_vector),
         (CROSS_DOMAIN, make_cross_domain, make_cross_domain_vector),

@@ -461,9 +461,11 @@ def plan_record(plan: Plan | None, domains: Sequence[str], *, replanning: bool) 
     """A plan as names and numbers, with its description in words; None for none."""
     if plan is None:
         return None
+    beside = {} if plan.beside is None else {"beside": plan.beside}
     return {
         "words": describe_plan(plan, domains, replanning=replanning),
         "schedule": plan.schedule.name.lower(),
+        **beside,
         "replicas": [
             {
                 "microbatch": replica.microbatch,
@@ -506,6 +508,7 @@ def plan_of(record: Mapping[str, Any] | None, domains: Sequence[str]) -> Plan | 
             for replica in record["replicas"]
         ),
         Schedule[record["schedule"].upper()],
+        record.get("beside"),
     )  # fmt: skip
 
 

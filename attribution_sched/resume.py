@@ -232,7 +232,7 @@ def _apart(journal: Journal, what: str, name: str, found: object, known: object)
 EVERY = 64
 """Decisions between two snapshots: living through so many again is quick, and a snapshot is small beside them."""
 
-FORMAT = 1
+FORMAT = 2
 """Of what is written here; a snapshot of another one is passed over, and the journal gone through instead."""
 
 Arrays = dict[str, NDArray[Any]]

@@ -98,6 +98,7 @@ class Task:
         slot: Its place in the cluster's table of tasks; −1 outside.
         steps_left: Work left at this moment, in steps.
         waited_s: Time in the queue until this moment.
+        memory_bytes: Measured on one device in the first minutes; 0 if nobody measured it.
     """
 
     id: str = ""
@@ -121,6 +122,7 @@ class Task:
     slot: int = -1
     steps_left: float = 0.0
     waited_s: float = 0.0
+    memory_bytes: float = 0.0
 
     def at(self, slot: int, steps_left: float, waited_s: float) -> Task:
         """The same task at another moment; quick, because every decision asks it of every waiting task."""

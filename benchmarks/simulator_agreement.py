@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from attribution_sched.cluster.engine.prices import reprice
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.models import model
-from attribution_sched.cluster.plan import Plan, Replica, Segment
+from attribution_sched.cluster.plan import ANYBODY, Plan, Replica, Segment
 from attribution_sched.cluster.simulator.job import SimulationResult, Status
 from attribution_sched.cluster.simulator.simulator import Decider, Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
@@ -253,9 +253,8 @@ def engine_journal(world: World, policy: Decider, seed: int) -> Journal:
         if seen is None:
             break
         answer = policy.decide(seen)
-        share = isinstance(answer, Shared)
-        plan = answer.plan if isinstance(answer, Shared) else answer
-        code = enact(arrays, state, 0, encode(engine, plan, seen.kind_index, share=share), -1, scratch)
+        plan = replace(answer.plan, beside=ANYBODY) if isinstance(answer, Shared) else answer
+        code = enact(arrays, state, 0, encode(engine, plan, seen.kind_index), -1, scratch)
         conclude(arrays, state, 0, code)
         if code > 0:
             reprice(arrays, state, 0, False, scratch)

@@ -20,7 +20,7 @@ SECTIONS = (
     ("watts.py", "Watts: from a model's name, a GPU and a batch"),
     ("zeus_cells.py", "Form of the batch and power-cap laws on cells left out"),
     ("precision_speedups.py", "Mixed-precision gain per family"),
-    ("gavel_colocation.py", "Co-location on held-out pairs"),
+    ("pair_law.py", "Two jobs on one GPU"),
     ("simulator_agreement.py", "Event simulator against the batched engine"),
     ("env_throughput.py", "Throughput of the batched environment"),
 )

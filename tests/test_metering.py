@@ -7,6 +7,7 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.billing.rules import RULES
+from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError
 from attribution_sched.metering import usage_of
 
@@ -56,3 +57,22 @@ def test_an_archived_beginning_cannot_be_billed(tmp_path):
         system.journal.archive(tmp_path / "old.sqlite", before=2, without_snapshot=True)
         with pytest.raises(JournalError, match="cannot be billed"):
             system.bill()
+
+
+def test_of_a_shared_device_each_task_is_told_its_part():
+    """Two tasks on one device hold half of it each, and together it works no more than all of the time."""
+    settings = load_settings("shared").model_dump(mode="json")
+    settings["domain_defaults"]["devices"] = 8
+    settings["arrivals"]["rate_per_hour"] = 30.0
+    settings["episode"] |= {"pool_size": 512, "queue_capacity": 8, "max_running": 16}
+    made = System(load_settings(settings), policy="gavel-sharing", seed=1)
+    shared = 0
+    for _ in range(40):
+        made.schedule_next_task()
+        shared += bool((made.cluster.engine.state.occupant[0, :, :, 1] >= 0).any())
+    assert shared > 0
+    usage, totals = usage_of(made.journal), made.cluster.totals()
+    assert usage.span_busy_s.sum() == pytest.approx(totals["busy_device_s"], rel=1e-9)
+    assert usage.meter_j == pytest.approx(totals["meter_j"], rel=1e-12)
+    held = usage.held(np.zeros(len(usage.tasks), dtype=np.int64), 1)[0]
+    assert (held <= usage.devices[:, None] + 1e-9).all()

@@ -43,8 +43,9 @@ class ArrivalSpec(NamedTuple):
 
     Attributes:
         kind: A value of :class:`ArrivalKind`.
-        params: Shape ``(7,)``: mean rate per second, amplitude, peak and period in seconds; start and end in seconds
-            and factor of a burst, the factor 1 without one.
+        params: Shape ``(9,)``: mean rate per second, amplitude, peak and period in seconds; start and end in seconds
+            and factor of a burst, the factor 1 without one; chance that one more task of the same session follows, and
+            its mean gap in seconds, 0 without sessions.
         times_s: Recorded arrival times, sorted, shape ``(n,)``; empty unless the kind is ``TRACE``.
     """
 
@@ -109,7 +110,7 @@ class Poisson:
 
     def spec(self) -> ArrivalSpec:
         """Return the form the kernels take."""
-        return _spec(ArrivalKind.POISSON, self.rate_per_hour, burst=self.burst)
+        return spec_of(ArrivalKind.POISSON, self.rate_per_hour, burst=self.burst)
 
     def times(self, horizon_s: float, seed: int | SeedSequence = 0) -> FloatArray:
         """Return every arrival in ``[0, horizon_s)``, sorted."""
@@ -143,7 +144,7 @@ class Diurnal:
 
     def spec(self) -> ArrivalSpec:
         """Return the form the kernels take."""
-        return _spec(ArrivalKind.DIURNAL, self.rate_per_hour, self.amplitude, self.peak_hour * HOUR_S, self.burst)
+        return spec_of(ArrivalKind.DIURNAL, self.rate_per_hour, self.amplitude, self.peak_hour * HOUR_S, self.burst)
 
     def times(self, horizon_s: float, seed: int | SeedSequence = 0) -> FloatArray:
         """Return every arrival in ``[0, horizon_s)``, sorted."""
@@ -222,7 +223,7 @@ class TraceArrivals:
 
     def spec(self) -> ArrivalSpec:
         """Return the form the kernels take; row ``i`` is the ``i``-th arrival."""
-        return _spec(ArrivalKind.TRACE, 0.0, times_s=np.array([row.arrival_s for row in self.rows]))
+        return spec_of(ArrivalKind.TRACE, 0.0, times_s=np.array([row.arrival_s for row in self.rows]))
 
     def times(self, horizon_s: float, seed: int | SeedSequence = 0) -> FloatArray:
         """Return every arrival in ``[0, horizon_s)``, sorted; a trace does not use the seed."""
@@ -237,16 +238,20 @@ def next_arrival(
 
     Args:
         kind: Field of :class:`ArrivalSpec`, as are the next two.
-        params: Mean rate per second, amplitude, peak and period in seconds; start, end and factor of a burst.
+        params: Mean rate per second, amplitude, peak and period in seconds; start, end and factor of a burst; chance
+            and gap of one more task of a session.
         times_s: Recorded times.
-        taken: How many tasks have arrived so far; only a trace looks at it, so that tasks which arrive at
-            the same moment are all seen.
+        taken: How many tasks have arrived so far; a trace looks at it, so that tasks which arrive at the same moment
+            are all seen, and sessions, which begin with a task.
         now_s: Time of the last arrival (0 at the start); a trace does not look at it.
         state: Random stream, advanced in place; a trace leaves it alone.
     """
     if kind == 2:
         recorded: float = times_s[taken] if taken < times_s.size else np.inf
         return recorded
+    if params[7] > 0.0 and taken > 0 and uniform(state) < params[7]:
+        soon: float = now_s + exponential(state) * params[8]
+        return soon
     rate = params[0]
     factor = params[6]
     if kind == 0 and factor == 1.0:
@@ -280,12 +285,13 @@ def _walk(
     return count
 
 
-def _spec(
+def spec_of(
     kind: ArrivalKind, rate_per_hour: float, amplitude: float = 0.0, peak_s: float = 0.0,
-    burst: Burst | None = None, times_s: FloatArray | None = None,
+    burst: Burst | None = None, times_s: FloatArray | None = None, session: tuple[float, float] = (0.0, 0.0),
 ) -> ArrivalSpec:  # fmt: skip
+    """Put an arrival process into the form the kernels take; ``session`` is the chance and gap of one more task."""
     extra = (0.0, 0.0, 1.0) if burst is None else (burst.start_h * HOUR_S, burst.end_h * HOUR_S, burst.factor)
-    params = np.array([rate_per_hour / HOUR_S, amplitude, peak_s, DAY_S, *extra])
+    params = np.array([rate_per_hour / HOUR_S, amplitude, peak_s, DAY_S, *extra, *session])
     return ArrivalSpec(int(kind), params, np.empty(0) if times_s is None else times_s)
 
 

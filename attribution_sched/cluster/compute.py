@@ -38,6 +38,7 @@ from attribution_sched.cluster.domains import Runtime
 from attribution_sched.cluster.gpus import PRECISIONS, Gpu, Precision
 from attribution_sched.cluster.memory import activation_share
 from attribution_sched.cluster.models import Model
+from attribution_sched.cluster.models.opaque import STEP_S, is_opaque
 from attribution_sched.cluster.throughput import (
     ANCHOR,
     PrecisionTable,
@@ -273,6 +274,8 @@ def _peak_layer(model: Model, runtime: Runtime) -> FloatArray:
 
 def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved: Efficiencies) -> FloatArray:
     """Layer times from arithmetic, shape ``(4, 4, 9, n_layers)``; NaN for a missing precision."""
+    if is_opaque(model):
+        return _unit_step(gpu)
     flops = np.array([layer.forward_flops for layer in model.layers])
     moved = achieved.moved * model.column("moved_elements")
     if not runtime.flash_attention:
@@ -353,6 +356,17 @@ def host_s_per_token(gpu: Gpu) -> float:
     law = load_constants("power")["decode_host"]
     found: float = law["s_per_token"].get(chip(gpu) if chip_is_fitted(gpu) else "A100", law["s_per_token"]["A100"])
     return found
+
+
+def _unit_step(gpu: Gpu) -> FloatArray:
+    """Times of an opaque job's only layer: a third of a step forward and two thirds backward, in any precision."""
+    times = np.full((len(PRECISIONS), len(TP_DEGREES), len(TIME_COLUMNS), 1), np.nan)
+    for q in PRECISIONS:
+        if gpu.supports(q):
+            times[q.index] = 0.0
+            times[q.index, :, COMPUTE_FORWARD] = STEP_S / 3.0
+            times[q.index, :, COMPUTE_BACKWARD] = STEP_S * 2.0 / 3.0
+    return times
 
 
 def _precision_gains(model: Model, gpu: Gpu, training: bool) -> PrecisionTable:

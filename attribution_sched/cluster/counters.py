@@ -104,8 +104,13 @@ def throughput(demands: Demands, rng: np.random.Generator, noise: float = SPEED_
     """
     if not (np.isfinite(noise) and noise >= 0):
         raise CounterError(problem("noise", noise, "must be finite and >= 0", f"Use {SPEED_NOISE} for the default"))
-    read: FloatArray = np.exp(noise * rng.standard_normal(len(demands)) - noise**2 / 2) / sample_time_s(demands)
-    return read
+    return read_speed(sample_time_s(demands), rng, noise)
+
+
+def read_speed(sample_s: FloatArray, rng: np.random.Generator, noise: float = SPEED_NOISE) -> FloatArray:
+    """Measure the samples per second of tasks that take so many seconds a sample, shape ``(n_tasks,)``."""
+    found: FloatArray = np.exp(noise * rng.standard_normal(len(sample_s)) - noise**2 / 2) / sample_s
+    return found
 
 
 def true_rates(demands: Demands) -> FloatArray:
@@ -164,7 +169,12 @@ def counters(demands: Demands, rng: np.random.Generator, noise: float = NOISE) -
     """
     if not (np.isfinite(noise) and noise >= 0):
         raise CounterError(problem("noise", noise, "must be finite and >= 0", f"Use {NOISE} for the default"))
-    truth, law = true_rates(demands), load_constants("host")["counters"]
+    return read(true_rates(demands), rng, noise)
+
+
+def read(truth: FloatArray, rng: np.random.Generator, noise: float = NOISE) -> Counters:
+    """Read true rates ``(n_tasks, 12)`` once, with the noise of the instruments."""
+    law = load_constants("host")["counters"]
     z = rng.standard_normal(truth.shape) @ np.linalg.cholesky(noise_correlation()).T
     spread = np.full(len(COUNTER_NAMES), noise)
     # Instructions per cycle differ far more between programs and phases than any reading error.

@@ -14,14 +14,36 @@ from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.engine.prices import LEAST_BANDWIDTH_SHARE
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.moment import Moment, capture
-from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
+from attribution_sched.cluster.plan import DOMAIN, Plan
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import Reward, TaskKind, World
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.types import FloatArray, IntArray, Task
+from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A running task on whose devices one more may be put.
+
+    Attributes:
+        task: Its record: what was submitted and measured of it, work left as far as that is known.
+        slot: Its place in the cluster's table of tasks.
+        domain: Where the devices are.
+        devices: How many it has for itself there.
+        memory_free_bytes: What it leaves of each of them.
+        step_s: Its measured step time now.
+    """
+
+    task: Task
+    slot: int
+    domain: int
+    devices: int
+    memory_free_bytes: float
+    step_s: float
 
 
 @dataclass(frozen=True)
@@ -59,6 +81,8 @@ class Decision:
             Every task of ``queue`` has its own.
         backlog: Tasks that wait behind those of ``queue``.
         moment: The whole cluster as it is known, for whoever plays copies of it on; None if only the numbers above are.
+        neighbours: Running tasks that have devices for themselves, on which one more task may be put; empty where a
+            device holds one task at most. A plan names one of them as ``beside``.
     """
 
     kind: TaskKind
@@ -89,6 +113,19 @@ class Decision:
     attribution: AttributionVector | None = None
     backlog: int = 0
     moment: Moment | None = field(default=None, compare=False, repr=False)
+    neighbours: tuple[Neighbour, ...] = ()
+
+    def beside(self, slot: int) -> Neighbour:
+        """The neighbour in a slot.
+
+        Raises:
+            PlanError: If no running task there has devices for itself.
+        """
+        for neighbour in self.neighbours:
+            if neighbour.slot == slot:
+                return neighbour
+        listed = [neighbour.slot for neighbour in self.neighbours]
+        raise PlanError(problem("beside", slot, f"must be one of {listed}", "Take a slot of the view's neighbours"))
 
     def move_cost(self, plan: Plan) -> tuple[float, float]:
         """Seconds of pause and dollars of traffic that changing from the current plan to this one takes."""
@@ -134,8 +171,14 @@ def _own_task(decision: Decision) -> Task:
     )  # fmt: skip
 
 
-def view(engine: Engine, cluster: int = 0) -> Decision | None:
-    """Describe the pending decision of a cluster; None when there is none."""
+def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True) -> Decision | None:
+    """Describe the pending decision of a cluster; None when there is none.
+
+    Args:
+        engine: The clusters.
+        cluster: Which of them.
+        neighbours: Whether to list the neighbours a task could be put beside: only who pairs looks at them.
+    """
     state = engine.state
     if state.event[cluster, st.EVENT] == st.NO_EVENT:
         return None
@@ -157,7 +200,7 @@ def view(engine: Engine, cluster: int = 0) -> Decision | None:
     wan = engine.world.cluster.wan
     busy = np.where(np.eye(len(bandwidth), dtype=bool), 0.0, load / bandwidth)
     task = engine.pool.task(pool, engine.world.kinds)
-    left, now = float(state.tasks[cluster, slot, st.LEFT]), float(state.clock[cluster, st.NOW])
+    left, now = _steps_left(engine, cluster, slot, task), float(state.clock[cluster, st.NOW])
     return Decision(
         kind=engine.world.kinds[kind],
         kind_index=kind,
@@ -185,8 +228,39 @@ def view(engine: Engine, cluster: int = 0) -> Decision | None:
         samples_per_s=task.samples_per_s,
         task=task.at(slot, left, now - float(state.tasks[cluster, slot, st.ARRIVAL])),
         attribution=task.attribution,
+        neighbours=_neighbours(engine, cluster, slot, real) if neighbours and engine.world.share_limit > 1 else (),
         moment=capture(engine, cluster),
     )
+
+
+def _steps_left(engine: Engine, cluster: int, slot: int, task: Task) -> float:
+    """Work left of a task as far as a scheduler may know it: of an opaque one, what its tenant's history tells."""
+    left = float(engine.state.tasks[cluster, slot, st.LEFT])
+    if not isinstance(engine.world.arrivals, Philly | PhillyWeek):
+        return left
+    steps = float(engine.arrays.pool[engine.state.slots[cluster, slot, st.POOL], st.P_STEPS])
+    return believed_left_s(task.tenant, max(0.0, steps - left))
+
+
+def _neighbours(engine: Engine, cluster: int, own: int, real: BoolArray) -> tuple[Neighbour, ...]:
+    """Running tasks with devices for themselves, in order of domain and device."""
+    state = engine.state
+    occupant = np.where(real[:, :, None], state.occupant[cluster], -1)
+    alone = np.where(occupant[:, :, 1] < 0, occupant[:, :, 0], -1)
+    alone[alone == own] = -1
+    found = []
+    for domain in np.flatnonzero((alone >= 0).any(axis=1)).tolist():
+        slots, counts = np.unique(alone[domain][alone[domain] >= 0], return_counts=True)
+        room = float(engine.arrays.domains.rows[domain].memory_bytes)
+        for slot, count in zip(slots.tolist(), counts.tolist(), strict=True):
+            task = engine.pool.task(int(state.slots[cluster, slot, st.POOL]), engine.world.kinds)
+            rows = state.plans[cluster, slot, : state.slots[cluster, slot, st.SEGMENTS], DOMAIN]
+            held = float(state.loads[cluster, slot, int(np.flatnonzero(rows == domain)[0]), st.MEMORY])
+            waited = float(state.clock[cluster, st.NOW] - state.tasks[cluster, slot, st.ARRIVAL])
+            known = task.at(slot, _steps_left(engine, cluster, slot, task), waited)
+            step_s = float(state.tasks[cluster, slot, st.STEP])
+            found.append(Neighbour(known, slot, domain, count, max(0.0, room - held), step_s))
+    return tuple(found)
 
 
 def _queue(engine: Engine, cluster: int) -> tuple[Task, ...]:
@@ -198,7 +272,7 @@ def _queue(engine: Engine, cluster: int) -> tuple[Task, ...]:
             engine.pool.task(int(state.slots[cluster, slot, st.POOL]), engine.world.kinds),
             state.tasks[cluster, slot],
         )
-        listed.append(task.at(int(slot), float(row[st.LEFT]), now - float(row[st.ARRIVAL])))
+        listed.append(task.at(int(slot), _steps_left(engine, cluster, int(slot), task), now - float(row[st.ARRIVAL])))
     return tuple(listed)
 
 
@@ -212,17 +286,19 @@ def pend(engine: Engine, slot: int, cluster: int = 0) -> None:
     state.event[cluster, st.SLOT] = slot
 
 
-def encode(engine: Engine, plan: Plan | None, kind_index: int, *, share: bool = False) -> IntArray:
+def encode(engine: Engine, plan: Plan | None, kind_index: int) -> IntArray:
     """Write a plan as engine action rows, shape ``(P, 5)``; None ends at once (defer, or keep the plan).
 
     The number of microbatches is not part of an action: the cluster shares the batch out by speed.
+
+    Raises:
+        PlanError: If the plan cannot be said in this world: its layout, its microbatch, its segments, or sharing where
+            a device holds one task at most.
     """
-    return encode_rows(engine.world, engine.layouts, plan, kind_index, share=share)
+    return encode_rows(engine.world, engine.layouts, plan, kind_index)
 
 
-def encode_rows(
-    world: World, layouts: IntArray, plan: Plan | None, kind_index: int, *, share: bool = False
-) -> IntArray:
+def encode_rows(world: World, layouts: IntArray, plan: Plan | None, kind_index: int) -> IntArray:
     """Write a plan as action rows of a world with a table of layouts; see :func:`encode`."""
     width, k = world.max_segments, len(world.cluster)
     rows = np.zeros((width, len(ACTION_COLUMNS)), dtype=np.int64)
@@ -233,6 +309,12 @@ def encode_rows(
     if len(segments) > width:
         raise PlanError(problem("segments", len(segments), f"this world allows {width}", "Use fewer domains"))
     levels = world.kinds[kind_index].microbatches
+    share, named = plan.beside is not None, 0
+    if plan.beside is not None:
+        if world.share_limit < 2:
+            rule = "a device of this world holds one task"
+            raise PlanError(problem("beside", plan.beside, rule, "Raise episode.share_limit to 2, or do not share"))
+        named = len(layouts) * (plan.beside + 1)
     for p, (replica, segment) in enumerate(segments):
         wanted = [segment.dp, segment.tp, segment.pp, int(share)]
         layout = np.flatnonzero((layouts == wanted).all(axis=1))
@@ -241,5 +323,5 @@ def encode_rows(
         if replica.microbatch not in levels:
             raise PlanError(problem("microbatch", replica.microbatch, f"must be one of {levels}", "Pick a level"))
         level = levels.index(replica.microbatch)
-        rows[p] = (segment.domain, segment.stop, layout[0], segment.precision.index, level)
+        rows[p] = (segment.domain, segment.stop, layout[0] + named, segment.precision.index, level)
     return rows

@@ -17,11 +17,11 @@ segment that stops at the last layer closes a replica; the next one opens anothe
 task, or keeps the plan in force.
 
 ``attribution_sched/Testbed-v0``: observation of 32 numbers (20 system, 5 task, 7 attributions), 64 actions:
-``device·16 + precision·4 + batch level``; every action that the mask allows is carried out.
+``device·16 + precision·4 + batch level``; a device in use is shared. Every action that the mask allows is carried out.
 
-Reward: ``w_eff·R_eff + w_util·R_util − w_cost·R_cost``. CrossDomain pays it for work: every step of a
-running task pays R times the baseline's step time in hours (and −1 of R_eff per hour while a task waits or moves), so
-that finishing sooner never pays less; Testbed pays a decision's own R at once. ``info`` has
+Reward: ``w_eff·R_eff + w_util·R_util − w_cost·R_cost``, paid for work: every step of a running task pays R times the
+baseline's step time in hours (minutes on the testbed), and −1 of R_eff per hour while a task waits or moves, so that
+finishing sooner never pays less and harm to a neighbour is paid for. ``info`` has
 ``action_mask``, ``reward_terms``, ``decision`` (the decision's own terms and its code), ``r_high``, ``r_low`` and
 ``totals``.
 

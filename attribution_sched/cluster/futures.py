@@ -108,10 +108,11 @@ def covariance_root(logs: FloatArray) -> FloatArray:
 def pool_rows(
     kinds: IntArray, steps: FloatArray, factors: FloatArray, pcie: FloatArray, inputs: FloatArray
 ) -> FloatArray:
-    """Rows of the engine's pool of tasks, shape ``(n, 8)``; as urgent as their kind."""
-    rows = np.zeros((len(kinds), 8))
+    """Rows of the engine's pool of tasks, shape ``(n, 9)``; as urgent as their kind, and no measured jobs."""
+    rows = np.zeros((len(kinds), 9))
     rows[:, st.P_KIND], rows[:, st.P_STEPS] = kinds, steps
     rows[:, st.P_FACTORS : st.P_FACTORS + 3] = factors
+    rows[:, st.P_TYPE] = -1.0
     rows[:, st.P_PCIE] = inputs[kinds] * pcie * 4.0 / PCIE_BYTES_PER_S
     return rows
 
@@ -170,8 +171,9 @@ def draw_futures(
         or [np.zeros((first + futures, 0))],
         axis=1,
     )[first:]
-    known = moment.arrays.pool[list(order)] if order else np.zeros((0, 8))
-    fresh = np.zeros((len(added), 8))
+    known = moment.arrays.pool[list(order)] if order else np.zeros((0, 9))
+    fresh = np.zeros((len(added), 9))
+    fresh[:, st.P_TYPE] = -1.0
     for i, task in enumerate(added):
         fresh[i, st.P_KIND], fresh[i, st.P_STEPS] = task.kind_index, task.steps
     facts = np.concatenate([known, fresh])

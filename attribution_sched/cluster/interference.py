@@ -7,13 +7,17 @@ it keeps that resource busy). A task waits where its co-runner is already busy, 
 
 so the slowdown is 1 without a common resource, rises with both demands (up to the worst that was measured
 often enough to resolve), and a heavy user hurts a light one more than the reverse. ``k`` and the demand
-vectors of 26 jobs are fitted to pairs measured on one GPU (``constants/interference.json``). The names of the
-resources are given by the anchors of that fit (the arithmetic of ResNet and Transformer jobs); pair
-throughputs alone do not identify them.
+vectors of 26 jobs are fitted to pairs measured on one GPU (``constants/interference.json``, ``measured_jobs.json``).
+The names of the resources are given by the prior of that fit (the arithmetic of the jobs); pair throughputs alone do
+not identify them. ``pcie`` is the whole input path: preparing samples on the host and sending them over the bus.
+
+Where both tasks are measured jobs, the table of pairs decides and not the law (:func:`measured_jobs`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +35,9 @@ RESOURCES: tuple[str, ...] = ("host", "compute", "memory", "pcie")
 EPSILON = 0.3
 """Keeps the wait at a saturated resource finite: at most ``k · d · 1 / ε``."""
 
+MOST_COUPLING = 25.0
+"""Bound of the optimiser; a fit that reaches it has not identified the coupling."""
+
 MEMORY_EFFICIENCY = 0.75
 """Achieved share of peak HBM bandwidth (assumed; the range in use is 0.6 to 0.85)."""
 
@@ -41,6 +48,12 @@ PCIE_BYTES_PER_S = 12e9
 def strengths() -> FloatArray:
     """Fitted coupling ``k_r`` of every resource, shape ``(R,)``."""
     return np.array(load_constants("interference")["strength"], float)
+
+
+def resource_constants() -> FloatArray:
+    """Coupling, demand gain and gain of the instruments of every resource, shape ``(3, R)``."""
+    told = load_constants("interference")
+    return np.array([told["strength"], told["gain"], told["instrument_gain"]], dtype=np.float64)
 
 
 def slowdown_cap() -> float:
@@ -65,6 +78,71 @@ def slowdown(demands: Any, co_demands: Any, strength: Any = None) -> Any:
 def summed_throughput(demands_a: Any, demands_b: Any, strength: Any = None) -> Any:
     """Normalised throughput of a pair: ``1/slowdown_a + 1/slowdown_b``; above 1, sharing pays."""
     return 1.0 / slowdown(demands_a, demands_b, strength) + 1.0 / slowdown(demands_b, demands_a, strength)
+
+
+def pair_throughput(demands: FloatArray, pairs: IntArray, strength: Any = None) -> FloatArray:
+    """Normalised throughputs of both jobs of pairs ``(n, 2)`` by the law, shape ``(n, 2)``."""
+    first, second = demands[pairs[:, 0]], demands[pairs[:, 1]]
+    return np.stack([1.0 / slowdown(first, second, strength), 1.0 / slowdown(second, first, strength)], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredJobs:
+    """Jobs whose throughput was measured alone and in pairs on one kind of GPU; the job axis comes first.
+
+    Attributes:
+        gpu: Which kind.
+        names: Of the jobs.
+        families: Their models, whatever the batch.
+        samples: Samples of a step, shape ``(n,)``.
+        steps_per_s: Steps per second alone on 1, 2, 4 and 8 devices, shape ``(n, 4)``; NaN where not measured.
+        counters: True rates of the twelve counters, from arithmetic and throughput alone, shape ``(n, 12)``.
+        demands: Demands fitted to the pairs, shape ``(n, R)``; what the simulated device feels, and nobody sees.
+        memory_bytes: Device memory, shape ``(n,)``.
+        device_busy: Share of its time that a device works, shape ``(n,)``.
+        pair_speed: Speed beside another over speed alone, shape ``(n, n)``; 0 where the two do not fit, NaN where
+            nobody measured them.
+    """
+
+    gpu: str
+    names: tuple[str, ...]
+    families: tuple[str, ...]
+    samples: FloatArray
+    steps_per_s: FloatArray
+    counters: FloatArray
+    demands: FloatArray
+    memory_bytes: FloatArray
+    device_busy: FloatArray
+    pair_speed: FloatArray
+
+
+@cache
+def measured_jobs() -> MeasuredJobs:
+    """The jobs of ``constants/measured_jobs.json``."""
+    told = load_constants("measured_jobs")
+    jobs = told["jobs"]
+
+    def column(name: str) -> FloatArray:
+        return np.array([job[name] for job in jobs], dtype=np.float64)
+
+    return MeasuredJobs(
+        gpu=told["gpu"],
+        names=tuple(job["name"] for job in jobs),
+        families=tuple(job["family"] for job in jobs),
+        samples=column("samples"),
+        steps_per_s=np.array([[job["steps_per_s"].get(str(n), np.nan) for n in (1, 2, 4, 8)] for job in jobs]),
+        counters=column("counters"),
+        demands=column("demands"),
+        memory_bytes=column("memory_bytes"),
+        device_busy=column("device_busy"),
+        pair_speed=np.array([[np.nan if x is None else x for x in row] for row in told["pair_speed"]]),
+    )
+
+
+def job_columns() -> FloatArray:
+    """What the engine must know of measured jobs, shape ``(n, 6)``: demands, device bytes, share a device works."""
+    jobs = measured_jobs()
+    return np.column_stack([jobs.demands, jobs.memory_bytes, jobs.device_busy])
 
 
 def resource_demands(
@@ -108,11 +186,13 @@ def fit_demands(
     prior: FloatArray,
     prior_weight: FloatArray,
     iterations: int = 400,
+    coupling_weight: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
     """Fit demand vectors and couplings to normalised throughputs of measured pairs.
 
     Minimises pseudo-Huber errors of both throughputs and of their sum, plus
-    ``Σ weight · (d − prior)²``, with ``0 ≤ d ≤ 1`` and ``k ≥ 0``.
+    ``Σ weight · (d − prior)² + coupling_weight · Σ (k − 1)²``, with ``0 ≤ d ≤ 1`` and ``k ≥ 0``. Demands and couplings
+    trade against each other, so without the last term some ``k`` grows to its bound.
 
     Args:
         pairs: Indices of the two jobs, shape ``(n_pairs, 2)``.
@@ -120,6 +200,7 @@ def fit_demands(
         prior: Where demands are drawn to, shape ``(n_jobs, R)``.
         prior_weight: How strongly, same shape.
         iterations: Limit of the optimiser.
+        coupling_weight: How strongly couplings are drawn to 1.
 
     Returns:
         Demands ``(n_jobs, R)`` and couplings ``(R,)``.
@@ -136,8 +217,8 @@ def fit_demands(
     def objective(theta: FloatArray) -> tuple[float, FloatArray]:
         d, k = theta[: jobs * width].reshape(jobs, width), theta[jobs * width :]
         wait, slope = d / (top - d), top / (top - d) ** 2
-        grad_d, grad_k = 2 * prior_weight * (d - prior), np.zeros(width)
-        loss = float((prior_weight * (d - prior) ** 2).sum())
+        grad_d, grad_k = 2 * prior_weight * (d - prior), 2 * coupling_weight * (k - 1.0)
+        loss = float((prior_weight * (d - prior) ** 2).sum() + coupling_weight * ((k - 1.0) ** 2).sum())
         share = [1 / (1 + (k * d[i] * wait[j]).sum(1)) for i, j in ((first, second), (second, first))]
         both = share[0] + share[1] - throughput.sum(1)
         root = np.sqrt(both**2 + 1e-3)
@@ -153,7 +234,7 @@ def fit_demands(
             grad_k += (pull[:, None] * d[i] * wait[j]).sum(0)
         return loss, np.concatenate([grad_d.ravel(), grad_k])
 
-    start = np.concatenate([np.clip(prior, 0.05, 0.95).ravel(), np.full(width, 0.5)])
-    bounds = [(0.0, 1.0)] * (jobs * width) + [(0.0, 5.0)] * width
+    start = np.concatenate([np.clip(prior, 0.05, 0.95).ravel(), np.full(width, 1.0)])
+    bounds = [(0.0, 1.0)] * (jobs * width) + [(0.0, MOST_COUPLING)] * width
     found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": iterations})
     return found.x[: jobs * width].reshape(jobs, width), found.x[jobs * width :]

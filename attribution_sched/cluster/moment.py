@@ -87,6 +87,8 @@ def capture(engine: Engine, cluster: int = 0) -> Moment:
     tasks: dict[int, Task] = {}
     # Facts of the request, one row a slot: kind, steps asked for, urgency beyond the kind's, time allowed.
     pool = np.zeros((kept["slots"].shape[1], arrays.pool.shape[1]))
+    # What job an opaque task really is, nobody who looks at the moment may know.
+    pool[:, st.P_TYPE] = -1.0
     now = float(kept["clock"][0, st.NOW])
     for slot in present:
         row = int(kept["slots"][0, slot, st.POOL])

@@ -72,6 +72,10 @@ class Replica:
         return self.microbatch * self.microbatches
 
 
+ANYBODY = -1
+"""Share with whoever is there: devices in use first, in order."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """A complete placement of one task.
@@ -79,10 +83,13 @@ class Plan:
     Attributes:
         replicas: Copies of the model; gradients are averaged across them over the WAN.
         schedule: Pipeline schedule.
+        beside: Slot of the running task whose devices it shares, ``ANYBODY`` to share with whoever is there; None takes
+            empty devices only.
     """
 
     replicas: tuple[Replica, ...]
     schedule: Schedule = Schedule.ONE_F_ONE_B
+    beside: int | None = None
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attribution_sched.cluster.arrivals import TraceArrivals
-from attribution_sched.cluster.counters import COUNTER_NAMES, Counters, counters, throughput
+from attribution_sched.cluster.counters import COUNTER_NAMES, Counters, counters, read, read_speed, throughput
 from attribution_sched.cluster.demands import Demands, draw_demands
+from attribution_sched.cluster.interference import measured_jobs
+from attribution_sched.cluster.models.opaque import REQUESTS, is_opaque
+from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.world import TaskKind, World
-from attribution_sched.errors import TraceError, nearest, problem
+from attribution_sched.errors import TaskError, TraceError, nearest, problem
 from attribution_sched.types import FloatArray, IntArray, Task, provenance_of
 
 if TYPE_CHECKING:
@@ -41,6 +44,9 @@ class TaskPool:
         samples_per_s: Measured throughput on the reference device, shape ``(n,)``; empty if nobody measured it.
         tasks: Instance → its record, made when it is first asked for.
         attribute: Who says where a task's joules go, asked once per instance; None leaves tasks unattributed.
+        jobs: Row of the measured job that each instance really is, −1 for none, shape ``(n,)``; empty for all none.
+        tenants: Who asks for each instance; empty leaves that to its kind.
+        believed_steps: Steps that can be said of each instance before it runs, shape ``(n,)``; empty where all is told.
     """
 
     kinds: IntArray
@@ -50,6 +56,9 @@ class TaskPool:
     samples_per_s: FloatArray = field(default_factory=lambda: np.zeros(0))
     tasks: dict[int, Task] = field(default_factory=dict, repr=False, compare=False)
     attribute: Attribute | None = field(default=None, repr=False, compare=False)
+    jobs: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    tenants: tuple[str, ...] = ()
+    believed_steps: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def attributed(self, attribute: Attribute | None) -> TaskPool:
         """The same instances, attributed by another; records made so far are made anew."""
@@ -65,12 +74,15 @@ class TaskPool:
         known = self.tasks.get(instance)
         if known is None:
             index = int(self.kinds[instance])
-            kind, read = kinds[index], self.counters.values[instance].copy()
-            read.setflags(write=False)
+            kind, values = kinds[index], self.counters.values[instance].copy()
+            values.setflags(write=False)
+            steps = self.believed_steps if self.believed_steps.size else self.steps
             known = Task(
-                kind_index=index, model=kind.model.name, steps=float(self.steps[instance]), batch_size=kind.batch_size,
-                training=kind.training, tenant=kind.tenant, priority=kind.priority, counters=read, provenance=SIMULATED,
+                kind_index=index, model=kind.model.name, steps=float(steps[instance]), batch_size=kind.batch_size,
+                training=kind.training, tenant=self.tenants[instance] if self.tenants else kind.tenant,
+                priority=kind.priority, counters=values, provenance=SIMULATED,
                 samples_per_s=self.speed(instance), number=instance,
+                memory_bytes=float(measured_jobs().memory_bytes[self.jobs[instance]]) if self.jobs.size else 0.0,
             )  # fmt: skip
             if self.attribute is not None:
                 known = replace(known, attribution=self.attribute(known))
@@ -88,6 +100,8 @@ class TaskPool:
 def build_pool(world: World) -> TaskPool:
     """Draw the pool of a world from its ``pool_seed``; a trace's tasks come in the trace's order."""
     rng = np.random.default_rng(world.pool_seed)
+    if isinstance(world.arrivals, Philly | PhillyWeek):
+        return _philly(world, world.arrivals, rng)
     if isinstance(world.arrivals, TraceArrivals):
         kinds, steps = _traced(world, world.arrivals)
     else:
@@ -98,6 +112,25 @@ def build_pool(world: World) -> TaskPool:
         steps = np.round(np.exp(rng.uniform(low, high))).astype(np.float64)
     demands = draw_demands([world.kinds[k].model for k in kinds], rng, world.idiosyncrasy)
     return TaskPool(kinds, steps, demands, counters(demands, rng), throughput(demands, rng))
+
+
+def _philly(world: World, arrivals: Philly | PhillyWeek, rng: np.random.Generator) -> TaskPool:
+    """Opaque tasks of the Philly log: what is measured of each is what its job's arithmetic and throughput say."""
+    drawn = arrivals.draw(world.pool_size, rng) if isinstance(arrivals, Philly) else arrivals.draw()
+    requests = {kind.batch_size: k for k, kind in enumerate(world.kinds) if is_opaque(kind.model)}
+    missing = sorted(set(drawn.devices.tolist()) - set(requests))
+    if missing:
+        rule = "tasks of the Philly log ask for so many devices and no kind of the world does"
+        raise TaskError(problem("kinds", missing, rule, "Add the kinds opaque-1, opaque-2, opaque-4, opaque-8"))
+    kinds = np.array([requests[n] for n in drawn.devices.tolist()], dtype=np.int64)
+    jobs, column = measured_jobs(), np.searchsorted(REQUESTS, drawn.devices)
+    sample_s = 1.0 / (jobs.steps_per_s[drawn.jobs, column] * jobs.samples[drawn.jobs])
+    demands = draw_demands([world.kinds[k].model for k in kinds], rng, 0.0)
+    believed = np.array([believed_left_s(tenant, 0.0) for tenant in drawn.tenants])
+    return TaskPool(
+        kinds, drawn.durations_s, demands, read(jobs.counters[drawn.jobs], rng), read_speed(sample_s, rng),
+        jobs=drawn.jobs, tenants=drawn.tenants, believed_steps=believed,
+    )  # fmt: skip
 
 
 def _traced(world: World, arrivals: TraceArrivals) -> tuple[IntArray, FloatArray]:

@@ -18,6 +18,7 @@ in their given order (the first ones, if there are fewer layers than domains); e
 devices as data parallelism over the largest microbatch can use, in half precision, at base bandwidth. In a
 world of one domain a task runs on one device, in single precision. It is the reference because the method's
 founding text names it, not because it is good; where it would not fit memory its time is still the reference.
+Of an opaque job the reference is the job alone on the devices it asked for.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import numpy as np
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH, CostModel, PlanCosts
 from attribution_sched.cluster.gpus import Precision
+from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import MICROBATCH, MICROBATCHES, REPLICA, Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.world import Reward, TaskKind, World
 from attribution_sched.kernels import kernel
@@ -216,6 +218,9 @@ def uniform_split(n_layers: int, parts: int) -> list[tuple[int, int]]:
 def baseline_plan(world: World, kind: TaskKind) -> Plan:
     """Build the static uniform split of a task kind over the cluster."""
     cluster = world.cluster
+    if is_opaque(kind.model):
+        own = Segment(0, 0, 1, kind.batch_size, 1, 1, Precision.FP16)
+        return Plan((Replica((own,), kind.batch_size, 1),))
     parts = min(len(cluster), len(kind.model))
     micro = kind.microbatches[1] if len(cluster) == 1 else kind.microbatches[-1]
     segments = []

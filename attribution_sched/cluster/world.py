@@ -14,9 +14,10 @@ from attribution_sched.cluster.domains import Cluster
 from attribution_sched.cluster.incidents import Incident, check_incidents
 from attribution_sched.cluster.models import Model, TaskType
 from attribution_sched.cluster.objective import Reward as Reward
+from attribution_sched.cluster.philly import Philly, PhillyWeek
 from attribution_sched.errors import SettingsError, TaskError, problem
 
-Arrivals = Poisson | Diurnal | TraceArrivals
+Arrivals = Poisson | Diurnal | TraceArrivals | Philly | PhillyWeek
 
 TRAINING_BYTES_PER_PARAMETER = 16.0
 """Weights, gradients and Adam states, in full or mixed precision."""
@@ -108,6 +109,7 @@ class World:
         pool_size: Number of distinct task instances drawn from.
         pool_seed: Seed of those instances.
         incidents: Links that are cut and domains that are lost on the way.
+        pairs_measured: Whether two measured jobs on one device run as they were measured; else by the law alone.
     """
 
     cluster: Cluster
@@ -128,6 +130,7 @@ class World:
     pool_size: int = 1024
     pool_seed: int = 20261116
     incidents: tuple[Incident, ...] = ()
+    pairs_measured: bool = True
 
     def __post_init__(self) -> None:
         if not self.kinds:

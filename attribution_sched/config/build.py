@@ -15,6 +15,8 @@ from attribution_sched.config.schema import (
     KindSettings,
     MatrixLinks,
     ModelSettings,
+    PhillySettings,
+    PhillyWeekSettings,
     PoissonSettings,
     RegionLinks,
     SeriesCarbon,
@@ -158,12 +160,15 @@ def _domains(settings: Settings) -> tuple[Domain, ...]:
 def _model(name: str, settings: Settings) -> Model:
     from attribution_sched.cluster.models import model
     from attribution_sched.cluster.models.catalogue import profiled_model
+    from attribution_sched.cluster.models.opaque import OPAQUE_NAMES, opaque_model
 
     if name in settings.models:
         with _named(f"models.{name}"):
             return _own_model(name, settings.models[name])
     if name.startswith(PROFILED_PREFIX):
         return profiled_model(name.removeprefix(PROFILED_PREFIX))
+    if name.lower() in OPAQUE_NAMES:
+        return opaque_model(int(name.rpartition("-")[2]))
     return model(name)
 
 
@@ -198,6 +203,7 @@ def _kind(kind: KindSettings, settings: Settings) -> TaskKind:
 
 def _arrivals(settings: Settings) -> Arrivals:
     from attribution_sched.cluster.arrivals import Burst, Diurnal, Poisson, TraceArrivals
+    from attribution_sched.cluster.philly import Philly, PhillyWeek
 
     arrivals = settings.arrivals
     if isinstance(arrivals, PoissonSettings | DiurnalSettings):
@@ -205,6 +211,10 @@ def _arrivals(settings: Settings) -> Arrivals:
         if isinstance(arrivals, PoissonSettings):
             return Poisson(arrivals.rate_per_hour, burst)
         return Diurnal(arrivals.rate_per_hour, arrivals.amplitude, arrivals.peak_hour, burst)
+    if isinstance(arrivals, PhillySettings):
+        return Philly(arrivals.rate_per_hour)
+    if isinstance(arrivals, PhillyWeekSettings):
+        return PhillyWeek(arrivals.path, arrivals.monday, arrivals.keep, arrivals.seed)
     return TraceArrivals.from_csv(arrivals.path)
 
 

@@ -129,21 +129,24 @@ def _load(factor: float) -> Callable[[Settings, str], World]:
 
 
 def _scaled(arrivals: Arrivals, factor: float) -> Arrivals:
-    """Make tasks arrive ``factor`` times as often; a recording is played so much faster."""
+    """Make tasks arrive ``factor`` times as often; a recording is played so much faster, of a log more is kept."""
     from attribution_sched.cluster.arrivals import TraceArrivals
+    from attribution_sched.cluster.philly import PhillyWeek
 
     if isinstance(arrivals, TraceArrivals):
         rows = tuple(replace(row, arrival_s=row.arrival_s / factor) for row in arrivals.rows)
         return replace(arrivals, rows=rows)
+    if isinstance(arrivals, PhillyWeek):
+        return replace(arrivals, keep=max(1, round(arrivals.keep / factor)))
     return replace(arrivals, rate_per_hour=arrivals.rate_per_hour * factor)
 
 
 def _burst(settings: Settings, scenario: str) -> World:
-    from attribution_sched.cluster.arrivals import Burst, TraceArrivals
+    from attribution_sched.cluster.arrivals import Burst, Diurnal, Poisson
 
     world = settings.build_world()
-    if isinstance(world.arrivals, TraceArrivals):
-        rule = f"needs arrivals of a given rate, and preset {settings.name!r} replays a recording"
+    if not isinstance(world.arrivals, Poisson | Diurnal):
+        rule = f"needs arrivals of a given rate, and preset {settings.name!r} replays or draws from a recording"
         raise SettingsError(problem("scenario", scenario, rule, "Use arrivals of kind poisson or diurnal"))
     start_s, end_s = _hours(world, 10.0, 12.0)
     return replace(world, arrivals=replace(world.arrivals, burst=Burst(start_s / 3600, end_s / 3600, BURST_FACTOR)))

@@ -441,8 +441,9 @@ class KindSettings(Record):
     """A kind of task, see :class:`attribution_sched.cluster.world.TaskKind`.
 
     Attributes:
-        model: Name in the model zoo (a language model with its length: ``bert-base@384``), a name under ``models:``, or
-            ``profiled:`` and the name of a profiled network.
+        model: Name in the model zoo (a language model with its length: ``bert-base@384``), a name under ``models:``,
+            ``profiled:`` and the name of a profiled network, or ``opaque-`` and the number of devices that a job of
+            which nothing else is known asks for.
         batch_size: Samples per step.
         microbatches: Four microbatch sizes a plan may choose from, ascending divisors of the batch.
         steps: Fewest and most steps of a task.
@@ -582,7 +583,40 @@ class TraceSettings(Record):
     path: FilePath
 
 
-ArrivalSettings = Annotated[PoissonSettings | DiurnalSettings | TraceSettings, Field(discriminator="kind")]
+class PhillySettings(Record):
+    """Tasks as Microsoft's Philly log has them, see :mod:`attribution_sched.cluster.philly`; kinds must be opaque.
+
+    Attributes:
+        kind: ``philly``.
+        rate_per_hour: Mean number of tasks per hour, drawn from constants fitted to the log.
+    """
+
+    kind: Literal["philly"]
+    rate_per_hour: Rate
+
+
+class PhillyWeekSettings(Record):
+    """A week of the Philly log itself; kinds must be opaque.
+
+    Attributes:
+        kind: ``philly_week``.
+        path: The log's ``philly.csv``; a relative path starts at the file that names it.
+        monday: First day of the week, for example ``2017-11-06``.
+        keep: One task in so many is kept.
+        seed: Of the models drawn for the tasks, and of which one in ``keep`` is kept.
+    """
+
+    kind: Literal["philly_week"]
+    path: FilePath
+    monday: Name
+    keep: Count = 4
+    seed: Seed = 0
+
+
+ArrivalSettings = Annotated[
+    PoissonSettings | DiurnalSettings | TraceSettings | PhillySettings | PhillyWeekSettings,
+    Field(discriminator="kind"),
+]
 
 
 class EpisodeSettings(Record):
@@ -823,13 +857,14 @@ class Settings(Record):
     def _check_models(self) -> None:
         from attribution_sched.cluster.models import known_model, model_names
         from attribution_sched.cluster.models.catalogue import PROFILED_NAMES
+        from attribution_sched.cluster.models.opaque import OPAQUE_NAMES
 
         named: list[tuple[tuple[str | int, ...], str]] = []
         for own, given in self.models.items():
             if given.base is not None:
                 named.append((("models", own, "base"), given.base))
         for i, kind in enumerate(self.kinds):
-            if kind.model not in self.models:
+            if kind.model not in self.models and kind.model.lower() not in OPAQUE_NAMES:
                 named.append((("kinds", i, "model"), kind.model))
         for key, name in named:
             if name.startswith(PROFILED_PREFIX):

@@ -134,7 +134,13 @@ def plan_words(plan: str, lang: str) -> str:
 def _plan(plan: Plan, domain_names: Sequence[str]) -> Phrase:
     told = [_replica(replica, domain_names) for replica in plan.replicas]
     phrase = told[0] if len(told) == 1 else Phrase("plan.replicas", count=len(told), replicas=tuple(told))
-    return Phrase("plan.gpipe", plan=phrase) if plan.schedule.name == "GPIPE" else phrase
+    if plan.schedule.name == "GPIPE":
+        phrase = Phrase("plan.gpipe", plan=phrase)
+    if plan.beside is None:
+        return phrase
+    return (
+        Phrase("plan.beside", plan=phrase, slot=plan.beside) if plan.beside >= 0 else Phrase("plan.shared", plan=phrase)
+    )
 
 
 def _replica(replica: Replica, domain_names: Sequence[str]) -> Phrase:

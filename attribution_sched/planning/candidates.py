@@ -17,6 +17,7 @@ from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.cost_kernel import DomainArrays, share_batch
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
+    ANYBODY,
     MICROBATCHES,
     REPLICA,
     Plan,
@@ -95,6 +96,17 @@ def limits_at(view: DecisionView) -> Limits:
     )
 
 
+def shared_devices(view: DecisionView, beside: int) -> IntArray:
+    """Devices per domain that a plan beside a neighbour may use, shape ``(K,)``; beside anybody, empty ones too."""
+    found = (
+        np.array(view.free_devices, dtype=np.int64) if beside == ANYBODY else np.zeros(len(view.free_devices), np.int64)
+    )
+    for neighbour in view.neighbours:
+        if beside in (neighbour.slot, ANYBODY):
+            found[neighbour.domain] += neighbour.devices
+    return found
+
+
 def runnable(view: DecisionView, batch: PlanBatch) -> BoolArray:
     """Whether the cluster would run plans on empty devices: they are well formed and fit memory; shape ``(n,)``."""
     limits = limits_of(view.cost, view.kind_index, from_table=False)._replace(trained=False)
@@ -119,11 +131,17 @@ def feasible(view: DecisionView, plan: Plan) -> str | None:
         plan.check(len(view.kind.model), len(view.cost.cluster))
     except PlanError as error:
         return str(error)
-    code, at = rules.fault(limits_at(view), PlanBatch.of([plan]))
-    if code == rules.VALID:
+    limits = limits_at(view)
+    if plan.beside is not None:
+        limits = limits._replace(devices=shared_devices(view, plan.beside))
+    code, at = rules.fault(limits, PlanBatch.of([plan]))
+    if code == rules.VALID and plan.beside is None:
         return _over_limits(view, as_carried_out(view.cost, view.kind_index, view.kind.batch_size, plan))
+    if code == rules.VALID:
+        # What two tasks leave of memory and power, the cluster knows when it has put them together.
+        return None
     segment = plan.segments[at]
-    domain, free = view.cost.cluster.domains[segment.domain], int(view.free_devices[segment.domain])
+    domain, free = view.cost.cluster.domains[segment.domain], int(limits.devices[segment.domain])
     microbatches = [replica.microbatch for replica in plan.replicas for _ in replica.segments]
     said = {
         rules.SEGMENTS: f"{len(plan.segments)} segments, this world allows {view.max_segments}",

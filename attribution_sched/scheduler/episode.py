@@ -15,7 +15,7 @@ from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.pool import Attribute
 from attribution_sched.cluster.world import World
 from attribution_sched.kernels import clock
-from attribution_sched.scheduler.policy import AttributionReader, Episodic, Policy, QueueOrder
+from attribution_sched.scheduler.policy import AttributionReader, Episodic, Policy, QueueOrder, pairs
 from attribution_sched.types import FloatArray, IntArray
 
 Progress = Callable[[float], None]
@@ -140,8 +140,9 @@ def play(
     deferred: set[tuple[float, int]] = set()
     if isinstance(policy, Episodic):
         policy.reset(seed)
+    paired = pairs(policy)
     while engine.state.event[0, st.DONE] == 0:
-        seen = view(engine)
+        seen = view(engine, neighbours=paired)
         began = clock()
         if seen and not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
             chosen = policy.select(seen)
@@ -149,7 +150,7 @@ def play(
             # Asking twice at one instant for a task that was not placed would never end.
             if (seen.time_s, chosen) not in deferred:
                 pend(engine, chosen)
-                seen = view(engine)
+                seen = view(engine, neighbours=paired)
             began = clock() - thought_s
         plan = policy.decide(seen) if seen else None
         if seen and plan is None and not seen.replanning:

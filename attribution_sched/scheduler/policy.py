@@ -25,6 +25,11 @@ class Policy(Protocol):
         ...
 
 
+def pairs(policy: Policy) -> bool:
+    """Whether a policy puts two tasks on one device; it says so by an attribute ``pairs``."""
+    return bool(getattr(policy, "pairs", False))
+
+
 @runtime_checkable
 class QueueOrder(Protocol):
     """A policy that also chooses which waiting task is placed first."""

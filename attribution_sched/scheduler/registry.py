@@ -26,6 +26,7 @@ class PolicySpec:
         module: Dotted name of the module that holds it.
         factory: Class or function there.
         settings: Arguments of the factory that differ from its defaults.
+        pairs: Whether it puts two tasks on one device; the others use empty devices only.
     """
 
     name: str
@@ -33,6 +34,7 @@ class PolicySpec:
     module: str
     factory: str
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    pairs: bool = False
 
     def make(self) -> Policy:
         """Import the module and make a fresh policy."""
@@ -148,6 +150,34 @@ _SPECS = (
         "Rule",
     ),
     PolicySpec(
+        "packing",
+        "shortest believed first; beside a neighbour when nothing is free, by the law on the counters",
+        "attribution_sched.scheduler.pairing",
+        "Packing",
+        pairs=True,
+    ),
+    PolicySpec(
+        "lucid",
+        "glass-box packing by sharing scores, in the manner of Lucid",
+        "attribution_sched.scheduler.lucid",
+        "Lucid",
+        pairs=True,
+    ),
+    PolicySpec(
+        "gavel-sharing",
+        "space sharing by the measured table of the nearest reference job, in the manner of Gavel",
+        "attribution_sched.scheduler.gavel",
+        "GavelSharing",
+        pairs=True,
+    ),
+    PolicySpec(
+        "matching",
+        "all waiting tasks to neighbours by maximum-weight matching, by the law on the counters",
+        "attribution_sched.scheduler.gavel",
+        "Matching",
+        pairs=True,
+    ),
+    PolicySpec(
         "rule+fork",
         "the rule, its choice compared with single changes of it in copies of the cluster",
         "attribution_sched.scheduler.hi_ppo.rule",
@@ -175,6 +205,14 @@ def _hi_ppo(option: str, description: str, **settings: Any) -> PolicySpec:
 
 
 _VARIANTS = (
+    PolicySpec(
+        "matching[reference]",
+        "matching, by the measured table of the nearest reference job",
+        "attribution_sched.scheduler.gavel",
+        "Matching",
+        MappingProxyType({"reference": True}),
+        pairs=True,
+    ),
     _hi_ppo("quick", "without thinking: network and search", think=False),
     _hi_ppo("gru", "told what a recurrent network forecasts of the links", predict="gru"),
     _hi_ppo("persistence", "told that links stay as they were read", predict="persistence"),

@@ -1,5 +1,6 @@
 """Tiny worlds and random actions for the tests of the batched engine and its environments."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
-from attribution_sched.cluster.plan import Plan, Replica, Segment
+from attribution_sched.cluster.plan import ANYBODY, Plan, Replica, Segment
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import TaskKind, World
 
@@ -85,7 +86,8 @@ def pending_kind(engine, e=0):
 
 def act(engine, plan, share=False, e=0):
     """Rows of one plan for cluster ``e``."""
-    return encode(engine, plan, int(engine.pending_kind()[e]), share=share)
+    told = replace(plan, beside=ANYBODY) if share and plan is not None else plan
+    return encode(engine, told, int(engine.pending_kind()[e]))
 
 
 def decide(engine, plan, share=False):
@@ -122,7 +124,8 @@ def random_actions(engine, rng, wild=0.1):
         else:
             kind = int(engine.pending_kind()[e])
             share = world.share_limit > 1 and rng.random() < 0.5
-            rows[e] = encode(engine, random_plan(rng, world, world.kinds[kind]), kind, share=bool(share))
+            plan = random_plan(rng, world, world.kinds[kind])
+            rows[e] = encode(engine, replace(plan, beside=ANYBODY) if share else plan, kind)
     return rows
 
 

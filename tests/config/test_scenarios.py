@@ -143,6 +143,6 @@ def test_a_burst_needs_a_rate(tmp_path):
     settings = load_settings({
         "extends": "cross-domain", "arrivals": {"kind": "trace", "path": str(tmp_path / "tasks.csv")},
     })  # fmt: skip
-    with pytest.raises(SettingsError, match="replays a recording"):
+    with pytest.raises(SettingsError, match="replays or draws from a recording"):
         build_scenario(settings, "burst")
     assert build_scenario(settings, "load+20").arrivals.rows[0].arrival_s == 0.0

@@ -112,7 +112,7 @@ def test_extends_follows_files_relative_to_each_other(tmp_path):
     (tmp_path / "deep" / "leaf.yaml").write_text("extends: ../base.yaml\nreward: {w_util: 5.0}\n")
     loaded = load_settings(tmp_path / "deep" / "leaf.yaml")
     assert (loaded.reward.w_eff, loaded.reward.w_util) == (3.0, 5.0)
-    assert loaded.reward.per_decision is True
+    assert loaded.reward.interval_s == load_settings("testbed").reward.interval_s == 60.0
     assert loaded.name == "testbed"
 
 

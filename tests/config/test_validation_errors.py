@@ -222,7 +222,7 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path):
     ("source", "rule"),
     [
         ("crossdomain", "preset = 'crossdomain': is neither a preset nor a file.*Did you mean 'cross-domain'"),
-        ("hi_ppo", "preset = 'hi_ppo': .*Valid: cross-domain, large, testbed"),
+        ("hi_ppo", "preset = 'hi_ppo': .*Valid: cross-domain, large, shared, testbed"),
         ("missing.yaml", r"settings file = 'missing.yaml': cannot be read \(No such file"),
         ("/", r"settings file = '/': cannot be read \(Is a directory"),
         (None, "source = None: must be the name of a preset"),
@@ -270,3 +270,13 @@ def test_what_only_the_world_can_see_is_still_a_settings_error(change, rule):
 def test_hyper_parameters_are_checked_too(source, rule):
     with pytest.raises(SettingsError, match=rule):
         load_training_settings(source)
+
+
+def test_an_opaque_job_is_a_kind_and_no_base_of_a_model():
+    assert load_settings("shared").kinds[0].model == "opaque-1"
+    wrong = {"extends": "testbed", "models": {"mine": {"base": "opaque-1"}}}
+    with pytest.raises(SettingsError, match=r"opaque-1.*is not in the model zoo"):
+        load_settings(wrong)
+    kinds = [{"model": "opaque-3", "batch_size": 1, "microbatches": [1, 1, 1, 1], "steps": [1, 2], "epoch_steps": 1}]
+    with pytest.raises(SettingsError, match=r"opaque-3.*is not in the model zoo"):
+        load_settings({"extends": "shared", "kinds": kinds})

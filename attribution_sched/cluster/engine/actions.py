@@ -3,6 +3,8 @@
 An action is P rows of five choices: domain (K ends the list), one past the last layer, layout, precision,
 batch level. A row that reaches the last layer closes a replica; the next row opens another. So a cut
 pipeline, replicas and mixtures of both are one encoding, and an empty list defers a task or keeps a plan.
+A sharing layout may name its neighbour: ``layout + n_layouts · (slot + 1)`` takes only devices that the task in that
+slot has for itself.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from attribution_sched.cluster.compute import PARAMS_SHARDED, PARAMS_WHOLE
 from attribution_sched.cluster.cost_kernel import Scratch, share_batch
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.events import offer_queue, release, snapshot_links
-from attribution_sched.cluster.engine.prices import domain_power_w, kind_of, link_load, price, shares_devices
+from attribution_sched.cluster.engine.prices import (
+    domain_power_w,
+    kind_of,
+    link_load,
+    measured_speed,
+    price,
+    shares_devices,
+)
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import is_lost
 from attribution_sched.cluster.memory import element_bytes, state_bytes_per_parameter
@@ -65,7 +74,7 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
         stop = action[p, A_STOP]
         if stop <= at or stop > n_layers:
             return 0, -1
-        layout = world.layouts[action[p, A_LAYOUT]]
+        layout = world.layouts[action[p, A_LAYOUT] % world.layouts.shape[0]]
         precision = action[p, A_PRECISION]
         if not world.domains.peak_flops[domain, precision] > 0.0:
             return 0, -4
@@ -123,13 +132,28 @@ def free_devices(world: WorldArrays, state: StateArrays, e: int, domain: int, sh
 
 @kernel
 def _occupy(
-    world: WorldArrays, state: StateArrays, e: int, slot: int, domain: int, wanted: int, share: bool, device: int
+    world: WorldArrays,
+    state: StateArrays,
+    e: int,
+    slot: int,
+    domain: int,
+    wanted: int,
+    share: bool,
+    device: int,
+    beside: int,
 ) -> bool:
-    """Put a task on devices: the named one, shared ones first if it may share, else empty ones in order."""
+    """Put a task on devices: the named one, a neighbour's, shared ones first if it may share, else empty in order."""
     if is_lost(world.incidents, state.clock[e, st.LAST_TICK], domain):
         return False
     limit = world.share_limit if share else 1
     left = wanted
+    if beside >= 0:
+        for d in range(world.domains.rows[domain].devices):
+            alone = state.occupant[e, domain, d, 0] == beside and state.occupant[e, domain, d, 1] < 0
+            if left > 0 and limit > 1 and alone and beside != slot:
+                state.occupant[e, domain, d, 1] = slot
+                left -= 1
+        return left == 0
     for sharing in range(limit - 1, -1, -1):
         for d in range(world.domains.rows[domain].devices):
             if left == 0 or (device >= 0 and d != device):
@@ -157,6 +181,13 @@ def _memory_fits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> b
                 for p in range(state.slots[e, other, st.SEGMENTS] if other >= 0 else 0):
                     if state.plans[e, other, p, DOMAIN] == domain:
                         used += state.loads[e, other, p, st.MEMORY]
+            if first >= 0 and second >= 0:
+                measured = measured_speed(world, state, e, first, second)
+                if measured == 0.0:
+                    return False
+                if measured > 0.0:
+                    # The two were run on one device: they fit, whatever arithmetic says of their memory.
+                    continue
             if used > world.domains.rows[domain].memory_bytes:
                 return False
     return True
@@ -241,10 +272,11 @@ def _occupy_all(
     state.tasks[e, slot, st.STEP] = 0.0
     for p in range(count):
         wanted = rows[p, DP] * rows[p, TP] * rows[p, PP]
-        share = world.layouts[action[p, A_LAYOUT], L_SHARE] == 1
+        share = world.layouts[action[p, A_LAYOUT] % world.layouts.shape[0], L_SHARE] == 1
+        beside = action[p, A_LAYOUT] // world.layouts.shape[0] - 1
         _restore(state.plans[e, slot, p], rows[p])
         state.slots[e, slot, st.SEGMENTS] = p + 1
-        if not _occupy(world, state, e, slot, rows[p, DOMAIN], wanted, share, device):
+        if not _occupy(world, state, e, slot, rows[p, DOMAIN], wanted, share, device, beside):
             return False
     return True
 

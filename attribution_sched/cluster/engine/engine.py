@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import SeedSequence
 
-from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.cost_kernel import Scratch, make_scratch
 from attribution_sched.cluster.engine import state as st
@@ -35,7 +34,14 @@ from attribution_sched.cluster.engine.state import (
 )
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.incidents import pack
-from attribution_sched.cluster.interference import EPSILON, PCIE_BYTES_PER_S, slowdown_cap, strengths
+from attribution_sched.cluster.interference import (
+    EPSILON,
+    PCIE_BYTES_PER_S,
+    job_columns,
+    measured_jobs,
+    resource_constants,
+    slowdown_cap,
+)
 from attribution_sched.cluster.plan import Plan, PlanBatch, layout_table
 from attribution_sched.cluster.pool import TaskPool, build_pool
 from attribution_sched.cluster.reward import baseline_costs, total_of, usd_per_g, usd_per_j
@@ -210,10 +216,13 @@ class Engine:
         shape = (count, self.world.max_segments, len(ACTION_COLUMNS))
         if chosen.shape != shape:
             raise PlanError(problem("actions.shape", chosen.shape, f"must be {shape}", "Give five choices per segment"))
-        wrong = (chosen < 0) | (chosen >= self.choices)
+        limits = self.choices.copy()
+        # A layout may name a neighbour, see ``actions``.
+        limits[2] *= self.state.slots.shape[1] + 1
+        wrong = (chosen < 0) | (chosen >= limits)
         if wrong.any():
             at = np.argwhere(wrong)[0]
-            rule = f"must lie in 0..{self.choices[at[2]] - 1}"
+            rule = f"must lie in 0..{limits[at[2]] - 1}"
             given = int(chosen[tuple(at)])
             raise PlanError(problem(f"action {ACTION_COLUMNS[at[2]]}", given, rule, "Use the mask"))
         return chosen
@@ -350,9 +359,12 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
                 inputs[pool.kinds] * pool.demands.ratio[:, 3] * 4.0 / PCIE_BYTES_PER_S,
                 # As urgent as its kind, and with its kind's deadline.
                 np.zeros((len(pool), 2)),
+                pool.jobs if pool.jobs.size else np.full(len(pool), -1),
             ]
         ),
-        resources=np.stack([strengths(), np.array(load_constants("interference")["gain"], dtype=np.float64)]),
+        resources=resource_constants(),
+        jobs=job_columns(),
+        pair_speed=measured_jobs().pair_speed if world.pairs_measured else np.full((len(job_columns()),) * 2, np.nan),
         layouts=layouts,
         budget_w=np.array([d.power_budget_w or np.inf for d in world.cluster.domains]),
         trace_times_s=np.empty(0) if trace is None else np.array(trace.times_s),

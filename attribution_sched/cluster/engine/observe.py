@@ -106,8 +106,8 @@ def observe(
                         row[GPU_UTILISATION + group] += loads[st.BUSY] / size
                         row[MEMORY_UTILISATION + group] += loads[st.MEMORY] / world.domains.rows[i].memory_bytes / size
                         row[CPU_UTILISATION] += loads[st.HOST] / devices
-                        row[MEMORY_BANDWIDTH + group] += loads[st.MEMORY_DEMAND] / size
-                        row[PCIE_BANDWIDTH + group] += loads[st.PCIE_DEMAND] / size
+                        row[MEMORY_BANDWIDTH + group] += loads[st.MEMORY_READ] / size
+                        row[PCIE_BANDWIDTH + group] += loads[st.PCIE_READ] / size
         if is_lost(world.incidents, state.clock[e, st.LAST_TICK], i):
             # Full devices and full memory: nobody who reads this places anything here.
             row[:CPU_UTILISATION] = 1.0

@@ -62,6 +62,32 @@ def pair_slowdown(world: WorldArrays, own: FloatArray, other: FloatArray) -> flo
 
 
 @kernel
+def type_of(world: WorldArrays, state: StateArrays, e: int, slot: int) -> int:
+    """Row of the measured job that the task of a slot is, −1 for none."""
+    return int(world.pool[state.slots[e, slot, st.POOL], st.P_TYPE])
+
+
+@kernel
+def measured_speed(world: WorldArrays, state: StateArrays, e: int, slot: int, other: int) -> float:
+    """Measured speed of a task beside another, over its speed alone; NaN where the two were not measured."""
+    own, theirs = type_of(world, state, e, slot), type_of(world, state, e, other)
+    return float(world.pair_speed[own, theirs]) if own >= 0 and theirs >= 0 else np.nan
+
+
+@kernel
+def slowdown_beside(
+    world: WorldArrays, state: StateArrays, e: int, slot: int, row: int, other: int, other_row: int
+) -> float:
+    """Slow-down of a segment by a task on its devices: as measured where both are in the table, else by the law."""
+    speed = measured_speed(world, state, e, slot, other)
+    if speed > 0.0:
+        # Pairs at a few per cent of their speed exist in the table; the cap is the law's, not the measurement's.
+        return float(1.0 / speed)
+    own, theirs = state.loads[e, slot, row, st.DEMANDS :], state.loads[e, other, other_row, st.DEMANDS :]
+    return float(pair_slowdown(world, own, theirs))
+
+
+@kernel
 def segment_slowdown(world: WorldArrays, state: StateArrays, e: int, slot: int, row: int) -> float:
     """Worst slow-down over the devices of a segment (its ranks wait for each other)."""
     domain = state.plans[e, slot, row, DOMAIN]
@@ -75,11 +101,26 @@ def segment_slowdown(world: WorldArrays, state: StateArrays, e: int, slot: int, 
         if other < 0:
             continue
         other_row = _segment_of(state, e, other, domain)
-        worst = max(
-            worst,
-            pair_slowdown(world, state.loads[e, slot, row, st.HOST :], state.loads[e, other, other_row, st.HOST :]),
-        )
+        worst = max(worst, slowdown_beside(world, state, e, slot, row, other, other_row))
     return worst
+
+
+@kernel
+def _demands(
+    world: WorldArrays, shares: tuple[float, float, float], busy: float, bus: float, row_load: FloatArray
+) -> None:
+    """Write what a segment asks of the shared resources when it is alone.
+
+    The cost kernel gives shares over the heavier of arithmetic and memory, as the power law wants them; on a device
+    the two follow one another, so as shares of the time they add up to no more than the time the device works.
+    """
+    host, compute, memory = shares
+    both = compute + memory
+    working = max(compute, memory) / both if both > 0.0 else 0.0
+    row_load[st.DEMANDS + 0] = min(1.0, world.resources[1, 0] * host * busy)
+    row_load[st.DEMANDS + 1] = min(1.0, world.resources[1, 1] * compute * working * busy)
+    row_load[st.DEMANDS + 2] = min(1.0, world.resources[1, 2] * memory * working * busy)
+    row_load[st.DEMANDS + 3] = min(1.0, world.resources[1, 3] * bus)
 
 
 @kernel(allocates=True)
@@ -116,6 +157,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     slowdown = np.ones(segments.shape[0])
     for row in range(count):
         slowdown[row] = segment_slowdown(world, state, e, slot, row)
+    job = type_of(world, state, e, slot)
     factors = world.pool[pool, st.P_FACTORS : st.P_PCIE]
     workload = Workload(kind, world.kinds[kind, st.K_TRAINING] == 1.0, factors[0], factors[1], factors[2])
     plan_out = np.zeros(10)
@@ -136,20 +178,26 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
         domain = segments[row, DOMAIN]
         # M·(f + b) and M times adding f and b may differ in the last bit.
         busy = min(1.0, segment_out[row, BUSY_S] / plan_out[STEP_S])
-        dynamic = (segment_out[row, POWER_W] - world.domains.rows[domain].idle_w) * busy
+        # Beside another a task does less work a second: it asks for less power and less of the device's time.
+        active = busy / slowdown[row] if job < 0 else busy * world.jobs[job, st.J_BUSY] / slowdown[row]
+        dynamic = (segment_out[row, POWER_W] - world.domains.rows[domain].idle_w) * active
         row_load = state.loads[e, slot, row]
-        row_load[st.BUSY] = busy
-        row_load[st.MEMORY] = segment_out[row, MEMORY_BYTES]
+        row_load[st.BUSY] = active
+        row_load[st.MEMORY] = segment_out[row, MEMORY_BYTES] if job < 0 else world.jobs[job, st.J_MEMORY]
         row_load[st.DYNAMIC_W] = dynamic
         row_load[st.INTRA] = segment_out[row, SEGMENT_COMM_S] * norm
         shares = (segment_out[row, HOST_SHARE], segment_out[row, COMPUTE_SHARE], segment_out[row, MEMORY_SHARE])
         for r in range(3):
-            row_load[st.HOST + r] = min(1.0, world.resources[1, r] * shares[r] * busy)
+            row_load[st.HOST + r] = min(1.0, world.resources[2, r] * shares[r] * busy)
         # Seconds of the host's bus that a sample takes, times samples per second.
-        row_load[st.PCIE_DEMAND] = min(
-            1.0, world.resources[1, 3] * world.pool[pool, st.P_PCIE] * samples / plan_out[STEP_S]
-        )
-        memory_ratio = max(memory_ratio, segment_out[row, MEMORY_BYTES] / world.domains.rows[domain].memory_bytes)
+        bus = world.pool[pool, st.P_PCIE] * samples / plan_out[STEP_S]
+        row_load[st.PCIE_READ] = min(1.0, world.resources[2, 3] * bus)
+        if job >= 0:
+            for r in range(4):
+                row_load[st.DEMANDS + r] = world.jobs[job, st.J_DEMANDS + r]
+        else:
+            _demands(world, shares, busy, bus * slowdown[row], row_load)
+        memory_ratio = max(memory_ratio, row_load[st.MEMORY] / world.domains.rows[domain].memory_bytes)
     bill = plan_out[BILL_USD] * norm
     cost = cost_usd_kernel(
         bill, plan_out[ENERGY_J] * norm, plan_out[CARBON_G] * norm, world.energy_usd_per_j, world.carbon_usd_per_g
@@ -290,6 +338,25 @@ def domain_power_w(
 
 
 @kernel
+def _busy_beside(world: WorldArrays, state: StateArrays, e: int, slot: int) -> float:
+    """Device time a second that a task takes where it shares: no device works more than all of the time."""
+    found = 0.0
+    for row in range(state.slots[e, slot, st.SEGMENTS]):
+        domain = state.plans[e, slot, row, DOMAIN]
+        own = state.loads[e, slot, row, st.BUSY]
+        for d in range(world.domains.rows[domain].devices):
+            first, second = state.occupant[e, domain, d, 0], state.occupant[e, domain, d, 1]
+            if first != slot and second != slot:
+                continue
+            other = second if first == slot else first
+            theirs = 0.0
+            if other >= 0 and state.tasks[e, other, st.PAUSED] <= state.clock[e, st.NOW]:
+                theirs = state.loads[e, other, _segment_of(state, e, other, domain), st.BUSY]
+            found += own / max(1.0, own + theirs)
+    return found
+
+
+@kernel
 def meter(world: WorldArrays, state: StateArrays, e: int) -> None:
     """Read all meters and write down who answers for what, until the next change."""
     for slot in range(state.slots.shape[1]):
@@ -304,6 +371,8 @@ def meter(world: WorldArrays, state: StateArrays, e: int) -> None:
                 segment = state.plans[e, slot, row]
                 devices = segment[DP] * segment[TP] * segment[PP]
                 task[st.BUSY_DEVICES] += devices * state.loads[e, slot, row, st.BUSY]
+            if task[st.SHARED] > 0.0:
+                task[st.BUSY_DEVICES] = _busy_beside(world, state, e, slot)
     state.clock[e, st.METER_W] = 0.0
     state.clock[e, st.UNUSED_W] = 0.0
     for domain in range(world.domains.rows.size):

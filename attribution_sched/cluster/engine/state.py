@@ -29,9 +29,12 @@ STATUS, POOL, SERIAL, SEGMENTS = range(4)
 K_BATCH, K_TRAINING, K_EPOCH, K_PRIORITY, K_BASE_STEP, K_BASE_COST, K_SLACK, K_MICRO, K_FEATURES = (*range(8), 11)
 """Columns of ``WorldArrays.kinds``; there are four microbatch sizes and five features."""
 
-P_KIND, P_STEPS, P_FACTORS, P_PCIE, P_RAISED, P_ALLOWED_S = 0, 1, 2, 5, 6, 7
-"""Columns of ``WorldArrays.pool``; three demand factors; how much more urgent than its kind a task is, and the time it
-may take from its arrival on, 0 for its kind's."""
+P_KIND, P_STEPS, P_FACTORS, P_PCIE, P_RAISED, P_ALLOWED_S, P_TYPE = 0, 1, 2, 5, 6, 7, 8
+"""Columns of ``WorldArrays.pool``; three demand factors; how much more urgent than its kind a task is, the time it
+may take from its arrival on, 0 for its kind's; row of the measured job it really is, −1 for none."""
+
+J_DEMANDS, J_MEMORY, J_BUSY = 0, 4, 5
+"""Columns of ``WorldArrays.jobs``: four demands, bytes on a device, share of its time that a device works."""
 
 FREE, QUEUED, RUNNING = 0, 1, 2
 """Status of a task slot."""
@@ -50,10 +53,13 @@ TASK_COLUMNS = (
 ) = range(len(TASK_COLUMNS))  # fmt: skip
 """Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch, ``started_s`` the first start."""
 
-LOAD_COLUMNS = ("busy", "memory_bytes", "dynamic_w", "intra_comm_s", "host", "compute", "memory", "pcie")
-BUSY, MEMORY, DYNAMIC_W, INTRA, HOST, COMPUTE_DEMAND, MEMORY_DEMAND, PCIE_DEMAND = range(len(LOAD_COLUMNS))
-"""Columns of ``StateArrays.loads``: what one device of a segment carries; the last four are its demands on
-the shared resources."""
+LOAD_COLUMNS = (
+    "busy", "memory_bytes", "dynamic_w", "intra_comm_s", "host", "compute", "memory", "pcie",
+    "host_demand", "compute_demand", "memory_demand", "pcie_demand",
+)  # fmt: skip
+BUSY, MEMORY, DYNAMIC_W, INTRA, HOST, COMPUTE_READ, MEMORY_READ, PCIE_READ, DEMANDS = range(9)
+"""Columns of ``StateArrays.loads``: what one device of a segment carries; four shares as instruments read them; from
+``DEMANDS`` on, its four demands on the shared resources when it is alone."""
 
 TOTAL_COLUMNS = (
     "completed", "dropped", "rejected", "migrations", "decisions", "meter_j", "task_j", "idle_j", "bill_usd",
@@ -95,8 +101,11 @@ class WorldArrays(NamedTuple):
         tables: Layer cost tables; model m is kind m.
         base: Base bandwidth (bytes/s) and latency (s), shape ``(2, K, K)``.
         kinds: Task kinds, shape ``(n_kinds, 16)``, columns ``K_…``.
-        pool: Task instances, shape ``(n, 8)``, columns ``P_…``.
-        resources: Coupling and demand gain of the shared resources, shape ``(2, 4)``.
+        pool: Task instances, shape ``(n, 9)``, columns ``P_…``.
+        resources: Coupling, demand gain and gain of the instruments of the shared resources, shape ``(3, 4)``.
+        jobs: Measured jobs that instances may be, shape ``(n_jobs, 6)``, columns ``J_…``.
+        pair_speed: Speed of a measured job beside another, over its speed alone, shape ``(n_jobs, n_jobs)``; 0 where
+            the two do not fit, NaN where nobody measured them.
         layouts: Shape ``(n_layouts, 4)``: dp, tp, pp, share.
         budget_w: Power budget per domain, shape ``(K,)``.
         trace_times_s: Times of a replayed bandwidth trace; empty without one.
@@ -114,6 +123,8 @@ class WorldArrays(NamedTuple):
     kinds: FloatArray
     pool: FloatArray
     resources: FloatArray
+    jobs: FloatArray
+    pair_speed: FloatArray
     layouts: IntArray
     budget_w: FloatArray
     trace_times_s: FloatArray
@@ -158,7 +169,7 @@ class StateArrays(NamedTuple):
         slots: Shape ``(E, S, 4)``.
         tasks: Shape ``(E, S, 20)``, columns ``TASK_COLUMNS``.
         plans: Segment rows of running tasks, shape ``(E, S, P, 10)``.
-        loads: Shape ``(E, S, P, 8)``, columns ``LOAD_COLUMNS``.
+        loads: Shape ``(E, S, P, 12)``, columns ``LOAD_COLUMNS``.
         traffic: Bytes per step of every task, shape ``(E, S, K, K)``.
         planned: Bandwidth of the links when a task was last decided on, same shape.
         occupant: Task slots on every device, −1 for none, shape ``(E, K, D, 2)``.

@@ -22,12 +22,18 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.cluster.compute import COMPUTE_FORWARD, MEMORY_FORWARD, TP_DEGREES
-from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import BYTES_PER_GB, BYTES_PER_GBIT, JOULES_PER_KWH, CostModel, move_cost
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.incidents import LinkCut
-from attribution_sched.cluster.interference import PCIE_BYTES_PER_S, slowdown, strengths
-from attribution_sched.cluster.plan import Plan, layout_table
+from attribution_sched.cluster.interference import (
+    PCIE_BYTES_PER_S,
+    job_columns,
+    measured_jobs,
+    resource_constants,
+    slowdown,
+    strengths,
+)
+from attribution_sched.cluster.plan import ANYBODY, Plan, layout_table
 from attribution_sched.cluster.pool import TaskPool
 from attribution_sched.cluster.simulator.job import Deployment, Device, Job, SegmentLoad, Totals
 from attribution_sched.cluster.wan import WanProcess, effective_latency
@@ -57,7 +63,9 @@ class Prices:
         self.usd_per_byte = world.cluster.wan.price_usd_per_gb / BYTES_PER_GB
         self._factors = pool.demands.factors
         self._strength = strengths()
-        self._gain = np.array(load_constants("interference")["gain"], dtype=np.float64)
+        _, self._gain, _ = resource_constants()
+        self._jobs = pool.jobs if pool.jobs.size else np.full(len(pool), -1)
+        self._columns, self._pairs = job_columns(), measured_jobs().pair_speed
         inputs = np.array([kind.model.layers[0].input_elements for kind in world.kinds])
         self._pcie_s = inputs[pool.kinds] * pool.demands.ratio[:, 3] * 4.0 / PCIE_BYTES_PER_S
         self._between = ~np.eye(len(world.cluster), dtype=bool)
@@ -104,13 +112,14 @@ class Prices:
         """
         deployed = job.plan_in_force
         share = self.utilisation(others)
+        stretch = np.array([self._stretch(job, row) for row in range(len(deployed.devices))])
         wan = self.world.cluster.wan
         scored = self.cost.score(
             deployed.batch,
             job.kind_index,
             bandwidth_gbps=self.bandwidth * np.maximum(LEAST_SHARE, 1.0 - share) / BYTES_PER_GBIT,
             latency_s=effective_latency(wan.latency_s, share, wan.congestion),
-            slowdown=np.array([[self._stretch(job, row) for row in range(len(deployed.devices))]]),
+            slowdown=stretch[None],
             factors=tuple(self._factors[job.instance]),
             breakdown=False,
         )
@@ -125,11 +134,19 @@ class Prices:
         deployed.step_bill_usd = float(scored.bill_usd[0]) * norm
         for row, segment in enumerate(deployed.segments):
             idle_w = self.world.cluster.domains[segment.domain].gpu.idle_w
+            measured = self._jobs[job.instance]
+            active = float(busy[row] * (1.0 if measured < 0 else self._columns[measured, 5]) / stretch[row])
+            host, compute, memory = shares[row]
+            # Arithmetic and memory follow one another on the device; here as shares of the time.
+            working = max(compute, memory) / max(compute + memory, 1e-300)
+            asked = np.append(np.array([host, compute * working, memory * working]) * busy[row], pcie * stretch[row])
             deployed.loads[row] = SegmentLoad(
-                busy=float(busy[row]),
-                memory_bytes=float(scored.segment("memory_bytes")[0, row]),
-                dynamic_w=float((scored.segment("power_w")[0, row] - idle_w) * busy[row]),
-                demands=np.minimum(1.0, self._gain * np.append(shares[row] * busy[row], pcie)),
+                busy=active,
+                memory_bytes=float(
+                    scored.segment("memory_bytes")[0, row] if measured < 0 else self._columns[measured, 4]
+                ),
+                dynamic_w=float((scored.segment("power_w")[0, row] - idle_w) * active),
+                demands=np.minimum(1.0, self._gain * asked) if measured < 0 else self._columns[measured, :4],
             )
         return deployed.step_s != before_s
 
@@ -138,11 +155,19 @@ class Prices:
         own, devices = job.plan_in_force.loads[row].demands, job.plan_in_force.devices[row]
         domain = job.plan_in_force.segments[row].domain
         company = {id(other): other for device in devices for other in device.jobs if other is not job}
-        return max(
-            (float(slowdown(own, other.plan_in_force.load_in(domain).demands, self._strength))
-             for other in company.values()),
-            default=1.0,
-        )  # fmt: skip
+        return max((self._beside(job, own, other, domain) for other in company.values()), default=1.0)
+
+    def measured_speed(self, job: Job, other: Job) -> float:
+        """Measured speed of a job beside another; NaN where the two were not measured."""
+        own, theirs = self._jobs[job.instance], self._jobs[other.instance]
+        known = self.world.pairs_measured and own >= 0 and theirs >= 0
+        return float(self._pairs[own, theirs]) if known else float("nan")
+
+    def _beside(self, job: Job, own: FloatArray, other: Job, domain: int) -> float:
+        speed = self.measured_speed(job, other)
+        if speed > 0.0:
+            return 1.0 / speed
+        return float(slowdown(own, other.plan_in_force.load_in(domain).demands, self._strength))
 
     def share_batch(self, plan: Plan, kind_index: int) -> Plan:
         """Give every replica microbatches in proportion to its speed, its slowest segment's."""
@@ -224,7 +249,7 @@ class Floor:
             watts = sum(domain.gpu.idle_w / len(device.jobs) for device in devices)
             if not paused:
                 watts += sum(load.dynamic_w * self._granted(device) for device in devices)
-                self.sums["busy_device_s"] += dt * segment.device_count * load.busy
+                self.sums["busy_device_s"] += dt * sum(self._busy(job, device, load.busy) for device in devices)
             job.energy_j += watts * dt
             self.sums["task_j"] += watts * dt
             self.sums["carbon_g"] += watts * dt * domain.carbon_g_per_kwh / JOULES_PER_KWH
@@ -235,6 +260,12 @@ class Floor:
         job.epoch_left -= steps
         self.sums["steps_done"] += steps
         self.pay(job, steps * deployed.step_bill_usd)
+
+    def _busy(self, job: Job, device: Device, own: float) -> float:
+        """A job's part of a device's time: no device works more than all of it."""
+        others = (other for other in device.jobs if other is not job and not other.paused(self.now_s))
+        theirs = sum(other.plan_in_force.load_in(device.domain).busy for other in others)
+        return own / max(1.0, own + theirs) if len(device.jobs) > 1 else own
 
     def _device_w(self, device: Device, awake: bool = False) -> float:
         """Draw of a device in service: idle, and what its jobs ask for above it as far as the cap allows.
@@ -305,19 +336,20 @@ class Floor:
                 return "INT8 is for inference only"
         return ""
 
-    def place(self, job: Job, plan: Plan, share: bool) -> str:
+    def place(self, job: Job, plan: Plan, share: bool, beside: int = ANYBODY) -> str:
         """Put a job on devices and price it; a refusal says why and leaves everything as it was.
 
         Args:
             job: A waiting job, or a running one that moves.
             plan: A sensible plan, its batch shared out.
             share: Whether it may use devices that hold another job.
+            beside: Slot of the job whose devices it must use, ``ANYBODY`` for any.
         """
         before = job.deployment
         if before is not None:
             self._leave(job)
         job.deployment = Deployment.of(plan, len(self.domains))
-        reason = "" if self._occupy(job, share) else "not enough devices are free"
+        reason = "" if self._occupy(job, share, beside) else "not enough devices are free"
         if not reason:
             flows = self.prices.flows((j for j in self.in_order() if j is not job), self.now_s)
             # The first pricing gives the demands that interference needs; the second includes it.
@@ -331,12 +363,14 @@ class Floor:
                 self._enter(job)
         return reason
 
-    def _occupy(self, job: Job, share: bool) -> bool:
-        """Find devices: shared ones first if it may share, then empty ones, in order."""
+    def _occupy(self, job: Job, share: bool, beside: int) -> bool:
+        """Find devices: a neighbour's, shared ones first if it may share, then empty ones, in order."""
         limit = self.world.share_limit if share else 1
         deployed = job.plan_in_force
         for segment, taken in zip(deployed.segments, deployed.devices, strict=True):
             rooms = [device for device in self.devices[segment.domain] if device.room(limit)]
+            if beside != ANYBODY:
+                rooms = [device for device in rooms if [other.slot for other in device.jobs] == [beside]]
             rooms.sort(key=lambda device: -len(device.jobs))
             taken += rooms[: segment.device_count]
             for device in taken:
@@ -347,8 +381,13 @@ class Floor:
 
     def _broken_limit(self, job: Job) -> str:
         for segment, devices, _ in job.plan_in_force.parts():
-            if any(memory_used(device) > self.domains[segment.domain].gpu.memory_bytes for device in devices):
-                return "a device runs out of memory"
+            for device in devices:
+                speeds = [self.prices.measured_speed(job, other) for other in device.jobs if other is not job]
+                if 0.0 in speeds:
+                    return "a device runs out of memory"
+                run_together = any(speed > 0.0 for speed in speeds)
+                if not run_together and memory_used(device) > self.domains[segment.domain].gpu.memory_bytes:
+                    return "a device runs out of memory"
         return "" if self.within_power(job) else "the domain exceeds its power budget"
 
     def within_power(self, job: Job) -> bool:

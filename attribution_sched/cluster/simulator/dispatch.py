@@ -23,7 +23,7 @@ import numpy as np
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.incidents import DomainLoss
-from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.plan import ANYBODY, Plan
 from attribution_sched.cluster.reward import baseline_costs
 from attribution_sched.cluster.simulator.devices import LEAST_SHARE, Floor
 from attribution_sched.cluster.simulator.job import Device, Happening, Job, Status
@@ -313,14 +313,15 @@ class Dispatcher:
             if not trial:
                 self._log("deferred" if placing else "kept", job)
             return False
-        share, plan = isinstance(answer, Shared), answer.plan if isinstance(answer, Shared) else answer
+        plan = answer.plan if isinstance(answer, Shared) else answer
+        share, beside = isinstance(answer, Shared) or plan.beside is not None, plan.beside
         reason = self.floor.refusal(job, plan)
         if not reason:
             plan = self.prices.share_batch(plan, job.kind_index)
             if before is not None and before.same_plan(plan):
                 self._log("kept", job)
                 return False
-            reason = self.floor.place(job, plan, share)
+            reason = self.floor.place(job, plan, share, ANYBODY if beside is None else beside)
         if reason:
             if not trial:
                 self.floor.sums["rejected"] += 1

@@ -79,6 +79,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "plan.replicas": ("{count} replicas: {replicas: + }", "{count} 个副本：{replicas: ＋ }"),
     "plan.replica": ("{segments: → }, microbatch {microbatch}", "{segments: → }，微批 {microbatch}"),
     "plan.gpipe": ("{plan}, GPipe", "{plan}，GPipe"),
+    "plan.beside": ("{plan}, beside the task in place {slot}", "{plan}，与 {slot} 号位的任务共用设备"),
+    "plan.shared": ("{plan}, sharing devices", "{plan}，共用设备"),
     "plan.segment.one": (
         "{domain} ×{devices} GPU ({inside:, }), {layers}",
         "{domain} {devices} 张 GPU（{inside:，}）{layers}",

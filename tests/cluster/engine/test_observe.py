@@ -41,7 +41,8 @@ def test_columns_are_where_their_names_are():
         assert DOMAIN_FEATURES[getattr(observe, name)] == f"{name.lower()}_0"
     for name in ("CPU_UTILISATION", "TOTAL_POWER", "QUEUE_LENGTH", "POWER_BUDGET"):
         assert DOMAIN_FEATURES[getattr(observe, name)] == name.lower()
-    assert [st.LOAD_COLUMNS[at] for at in (st.HOST, st.MEMORY_DEMAND, st.PCIE_DEMAND)] == ["host", "memory", "pcie"]
+    assert [st.LOAD_COLUMNS[at] for at in (st.HOST, st.MEMORY_READ, st.PCIE_READ)] == ["host", "memory", "pcie"]
+    assert st.LOAD_COLUMNS[st.DEMANDS] == "host_demand"
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 4, 5, 6, 7, 8, 12])

@@ -1,0 +1,229 @@
+"""Environments with one choice among real candidate plans: ``Discrete(k)`` with exact masks.
+
+``attribution_sched/CrossDomainPlans-v0``, ``attribution_sched/SharedPlans-v0``, ``attribution_sched/TestbedPlans-v0``
+
+Action ``0`` waits (or keeps a running task where it is). Actions ``1 … k − 1`` are plans for the task of the decision,
+the best first by their own reward: inside each domain, then pipelines over two domains, then
+beside neighbours where devices may be shared. Every plan was tried on the cluster: what the mask allows is carried out.
+
+Observation, one vector of ``float32``: of the task its 7 attributions, 5 features and log pace; time of day, work left
+and waiting time; of every domain 20 numbers of its instruments and its share of free devices; for every action its own
+R_eff, R_util, R_cost, share of devices, domains used, whether it shares, and whether it is allowed.
+
+Reward, start and end are those of the world (see :mod:`attribution_sched.cluster.env`). ``action_masks()`` is what
+sb3-contrib's MaskablePPO asks for; ``info["action_mask"]`` has the same.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+
+from attribution_sched.cluster.decision import Decision, encode, view
+from attribution_sched.cluster.demands import DEMAND_NAMES
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES
+from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.cluster.reward import value
+from attribution_sched.cluster.world import World
+from attribution_sched.planning.candidates import feasible, join
+from attribution_sched.planning.domain_orders import chain_plans, connected_orders
+from attribution_sched.planning.instance import Instance
+from attribution_sched.planning.segment_table import first_twins, plans_inside
+from attribution_sched.scheduler.pairing import LawBelief, can_join, plan_beside
+from attribution_sched.types import Attributor, BoolArray, Float32Array, FloatArray
+
+CHOICES = 16
+"""Actions: waiting, and so many less one plans."""
+
+PLAN_FEATURES = ("r_eff", "r_util", "r_cost", "devices", "domains", "shares", "allowed")
+ORDERS = 6
+"""Pairs of domains whose pipelines are offered, best connected first."""
+
+_SHARED = 4
+"""Most plans beside neighbours that are offered."""
+
+
+def candidate_plans(seen: Decision, most: int = CHOICES - 1) -> list[Plan]:
+    """Plans for the task of a decision that the cluster could carry out, best first by their own reward.
+
+    Inside a domain layouts differ in devices and precision; of those with the same devices the best is taken.
+    """
+    instance = Instance.of(seen, seen.kind_index)
+    found: list[tuple[float, Plan]] = []
+    if instance.free_devices.any():
+        batches = [plans_inside(instance, first_twins(instance))]
+        if min(seen.max_segments, len(instance.open_domains)) > 1:
+            batches.append(chain_plans(instance, connected_orders(instance, 2, ORDERS)))
+        batch = join([each for each in batches if len(each)]) if any(len(each) for each in batches) else None
+        if batch is not None:
+            found += _best_of_each_size(seen, batch)
+    if not seen.replanning and seen.task is not None:
+        belief, task = LawBelief(), seen.task
+        beside = [n for n in seen.neighbours if can_join(seen, task, n)]
+        beside.sort(key=lambda n: -sum(belief.speeds(task, n.task)))
+        for neighbour in beside[:_SHARED]:
+            plan = plan_beside(seen, seen.kind_index, task, neighbour)
+            if plan is not None:
+                found.append((-1e9, plan))
+    return [plan for _, plan in found if feasible(seen, plan) is None][:most]
+
+
+def _best_of_each_size(seen: Decision, batch: PlanBatch) -> list[tuple[float, Plan]]:
+    """Of plans over the same domains with the same devices, the one of highest reward; all in order of reward."""
+    reward = value(seen, batch).reward
+    kept: dict[tuple[Any, ...], tuple[float, Plan]] = {}
+    for at in np.argsort(-reward, kind="stable")[:256]:
+        if not np.isfinite(reward[at]):
+            break
+        plan = batch.plan(int(at))
+        key = (plan.domains, tuple(segment.device_count for segment in plan.segments))
+        kept.setdefault(key, (float(reward[at]), plan))
+    return sorted(kept.values(), key=lambda each: -each[0])
+
+
+class Candidates:
+    """What a learner sees of a decision, and the plans its choices stand for.
+
+    Args:
+        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``, where a decision does not carry them.
+        choices: Size of the action space.
+    """
+
+    def __init__(self, attributor: Attributor | None = None, choices: int = CHOICES) -> None:
+        self.attributor, self.choices = attributor, choices
+
+    def size(self, domains: int) -> int:
+        """Length of the observation of a cluster of so many domains."""
+        return len(DEMAND_NAMES) + 6 + 6 + domains * (len(DOMAIN_FEATURES) + 1) + self.choices * len(PLAN_FEATURES)
+
+    def observe(self, seen: Decision, plans: list[Plan], allowed: BoolArray) -> Float32Array:
+        """The observation of a decision, shape ``(size,)``, every number in [−10, 10]."""
+        domains = seen.cost.cluster.domains
+        devices = np.array([domain.devices for domain in domains])
+        observed = seen.observed if seen.observed is not None else np.zeros((len(domains), len(DOMAIN_FEATURES)))
+        angle = 2.0 * math.pi * seen.time_s / 86_400.0
+        own = np.array([
+            *self._attributions(seen), *seen.kind.features, math.log10(1.0 + seen.samples_per_s) / 6.0,
+            math.sin(angle), math.cos(angle), math.log10(1.0 + seen.steps_left) / 8.0, len(seen.queue) / 64.0,
+            float(seen.replanning), min(1.0, (seen.task.waited_s if seen.task else 0.0) / 86_400.0),
+        ])  # fmt: skip
+        rows = np.zeros((self.choices, len(PLAN_FEATURES)))
+        if plans:
+            worth = value(seen, PlanBatch.of(plans))
+            for i, plan in enumerate(plans):
+                count = sum(segment.device_count for segment in plan.segments)
+                rows[i + 1] = (worth.r_eff[i], worth.r_util[i], worth.r_cost[i], count / devices.max(),
+                               len(set(plan.domains)) / 4.0, float(plan.beside is not None), 0.0)  # fmt: skip
+        rows[:, -1] = allowed
+        parts = [own, np.column_stack([observed, seen.free_devices / devices]).ravel(), rows.ravel()]
+        told = np.nan_to_num(np.concatenate(parts), nan=0.0, posinf=10.0, neginf=-10.0)
+        return np.asarray(np.clip(told, -10.0, 10.0), dtype=np.float32)
+
+    def _attributions(self, seen: Decision) -> FloatArray:
+        if seen.attribution is not None and seen.attribution.state is not None:
+            return np.asarray(seen.attribution.state, dtype=np.float64)
+        if self.attributor is None or not seen.counters.size:
+            return np.zeros(len(DEMAND_NAMES))
+        found: FloatArray = np.asarray(self.attributor(seen.counters[None]), dtype=np.float64)[0]
+        return found
+
+
+class CandidateEnv(gym.Env[Float32Array, Any]):
+    """One cluster, one decision a step, one choice among plans; see the module for the tables.
+
+    Args:
+        world: The scheduling problem.
+        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
+        choices: Size of the action space.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self, world: World, attributor: Attributor | None = None, choices: int = CHOICES) -> None:
+        self.engine, self.candidates = Engine(world), Candidates(attributor, choices)
+        size = self.candidates.size(len(world.cluster))
+        self.observation_space = gym.spaces.Box(-10.0, 10.0, (size,), np.float32)
+        self.action_space = gym.spaces.Discrete(choices)
+        self.engine.seed([0])
+        self._plans: list[Plan] = []
+        self._kind = 0
+        self._allowed = np.zeros(choices, dtype=np.bool_)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Float32Array, dict[str, Any]]:
+        """Begin an episode; a seed restarts the cluster's random streams, none lets them go on."""
+        super().reset(seed=seed)
+        self.engine.seed([seed])
+        self.engine.reset()
+        return self._look(), self._info()
+
+    def step(self, action: Any) -> tuple[Float32Array, float, bool, bool, dict[str, Any]]:
+        """Carry out a choice and run to the next decision; a choice that the mask forbids waits."""
+        chosen = int(action)
+        plan = self._plans[chosen - 1] if 0 < chosen <= len(self._plans) and self._allowed[chosen] else None
+        rewards, terms = self.engine.step(encode(self.engine, plan, self._kind)[None])
+        placed = bool(self.engine.state.outcome[0, st.D_CODE] > 0)
+        done = bool(self.engine.state.event[0, st.DONE])
+        seen = self._look()
+        return seen, float(rewards[0]), False, done, self._info() | {"placed": placed, "reward_terms": terms[0]}
+
+    def action_masks(self) -> BoolArray:
+        """Choices that the cluster would carry out now, shape ``(choices,)``; waiting always is one."""
+        return self._allowed.copy()
+
+    def _look(self) -> Float32Array:
+        seen = view(self.engine)
+        self._allowed[:] = False
+        self._allowed[0] = True
+        self._plans = []
+        if seen is None:
+            return np.zeros(self.observation_space.shape or (0,), dtype=np.float32)
+        self._kind = seen.kind_index
+        plans = candidate_plans(seen, self.candidates.choices - 1)
+        if plans:
+            rows = np.stack([encode(self.engine, plan, seen.kind_index) for plan in plans])
+            codes = self.engine.probe(0, rows)["code"]
+            # What the engine refuses (memory or power that two tasks leave) is no choice, nor is the plan in force.
+            self._plans = [plan for plan, code in zip(plans, codes, strict=True) if code > 0]
+            self._allowed[1 : len(self._plans) + 1] = True
+        return self.candidates.observe(seen, self._plans, self._allowed)
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self.action_masks(), "time_s": float(self.engine.state.clock[0, st.NOW])}
+
+
+class SB3Policy:
+    """A Stable-Baselines3 or sb3-contrib model as a scheduler for ``System``, the arena and ``explain``.
+
+    Args:
+        model: Anything with ``predict(observation, action_masks=…, deterministic=True)``; models without masks are
+            asked without, and wait where they choose what is not allowed.
+        attributor: As in training.
+        name: What tables call it.
+    """
+
+    pairs = True
+
+    def __init__(self, model: Any, attributor: Attributor | None = None, name: str = "sb3") -> None:
+        self.model, self.name = model, name
+        space = model.action_space
+        self._candidates = Candidates(attributor, int(space.n))
+
+    def decide(self, seen: Decision) -> Plan | None:
+        """The plan of the choice; None waits or keeps."""
+        plans = candidate_plans(seen, self._candidates.choices - 1)
+        allowed = np.zeros(self._candidates.choices, dtype=np.bool_)
+        allowed[: len(plans) + 1] = True
+        observation = self._candidates.observe(seen, plans, allowed)
+        try:
+            chosen, _ = self.model.predict(observation, action_masks=allowed, deterministic=True)
+        except TypeError:
+            chosen, _ = self.model.predict(observation, deterministic=True)
+        at = int(chosen)
+        return plans[at - 1] if 0 < at <= len(plans) else None

@@ -1,0 +1,188 @@
+"""Two tasks on one device: what a policy may believe of a pair, and what every policy that pairs has in common.
+
+Per hour a task that waits earns −1 of R_eff, one that runs at speed ``s`` of its speed alone earns ``s − 1``. Putting a
+waiting task beside a running one gains ``s_own + s_other`` and loses 1: it pays when the two together do more than one
+would, whatever devices they have. That is the rule here; what policies differ in is what they believe of ``s``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+
+from attribution_sched.cluster.counters import COUNTER_NAMES
+from attribution_sched.cluster.decision import Decision, Neighbour
+from attribution_sched.cluster.interference import (
+    PCIE_BYTES_PER_S,
+    measured_jobs,
+    resource_constants,
+    slowdown,
+)
+from attribution_sched.cluster.models.opaque import is_opaque
+from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.scheduler.rules import first_with_room
+from attribution_sched.types import FloatArray, Task
+
+_AT = {name: i for i, name in enumerate(COUNTER_NAMES)}
+_OPERATORS = [_AT[name] for name in ("conv", "fc", "attention")]
+
+
+class PairBelief(Protocol):
+    """What is believed of two tasks on one device before they are put there."""
+
+    def speeds(self, own: Task, other: Task) -> tuple[float, float]:
+        """Speed of each beside the other, over its speed alone; 0 and 0 where they are not to be paired."""
+        ...
+
+
+class LawBelief:
+    """The law of interference on demands read off the counters; nothing of the model is known.
+
+    Compute is the time operators take, memory the time DRAM works, the input path what comes over the bus, and the host
+    has the time in which the device does nothing.
+    """
+
+    def speeds(self, own: Task, other: Task) -> tuple[float, float]:
+        """Speeds by the law; without counters of both nothing is believed."""
+        if not own.counters.size or not other.counters.size:
+            return 0.0, 0.0
+        mine, theirs = demands_of(own.counters), demands_of(other.counters)
+        return 1.0 / float(slowdown(mine, theirs)), 1.0 / float(slowdown(theirs, mine))
+
+
+class ReferenceBelief:
+    """The measured table, by the reference job whose counters and pace are nearest (as Gavel's estimator does).
+
+    It knows the table of pairs; so it says what a scheduler can do that has measured its jobs before.
+    """
+
+    def speeds(self, own: Task, other: Task) -> tuple[float, float]:
+        """Speeds of the two reference jobs beside each other; not to be paired where nobody measured them."""
+        if not own.counters.size or not other.counters.size:
+            return 0.0, 0.0
+        table = measured_jobs().pair_speed
+        a, b = nearest_job(own), nearest_job(other)
+        found = float(table[a, b]), float(table[b, a])
+        return found if np.isfinite(found).all() else (0.0, 0.0)
+
+
+def demands_of(counters: FloatArray) -> FloatArray:
+    """Demands on host, compute, memory and input path as counters tell them, shape ``(4,)``."""
+    _, gain, _ = resource_constants()
+    shares = np.array([
+        1.0 - min(1.0, counters[_AT["sm_active"]]), counters[_OPERATORS].sum(), counters[_AT["dram_active"]],
+        counters[_AT["pcie_bandwidth"]] / PCIE_BYTES_PER_S,
+    ])  # fmt: skip
+    found: FloatArray = np.clip(gain * shares, 0.0, 1.0)
+    return found
+
+
+@cache
+def _references() -> FloatArray:
+    return np.log(np.maximum(measured_jobs().counters, 1e-6))
+
+
+def nearest_job(task: Task) -> int:
+    """Row of the measured job whose counters are nearest to a task's, by the logarithms of what is not zero."""
+    read = np.log(np.maximum(task.counters, 1e-6))
+    return int(np.argmin(np.minimum(np.abs(_references() - read), 3.0).sum(axis=1)))
+
+
+def can_join(view: Decision, task: Task, neighbour: Neighbour) -> bool:
+    """Whether a neighbour may have devices and memory enough; a look that costs little."""
+    asked = task.batch_size if is_opaque(view.kinds[task.kind_index].model) else 1
+    return asked <= neighbour.devices and task.memory_bytes <= neighbour.memory_free_bytes
+
+
+def plan_beside(view: Decision, kind_index: int, task: Task | None, neighbour: Neighbour) -> Plan | None:
+    """The best plan of a task on the devices that a neighbour has for itself; None if it does not fit there."""
+    devices = np.zeros(len(view.free_devices), dtype=np.int64)
+    devices[neighbour.domain] = neighbour.devices
+    there = replace(view, free_devices=devices)
+    plan = first_with_room(there, kind_index, [neighbour.domain])
+    if plan is None:
+        return None
+    if is_opaque(view.kinds[kind_index].model):
+        needed = 0.0 if task is None else task.memory_bytes
+    else:
+        needed = float(view.cost.score(PlanBatch.of([plan]), kind_index, breakdown=False).segment("memory_bytes")[0, 0])
+    return replace(plan, beside=neighbour.slot) if needed <= neighbour.memory_free_bytes else None
+
+
+class Packing:
+    """Alone while devices are free, shortest believed work first; beside the best neighbour when none is.
+
+    Args:
+        belief: What is believed of pairs.
+        least_work: Work of a pair, over one task's, from which it is put together.
+    """
+
+    name = "packing"
+    pairs = True
+
+    def __init__(self, belief: PairBelief | None = None, least_work: float = 1.05) -> None:
+        self.belief = belief if belief is not None else LawBelief()
+        self.least_work = least_work
+        self._known: dict[tuple[int, int], tuple[Task, Task, float]] = {}
+        self._nothing: tuple[float, bytes, int] | None = None
+
+    def reset(self, seed: int) -> None:
+        """Forget the last episode; the seed decides nothing."""
+        self._known.clear()
+        self._nothing = None
+
+    def select(self, view: Decision) -> int:
+        """The first task, by believed work, that fits by itself; else the first that has a neighbour."""
+        moment = (view.time_s, view.free_devices.tobytes(), len(view.neighbours))
+        if moment == self._nothing:
+            return view.slot
+        ordered = sorted(view.queue, key=lambda task: (task.steps_left, task.number))
+        fits: dict[int, bool] = {}
+        for task in ordered:
+            if task.kind_index not in fits:
+                plan = first_with_room(view, task.kind_index, range(len(view.free_devices)))
+                fits[task.kind_index] = plan is not None
+            if fits[task.kind_index]:
+                return task.slot
+        for task in ordered:
+            if self.choose(view, task) is not None:
+                return task.slot
+        self._nothing = moment
+        return view.slot
+
+    def decide(self, view: Decision) -> Plan | None:
+        """By itself, beside the neighbour believed best, or wait; a running task stays where it is."""
+        if view.replanning or self._nothing == (view.time_s, view.free_devices.tobytes(), len(view.neighbours)):
+            return None
+        plan = first_with_room(view, view.kind_index, range(len(view.free_devices)))
+        if plan is not None or view.task is None:
+            return plan
+        return self.choose(view, view.task)
+
+    def choose(self, view: Decision, task: Task) -> Plan | None:
+        """The plan beside the neighbour with which most work is believed to be done."""
+        for _, neighbour in sorted(self.offers(view, task), key=lambda offer: -offer[0]):
+            plan = plan_beside(view, task.kind_index, task, neighbour)
+            if plan is not None:
+                return plan
+        return None
+
+    def offers(self, view: Decision, task: Task) -> Iterator[tuple[float, Neighbour]]:
+        """Believed work of a pair and the neighbour, for every one worth it that has devices and memory enough."""
+        for neighbour in view.neighbours:
+            if can_join(view, task, neighbour):
+                work = self.work(task, neighbour.task)
+                if work >= self.least_work:
+                    yield work, neighbour
+
+    def work(self, own: Task, other: Task) -> float:
+        """Believed work of a pair; asked of the belief once for the same counters."""
+        key = id(own.counters), id(other.counters)
+        found = self._known.get(key)
+        if found is None or found[0].counters is not own.counters or found[1].counters is not other.counters:
+            found = self._known[key] = (own, other, sum(self.belief.speeds(own, other)))
+        return found[2]

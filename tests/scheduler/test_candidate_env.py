@@ -1,0 +1,82 @@
+"""Environments whose actions are candidate plans: masks that hold, learners that play and are explained."""
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import attribution_sched.registration  # noqa: F401
+from attribution_sched.arena import evaluate
+from attribution_sched.config import load_settings
+from attribution_sched.registration import PLANS
+from attribution_sched.scheduler.candidate_env import CandidateEnv, SB3Policy
+
+from .test_pairing import crowded
+
+
+def small(preset):
+    settings = load_settings(preset).model_dump(mode="json")
+    settings["episode"]["horizon_s"] = min(settings["episode"]["horizon_s"], 6 * 3600.0)
+    return load_settings(settings)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_the_mask_allows_is_carried_out(name):
+    env = gym.make(name, preset=small(PLANS[name])).unwrapped
+    env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    fits = placed = 0
+    for _ in range(60):
+        allowed = np.flatnonzero(env.action_masks())
+        plans = allowed[allowed > 0]
+        action = int(rng.choice(plans)) if len(plans) else 0
+        _, _, _, over, info = env.step(action)
+        if len(plans):
+            fits += 1
+            placed += info["placed"]
+        if over:
+            env.reset()
+    assert fits > 10
+    assert placed >= 0.95 * fits
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_checker_has_nothing_to_say(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gym.make(name, preset=small(PLANS[name])).unwrapped, skip_render_check=True)
+
+
+def test_plans_beside_neighbours_are_among_the_choices():
+    env = CandidateEnv(crowded(6.0, 40.0))
+    env.reset(seed=3)
+    shared = 0
+    for _ in range(200):
+        shared += any(plan.beside is not None for plan in env._plans)
+        allowed = np.flatnonzero(env.action_masks())
+        if env.step(int(allowed[min(1, len(allowed) - 1)]))[3]:
+            break
+    assert shared > 5
+
+
+def test_a_learner_of_another_library_plays_in_the_arena_and_is_explained():
+    sb3_contrib = pytest.importorskip("sb3_contrib")
+    import torch
+
+    settings = small("testbed")
+    torch.set_num_threads(1)
+    env = CandidateEnv(settings.build_world())
+    model = sb3_contrib.MaskablePPO("MlpPolicy", env, n_steps=64, batch_size=32, n_epochs=2, seed=0, device="cpu")
+    model.learn(128)
+    found = evaluate([SB3Policy(model), "fcfs"], settings, episodes=2, scenarios=["steady"])
+    assert {record.policy for record in found.records} == {"sb3", "fcfs"}
+    assert all(record.summary.refused_plans == 0 for record in found.records)
+
+    from attribution_sched import System
+
+    with System(settings, policy=SB3Policy(model), explain=True) as system:
+        result = system.schedule_next_task()
+        assert result.decision.policy == "sb3"
+        assert result.explanation is not None

@@ -1,0 +1,139 @@
+"""Pairing: what is believed of two tasks, and policies that put one beside another."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attribution_sched.cluster.decision import encode, view
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.interference import measured_jobs
+from attribution_sched.config import load_settings
+from attribution_sched.errors import PlanError
+from attribution_sched.planning.candidates import feasible
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.lucid import sharing_score
+from attribution_sched.scheduler.pairing import LawBelief, Packing, ReferenceBelief, nearest_job, plan_beside
+from attribution_sched.scheduler.policy import pairs
+from attribution_sched.scheduler.registry import POLICIES, make_policy
+from attribution_sched.types import Task
+
+PACKERS = ("packing", "lucid", "gavel-sharing", "matching", "matching[reference]")
+
+
+def crowded(hours=6.0, rate_per_hour=9.0):
+    """The shared site with an eighth of its devices: something always waits."""
+    settings = load_settings("shared").model_dump(mode="json")
+    settings["domain_defaults"]["devices"] = 8
+    settings["episode"] |= {"horizon_s": 3600.0 * hours, "pool_size": 256, "queue_capacity": 8, "max_running": 16}
+    settings["arrivals"]["rate_per_hour"] = rate_per_hour
+    return load_settings(settings).build_world()
+
+
+@pytest.fixture(scope="module")
+def moment():
+    """A waiting task that finds no empty device, and an engine that stands there."""
+    engine = Engine(crowded(48.0))
+    engine.seed([3])
+    engine.reset()
+    alone = Packing(least_work=9.0)
+    while True:
+        seen = view(engine)
+        if not seen.free_devices.any() and len(seen.neighbours) > 2 and seen.kind.batch_size == 1:
+            return engine, seen
+        engine.step(encode(engine, alone.decide(seen), seen.kind_index)[None])
+
+
+def test_neighbours_are_running_tasks_with_devices_for_themselves(moment):
+    engine, seen = moment
+    occupant = engine.state.occupant[0, 0]
+    assert sum(neighbour.devices for neighbour in seen.neighbours) == (occupant[:, 1] < 0).sum()
+    assert all(neighbour.task.model.startswith("opaque") for neighbour in seen.neighbours)
+
+
+def test_an_opaque_task_tells_request_tenant_and_counters_never_model_or_duration(moment):
+    engine, seen = moment
+    pool = engine.state.slots[0, seen.slot, st.POOL]
+    truth = engine.arrays.pool[pool, st.P_STEPS]
+    assert seen.task.model == "opaque-1" and seen.task.counters.size == 12 and seen.task.tenant != "default"
+    assert seen.steps_left != truth and seen.task.steps != truth
+    same_tenant = [t for t in seen.queue if t.tenant == seen.task.tenant]
+    assert {t.steps_left for t in same_tenant} == {seen.steps_left}
+
+
+def test_a_pair_runs_as_it_was_measured_and_ends_when_one_leaves(moment):
+    engine, seen = moment
+    world = engine.world
+    neighbour = next(n for n in seen.neighbours if n.devices == 1)
+    plan = plan_beside(seen, seen.kind_index, None, neighbour)
+    assert plan.beside == neighbour.slot and feasible(seen, plan) is None
+    kinds = engine.arrays.pool[:, st.P_TYPE].astype(int)
+    own, other = (kinds[engine.state.slots[0, slot, st.POOL]] for slot in (seen.slot, neighbour.slot))
+    told = engine.probe(0, encode(engine, plan, seen.kind_index)[None])
+    speed = measured_jobs().pair_speed[own, other]
+    if speed == 0.0:
+        assert told["code"][0] == -6
+    else:
+        assert told["code"][0] == 1
+        assert told["step_s"][0] == pytest.approx(1.0 / speed, rel=1e-3)
+    assert world.share_limit == 2
+
+
+def test_a_neighbour_must_be_there(moment):
+    _, seen = moment
+    with pytest.raises(PlanError, match="must be one of"):
+        seen.beside(10**6)
+    neighbour = seen.neighbours[0]
+    wrong = replace(plan_beside(seen, 0, None, neighbour), beside=10**6)
+    assert "0 are free" in feasible(seen, wrong)
+
+
+def test_sharing_is_refused_where_a_device_holds_one_task(moment):
+    _, seen = moment
+    plan = plan_beside(seen, 0, None, seen.neighbours[0])
+    engine = Engine(replace(crowded(), share_limit=1))
+    engine.seed([0])
+    engine.reset()
+    assert view(engine).neighbours == ()
+    with pytest.raises(PlanError, match="holds one task"):
+        encode(engine, plan, 0)
+
+
+def test_the_reference_job_is_found_by_its_counters():
+    jobs = measured_jobs()
+    found = [nearest_job(Task(counters=row)) for row in jobs.counters]
+    assert np.mean(np.array(found) == np.arange(len(found))) > 0.9
+    pair = Task(counters=jobs.counters[3]), Task(counters=jobs.counters[12])
+    assert ReferenceBelief().speeds(*pair) == (jobs.pair_speed[3, 12], jobs.pair_speed[12, 3])
+
+
+def test_the_law_believes_more_of_light_pairs_and_nothing_without_counters():
+    jobs = measured_jobs()
+    light = Task(counters=jobs.counters[jobs.names.index("ResNet-18 (batch size 16)")])
+    heavy = Task(counters=jobs.counters[jobs.names.index("ResNet-50 (batch size 64)")])
+    belief = LawBelief()
+    assert sum(belief.speeds(light, light)) > sum(belief.speeds(heavy, heavy))
+    assert belief.speeds(light, Task()) == (0.0, 0.0)
+    assert sharing_score(light) < sharing_score(heavy) == sharing_score(Task()) == 2
+
+
+@pytest.mark.parametrize("name", PACKERS)
+def test_packers_share_where_others_wait(name):
+    world = crowded(4.0, 40.0)
+    policy = make_policy(name)
+    assert pairs(policy) and POLICIES[name].pairs
+    shared, alone = play(world, policy, 0), play(world, make_policy("sjf"), 0)
+    assert shared.waiting_h < alone.waiting_h
+
+
+def test_every_policy_states_whether_it_pairs():
+    for name, spec in POLICIES.items():
+        assert spec.pairs == (name in PACKERS)
+
+
+def test_energy_is_kept_when_devices_are_shared():
+    world = crowded()
+    found = play(world, make_policy("gavel-sharing"), 1)
+    assert found.task_energy_kwh + found.idle_energy_kwh == pytest.approx(found.energy_kwh, rel=1e-9)
+    assert 0.0 < found.utilisation <= 1.0
