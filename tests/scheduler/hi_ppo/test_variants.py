@@ -12,7 +12,7 @@ from attribution_sched.scheduler.predictor.gru import GruPredictor
 from attribution_sched.scheduler.predictor.kalman import KalmanPredictor
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 
-VARIANTS = [name for name in POLICIES if name.endswith("]")]
+VARIANTS = [name for name in POLICIES if name.startswith("hi-ppo[")]
 
 
 class Listener:
