@@ -2,9 +2,9 @@
 
 import os
 import signal
-import subprocess
 import time
 
+import psutil
 import pytest
 
 from attribution_sched.errors import ExecutorError, LaunchRefused
@@ -136,7 +136,7 @@ def test_a_keeper_that_is_killed_is_noticed_and_its_command_keeps_the_devices(ea
     until(lambda: east.find(KEY).state == "running")
     seen = east.observe({})
     child = seen.events[-1].data["pid"]
-    keeper = int(subprocess.check_output(["ps", "-o", "ppid=", "-p", str(child)]))
+    keeper = psutil.Process(child).ppid()
     os.kill(keeper, signal.SIGKILL)
     until(lambda: east.find(KEY).state == "lost")
     assert [event.kind for event in east.observe(seen.cursor).events] == ["lost"]
