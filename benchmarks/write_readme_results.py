@@ -65,7 +65,8 @@ def _arena(policy: str, name: str, column: int) -> str:
 ROWS = (
     Row(
         "J1 · joules of fresh tasks by their counters, `cross-domain` and `testbed`; with 2–4 of 7 counters hidden",
-        "median error {cross} and {bed} %, R² within a kind {r_cross} and {r_bed} (**0.7 missed**); parts {cut_cross} and {cut_bed} off",
+        "median error {cross} and {bed} %, R² within a kind {r_cross} and {r_bed} (**0.7 missed**); "
+        "parts {cut_cross} and {cut_bed} off",
         "the mean in place of EmSHAP {mean_cross} and {mean_bed}; regression {reg_cross} (**level**) and {reg_bed}",
         "results_accounts.md",
         (
