@@ -39,7 +39,7 @@ from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
 from attribution_sched.executors.submission import SUBMIT_S
 from attribution_sched.explain.watch import Decided, perceived
-from attribution_sched.explain_memory import QUICK, Memory, moment_of
+from attribution_sched.explain_memory import QUICK, Memory, moment_of, present_moment
 from attribution_sched.journal import (
     DecisionRecord,
     EventRecord,
@@ -81,6 +81,8 @@ if TYPE_CHECKING:
     from attribution_sched.billing.bill import Bill, Prices
     from attribution_sched.explain.decision_table import Alternative, DecisionTable
     from attribution_sched.explain.explanation import Explanation
+    from attribution_sched.explain.what_if import WhatIf
+    from attribution_sched.explain.when import When
     from attribution_sched.explain.why import Why
     from attribution_sched.feedback.loop import FeedbackChange
 
@@ -909,6 +911,87 @@ class System:
             asked = self._memory.looks()
         seen = weighted(seen, self.reward)
         return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
+
+    def when(
+        self, task: str, *, futures: int | None = None, hours: float | None = None, seed: int | None = None
+    ) -> When:
+        """When a waiting task starts and ends: 80 % intervals from copies of the cluster under drawn futures.
+
+        Args:
+            task: Its id.
+            futures: How many to play; as many as the policy's speed allows by default.
+            hours: How far to play; as far as it takes, at most four days, by default.
+            seed: Of the futures; the system's own by default.
+
+        Raises:
+            TaskError: If there is no such task, it does not wait, is held, or is behind the window of the policy.
+            SettingsError: If there are too few futures.
+        """
+        from attribution_sched.explain.when import when_starts
+
+        with self._turn:
+            seen = weighted(moment_of(self.cluster, task)[0], self.reward)
+            asked = self._memory.looks()
+        return when_starts(asked, seen, futures=futures, hours=hours, seed=self.seed if seed is None else seed)
+
+    def what_if(
+        self,
+        *,
+        link: tuple[str, str | float] | None = None,
+        add: str | None = None,
+        drop: str | None = None,
+        task: Any = None,
+        without: str | None = None,
+        policy: str | None = None,
+        carbon_price: float | None = None,
+        energy_price: float | None = None,
+        futures: int = 32,
+        hours: float = 24.0,
+        seed: int | None = None,
+    ) -> list[WhatIf]:
+        """What a change would do from now on: paired futures, absolute units, 95 % intervals; nothing is changed.
+
+        Args:
+            link: Two domains with a dash between and a factor on its bandwidth: ``("a-b", "x2")``.
+            add: Devices for a domain: ``8@domain``, ``8xTYPE@domain``, ``-8@domain``.
+            drop: A domain that is gone.
+            task: One more task, as for :meth:`submit`.
+            without: A task that is not there, by its id.
+            policy: Another policy by name.
+            carbon_price: USD per tonne inside R_cost.
+            energy_price: USD per kWh inside R_cost.
+            futures: How many to play.
+            hours: How far.
+            seed: Of the futures; the system's own by default.
+
+        Returns:
+            One answer per change, each against no change.
+
+        Raises:
+            SettingsError: If there is no change, or one does not go with the cluster.
+            TaskError: If nothing waits or runs, or a task is wrong.
+        """
+        from attribution_sched.explain import what_if as asking
+
+        with self._turn:
+            seen = weighted(present_moment(self.cluster), self.reward)
+            asked = self._memory.looks()
+            made = None
+            if task is not None:
+                record, made = prepared(task, {}, self.world, self.seed, self.journal, self.cluster)
+                made = replace(made.task, id=record.id)
+        changes = [
+            *([] if link is None else [asking.link(seen, *link)]),
+            *([] if add is None else [asking.devices(seen, add)]),
+            *([] if drop is None else [asking.lose(seen, drop)]),
+            *([] if made is None else [asking.one_more(made)]),
+            *([] if without is None else [asking.without(without)]),
+            *([] if policy is None else [asking.other_policy(seen, policy)]),
+            *([] if carbon_price is None else [asking.price(carbon_usd_per_t=carbon_price)]),
+            *([] if energy_price is None else [asking.price(energy_usd_per_kwh=energy_price)]),
+        ]
+        seed = self.seed if seed is None else seed
+        return asking.what_if(asked, seen, changes, futures=futures, hours=hours, seed=seed)
 
     def why_not(self, task: str, domain: str) -> Alternative:
         """Why a task is not in a domain: the best plan there against what was done, what is missing, what would win.

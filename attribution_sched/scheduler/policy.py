@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from attribution_sched.cluster.fork import Follower
+    from attribution_sched.cluster.futures import Beliefs
 
 
 class Policy(Protocol):
@@ -76,6 +80,15 @@ class LinkWatcher(Protocol):
 
     def watch_links(self, view: Decision) -> None:
         """Take in what a decision tells of the links, as deciding on it does."""
+        ...
+
+
+@runtime_checkable
+class Foresight(Protocol):
+    """A policy that says who plays copies of a cluster on in its place, quickly, and what it believes of tasks."""
+
+    def foresight(self, view: Decision) -> tuple[Follower, Beliefs]:
+        """Who goes on as it would, and its beliefs; the decision carries its moment."""
         ...
 
 

@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attribution_sched.errors import SettingsError, nearest, problem
-from attribution_sched.scheduler.policy import Policy
+from attribution_sched.scheduler.policy import Foresight, Policy
 
 if TYPE_CHECKING:
+    from attribution_sched.cluster.decision import Decision
     from attribution_sched.cluster.fork import Follower
-    from attribution_sched.cluster.moment import Moment
+    from attribution_sched.cluster.futures import Beliefs
 
 
 @dataclass(frozen=True)
@@ -242,18 +243,27 @@ def policy_spec(name: str) -> PolicySpec:
     return POLICIES[name]
 
 
-def make_follower(name: str, moment: Moment) -> Follower:
-    """Who plays copies of a cluster on, by the name of a policy; ``rule`` is compiled.
+def go_on_as(policy: Policy, view: Decision) -> tuple[Follower, Beliefs]:
+    """Who plays copies of a decision's cluster on as a policy would, and what is believed of tasks.
+
+    A policy that can say so itself (:class:`~attribution_sched.scheduler.policy.Foresight`) does; any other is asked in
+    every copy, which is slower, and nothing is believed of a task but its kind.
 
     Raises:
-        SettingsError: If no policy has this name.
+        SettingsError: If the decision does not carry its moment.
     """
     from attribution_sched.cluster.engine.engine import Engine
+    from attribution_sched.cluster.futures import PriorBeliefs
     from attribution_sched.scheduler.policy_follower import PolicyFollower
     from attribution_sched.scheduler.rule_follower import RuleFollower
 
-    spec, rule = policy_spec(name), RuleFollower.of(moment)
-    return rule if name == "rule" else PolicyFollower(spec.make(), rule, Engine(moment.world))
+    if isinstance(policy, Foresight):
+        return policy.foresight(view)
+    moment = view.moment
+    if moment is None:
+        fix = "Take decisions from a cluster"
+        raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
+    return PolicyFollower(policy, RuleFollower.of(moment), Engine(moment.world)), PriorBeliefs(moment.world)
 
 
 def make_policy(name: str) -> Policy:
