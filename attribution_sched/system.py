@@ -892,7 +892,7 @@ class System:
         with self._explaining_turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
             decided = self._recall(name)
-            return decision_table(self._memory_of(self.journal.decision(name)).looks(), decided)
+            return decision_table(self._memory_of(self.journal.decision(name)).looks(), decided, seed=self.seed)
 
     def why(self, task: str, *, private: bool = False) -> Why:
         """Why a task is still waiting: the binding cause, who holds the room, and what would start it now.

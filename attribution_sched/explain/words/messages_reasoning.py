@@ -131,6 +131,13 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "table.what": ("Instead", "可选方案"),
     "table.wins": ("wins if {change}", "若 {change} 则胜出"),
     "table.hours": ("Δh", "Δ小时"),
+    "table.start": ("Δstart h", "Δ启动 小时"),
+    "table.note_played": (
+        "Δ against what was done, all tasks together, {futures} paired futures of {hours} h, ± half a 95 % interval; "
+        "what would win was tried.",
+        "Δ 为相对所做决策之差（所有任务合计，{futures} 个配对未来、各 {hours} 小时，± 为 95 % 区间半宽）；"
+        "胜出条件均已实际试过。",
+    ),
     "table.note": (
         "Δ against what was done, by the cost model, for the steps left; what would win was tried.",
         "Δ 为相对所做决策之差（按成本模型、剩余步数计）；胜出条件均已实际试过。",
