@@ -976,15 +976,15 @@ class System:
         with self._turn:
             seen = weighted(present_moment(self.cluster), self.reward)
             asked = self._memory.looks()
-            made = None
+            more: Task | None = None
             if task is not None:
                 record, made = prepared(task, {}, self.world, self.seed, self.journal, self.cluster)
-                made = replace(made.task, id=record.id)
+                more = replace(made.task, id=record.id)
         changes = [
             *([] if link is None else [asking.link(seen, *link)]),
             *([] if add is None else [asking.devices(seen, add)]),
             *([] if drop is None else [asking.lose(seen, drop)]),
-            *([] if made is None else [asking.one_more(made)]),
+            *([] if more is None else [asking.one_more(more)]),
             *([] if without is None else [asking.without(without)]),
             *([] if policy is None else [asking.other_policy(seen, policy)]),
             *([] if carbon_price is None else [asking.price(carbon_usd_per_t=carbon_price)]),

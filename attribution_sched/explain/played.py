@@ -79,7 +79,7 @@ def play_choices(
     """Play choices for the decision's task against the first of them.
 
     Args:
-        policy: Who decides afterwards; a copy of it, if it remembers.
+        policy: Who decided; afterwards the compiled rule goes on, with this policy's beliefs if it has any.
         view: The decision.
         plans: What was done, then what could have been; None lets the task wait, or stay.
         futures: How many to play.
@@ -93,7 +93,7 @@ def play_choices(
     moment = view.moment
     if moment is None or view.slot not in moment.tasks:
         return [None] * len(plans)
-    follower, beliefs = go_on_as(policy, view)
+    follower, beliefs = go_on_as(policy, view, quick=True)
     found = fork(moment, [Choose(view.slot, plan) for plan in plans], futures, hours, follower, seed, beliefs=beliefs)
     refused = found.codes.min(axis=1) < 0
     if refused[1]:
@@ -114,8 +114,9 @@ def play_choices(
         if refused[copy]:
             played.append(None)
             continue
-        spans = [span(values, copy) for values in (worth, *np.moveaxis(terms, -1, 0))]
-        used = [mean(found.totals[..., c], copy) for c in (5, 6, 7)]
+        whole, eff, util, cost = (span(values, copy) for values in (worth, *np.moveaxis(terms, -1, 0)))
+        energy_j, usd, carbon_g = (mean(found.totals[..., c], copy) for c in (5, 6, 7))
         until_h = (found.until_s - found.began_s) / 3600.0
-        played.append(Played(*spans, mean(start_s, copy), used[0] / 3.6e6, *used[1:], futures, until_h))
+        later_s = mean(start_s, copy)
+        played.append(Played(whole, eff, util, cost, later_s, energy_j / 3.6e6, usd, carbon_g, futures, until_h))
     return played

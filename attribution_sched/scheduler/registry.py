@@ -243,11 +243,16 @@ def policy_spec(name: str) -> PolicySpec:
     return POLICIES[name]
 
 
-def go_on_as(policy: Policy, view: Decision) -> tuple[Follower, Beliefs]:
+def go_on_as(policy: Policy, view: Decision, *, quick: bool = False) -> tuple[Follower, Beliefs]:
     """Who plays copies of a decision's cluster on as a policy would, and what is believed of tasks.
 
     A policy that can say so itself (:class:`~attribution_sched.scheduler.policy.Foresight`) does; any other is asked in
-    every copy, which is slower, and nothing is believed of a task but its kind.
+    every copy, which is far slower, and nothing is believed of a task but its kind.
+
+    Args:
+        policy: As whom.
+        view: The decision.
+        quick: Let the compiled rule go on in place of a policy that would have to be asked.
 
     Raises:
         SettingsError: If the decision does not carry its moment.
@@ -263,7 +268,8 @@ def go_on_as(policy: Policy, view: Decision) -> tuple[Follower, Beliefs]:
     if moment is None:
         fix = "Take decisions from a cluster"
         raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
-    return PolicyFollower(policy, RuleFollower.of(moment), Engine(moment.world)), PriorBeliefs(moment.world)
+    rule, beliefs = RuleFollower.of(moment), PriorBeliefs(moment.world)
+    return rule if quick else PolicyFollower(policy, rule, Engine(moment.world)), beliefs
 
 
 def make_policy(name: str) -> Policy:

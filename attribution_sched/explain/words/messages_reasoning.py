@@ -133,9 +133,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "table.hours": ("Δh", "Δ小时"),
     "table.start": ("Δstart h", "Δ启动 小时"),
     "table.note_played": (
-        "Δ against what was done, all tasks together, {futures} paired futures of {hours} h, ± half a 95 % interval; "
-        "what would win was tried.",
-        "Δ 为相对所做决策之差（所有任务合计，{futures} 个配对未来、各 {hours} 小时，± 为 95 % 区间半宽）；"
+        "Δ against what was done, all tasks together, {futures} paired futures of {hours} h in which the rule goes on, "
+        "± half a 95 % interval; what would win was tried.",
+        "Δ 为相对所做决策之差（所有任务合计，{futures} 个配对未来、各 {hours} 小时，其后由规则决策，"
+        "± 为 95 % 区间半宽）；"
         "胜出条件均已实际试过。",
     ),
     "table.note": (
@@ -186,6 +187,12 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
         "{who:, }.",
         "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}。",
+    ),
+    "why.no_room_behind": (
+        "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
+        "{who:, }, and others of the {ahead} that wait would go first.",
+        "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}，"
+        "且另外 {ahead} 个等待任务中有排在它前面的。",
     ),
     "why.held_for_another": (
         "{task} waits: there is room for it, and the policy holds it for one of {count} others that wait.",
