@@ -202,7 +202,7 @@ def policy_of(header: JournalHeader, asked: Any) -> Any:
     Raises:
         JournalError: If another one is handed in, or the journal's is not one that can be made by its name.
     """
-    from attribution_sched.policy_call import as_policy
+    from attribution_sched.live_cluster import as_policy
     from attribution_sched.scheduler.registry import POLICIES
 
     if asked is None:

@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.decision import view as view_of
-from attribution_sched.cluster.decision_batch import Decisions
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.pool import Attribute
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import Attribute, World
 from attribution_sched.errors import ExplanationError, TaskError, nearest, problem
 from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.explain.why import Holder, put_up
 from attribution_sched.explain.words import Phrase
-from attribution_sched.live_cluster import SimulatedCluster, TaskInstance
-from attribution_sched.policy_call import PolicyCall, devices_of, twin
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, TaskInstance, devices_of, twin
 from attribution_sched.scheduler.policy import Appraiser, Policy
 from attribution_sched.types import IntArray
 

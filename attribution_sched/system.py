@@ -29,10 +29,9 @@ import numpy as np
 
 from attribution_sched import __version__, arguments, operations
 from attribution_sched.admission import DEMO, Admission, handed_in, kind_of, prepared
+from attribution_sched.attribution.attributor import TaskAttributor, as_attributor
 from attribution_sched.attribution.vector import measured
-from attribution_sched.attributor import TaskAttributor, as_attributor
-from attribution_sched.cluster.decision import Decision, attributed
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decision, Decisions, attributed
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
@@ -50,10 +49,18 @@ from attribution_sched.journal import (
     WaitRecord,
 )
 from attribution_sched.kernels import clock
-from attribution_sched.live_cluster import SimulatedCluster, TaskInstance
+from attribution_sched.live_cluster import (
+    Moment,
+    PolicyAnswer,
+    PolicyCall,
+    SimulatedCluster,
+    TaskInstance,
+    as_policy,
+    weighted,
+    with_weights,
+)
 from attribution_sched.online_learning import ORIGINAL, Learnt, RewardFeedback, Versions, learn, targets_of
 from attribution_sched.operations import Status, queue_table, status_of
-from attribution_sched.policy_call import Moment, PolicyAnswer, PolicyCall, as_policy, weighted, with_weights
 from attribution_sched.real_cluster import Twin, live_of, outcome_of, recorded_cluster
 from attribution_sched.results import (
     RunSummary,
@@ -131,7 +138,7 @@ class AttributionCache:
     """A measured task in, attribution vector out; the least recently used are forgotten first.
 
     Args:
-        attributor: Who works them out, see :func:`~attribution_sched.attributor.as_attributor`.
+        attributor: Who works them out, see :func:`~attribution_sched.attribution.attributor.as_attributor`.
         most: How many to keep.
     """
 
@@ -253,7 +260,7 @@ class System:
             submitted).
         attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
             ``EnergyModel``, a ``Fitted`` attributor or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
-            :func:`~attribution_sched.attributor.as_attributor`. By default what the shipped networks were trained with.
+            :func:`~attribution_sched.attribution.attributor.as_attributor`. By default what the shipped networks were trained with.
         cluster: ``simulated``; ``local``, which runs tasks as processes of this machine; ``slurm``, with a partition
             for each domain, of the same name; executors by domain, or
             :class:`~attribution_sched.real_cluster.Live`, for machines of your own; or what makes a simulated cluster

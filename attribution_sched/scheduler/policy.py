@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.types import FloatArray, IntArray
 

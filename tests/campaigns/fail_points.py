@@ -25,7 +25,7 @@ from unittest import mock
 
 from attribution_sched import System, explain_memory, training
 from attribution_sched import system as system_module
-from attribution_sched.attributor import DefaultAttributor
+from attribution_sched.attribution.attributor import DefaultAttributor
 from attribution_sched.errors import AttributionSchedError
 from tests.campaigns.same import Account, account, quick_folder
 from tests.small_world import small
