@@ -11,7 +11,7 @@ from typing import Any
 from attribution_sched.cluster.world import World
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, nearest, problem
-from attribution_sched.explain_memory import QUICK
+from attribution_sched.explain.memory import QUICK
 from attribution_sched.journal import JournalHeader
 from attribution_sched.live_cluster import SimulatedCluster
 

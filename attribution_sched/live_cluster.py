@@ -13,10 +13,9 @@ backlog, costs a decision nothing.
 from __future__ import annotations
 
 import contextlib
-import copy
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -32,6 +31,7 @@ from attribution_sched.cluster.engine.engine import (
     SETTLED,
     Engine,
     advance,
+    arrive_after,
     offer_queue,
     release,
     reprice,
@@ -39,11 +39,10 @@ from attribution_sched.cluster.engine.engine import (
 from attribution_sched.cluster.engine.state import WorldArrays
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.streams import integers
 from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.kernels import clock
-from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
+from attribution_sched.scheduler.policy import FunctionPolicy, Policy, QueueOrder
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, Task
 
@@ -240,7 +239,8 @@ class SimulatedCluster:
         self.compared = False
         self._arrived = 0
         self._came = 0
-        self._next_s = self._draw(0.0) if arrivals else math.inf
+        first = next_arrival(*self._process, 0, 0.0, engine.state.streams[0, 1]) if arrivals else math.inf
+        self._next_s = float(first)
 
     @property
     def now_s(self) -> float:
@@ -683,23 +683,19 @@ class SimulatedCluster:
 
     def _arrive(self) -> None:
         """The next task of the preset comes, in the way of the engine's own arrivals."""
-        count = len(self._tasks)
-        traced = self._process[0] == ArrivalKind.TRACE
-        at = self._arrived % count if traced else int(integers(self.engine.state.streams[0, 1], count))
+        stream = self.engine.state.streams[0, 1]
+        at, next_s = arrive_after(*self._process, self._arrived, self.now_s, len(self._tasks), stream)
         self._arrived += 1
         number, self._came = self._came, self._came + 1
         self.engine.state.event[0, st.TAKEN] += 1
         if self.has_room:
-            known = self._tasks.task(at, self.world.kinds)
+            known, demands = self._tasks.instance(at, self.world.kinds)
             task = replace(known, id=f"t{number:06d}", number=number, arrived_s=self.now_s)
             # Of an opaque task the record says what can be known of its work, the row what there is.
-            self._enter(Waiting(task, self._tasks.demands.take(at), self._rows[at], float(self._rows[at, st.P_STEPS])))
+            self._enter(Waiting(task, demands, self._rows[at], float(self._rows[at, st.P_STEPS])))
         else:
             self.engine.state.totals[0, st.DROPPED] += 1
-        self._next_s = self._draw(self.now_s)
-
-    def _draw(self, now_s: float) -> float:
-        return float(next_arrival(*self._process, self._arrived, now_s, self.engine.state.streams[0, 1]))
+        self._next_s = float(next_s)
 
     def attributed(self, task: Task) -> Task:
         """A task with its attribution, if it was measured and somebody can say it."""
@@ -826,22 +822,6 @@ def _named(tasks: list[Task]) -> str:
 # --- The call ---
 
 
-class FunctionPolicy:
-    """A plain function of the view in the place of a policy.
-
-    Args:
-        function: Returns a plan, or None to let the task wait (or stay).
-    """
-
-    def __init__(self, function: Callable[[Decision], Plan | None]) -> None:
-        self.function = function
-        self.name = getattr(function, "__name__", type(function).__name__)
-
-    def decide(self, view: Decision) -> Plan | None:
-        """What the function says."""
-        return self.function(view)
-
-
 def as_policy(given: Any) -> Policy:
     """A policy from its name, from itself or from a function.
 
@@ -860,19 +840,6 @@ def as_policy(given: Any) -> Policy:
             return FunctionPolicy(given)
     rule = "must be the name of a policy, a policy, or a function from the view to a plan"
     raise SettingsError(problem("policy", given, rule, f"For example {'hi-ppo'!r}; known: {', '.join(POLICIES)}"))
-
-
-def twin(policy: Policy) -> Policy:
-    """A copy that can be asked without the original noticing, as at the start of an episode."""
-    if isinstance(policy, FunctionPolicy):
-        return policy
-    try:
-        other = copy.deepcopy(policy)
-    except Exception:  # What a foreign policy holds (a socket, a handle) may refuse to be copied deeply.
-        other = copy.copy(policy)
-    if isinstance(other, Episodic):
-        other.reset(0)
-    return other
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,9 @@ from attribution_sched.feedback.rollback import Objective
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.feedback.window import COMPARABLE, Outcome, Window
 from attribution_sched.journal import DecisionRecord, EventRecord, FeedbackRecord, Journal, OutcomeRecord
-from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, twin
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.results import outcome_record
-from attribution_sched.scheduler.policy import Policy
+from attribution_sched.scheduler.policy import Policy, twin
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork

@@ -37,8 +37,9 @@ from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
 from attribution_sched.executors.submission import SUBMIT_S
+from attribution_sched.explain.memory import QUICK, Memory
 from attribution_sched.explain.watch import Decided, perceived
-from attribution_sched.explain_memory import QUICK, Memory, moment_of
+from attribution_sched.explain_memory import moment_of, warm_up
 from attribution_sched.journal import (
     DecisionRecord,
     EventRecord,
@@ -260,7 +261,8 @@ class System:
             submitted).
         attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
             ``EnergyModel``, a ``Fitted`` attributor or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
-            :func:`~attribution_sched.attribution.attributor.as_attributor`. By default what the shipped networks were trained with.
+            :func:`~attribution_sched.attribution.attributor.as_attributor`. By default what the shipped networks
+            learnt on.
         cluster: ``simulated``; ``local``, which runs tasks as processes of this machine; ``slurm``, with a partition
             for each domain, of the same name; executors by domain, or
             :class:`~attribution_sched.real_cluster.Live`, for machines of your own; or what makes a simulated cluster
@@ -370,7 +372,7 @@ class System:
         self.cluster = self._new_cluster()
         # An attributor that cannot answer is refused here, and what it fits or compiles counts in no decision's time.
         self.attribute.attributor.vector(Task(counters=self.cluster.engine.pool.counters.values[0], samples_per_s=1.0))
-        self._memory = Memory(self.world, policy, self.attribute, self.seed)
+        self._memory = Memory(self.world, policy, partial(warm_up, self.world, self.attribute), self.seed)
         self._earlier: tuple[str, Memory] | None = None
         self._admission = Admission(self.cluster.engine)
         self._policy_call = PolicyCall()
@@ -950,7 +952,7 @@ class System:
             return self._memory
         if self._earlier is None or self._earlier[0] != name:
             policy = self._versions.policy(name)
-            self._earlier = name, Memory(self.world, policy, self.attribute, self.seed)
+            self._earlier = name, Memory(self.world, policy, partial(warm_up, self.world, self.attribute), self.seed)
         return self._earlier[1]
 
     def _recall(self, name: str) -> Decided:

@@ -705,12 +705,12 @@ def as_attributor(given: Any, world: World, policy: object = None) -> TaskAttrib
     """An attributor from what a user has.
 
     Args:
-        given: None for the default; a :class:`~attribution_sched.attribution.attributor.Fitted` (from a recording of one's
-            own machine, say) or a ``SampleEnergy``: accounts under that energy model. A fitted ``EmSHAP`` over the
-            seven counters, alone (it then explains the world's simulated meter) or as a pair with the energy model it
-            explains, or an ``AmortisedAttribution``: conditional values. A fitted ``EnergyModel`` of the seven counters
-            (EmSHAP's distribution is then fitted on the world's tasks). Or any function from counters ``(n, 12)`` to
-            states ``(n, 7)`` in [-1, 1].
+        given: None for the default; a :class:`Fitted` (from a recording of one's own machine, say) or a
+            ``SampleEnergy``: accounts under that energy model. A fitted ``EmSHAP`` over the seven counters, alone (it
+            then explains the world's simulated meter) or as a pair with the energy model it explains, or an
+            ``AmortisedAttribution``: conditional values. A fitted ``EnergyModel`` of the seven counters (EmSHAP's
+            distribution is then fitted on the world's tasks). Or any function from counters ``(n, 12)`` to states ``(n,
+            7)`` in [-1, 1].
         world: Where tasks come from.
         policy: Who will read the states. One whose weights have learnt from certain states (it has a method
             ``attributions``) is given these by default.

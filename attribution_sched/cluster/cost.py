@@ -1,7 +1,7 @@
 """The cost model: what a plan takes, in seconds, bytes, joules, grams and dollars.
 
 One call scores any number of plans; the single case is a batch of one. The compiled work is done in
-``cost_kernel.py``; this module turns records into arrays and back. ``move_cost`` prices the way from one
+the kernels at the beginning; what follows turns records into arrays and back. ``move_cost`` prices the way from one
 plan to another: sending the state of layers to domains that do not hold them yet.
 """
 
@@ -961,7 +961,7 @@ class CostModel:
 
     def _batch(self, plans: PlanBatch | Plan | Sequence[Plan], model: int) -> PlanBatch:
         if isinstance(plans, PlanBatch):
-            plans.check(len(self.models[model]), len(self.cluster))
+            plans.check(int(self.tables.n_layers[model]), len(self.cluster))
             return plans
         listed = [plans] if isinstance(plans, Plan) else list(plans)
         for plan in listed:
@@ -969,7 +969,7 @@ class CostModel:
         return PlanBatch.of(listed)
 
     def _validate(self, plan: Plan, model: int) -> None:
-        plan.check(len(self.models[model]), len(self.cluster))
+        plan.check(int(self.tables.n_layers[model]), len(self.cluster))
         for segment in plan.segments:
             domain = self.cluster.domains[segment.domain]
             if segment.tp not in TP_DEGREES:

@@ -21,6 +21,7 @@ from attribution_sched.cluster.engine.engine import (
     free_devices,
     kind_of,
     link_load,
+    links_left,
     observe,
 )
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
@@ -330,7 +331,8 @@ def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True) -> Decisi
     load = (state.traffic[cluster, running] / state.tasks[cluster, running, st.STEP, None, None]).sum(axis=0)
     bandwidth = state.links[cluster, 1]
     wan = engine.world.cluster.wan
-    busy = np.where(np.eye(len(bandwidth), dtype=bool), 0.0, load / bandwidth)
+    rate, latency_s = np.empty_like(load), np.empty_like(load)
+    links_left(bandwidth, load, np.array(wan.latency_s), wan.congestion, rate, latency_s)
     task = engine.pool.task(pool, engine.world.kinds)
     left, now = _steps_left(engine, cluster, slot, task), float(state.clock[cluster, st.NOW])
     return Decision(
@@ -344,8 +346,8 @@ def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True) -> Decisi
         slot=slot,
         queue=_queue(engine, cluster),
         free_devices=(alone & real).sum(axis=1),
-        bandwidth_gbps=bandwidth * np.maximum(LEAST_BANDWIDTH_SHARE, 1.0 - busy) / BYTES_PER_GBIT,
-        latency_s=effective_latency(np.array(wan.latency_s), busy, wan.congestion),
+        bandwidth_gbps=rate / BYTES_PER_GBIT,
+        latency_s=latency_s,
         cost=engine.cost,
         kinds=engine.world.kinds,
         reward=engine.world.reward,

@@ -42,7 +42,7 @@ from attribution_sched.cluster.incidents import I_END, I_START
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
 from attribution_sched.cluster.reward import total_of
-from attribution_sched.cluster.streams import StreamState, integers, seed_stream
+from attribution_sched.cluster.streams import StreamState, integers
 from attribution_sched.cluster.wan import ou_advance
 from attribution_sched.cluster.world import TaskPool, World, build_pool
 from attribution_sched.errors import PlanError, SettingsError, problem
@@ -360,7 +360,7 @@ def _arrivals(moment: Moment, beliefs: Beliefs, until_s: float, seed: int, futur
             return np.zeros(0), np.zeros(0, dtype=np.int64)
         kind, params = int(ArrivalKind.POISSON), np.array([rate, 0.0, 0.0, 86_400.0, 0.0, 0.0, 1.0])
     times, instances = np.zeros(MOST_ARRIVALS), np.zeros(MOST_ARRIVALS, dtype=np.int64)
-    stream = seed_stream(np.random.SeedSequence([seed, 2, future]))
+    stream = np.random.SeedSequence([seed, 2, future]).generate_state(4, np.uint64)
     count = draw_arrivals(kind, params, moment.now_s, until_s, stream, len(beliefs.pool), times, instances)
     return times[:count], instances[:count]
 
@@ -383,7 +383,7 @@ def _links(moment: Moment, until_s: float, seed: int, future: int) -> tuple[Floa
         path[1:] = seen[rows]
         return np.array(times), path
     latent = np.clip(moment.state.links[0, 0], -arrays.ou_bound, arrays.ou_bound)
-    stream = seed_stream(np.random.SeedSequence([seed, 3, future]))
+    stream = np.random.SeedSequence([seed, 3, future]).generate_state(4, np.uint64)
     draw_links(latent, arrays.ou_bound, arrays.ou_decay, arrays.ou_noise, arrays.ou_correlation, stream, path)
     return np.array(times), path
 

@@ -395,7 +395,7 @@ def limits_of(
     rows = cost.domains.rows
     nodes = rows.node_devices if node_devices is None else node_devices
     return Limits(
-        n_layers=len(cost.models[model]),
+        n_layers=int(cost.tables.n_layers[model]),
         devices=np.array(rows.devices if devices is None else devices, dtype=np.int64),
         node_devices=np.array(nodes, dtype=np.int64),
         formats=np.ascontiguousarray(hardware_formats(cost) if formats is None else formats),

@@ -387,6 +387,11 @@ class TaskPool:
             self.tasks[instance] = known
         return known
 
+    def instance(self, at: int, kinds: tuple[TaskKind, ...]) -> tuple[Task, Demands]:
+        """An instance that comes: its record, and what it will really ask for."""
+        rows, latent = [at], self.demands
+        return self.task(at, kinds), Demands(latent.values[rows], latent.nominal[rows], latent.nominal_s[rows])
+
     def speed(self, instance: int) -> float:
         """Measured samples per second of an instance; 0 if nobody measured it."""
         return float(self.samples_per_s[instance]) if self.samples_per_s.size else 0.0

@@ -78,7 +78,7 @@ from attribution_sched.cluster.reward import (
     usd_per_g,
     usd_per_j,
 )
-from attribution_sched.cluster.streams import integers, seed_stream
+from attribution_sched.cluster.streams import StreamState, integers, seed_stream
 from attribution_sched.cluster.wan import effective_latency, ou_advance, ou_coefficients, ou_stationary, trace_row
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskPool, World, build_pool
 from attribution_sched.errors import PlanError, SettingsError, problem
@@ -278,6 +278,23 @@ def link_load(state: StateArrays, e: int, load: FloatArray) -> None:
             for i in range(load.shape[0]):
                 for j in range(load.shape[1]):
                     load[i, j] += state.traffic[e, slot, i, j] / task[st.STEP]
+
+
+@kernel
+def links_left(
+    bandwidth: FloatArray,
+    load: FloatArray,
+    base_s: FloatArray,
+    congestion: float,
+    left: FloatArray,
+    latency: FloatArray,
+) -> None:
+    """Write what others leave of every link, in bytes per second, and its latency under their load; all ``(K, K)``."""
+    for i in range(load.shape[0]):
+        for j in range(load.shape[1]):
+            share = load[i, j] / bandwidth[i, j] if i != j else 0.0
+            left[i, j] = bandwidth[i, j] * max(LEAST_BANDWIDTH_SHARE, 1.0 - share)
+            latency[i, j] = effective_latency(base_s[i, j], share, congestion)
 
 
 @kernel
@@ -551,6 +568,21 @@ def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -
 
 
 @kernel
+def arriving(kind: int, taken: int, many: int, stream: StreamState) -> int:
+    """Instance of ``many`` that comes now: the next of a trace, any of the others."""
+    return taken % many if kind == 2 else integers(stream, many)
+
+
+@kernel
+def arrive_after(
+    kind: int, params: FloatArray, times_s: FloatArray, taken: int, now_s: float, many: int, stream: StreamState
+) -> tuple[int, float]:
+    """Instance that comes now, after ``taken`` others, and the time of the next arrival."""
+    instance = arriving(kind, taken, many, stream)
+    return instance, next_arrival(kind, params, times_s, taken + 1, now_s, stream)
+
+
+@kernel
 def _arrive(world: WorldArrays, state: StateArrays, e: int) -> None:
     waiting = 0
     free = -1
@@ -560,9 +592,7 @@ def _arrive(world: WorldArrays, state: StateArrays, e: int) -> None:
         elif state.slots[e, slot, st.STATUS] == st.FREE and free < 0:
             free = slot
     taken = state.event[e, st.TAKEN]
-    pool = (
-        taken % world.pool.shape[0] if world.arrival_kind == 2 else integers(state.streams[e, 1], world.pool.shape[0])
-    )
+    pool = arriving(world.arrival_kind, taken, world.pool.shape[0], state.streams[e, 1])
     state.event[e, st.TAKEN] += 1
     if waiting >= world.queue_capacity or free < 0:
         state.totals[e, st.DROPPED] += 1
