@@ -280,7 +280,7 @@ def link_load(state: StateArrays, e: int, load: FloatArray) -> None:
                     load[i, j] += state.traffic[e, slot, i, j] / task[st.STEP]
 
 
-@kernel
+@kernel(allocates=True)
 def links_left(
     bandwidth: FloatArray,
     load: FloatArray,
