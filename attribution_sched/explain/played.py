@@ -17,8 +17,7 @@ from attribution_sched.cluster.fork import Choose, fork
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.explain.what_if import paired_interval
-from attribution_sched.scheduler.policy import Policy
-from attribution_sched.scheduler.registry import go_on_as
+from attribution_sched.scheduler.policy import Policy, go_on_as
 from attribution_sched.types import FloatArray
 
 FUTURES, HOURS = 16, 6.0

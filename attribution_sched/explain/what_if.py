@@ -16,14 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.decision import Decision, Moment
 from attribution_sched.cluster.fork import Add, Change, Devices, Follow, Fork, Link, Lose, Price, Remove, fork
-from attribution_sched.cluster.moment import Moment
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.words import Phrase, say
-from attribution_sched.scheduler.policy import Policy
-from attribution_sched.scheduler.registry import go_on_as, make_policy
+from attribution_sched.scheduler.policy import Policy, go_on_as
 from attribution_sched.types import FloatArray, Task
 
 FUTURES, HOURS, LEVEL = 32, 24.0, 0.95
@@ -277,10 +275,10 @@ def price(*, carbon_usd_per_t: float | None = None, energy_usd_per_kwh: float | 
     return words, Price(energy_usd_per_kwh=energy_usd_per_kwh, carbon_usd_per_kg=per_kg)
 
 
-def other_policy(view: Decision, name: str) -> tuple[Phrase, Change]:
+def other_policy(view: Decision, policy: Policy) -> tuple[Phrase, Change]:
     """Another policy decides."""
-    follower, _ = go_on_as(make_policy(name), view)
-    return Phrase("what_if.change.policy", policy=name), Follow(follower)
+    follower, _ = go_on_as(policy, view)
+    return Phrase("what_if.change.policy", policy=policy.name), Follow(follower)
 
 
 def one_more(task: Task) -> tuple[Phrase, Change]:

@@ -15,13 +15,11 @@ import numpy as np
 
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.fork import fork, slot_of
-from attribution_sched.cluster.moment import Moment
 from attribution_sched.errors import SettingsError, TaskError, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.words import Phrase, say
-from attribution_sched.scheduler.policy import Foresight, Policy
-from attribution_sched.scheduler.registry import go_on_as
-from attribution_sched.types import FloatArray, Task
+from attribution_sched.scheduler.policy import Foresight, Policy, go_on_as
+from attribution_sched.types import FloatArray
 
 LEVEL = 0.8
 """Of the intervals, by default."""
@@ -143,7 +141,7 @@ def when_starts(
     follower, beliefs = go_on_as(policy, view)
     horizons_h = HORIZONS_H[: None if quick else -1] if hours is None else (hours,)
     for horizon_h in horizons_h:
-        found = fork(moment, (), futures, horizon_h, follower, seed, beliefs=beliefs, tasks=_known(view, moment))
+        found = fork(moment, (), futures, horizon_h, follower, seed, beliefs=beliefs)
         at = found.tasks.index(slot_of(moment, view.slot))
         start, finish = found.ledger[0, :, at, 0], found.ledger[0, :, at, 1]
         told = When(
@@ -172,12 +170,6 @@ def _between(ordered: FloatArray, share: float) -> float:
         return float(ordered[below])
     low, high = float(ordered[below]), float(ordered[below + 1])
     return high if math.isinf(high) else low + part * (high - low)
-
-
-def _known(view: Decision, moment: Moment) -> dict[int, Task]:
-    from attribution_sched.scheduler.thinking import known_tasks
-
-    return {slot: task for slot, task in known_tasks(view).items() if slot in moment.tasks}
 
 
 def _check(futures: int, level: float) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
+from attribution_sched.errors import SettingsError, problem
 from attribution_sched.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from attribution_sched.cluster.fork import Follower
-    from attribution_sched.cluster.futures import Beliefs
+    from attribution_sched.cluster.fork import Beliefs, Follower
 
 
 class Policy(Protocol):
@@ -218,3 +218,61 @@ class BatchAppraiser(Protocol):
             returns: Whether Q_c(s, a) is asked for; zeros otherwise.
         """
         ...
+
+
+class FunctionPolicy:
+    """A plain function of the view in the place of a policy.
+
+    Args:
+        function: Returns a plan, or None to let the task wait (or stay).
+    """
+
+    def __init__(self, function: Callable[[Decision], Plan | None]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def decide(self, view: Decision) -> Plan | None:
+        """What the function says."""
+        return self.function(view)
+
+
+def twin(policy: Policy) -> Policy:
+    """A copy that can be asked without the original noticing, as at the start of an episode."""
+    if isinstance(policy, FunctionPolicy):
+        return policy
+    try:
+        other = copy.deepcopy(policy)
+    except Exception:  # What a foreign policy holds (a socket, a handle) may refuse to be copied deeply.
+        other = copy.copy(policy)
+    if isinstance(other, Episodic):
+        other.reset(0)
+    return other
+
+
+def go_on_as(policy: Policy, view: Decision, *, quick: bool = False) -> tuple[Follower, Beliefs]:
+    """Who plays copies of a decision's cluster on as a policy would, and what is believed of tasks.
+
+    A policy that can say so itself (:class:`Foresight`) does; any other is asked in
+    every copy, which is far slower, and nothing is believed of a task but its kind.
+
+    Args:
+        policy: As whom.
+        view: The decision.
+        quick: Let the compiled rule go on in place of a policy that would have to be asked.
+
+    Raises:
+        SettingsError: If the decision does not carry its moment.
+    """
+    from attribution_sched.cluster.engine.engine import Engine
+    from attribution_sched.cluster.fork import PriorBeliefs
+    from attribution_sched.scheduler.policy_follower import PolicyFollower
+    from attribution_sched.scheduler.rule_follower import RuleFollower
+
+    if isinstance(policy, Foresight):
+        return policy.foresight(view)
+    moment = view.moment
+    if moment is None:
+        fix = "Take decisions from a cluster"
+        raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
+    rule, beliefs = RuleFollower.of(moment), PriorBeliefs(moment.world)
+    return rule if quick else PolicyFollower(policy, rule, Engine(moment.world)), beliefs

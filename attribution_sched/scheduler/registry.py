@@ -6,15 +6,10 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attribution_sched.errors import SettingsError, nearest, problem
-from attribution_sched.scheduler.policy import Foresight, Policy
-
-if TYPE_CHECKING:
-    from attribution_sched.cluster.decision import Decision
-    from attribution_sched.cluster.fork import Follower
-    from attribution_sched.cluster.futures import Beliefs
+from attribution_sched.scheduler.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -241,35 +236,6 @@ def policy_spec(name: str) -> PolicySpec:
     if name not in POLICIES:
         raise SettingsError(problem("policy", name, "is not a known policy", nearest(name, POLICIES)))
     return POLICIES[name]
-
-
-def go_on_as(policy: Policy, view: Decision, *, quick: bool = False) -> tuple[Follower, Beliefs]:
-    """Who plays copies of a decision's cluster on as a policy would, and what is believed of tasks.
-
-    A policy that can say so itself (:class:`~attribution_sched.scheduler.policy.Foresight`) does; any other is asked in
-    every copy, which is far slower, and nothing is believed of a task but its kind.
-
-    Args:
-        policy: As whom.
-        view: The decision.
-        quick: Let the compiled rule go on in place of a policy that would have to be asked.
-
-    Raises:
-        SettingsError: If the decision does not carry its moment.
-    """
-    from attribution_sched.cluster.engine.engine import Engine
-    from attribution_sched.cluster.futures import PriorBeliefs
-    from attribution_sched.scheduler.policy_follower import PolicyFollower
-    from attribution_sched.scheduler.rule_follower import RuleFollower
-
-    if isinstance(policy, Foresight):
-        return policy.foresight(view)
-    moment = view.moment
-    if moment is None:
-        fix = "Take decisions from a cluster"
-        raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
-    rule, beliefs = RuleFollower.of(moment), PriorBeliefs(moment.world)
-    return rule if quick else PolicyFollower(policy, rule, Engine(moment.world)), beliefs
 
 
 def make_policy(name: str) -> Policy:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions, DecisionView
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.candidates import Actor, RuleActor
@@ -26,8 +25,7 @@ from attribution_sched.scheduler.thinking import Think
 from attribution_sched.types import Attributor, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from attribution_sched.cluster.fork import Follower
-    from attribution_sched.cluster.futures import Beliefs
+    from attribution_sched.cluster.fork import Beliefs, Follower
 
 
 class _MustAct(ShortestFirst):
