@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.billing.bill import Bill, Prices
     from attribution_sched.explain.decision_table import Alternative, DecisionTable
+    from attribution_sched.explain.delay import Delay
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.explain.what_if import WhatIf
     from attribution_sched.explain.when import When
@@ -920,6 +921,25 @@ class System:
             asked = self._memory.looks()
         seen = weighted(seen, self.reward)
         return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
+
+    def delay(self, task: str, *, futures: int = 8, hours: float = 12.0, seed: int | None = None) -> Delay:
+        """Whose being there makes a task wait: Shapley shares of the wait that is still before it.
+
+        Args:
+            task: Its id.
+            futures: How many to play for every coalition.
+            hours: How far.
+            seed: Of the futures; the system's own by default.
+
+        Raises:
+            TaskError: If there is no such task, it does not wait, is held, or is behind the window of the policy.
+        """
+        from attribution_sched.explain.delay import delay_shares
+
+        with self._turn:
+            seen = weighted(moment_of(self.cluster, task)[0], self.reward)
+            asked = self._memory.looks()
+        return delay_shares(asked, seen, futures=futures, hours=hours, seed=self.seed if seed is None else seed)
 
     def when(
         self, task: str, *, futures: int | None = None, hours: float | None = None, seed: int | None = None

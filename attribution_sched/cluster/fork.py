@@ -422,9 +422,15 @@ class Wait:
 
 @dataclass(frozen=True)
 class Remove:
-    """A task, waiting or running, is not there."""
+    """A task, waiting or running, is not there.
+
+    Attributes:
+        task: Its slot, or its id.
+        others: Tasks that are not there either.
+    """
 
     task: int | str
+    others: tuple[int | str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -896,6 +902,10 @@ def _stand(
         elif isinstance(change, Remove):
             begin[i], slot[i] = REMOVE, slot_of(moment, change.task)
             present[i, list(order).index(int(slot[i]))] = False
+            for other in change.others:
+                gone = slot_of(moment, other)
+                present[i, list(order).index(gone)] = False
+                begin_copy(world, state, i, REMOVE, gone, action[i], False, np.zeros((1, len(LEDGER_COLUMNS))), scratch)
         elif isinstance(change, Add):
             _enter(moment, state, i, row, change.task)
             present[i, row] = True

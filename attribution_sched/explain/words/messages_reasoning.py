@@ -216,6 +216,19 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Asking for {devices} devices, it would start now (tried).",
         "若申请 {devices} 块设备，它现在就能启动（已试过）。",
     ),
+    # Whose being there makes it wait.
+    "delay": (
+        "{task} still waits {hours} h on average, {alone} h with nobody else here; of the rest: {parts:, } (Shapley "
+        "shares, {futures} futures, ± half a 95 % interval).",
+        "{task} 平均还需等待 {hours} 小时，若无他人则为 {alone} 小时；其余归因：{parts:，}"
+        "（Shapley 份额，{futures} 个未来，± 为 95 % 区间半宽）。",
+    ),
+    "delay.nobody": (
+        "{task} still waits {hours} h on average, {alone} h with nobody else here: nobody here delays it "
+        "({futures} futures).",
+        "{task} 平均还需等待 {hours} 小时，若无他人则为 {alone} 小时：现有任务都没有延误它（{futures} 个未来）。",
+    ),
+    "delay.part": ("{who} {hours} h", "{who} {hours} 小时"),
     # When a task starts.
     "when.both": (
         "{task} starts in {low} to {high} ({level} %; as often before {middle} as after) and ends in {end_low} to "
