@@ -152,7 +152,8 @@ class AccountAttributor:
         known = measured(task)
         counters, missing = _read(known)
         energy, d = self.fitted.energy, len(DEMAND_NAMES)
-        seven, pace = counters[:d], known.samples_per_s
+        # Counters of a device; a job that asked for several and said nothing else is paced by all of them.
+        seven, pace = counters[:d] * _devices(known), known.samples_per_s
         x = per_sample(np.where(np.isnan(seven), 0.0, seven)[None], np.array([pace if pace != 0.0 else 1.0]))
         like, distance = self.fitted.check(seven)
         facts = {
@@ -169,7 +170,7 @@ class AccountAttributor:
             values, idle, error, drawn = hidden.account(energy, seven, pace or np.nan, known.training)
             pace = float(drawn.weights @ drawn.samples_per_s)
             rows = np.tile(np.nan_to_num(counters), (len(drawn.weights), 1))
-            rows[:, :d] = drawn.counters
+            rows[:, :d] = drawn.counters / _devices(known)
             state = np.minimum(np.maximum(drawn.weights @ self(rows), -1.0), 1.0)
             method = f"accounting over EmSHAP({hidden.explainer.model_.kind})"
         return AttributionVector(
@@ -189,6 +190,13 @@ class DefaultAttributor(AccountAttributor):
     def __init__(self, world: World, states: Attributor | None = None) -> None:
         super().__init__(Fitted.of_world(world), states)
         self.world = world
+
+
+def _devices(task: Task) -> int:
+    """Devices that a task's counters are to be multiplied by: those of an opaque job, whose samples are devices."""
+    from attribution_sched.cluster.models.opaque import OPAQUE_NAMES
+
+    return max(task.batch_size, 1) if task.model in OPAQUE_NAMES else 1
 
 
 def _read(task: Task) -> tuple[FloatArray, tuple[str, ...]]:

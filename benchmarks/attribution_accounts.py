@@ -157,7 +157,10 @@ def what_ifs(world: World, count: int, seed: int) -> dict[str, float]:
     """The simulator's saving when one demand falls by a fifth, against the parts of the account."""
     rng = np.random.default_rng([seed, 2])
     kinds = np.resize(np.arange(len(world.kinds)), count)
-    demands = draw_demands([world.kinds[k].model for k in kinds], rng, world.idiosyncrasy)
+    demands = draw_demands(
+        [world.kinds[k].model for k in kinds], rng, world.idiosyncrasy,
+        training=[world.kinds[k].training for k in kinds],
+    )  # fmt: skip
     tasks = meter(world, kinds, demands, rng, exact=False)
     saving = np.empty((count, len(DEMAND_NAMES)))
     for j in range(saving.shape[1]):

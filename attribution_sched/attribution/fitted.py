@@ -169,7 +169,7 @@ class Fitted:
 
         count = max(tasks, TASKS_PER_KIND * len(world.kinds))
         past = metered_tasks(world, count, seed)
-        labels = [world.kinds[k].model.name for k in past.kinds.tolist()]
+        labels = list(past.labels)
         return cls.fit(
             past.counters, past.samples_per_s, past.energy_j, idle_j=past.idle_j, idle_w=past.idle_w,
             training=past.training, labels=labels, source=f"{count} simulated tasks, metered", family=family,

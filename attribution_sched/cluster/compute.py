@@ -315,7 +315,7 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
                 floors = (floor, np.zeros_like(floor))
             host = np.zeros_like(floor)
             if generates(model, training):
-                read, compute_share, written = _generation(model)
+                read, compute_share, written = generation(model)
                 cached_s = read * max(q.element_bytes, 2) / hbm * part
                 moved_s = forward[1] * written / model.sequence_length
                 backward = np.stack([forward[0] * compute_share, moved_s + cached_s, weights * written])
@@ -323,13 +323,13 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
                 floors = (floor, floor_s * written)
                 host = blocks / max(1.0, blocks.sum()) * written * host_s_per_token(gpu)
                 forward = np.stack([
-                    forward[0] * _prompt_share(model), forward[1] * (1.0 - written / model.sequence_length), weights,
+                    forward[0] * prompt_share(model), forward[1] * (1.0 - written / model.sequence_length), weights,
                 ])  # fmt: skip
             times[q.index, t] = np.stack([*forward, floors[0], *backward, floors[1], host])
     return times
 
 
-def _prompt_share(model: Model) -> FloatArray:
+def prompt_share(model: Model) -> FloatArray:
     """Part of a layer's FLOPs that reading the prompt takes: scores grow with its square, other products with it."""
     part = 1.0 - model.output_tokens / model.sequence_length
     scores = model.column("attention_flops")
@@ -338,7 +338,7 @@ def _prompt_share(model: Model) -> FloatArray:
     return share
 
 
-def _generation(model: Model) -> tuple[FloatArray, FloatArray, float]:
+def generation(model: Model) -> tuple[FloatArray, FloatArray, float]:
     """Keys and values read while writing (elements per sample), part of a layer's FLOPs, tokens written.
 
     A token attends to those before it: on average the prompt and half the output.
