@@ -169,8 +169,9 @@ class AccountAttributor:
             hidden = self.fitted.missing
             values, idle, error, drawn = hidden.account(energy, seven, pace or np.nan, known.training)
             pace = float(drawn.weights @ drawn.samples_per_s)
-            rows = np.tile(np.nan_to_num(counters), (len(drawn.weights), 1))
+            rows = np.empty((len(drawn.weights), len(counters)))
             rows[:, :d] = drawn.counters / _devices(known)
+            rows[:, d:] = np.nan_to_num(counters[d:])
             state = np.minimum(np.maximum(drawn.weights @ self(rows), -1.0), 1.0)
             method = f"accounting over EmSHAP({hidden.explainer.model_.kind})"
         return AttributionVector(

@@ -188,6 +188,32 @@ class SampleEnergy:
         error = np.sqrt(np.square(each - mine).mean(axis=0) + np.square(self.spread * mine))
         return mine, idle, error
 
+    def expected(
+        self, x: FloatArray, weights: FloatArray, samples_per_s: float, training: bool
+    ) -> tuple[FloatArray, float, FloatArray, FloatArray]:
+        """The account of a task of which only weighed guesses are known, all at one throughput.
+
+        Args:
+            x: (m, d) counters per sample.
+            weights: (m,) adding up to one.
+            samples_per_s: Its throughput.
+            training: Its mode.
+
+        Returns:
+            Mean parts (d,), idle joules, variance of the parts between the guesses (d,) and of the model itself (d,).
+        """
+        hats, mode = self._hats(np.array([samples_per_s]))[0], self._mode(np.array([training]))[0]
+        terms = self._terms(x, np.array([samples_per_s]))
+        prices = (hats @ self.weights[mode])[:, None] * self._owners
+        each = terms @ prices
+        mean = weights @ each
+        # Parts are linear in the terms: every member's mean part is its price of the mean term.
+        usual = weights @ terms
+        members = (hats @ self.members[:, mode] * usual) @ self._owners
+        model = np.square(members - mean).mean(axis=0) + np.square(self.spread * mean)
+        idle = self.idle_w * float(hats @ self.idle_s[mode]) / samples_per_s
+        return mean, idle, weights @ np.square(each) - np.square(mean), model
+
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, ready for JSON."""
         told = {name: getattr(self, name) for name in self.__dataclass_fields__}
