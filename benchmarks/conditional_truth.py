@@ -2,8 +2,9 @@
 
 Each world knows its conditionals in closed form (the curved one up to weights), so ``v(S) = E[f(X) | x_S]`` is a plain
 integral. It is taken with scrambled Sobol points (two scramblings, each with its mirror image), for every coalition,
-and the Shapley weights are exact. E[f] itself, which enters every value, is taken once with sixteen times the points: under heavy
-tails its own noise was a multiple of the errors to be measured. Nothing here imports the estimators under test.
+and the Shapley weights are exact. E[f] itself, which enters every value, is taken once with sixteen times the points:
+under heavy tails its own noise was a multiple of the errors to be measured. Nothing here imports the estimators under
+test.
 """
 
 from __future__ import annotations
@@ -442,7 +443,7 @@ def shapley_from_values(values: np.ndarray, d: int) -> np.ndarray:
 
 
 def _cube(d: int, log2_draws: int) -> Cube:
-    """Two scramblings, each with its mirror image: of the margins alone, so that odd moments of a scale mixture vanish."""
+    """Two scramblings, each with its mirror image of the margins: odd moments of a scale mixture then vanish."""
     points = []
     for scramble in (11, 12):
         sobol = qmc.Sobol(d + 1, scramble=True, rng=np.random.default_rng(scramble)).random_base2(log2_draws)

@@ -24,7 +24,7 @@ from attribution_sched.config import load_settings
 PRESETS = ("cross-domain", "large", "shared", "testbed")
 FAMILIES = ("mixture", "student", "copula-mixture", "regression")
 CLEARLY = 0.98
-"""A family takes the place of the first, whose questions are answered quickest, with less than this share of its error."""
+"""A family takes the place of the first, whose answers are quickest, with less than this share of its error."""
 TASKS = 6000
 SEED = 20
 FOLDER = Path(attribution_sched.__file__).parent / "attribution" / "shipped"

@@ -388,13 +388,17 @@ class EmSHAP:
 
         each = solved(self.model_, points, base)
         sampling = each.var(axis=1, ddof=1) / self.replicates
+
+        def base_of(model: Conditional, i: int) -> float:
+            return self._base(model, predict, self.uncertainty_.base(i, outcomes))
+
         # The same points for every refit: what differs is then the model alone.
         first = Points(points.uniforms[:1])
         error, degrees = self.uncertainty_.total(
             sampling,
             self.replicates - 1,
             each[:, 0],
-            lambda model, i: solved(model, first, self._base(model, predict, self.uncertainty_.base(i, outcomes)))[:, 0],
+            lambda model, i: solved(model, first, base_of(model, i))[:, 0],
         )
         return each.mean(axis=1), error, degrees
 
@@ -426,11 +430,15 @@ class EmSHAP:
         least = min(points.n_draws, 64)
         fewer = Points(np.concatenate([points.uniforms[:, : least // 2], 1.0 - points.uniforms[:, : least // 2]], 1))
         near = solved(self.model_, fewer, few, base)[0] if self.uncertainty_.models else phi
+
+        def base_of(model: Conditional, i: int) -> float:
+            return self._base(model, predict, self.uncertainty_.base(i, outcomes))
+
         total, degrees = self.uncertainty_.total(
             np.square(error),
             self.replicates - 1,
             near,
-            lambda model, i: solved(model, fewer, few, self._base(model, predict, self.uncertainty_.base(i, outcomes)))[0],
+            lambda model, i: solved(model, fewer, few, base_of(model, i))[0],
         )
         return phi, total, degrees
 

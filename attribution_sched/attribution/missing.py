@@ -52,6 +52,9 @@ BACKGROUND = 256
 JUDGED = 400
 """Tasks that are kept back to widen the interval by."""
 
+LEAST_WIDENING = 0.5
+"""Where the tails of the draws are longer than those of tasks, the interval shrinks, down to half."""
+
 LEVEL_95 = 1.959963984540054
 
 
@@ -310,7 +313,7 @@ class MissingCounters:
             away = np.abs(mean - truth[row])
             off.append(away.sum() / truth[row].sum())
             ratio += list(away[np.isnan(given)] / np.maximum(np.sqrt(opened[np.isnan(given)]), 1e-3 * truth[row].sum()))
-        return max(1.0, float(np.quantile(ratio, 0.95)) / LEVEL_95), float(np.mean(off))
+        return max(LEAST_WIDENING, float(np.quantile(ratio, 0.95)) / LEVEL_95), float(np.mean(off))
 
 
 def _columns(

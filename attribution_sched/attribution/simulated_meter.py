@@ -4,9 +4,9 @@ In a simulated world metered energy is what the cost model gives a task with its
 first domain, at 16 bits and its largest microbatch; idle joules are that device's idle draw for as long. The demands
 stay in here: an energy model sees counters, throughput and mode.
 
-Jobs of which nothing is known but how many devices they ask for (``opaque-n``) are drawn from the world's log and metered
-as the measured job each of them is: the draw of a device by the share of its time that it works, counters summed over
-the devices.
+Jobs of which nothing is known but how many devices they ask for (``opaque-n``) are drawn from the world's log and
+metered as the measured job each of them is: the draw of a device by the share of its time that it works, counters
+summed over the devices.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ Every profiled operator's *self* time goes to one of four groups, so the groups 
 - recurrent layers (LSTM, GRU, plain) are products with weights: fully-connected;
 - a backward operator belongs to the group of the forward operator that created it.
 
-On a CPU the clock of an operator also runs while another process has the core. So steps are repeated; an operator's time is
-a low quantile over the repeats of *its place in the step*, which an interruption of one of them does not move, all
-of them together scaled to the CPU time of the thread; and shares have an interval between the repeats.
+On a CPU the clock of an operator also runs while another process has the core. So steps are repeated; an operator's
+time is a low quantile over the repeats of *its place in the step*, which an interruption of one of them does not move,
+all of them together scaled to the CPU time of the thread; and shares have an interval between the repeats.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ def profile(
         warmup: Unprofiled steps first, so that lazy set-up is not charged to an operator.
         loss: Maps the output to a scalar for backward; by default the mean of the first floating tensor.
     """
-    for field, value, least in (("steps", steps, 1), ("warmup", warmup, 0)):
+    for name, value, least in (("steps", steps, 1), ("warmup", warmup, 0)):
         if value < least:
-            raise CounterError(problem(field, value, f"must be at least {least}", f"Use {field}={least}"))
+            raise CounterError(problem(name, value, f"must be at least {least}", f"Use {name}={least}"))
     import torch
     from torch.profiler import ProfilerActivity, record_function
     from torch.profiler import profile as torch_profile
@@ -301,8 +301,8 @@ def _operand(event: Any, at: int) -> list[int]:
     return list(shapes[at]) if len(shapes) > at else []
 
 
-def _quiet_times(host: list[Any], steps: int, clocks: list[tuple[float, float]]) -> FloatArray | None:
-    """Self seconds (steps, events of a step) of every place in a step; None where steps differ or are not marked."""
+def _places(host: list[Any], steps: int) -> list[list[Any]] | None:
+    """Events of every step in their order; None where steps differ or are not marked."""
     marks = sorted((e.time_range.start, e.time_range.end) for e in host if e.name == _STEP)
     if len(marks) != steps:
         return None
@@ -315,7 +315,7 @@ def _quiet_times(host: list[Any], steps: int, clocks: list[tuple[float, float]])
     names = [[event.name for event in each] for each in inside]
     if any(other != names[0] for other in names[1:]):
         return None
-    return np.array([[1e-6 * event.self_cpu_time_total for event in each] for each in inside])
+    return inside
 
 
 def _summarise(
@@ -353,7 +353,7 @@ def _summarise(
         thread_s = float(np.median([t for _, t in clocks]))
         interrupted = max(0.0, 1.0 - sum(t for _, t in clocks) / wall) if wall > 0 else 0.0
     if clocks and not cuda:
-        seconds, interval = _by_place(host, groups, steps, clocks, seconds, thread_s)
+        seconds, interval = _by_place(host, groups, steps, seconds, thread_s)
     return OperatorProfile(
         MappingProxyType(seconds),
         MappingProxyType({g: n / steps for g, n in flops.items()}),
@@ -370,18 +370,15 @@ def _by_place(
     host: list[Any],
     groups: Mapping[int, str],
     steps: int,
-    clocks: list[tuple[float, float]],
     mean_s: dict[str, float],
     thread_s: float,
 ) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
-    """Seconds of the groups in a step that nobody interrupted, and the 95 % interval of their shares between repeats."""
-    each = _quiet_times(host, steps, clocks)
-    if each is None:
+    """Seconds of the groups in a step nobody interrupted, and the 95 % interval of their shares between repeats."""
+    inside = _places(host, steps)
+    if inside is None:
         return mean_s, {}
-    marks = sorted((e.time_range.start, e.time_range.end) for e in host if e.name == _STEP)
-    first = [
-        e for e in sorted(host, key=lambda e: e.time_range.start) if marks[0][0] <= e.time_range.start <= marks[0][1]
-    ]
+    each: FloatArray = np.array([[1e-6 * event.self_cpu_time_total for event in step] for step in inside])
+    first = inside[0]
     member = np.array([[groups[id(e)] == group for group in GROUPS] for e in first], dtype=np.float64)
     quiet = np.quantile(each, LOW_QUANTILE, axis=0) @ member
     if quiet.sum() <= 0.0:
