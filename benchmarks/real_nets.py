@@ -2,8 +2,8 @@
 
     python benchmarks/real_nets.py                # half a minute of one core
 
-Twelve nets at six batches are run and profiled here (thread time of convolutions, fully connected, attention, all else).
-Their joules are made, so that the truth is known: a price for every second of each kind of operator that rises
+Twelve nets at six batches are run and profiled here (thread time of convolutions, fully connected, attention, all
+else). Their joules are made, so that the truth is known: a price for every second of each kind of operator that rises
 or falls with how long it works, a draw of two kinds together, an idle machine, and four per cent of noise on the
 meter. Every method sees seconds by operator, pace and the noisy meter, and is asked about nets it was not fitted on;
 the score is how often its largest part is the operator that took most.
@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
+from attribution_sched.attribution.attributor import SampleEnergy
 from attribution_sched.attribution.emshap import EmSHAP
-from attribution_sched.attribution.sample_energy import SampleEnergy
 from attribution_sched.attribution.sources import profile
 
 GROUPS = ("conv", "fc", "attention", "other")
@@ -99,8 +99,10 @@ def nets() -> dict[str, tuple[Any, Callable[[int], Any]]]:
     wide = nn.Sequential(Attention(64, False), nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 64))
     return {
         "two convolutions": (conv, picture()), "depthwise and pointwise": (depth, picture(32, 40)),
-        "one-dimensional": (line, lambda b: torch.randn(b, 16, 512)), "perceptron": (dense, lambda b: torch.randn(b, 512)),
-        "attention, fused": (Attention(64, False), words(256, 64)), "attention, products": (Unnamed(64, True), words(192, 64)),
+        "one-dimensional": (line, lambda b: torch.randn(b, 16, 512)),
+        "perceptron": (dense, lambda b: torch.randn(b, 512)),
+        "attention, fused": (Attention(64, False), words(256, 64)),
+        "attention, products": (Unnamed(64, True), words(192, 64)),
         "recurrent": (Recurrent(), words(48, 64)), "elementwise": (Elementwise(), words(256, 256)),
         "convolution and product": (mixed, picture()), "encoder layer": (encoder, words(96, 64)),
         "convolution, norm, pool": (normed, picture(3, 64)), "attention and perceptron": (wide, words(128, 64)),

@@ -528,7 +528,7 @@ def joules(placed: Placed, world: World) -> tuple[AttributionVector | None, str]
     """
     import numpy as np
 
-    from attribution_sched.attributor import as_attributor
+    from attribution_sched.attribution.attributor import as_attributor
     from attribution_sched.types import Task
 
     read = [math.nan if figure.value is None else figure.value for figure in placed.counters.values()]

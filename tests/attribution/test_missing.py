@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.attribution.fitted import Fitted
+from attribution_sched.attribution.attributor import Fitted
 from attribution_sched.attribution.simulated_meter import metered_tasks
 from attribution_sched.config import load_settings
 
@@ -75,7 +75,7 @@ def test_the_mean_account_is_that_of_its_draws(shipped, tasks):
     pace, mode = float(tasks.samples_per_s[row]), bool(tasks.training[row])
     drawn = shipped.missing.complete(holes(tasks, row, [0, 1, 5]), pace, mode)
     x, n = drawn.counters / pace, len(drawn.weights)
-    mean, idle, opened, model = energy.expected(x, drawn.weights, pace, mode)
+    mean, idle, opened, _ = energy.expected(x, drawn.weights, pace, mode)
     each = energy.parts(x, np.full(n, pace), np.full(n, mode))
     assert mean == pytest.approx(drawn.weights @ each)
     assert opened == pytest.approx(drawn.weights @ np.square(each - mean), rel=1e-6, abs=1e-9 * mean.sum() ** 2)

@@ -41,7 +41,7 @@ def record(path, *, windows=80, meter=True, share=1.0, backwards=None, seed=0):
     dcgm = Fake(levels={"gpu0/dram_active": 0.0, "gpu0/sm_active": 0.0})
     sources = {"process": process, "perf": perf, "rapl": rapl, "dcgm": dcgm}
     machine = MachineSource(sources, clock=lambda: clock[0])
-    busy = [0.0]
+    busy, previous = [0.0], 0.0
     with pytest.MonkeyPatch.context() as patch, Recorder(path) as recorder:
         patch.setattr("attribution_sched.attribution.sources.machine._machine_cpu_s", lambda: busy[0])
         recorder.write(machine.read())
@@ -55,7 +55,7 @@ def record(path, *, windows=80, meter=True, share=1.0, backwards=None, seed=0):
             process.totals["cpu_time_s"] += 0.0 if idle else 1.0
             busy[0] += 0.0 if idle else 1.0 / share
             if meter:
-                level = (active + (previous if window else 0.0)) / 2.0
+                level = (active + previous) / 2.0
                 traffic = level * gpu("A100-80").bandwidth_bytes_per_s
                 rapl.totals["energy_j"] += 2.0 * (IDLE_W + CYCLE_J * cycles + BYTE_J * traffic * (not idle))
             previous = active
@@ -130,5 +130,5 @@ def test_what_is_wrong_with_a_series_is_said_once(tmp_path):
         for _ in range(2):
             reading = fake.read()
             recorder.write(type(reading)(**{**reading.__dict__, "timestamp_s": next(clock)}))
-    with pytest.raises(TraceError, match="samples.*is missing"):
+    with pytest.raises(TraceError, match=r"samples.*is missing"):
         load_runs(tmp_path / "bare.csv")
