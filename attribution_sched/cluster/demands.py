@@ -19,12 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attribution_sched.cluster.compute import generates, generation, host_s_per_token, prompt_share
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.gpus import Gpu, Precision, gpu
 from attribution_sched.cluster.interference import MEMORY_EFFICIENCY, PCIE_BYTES_PER_S
 from attribution_sched.cluster.models import Model
-from attribution_sched.cluster.throughput import efficiency
+from attribution_sched.cluster.throughput import efficiency, generates, generation, host_s_per_token, prompt_share
 from attribution_sched.errors import TaskError, problem
 from attribution_sched.types import FloatArray, IntArray
 
