@@ -246,6 +246,11 @@ class HiPpo:
             return self._fall_back(view, began, timings, missed.reason)
         slot, plan, source = self._agree(view, planner, decisions, found, others, began + self.deadline_s)
         settled = self.clock()
+        if settled > began + self.deadline_s:
+            # A search that was cut short gives one plan on a busy machine and another on an idle one: nobody may take
+            # it for what this policy decides.
+            reason = f"coordination took {settled - began:.3f} s of {self.deadline_s:.3f} s allowed, at: search"
+            return self._fall_back(view, began, timings, reason)
         thought = self._think(view, planner, decisions, slot, plan)
         if thought is not None and thought.chosen:
             better = thought.options[thought.chosen]
