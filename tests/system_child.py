@@ -21,6 +21,7 @@ from attribution_sched import system as system_module
 from attribution_sched.attributor import DefaultAttributor
 from attribution_sched.config import load_settings
 from attribution_sched.journal import Journal
+from tests.campaigns.quick import thinking_little
 from tests.small_world import small
 
 SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 500.0})
@@ -152,6 +153,13 @@ def live(name: str, path: Path, count: int) -> None:
 
 
 def main() -> None:
+    # What is tried is whether decisions survive, not how good they are.
+    with thinking_little():
+        serve()
+
+
+def serve() -> None:
+    """Fork a system for every line, until there is none."""
     for name in sys.argv[1:] or ["small"]:
         if name in TRIALS:
             warm = TRIALS[name].new()

@@ -27,6 +27,7 @@ from attribution_sched import System, explain_memory, training
 from attribution_sched import system as system_module
 from attribution_sched.attributor import DefaultAttributor
 from attribution_sched.errors import AttributionSchedError
+from tests.campaigns.quick import thinking_little
 from tests.campaigns.same import Account, account, quick_folder
 from tests.small_world import small
 
@@ -194,7 +195,11 @@ def _learnt() -> Any:
 @contextmanager
 def quickly(name: str) -> Iterator[None]:
     """What surrounds the ring costs little: a short warm-up of explanations, learning whose answer is known."""
-    with mock.patch.object(explain_memory, "WARM_UP", 12), mock.patch.object(system_module, "QUICK", {"rows": 60}):
+    with (
+        mock.patch.object(explain_memory, "WARM_UP", 12),
+        mock.patch.object(system_module, "QUICK", {"rows": 60}),
+        thinking_little(),
+    ):
         if name != "train":
             yield
             return

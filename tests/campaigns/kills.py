@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attribution_sched.journal import Journal, schema
+from tests.campaigns.quick import thinking_little
 from tests.campaigns.same import account, quick_folder
 from tests.system_child import TRIALS
 
@@ -188,11 +189,10 @@ def kill_again_and_again(children: Children, world: str, kills: int, seed: int, 
             if problem:
                 tally.wrong.append(f"after kill {sum(tally.kills.values())} at {doing}: {problem}")
     told += children.run_and_kill(path, count, 0.0, ("pid", -1), world)[0]
-    straight = trial.new(folder / "straight" / path.name)
-    with straight:
+    with thinking_little(), trial.new(folder / "straight" / path.name) as straight:
         trial.work(straight, count)
         expected = account(straight)
-    with trial.resumed(path) as system:
+    with thinking_little(), trial.resumed(path) as system:
         problem = expected.difference(account(system))
         if problem:
             tally.wrong.append(problem)
