@@ -47,6 +47,9 @@ WORK = {
 }
 """What is killed in which world."""
 
+PER_LIFE = {"small": 25, "everything": 12, "cross-domain": 6}
+"""Kills of one journal: it is lived through again after each, so many short ones say as much as few long ones."""
+
 
 class Children:
     """Starts systems in processes of their own, and kills them.
@@ -244,8 +247,7 @@ def campaign(world: str, kills: int, seed: int) -> Tally:
             if world == "migration":
                 return kill_migrations(children, kills, seed, folder)
             tally = Tally()
-            # A journal is lived through again after every kill: many short ones say as much as few long ones.
-            lives = max(1, kills // 25)
+            lives = max(1, kills // PER_LIFE[world])
             for life in range(lives):
                 share = kills // lives + (life < kills % lives)
                 place = folder / f"life-{life}"
