@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from attribution_sched import System
-from attribution_sched.attributor import DefaultAttributor
+from attribution_sched.attribution.attributor import DefaultAttributor
 from attribution_sched.config import load_settings
 from attribution_sched.journal import Journal
 from tests.campaigns.quick import thinking_little
