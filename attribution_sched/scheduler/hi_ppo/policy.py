@@ -314,6 +314,9 @@ class HiPpo:
         """Compare what was settled on with single changes of it; None if there is nothing to compare."""
         if self.think is None or view.moment is None or len(view.cost.cluster) > self.think.most_domains:
             return None
+        if view.backlog:
+            # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
+            return None
         thinker = self.thinker()
         listed = thinker.candidates(self._actor(), planner, decisions, slot, plan)
         return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
