@@ -70,7 +70,7 @@ class Target:
         name: What it is called.
         make: Makes the input of a case.
         run: Takes the input in; raises what comes out.
-        weight: Cases relative to ``--cases``; slow doors get fewer.
+        weight: Cases relative to ``--cases``; about as much processor time for every door.
     """
 
     name: str
@@ -240,10 +240,10 @@ def _settings(folder: Path) -> list[Target]:
         load_settings(document).build_world()
 
     return [
-        Target("settings", lambda rng: mutated(rng.choice(worlds), rng, keys), built, 0.5),
-        Target("settings-yaml", lambda rng: mangled(rng.choice(texts), rng, YAML_TOKENS), parsed, 0.25),
+        Target("settings", lambda rng: mutated(rng.choice(worlds), rng, keys), built, 0.1),
+        Target("settings-yaml", lambda rng: mangled(rng.choice(texts), rng, YAML_TOKENS), parsed, 0.1),
         Target(
-            "training-settings", lambda rng: mutated(course, rng, course_keys), _nothing(load_training_settings), 0.5
+            "training-settings", lambda rng: mutated(course, rng, course_keys), _nothing(load_training_settings), 0.1
         ),
     ]
 
@@ -326,11 +326,11 @@ def _tables(folder: Path) -> list[Target]:
 
     return [
         Target("arrivals-csv", lambda rng: mangled(ARRIVALS, rng, CELLS),
-               through("a.csv", TraceArrivals.from_csv), 2.0),
+               through("a.csv", TraceArrivals.from_csv), 2.5),
         Target("bandwidth-csv", lambda rng: mangled(BANDWIDTH, rng, CELLS),
-               through("b.csv", lambda path: BandwidthTrace.from_csv(path, ("a", "b"))), 2.0),
+               through("b.csv", lambda path: BandwidthTrace.from_csv(path, ("a", "b"))), 2.5),
         Target("recordings-csv", lambda rng: mangled(rng.choice(csvs), rng, CELLS), through("r.csv", both), 2.0),
-        Target("recordings-parquet", parquet, through("r.parquet", both), 1.0),
+        Target("recordings-parquet", parquet, through("r.parquet", both), 0.7),
     ]  # fmt: skip
 
 
@@ -373,7 +373,7 @@ def _logs(folder: Path) -> list[Target]:
 
     return [
         Target("logs", log, imported, 1.0),
-        Target("signals-csv", lambda rng: mangled(SERIES, rng, CELLS), series, 1.0),
+        Target("signals-csv", lambda rng: mangled(SERIES, rng, CELLS), series, 2.0),
     ]
 
 
@@ -514,9 +514,9 @@ def _checkpoints(folder: Path) -> list[Target]:
             raise ArithmeticError("nothing is known of missing counters")
 
     return [
-        Target("checkpoints-damaged", damaged, load, 0.5),
-        Target("checkpoints-forged", forged, load, 0.3),
-        Target("attributors", lambda rng: mutated(told, rng, tuple(told)), fitted, 0.1),
+        Target("checkpoints-damaged", damaged, load, 0.3),
+        Target("checkpoints-forged", forged, load, 0.1),
+        Target("attributors", lambda rng: mutated(told, rng, tuple(told)), fitted, 0.02),
     ]
 
 
@@ -548,7 +548,7 @@ def _journal_rows(folder: Path) -> Target:
         if verdict != "harmless":
             raise AttributionSchedError(message)
 
-    return Target("journal-rows", lambda rng: rng.getrandbits(40), run, 0.5)
+    return Target("journal-rows", lambda rng: rng.getrandbits(40), run, 0.1)
 
 
 def _prometheus() -> Target:
@@ -557,7 +557,7 @@ def _prometheus() -> Target:
     def run(data: bytes) -> None:
         DcgmSource(fetch=lambda: data.decode("utf-8", errors="replace")).read()
 
-    return Target("prometheus", lambda rng: mangled(SCRAPE, rng, PROMETHEUS), run, 4.0)
+    return Target("prometheus", lambda rng: mangled(SCRAPE, rng, PROMETHEUS), run, 6.0)
 
 
 def _tasks() -> Target:
@@ -599,7 +599,7 @@ def _tasks() -> Target:
         if not all(math.isfinite(value) for value in vector.values):
             raise ArithmeticError(f"attribution of {record.counters} is not finite")
 
-    return Target("tasks", make, run, 1.0)
+    return Target("tasks", make, run, 0.3)
 
 
 class _Accepted(AttributionSchedError):
@@ -681,7 +681,7 @@ def _commands(folder: Path) -> Target:
                 raise ValueError(f"not one line: {told!r}")
             raise AttributionSchedError(lines[0])
 
-    return Target("commands", make, run, 0.25)
+    return Target("commands", make, run, 0.03)
 
 
 def _nothing(load: Callable[[Any], Any]) -> Callable[[Any], None]:
