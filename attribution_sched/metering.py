@@ -109,6 +109,28 @@ class MeteredCluster(SimulatedCluster):
             meter_egress_usd=float(self.engine.state.totals[0, st.BILL_TOTAL]),
         )
 
+    def finished_s(self, task: str) -> float | None:
+        """When a task was done; None if it was not, or never ran."""
+        found = self._uses.get(task)
+        return None if found is None else found.finished_s
+
+    def take_tenants(self) -> list[tuple[str, float, float]]:
+        """Joules and device-seconds of each tenant since this was last asked; devices that hold no task are ``""``.
+
+        What was asked for is forgotten: a page that follows a journal for weeks keeps sums, no intervals. A cluster
+        that is read in this way has no :meth:`usage`.
+        """
+        sums: dict[str, list[float]] = {"": [0.0, 0.0]}
+        tenants = [use.tenant for use in self._uses.values()]
+        lasted = np.diff(self._edges_s)
+        for at, task, _, devices, _, dynamic_j, static_j in self._spans:
+            booked = sums.setdefault(tenants[int(task)], [0.0, 0.0])
+            booked[0] += dynamic_j + static_j
+            booked[1] += devices * float(lasted[int(at)])
+        sums[""][0] += float(sum(each.sum() for each in self._idle_j))
+        self._spans, self._idle_j, self._edges_s = [], [], [self._edges_s[-1]]
+        return [(tenant, joules, seconds) for tenant, (joules, seconds) in sums.items()]
+
     def _use(self, task: Task) -> str:
         """Enter a task into the books, once; its name there."""
         if task.id not in self._uses:

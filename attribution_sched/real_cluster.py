@@ -51,6 +51,7 @@ from attribution_sched.executors.records import (
 )
 from attribution_sched.journal import HandleRecord, Journal, JournalHeader, store
 from attribution_sched.live_cluster import Held, SimulatedCluster, Waiting
+from attribution_sched.metering import MeteredCluster
 from attribution_sched.operations import Operation
 from attribution_sched.types import IntArray, Outcome, Quantities, Task
 
@@ -168,6 +169,16 @@ class Twin(SimulatedCluster):
         seats = self.engine.state.occupant[0].reshape(-1, 2)
         others = {int(other) for pair in seats if slot in pair for other in pair if other not in (slot, -1)}
         return next((self.residents[other].id for other in sorted(others) if other in self.residents), None)
+
+
+class MeteredTwin(MeteredCluster, Twin):
+    """The twin with a meter on every device: joules are what its model says of the steps that were measured."""
+
+    def observed(self, kind: str, name: str, more: Mapping[str, Any]) -> None:
+        """Let the twin know what was reported, and the books when it ended."""
+        super().observed(kind, name, more)
+        if kind == operations.FINISHED and name in self._uses:
+            self._uses[name] = replace(self._uses[name], finished_s=self.now_s)
 
 
 class RealCluster(Twin):
@@ -316,7 +327,7 @@ class Live:
         self.domains = [each.name for each in world.cluster.domains]
         return twin_world(world, self.tick_s)
 
-    def make(self, world: World, seed: int, *, arrivals: bool) -> RealCluster:
+    def make(self, world: World, seed: int, *, arrivals: bool) -> Twin:
         """The cluster of a world, with these machines behind it."""
         return RealCluster(world, seed, arrivals=arrivals, live=self)
 
@@ -571,6 +582,48 @@ class Live:
             if self.now_s >= limit_s or not (cluster.expecting or cluster.running):
                 return False
             time.sleep(self.poll_s)
+
+
+class Onlooker(Live):
+    """No machines at all: whoever only reads a real cluster's journal lives through it in its twin.
+
+    Nothing is launched, asked or stopped; a decision that is pending in the journal takes effect in the twin alone.
+
+    Args:
+        header: Of the journal.
+    """
+
+    def __init__(self, header: JournalHeader) -> None:
+        super().__init__({}, tick_s=float(header.settings["tick_s"]), kind=str(header.settings["cluster"]))
+
+    def world_of(self, world: World) -> World:
+        """A world as the twin takes it; no machines are needed."""
+        self.domains = [each.name for each in world.cluster.domains]
+        return twin_world(world, self.tick_s)
+
+    def make(self, world: World, seed: int, *, arrivals: bool) -> Twin:
+        """The twin, with nothing behind it."""
+        return Twin(world, seed, arrivals=arrivals)
+
+    def attach(self, journal: Journal) -> None:
+        """Know the journal; nothing in it is taken over."""
+        self.journal = journal
+        self._origin_s = datetime.datetime.fromisoformat(journal.header.created_at).timestamp()
+
+    def drive(self, system: System, limit_s: float) -> bool:
+        """No time passes."""
+        return False
+
+
+def onlooker(path: str | os.PathLike[str]) -> Onlooker | str:
+    """What a copy of a journal is built again with, to be asked and never to go on: a twin, or ``simulated``.
+
+    Raises:
+        JournalError: If there is no such journal.
+    """
+    store.inspect(Path(path).resolve())
+    with Journal.read(path) as journal:
+        return Onlooker(journal.header) if is_real(journal.header) else "simulated"
 
 
 def launched_of(record: HandleRecord) -> Launched:

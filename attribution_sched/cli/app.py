@@ -31,6 +31,8 @@ from attribution_sched.cli.report import report
 from attribution_sched.cli.retention import ARCHIVE, COMPACT, archive, compact
 from attribution_sched.cli.run import EXAMPLES as RUN
 from attribution_sched.cli.run import run
+from attribution_sched.cli.serve import EXAMPLES as SERVE
+from attribution_sched.cli.serve import serve
 from attribution_sched.cli.shadow import EXAMPLES as SHADOW
 from attribution_sched.cli.shadow import shadow
 from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
@@ -88,6 +90,7 @@ _add(LOOP, explain, EXPLAIN)
 _add(LOOP, why, WHY)
 _add(LOOP, why_not, WHY_NOT)
 _add(LOOP, report, REPORT)
+_add(LOOP, serve, SERVE)
 _add(LOOP, bill, BILL)
 _add(LOOP, export, EXPORT)
 _add(LOOP, shadow, SHADOW)

@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -336,6 +337,13 @@ class Reader:
             JournalError: If the ending is another, or the file cannot be written.
         """
         return export.export(self, Path(path))
+
+    def one_moment(self) -> AbstractContextManager[int]:
+        """A block in which everything that is read is as of one moment; its writer is not held up.
+
+        The block's value changes whenever somebody has written. Only for a journal that was opened for reading.
+        """
+        return self._store.one_moment()
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Copy the journal as it is now to a new file; its writer is not held up."""
