@@ -649,8 +649,8 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
     """The machines that a system was asked to run on; None if it simulates.
 
     Args:
-        cluster: ``local``, ``slurm`` (a partition for each domain, of the same name), a :class:`Live`, executors by
-            domain, or what a simulated cluster is asked for by.
+        cluster: ``local``, ``slurm`` (a partition for each domain, of the same name), ``ray`` (nodes with the label
+            ``domain``), a :class:`Live`, executors by domain, or what a simulated cluster is asked for by.
         settings: Of the world whose domains need executors.
         journal: Path of the journal. Local jobs are kept in a folder beside it.
 
@@ -673,6 +673,16 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
 
         folder, domains = local_folder(journal), settings.build_world().cluster.domains
         made = Live({each.name: SlurmExecutor(each.name, folder=folder) for each in domains}, poll_s=1.0, kind="slurm")
+        made.check_inventory()
+        return made
+    if cluster == "ray":
+        if journal is None:
+            rule = "jobs outlive this process, so what was launched must be on disk"
+            raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='ray'"))
+        from attribution_sched.executors.ray import RayExecutor
+
+        folder, domains = local_folder(journal), settings.build_world().cluster.domains
+        made = Live({each.name: RayExecutor(each.name, folder=folder) for each in domains}, poll_s=0.2, kind="ray")
         made.check_inventory()
         return made
     if isinstance(cluster, Mapping):
@@ -703,7 +713,7 @@ def recorded_cluster(path: str | os.PathLike[str]) -> str:
     store.inspect(Path(path).resolve())
     with Journal.read(path) as journal:
         kind = str(journal.header.settings.get("cluster", "simulated"))
-    if kind not in ("simulated", "local", "slurm"):
+    if kind not in ("simulated", "local", "slurm", "ray"):
         rule = "ran on machines that cannot be made by their name"
         raise SettingsError(problem("cluster", kind, rule, "Pass them: System.resume(path, cluster={...})"))
     return kind

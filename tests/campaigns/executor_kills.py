@@ -2,6 +2,7 @@
 
     python -m tests.campaigns.executor_kills --kills 1000
     python -m tests.campaigns.executor_kills --kills 200 --engine slurm
+    python -m tests.campaigns.executor_kills --kills 100 --engine ray
 
 A third of the tasks are gangs over both domains. The witness is a file to which every job writes when it begins and
 when it ends: a task is lost if it never ends, doubled if a part of it runs twice under one key, or under two keys of
@@ -222,10 +223,26 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--longest", type=float, default=0.9, help="seconds within which a process is killed (local)")
-    parser.add_argument("--engine", choices=["local", "slurm"], default="local")
+    parser.add_argument("--engine", choices=["local", "slurm", "ray"], default="local")
     chosen = parser.parse_args()
     if chosen.engine == "local":
         tally = campaign(local, chosen.kills, chosen.seed, longest_s=chosen.longest)
+    elif chosen.engine == "ray":
+        from attribution_sched.executors.ray import RayExecutor
+        from tests.engines.ray_here import Unavailable as NoRay
+        from tests.engines.ray_here import ray_here
+
+        try:
+            with ray_here() as found:
+
+                def on_ray(folder: Path) -> dict[str, Executor]:
+                    spool, at = folder / "spool", found.address
+                    return {name: RayExecutor(name, folder=spool, address=at, resource="CPU") for name in DOMAINS}
+
+                tally = campaign(on_ray, chosen.kills, chosen.seed, tasks=6, longest_s=6.0)
+        except NoRay as error:
+            sys.stdout.write(f"executor kills (ray): skipped, Ray cannot be had here: {error}\n")
+            return 0
     else:
         from attribution_sched.executors.slurm import SlurmExecutor
         from tests.engines.slurm_here import Unavailable, slurm_here
