@@ -67,6 +67,12 @@ FEWEST_STEPS = 3
 DRIFT = 0.1
 """Relative change of the measured step after which the twin is corrected again."""
 
+LINK_DRIFT = 0.25
+"""Relative change of what a link is measured to carry after which the twin is told."""
+
+RECENT = 9
+"""Newest measured steps that the twin is corrected by: a change counts once it fills more than half of them."""
+
 ATTEMPTS = 3
 """Failures of a task's job after which it is set aside."""
 
@@ -125,8 +131,21 @@ class Twin(SimulatedCluster):
         elif kind == operations.FAILED:
             self._wait_again(slot, str(more.get("reason", "")), aside=bool(more.get("aside")))
 
+    def _correct_links(self, links: Sequence[Sequence[Any]]) -> None:
+        """Believe what links were measured to carry, both ways; whoever uses one that changed is asked about again."""
+        names = [each.name for each in self.world.cluster.domains]
+        state, base = self.engine.state, self._arrays.base
+        for source, target, _, usable in links:
+            i, j = names.index(source), names.index(target)
+            for a, b in ((i, j), (j, i)):
+                base[0, a, b] = state.links[0, 1, a, b] = float(usable)
+        if links:
+            self.corrected = True
+            reprice(self.engine.arrays, state, 0, False, self.engine._scratch)
+
     def _correct(self, slot: int, told: Mapping[str, Any]) -> None:
         """Scale a task's demands until its step takes what was measured; what is left of it, too."""
+        self._correct_links(told.get("links") or ())
         world, state = self.engine.arrays, self.engine.state
         wanted_s, done = told.get("step_s"), told.get("done")
         task = state.tasks[0, slot]
@@ -252,6 +271,9 @@ class Launched:
         told_step_s: The step that the twin was last told.
         started_unix_s: When the last of its parts began.
         reason: Why it is being given up.
+        next: Domain → the domain of the stage after it.
+        told_links: What the twin was last told of links, by their first end.
+        duplex: What is left of a link's direction while the other is busy.
     """
 
     key: str
@@ -268,11 +290,24 @@ class Launched:
     told_step_s: float | None = None
     started_unix_s: float = 0.0
     reason: str = ""
+    next: dict[str, str] = field(default_factory=dict)
+    told_links: dict[str, float] = field(default_factory=dict)
+    duplex: float = 1.0
+
+    def links(self) -> dict[str, float]:
+        """Bytes a second to the next stage's domain, by domain, as jobs that measure it report it."""
+        found = {}
+        for domain in self.next:
+            rates = [each.get("link_bytes_per_s") for each in self.steps.get(domain, ())]
+            known = [float(rate) for rate in rates if isinstance(rate, float | int) and 0.0 < rate < math.inf][-3:]
+            if known:
+                found[domain] = statistics.median(known)
+        return found
 
     def measured(self) -> dict[str, Any] | None:
         """The step as it was measured, by its slowest part; None while too little is known."""
         medians = [
-            statistics.median(float(each["step_s"]) for each in steps[-32:])
+            statistics.median(float(each["step_s"]) for each in steps[-RECENT:])
             for steps in self.steps.values()
             if len(steps) >= FEWEST_STEPS
         ]
@@ -283,7 +318,15 @@ class Launched:
             known = [[float(each[name]) for each in steps if name in each] for steps in self.steps.values()]
             per_step[name] = sum(statistics.median(values) for values in known if values)
         count = min(len(steps) for steps in self.steps.values())
-        return {"step_s": max(medians), "steps": count, "done": self.done, **per_step}
+        # As measured, one way and undisturbed; and as a pipeline has it, which sends both ways at once.
+        links = [[domain, self.next[domain], rate, rate * self.duplex] for domain, rate in self.links().items()]
+        return {
+            "step_s": max(medians),
+            "steps": count,
+            "done": self.done,
+            **per_step,
+            **({"links": links} if links else {}),
+        }
 
 
 class Live:
@@ -315,7 +358,7 @@ class Live:
         self._cursors: dict[str, Mapping[str, Any]] = {}
         self._attempts: dict[str, int] = {}
         self._failures: dict[str, int] = {}
-        self._origin_s = 0.0
+        self._origin_s, self._duplex = 0.0, 1.0
         self.domains: list[str] = list(self.executors)
 
     def world_of(self, world: World) -> World:
@@ -343,6 +386,8 @@ class Live:
             ExecutorError: If the wall clock lies behind what the journal recorded.
         """
         self.journal = journal
+        network = (journal.header.settings.get("world") or {}).get("network") or {}
+        self._duplex = float(network.get("duplex_efficiency") or 1.0)
         ticks = journal.header.settings.get("tick_s", self.tick_s)
         if ticks != self.tick_s:
             rule = f"the journal was written with ticks of {ticks} s"
@@ -363,6 +408,7 @@ class Live:
         newest: dict[str, Launched] = {}
         for record in journal.handles():
             found = launched_of(record)
+            found.duplex = self._duplex
             self._attempts[found.task] = found.attempt + 1
             if found.phase != GONE and found.key not in ended:
                 for operation in told.get(found.key, ()):
@@ -414,6 +460,9 @@ class Live:
         jobs = jobs_of(key, task.id, plan, self.domains, command, steps=steps, attempt=attempt, partner=partner)
         since = time.time() if known is None else launched_of(known).since_unix_s
         made = Launched(key, task.id, {}, HELD if len(jobs) > 1 else RELEASED, since, attempt)
+        parts = {(job.component.replica, job.component.stage): job.component.domain for job in jobs}
+        made.duplex = self._duplex
+        made.next = {at: parts[r, s + 1] for (r, s), at in parts.items() if (r, s + 1) in parts}
         self.launched[key] = made
         self._attempts[task.id] = attempt + 1
         refused = ""
@@ -453,7 +502,7 @@ class Live:
         assert self.journal is not None
         told = {
             "task": made.task, "parts": dict(made.parts), "phase": made.phase, "since_unix_s": made.since_unix_s,
-            "attempt": made.attempt, "reason": made.reason,
+            "attempt": made.attempt, "reason": made.reason, "next": made.next,
         }  # fmt: skip
         self.journal.record_handle(HandleRecord(made.key, self.kind, told))
 
@@ -516,11 +565,19 @@ class Live:
             waited = made.started_unix_s - made.since_unix_s
             return operations.STARTED, {"start_s": made.started_unix_s - self._origin_s, "launch_s": max(0.0, waited)}
         step = made.measured()
-        if step is not None and (made.told_step_s is None or abs(step["step_s"] / made.told_step_s - 1.0) > DRIFT):
+        if step is not None and self._is_news(made, step):
             made.told.add(operations.MEASURED)
-            made.told_step_s = step["step_s"]
+            made.told_step_s, made.told_links = step["step_s"], made.links()
             return operations.MEASURED, step
         return None
+
+    @staticmethod
+    def _is_news(made: Launched, step: Mapping[str, Any]) -> bool:
+        """Whether a measured step, or a link, differs from what the twin was last told."""
+        if made.told_step_s is None or abs(step["step_s"] / made.told_step_s - 1.0) > DRIFT:
+            return True
+        links = made.links().items()
+        return any(abs(rate / made.told_links.get(at, math.inf) - 1.0) > LINK_DRIFT for at, rate in links)
 
     def _advance_gang(self, made: Launched, states: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
         """One phase of a gang further, if it is due; that it is let go is on disk before the first part is."""
@@ -631,7 +688,7 @@ def launched_of(record: HandleRecord) -> Launched:
     told = record.handle
     return Launched(
         record.key, told["task"], dict(told["parts"]), told["phase"], float(told["since_unix_s"]), int(told["attempt"]),
-        reason=told["reason"],
+        reason=told["reason"], next=dict(told.get("next", {})),
     )  # fmt: skip
 
 

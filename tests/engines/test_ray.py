@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -170,7 +171,7 @@ def test_a_lost_node_loses_its_jobs_and_ends_their_commands(make, ray_nodes, tmp
         until(lost, 60.0)
         assert state(west, name) == "lost"
         pid = int((tmp_path / "pid").read_text())
-        until(lambda: not os.path.exists(f"/proc/{pid}"))
+        until(lambda: not Path(f"/proc/{pid}").exists())
         until(lambda: "dead" in west.inventory().nodes.values(), 60.0)
     finally:
         assert ray_nodes.tell("add west-1") == "done"
