@@ -18,11 +18,10 @@ import numpy as np
 from attribution_sched.cluster.counters import COUNTER_NAMES, counters, throughput
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.demands import draw_demands
-from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.state import K_BASE_COST, K_BASE_STEP
-from attribution_sched.cluster.pool import SIMULATED as ALL_SIMULATED
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import SIMULATED as ALL_SIMULATED
+from attribution_sched.cluster.world import TaskKind, World, within_budgets
 from attribution_sched.errors import CounterError, JournalError, TaskError, nearest, problem
 from attribution_sched.journal import Journal, TaskRecord
 from attribution_sched.journal.records import PROVENANCES

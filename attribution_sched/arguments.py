@@ -11,7 +11,7 @@ from typing import Any
 from attribution_sched.cluster.world import World
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, nearest, problem
-from attribution_sched.explain_memory import QUICK
+from attribution_sched.explain.memory import QUICK
 from attribution_sched.journal import JournalHeader
 from attribution_sched.live_cluster import SimulatedCluster
 
@@ -202,7 +202,7 @@ def policy_of(header: JournalHeader, asked: Any) -> Any:
     Raises:
         JournalError: If another one is handed in, or the journal's is not one that can be made by its name.
     """
-    from attribution_sched.policy_call import as_policy
+    from attribution_sched.live_cluster import as_policy
     from attribution_sched.scheduler.registry import POLICIES
 
     if asked is None:

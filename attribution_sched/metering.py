@@ -13,7 +13,7 @@ import numpy as np
 
 from attribution_sched.billing.usage import TaskUse, Usage
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.prices import domain_power_w
+from attribution_sched.cluster.engine.engine import domain_power_w
 from attribution_sched.cluster.plan import DOMAIN
 from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import Journal

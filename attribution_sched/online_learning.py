@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution_sched import arguments
-from attribution_sched.cluster.pool import Attribute
-from attribution_sched.cluster.world import Reward, World
+from attribution_sched.cluster.world import Attribute, Reward, World
 from attribution_sched.errors import JournalError, SettingsError, problem
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.feedback.loop import Feedback, FeedbackChange
@@ -22,10 +21,9 @@ from attribution_sched.feedback.rollback import Objective
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.feedback.window import COMPARABLE, Outcome, Window
 from attribution_sched.journal import DecisionRecord, EventRecord, FeedbackRecord, Journal, OutcomeRecord
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.policy_call import PolicyCall, twin
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.results import outcome_record
-from attribution_sched.scheduler.policy import Policy
+from attribution_sched.scheduler.policy import Policy, twin
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork

@@ -28,8 +28,7 @@ import numpy as np
 
 from attribution_sched import operations
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.events import release
-from attribution_sched.cluster.engine.prices import reprice
+from attribution_sched.cluster.engine.engine import release, reprice
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import r_eff
 from attribution_sched.cluster.world import World

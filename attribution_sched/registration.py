@@ -27,7 +27,7 @@ CROSS_DOMAIN = "attribution_sched/CrossDomain-v0"
 
 
 def _world(preset: Any, attributor: Any) -> tuple[World, Attributor]:
-    from attribution_sched.attributor import state_of
+    from attribution_sched.attribution.attributor import state_of
     from attribution_sched.config import load_settings
 
     world = load_settings(preset).build_world()

@@ -27,8 +27,7 @@ from attribution_sched.cluster.reward import price, samples, worth
 from attribution_sched.cluster.world import Reward
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.journal import PROVENANCES, DecisionRecord, OutcomeRecord, TaskRecord
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.policy_call import PolicyAnswer, expected_late
+from attribution_sched.live_cluster import PolicyAnswer, SimulatedCluster, expected_late
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.types import IntArray, Outcome, Quantities, RewardTerms, Task
 

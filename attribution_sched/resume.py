@@ -25,9 +25,17 @@ from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
-from attribution_sched.live_cluster import Backlog, Held, Reservation, SimulatedCluster, Waiting
+from attribution_sched.live_cluster import (
+    Backlog,
+    Held,
+    PolicyAnswer,
+    Reservation,
+    SimulatedCluster,
+    Waiting,
+    weighted,
+    with_weights,
+)
 from attribution_sched.operations import Operation, happen, recorded
-from attribution_sched.policy_call import PolicyAnswer, weighted, with_weights
 from attribution_sched.results import outcome_record, plan_of
 from attribution_sched.scheduler.policy import Policy, Recallable
 from attribution_sched.scheduler.registry import POLICIES, make_policy

@@ -29,17 +29,17 @@ import numpy as np
 
 from attribution_sched import __version__, arguments, operations
 from attribution_sched.admission import DEMO, Admission, handed_in, kind_of, prepared
+from attribution_sched.attribution.attributor import TaskAttributor, as_attributor
 from attribution_sched.attribution.vector import measured
-from attribution_sched.attributor import TaskAttributor, as_attributor
-from attribution_sched.cluster.decision import Decision, attributed
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decision, Decisions, attributed
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
 from attribution_sched.executors.submission import SUBMIT_S
+from attribution_sched.explain.memory import QUICK, Memory
 from attribution_sched.explain.watch import Decided, perceived
-from attribution_sched.explain_memory import QUICK, Memory, moment_of
+from attribution_sched.explain_memory import moment_of, warm_up
 from attribution_sched.journal import (
     DecisionRecord,
     EventRecord,
@@ -50,10 +50,18 @@ from attribution_sched.journal import (
     WaitRecord,
 )
 from attribution_sched.kernels import clock
-from attribution_sched.live_cluster import SimulatedCluster, TaskInstance
+from attribution_sched.live_cluster import (
+    Moment,
+    PolicyAnswer,
+    PolicyCall,
+    SimulatedCluster,
+    TaskInstance,
+    as_policy,
+    weighted,
+    with_weights,
+)
 from attribution_sched.online_learning import ORIGINAL, Learnt, RewardFeedback, Versions, learn, targets_of
 from attribution_sched.operations import Status, queue_table, status_of
-from attribution_sched.policy_call import Moment, PolicyAnswer, PolicyCall, as_policy, weighted, with_weights
 from attribution_sched.real_cluster import Twin, live_of, outcome_of, recorded_cluster
 from attribution_sched.results import (
     RunSummary,
@@ -131,7 +139,7 @@ class AttributionCache:
     """A measured task in, attribution vector out; the least recently used are forgotten first.
 
     Args:
-        attributor: Who works them out, see :func:`~attribution_sched.attributor.as_attributor`.
+        attributor: Who works them out, see :func:`~attribution_sched.attribution.attributor.as_attributor`.
         most: How many to keep.
     """
 
@@ -253,7 +261,8 @@ class System:
             submitted).
         attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
             ``EnergyModel``, a ``Fitted`` attributor or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
-            :func:`~attribution_sched.attributor.as_attributor`. By default what the shipped networks were trained with.
+            :func:`~attribution_sched.attribution.attributor.as_attributor`. By default what the shipped networks
+            learnt on.
         cluster: ``simulated``; ``local``, which runs tasks as processes of this machine; ``slurm``, with a partition
             for each domain, of the same name; ``ray``, with nodes that carry the label ``domain``; executors by
             domain, or :class:`~attribution_sched.real_cluster.Live`, for machines of your own; or what makes a
@@ -363,7 +372,7 @@ class System:
         self.cluster = self._new_cluster()
         # An attributor that cannot answer is refused here, and what it fits or compiles counts in no decision's time.
         self.attribute.attributor.vector(Task(counters=self.cluster.engine.pool.counters.values[0], samples_per_s=1.0))
-        self._memory = Memory(self.world, policy, self.attribute, self.seed)
+        self._memory = Memory(self.world, policy, partial(warm_up, self.world, self.attribute), self.seed)
         self._earlier: tuple[str, Memory] | None = None
         self._admission = Admission(self.cluster.engine)
         self._policy_call = PolicyCall()
@@ -943,7 +952,7 @@ class System:
             return self._memory
         if self._earlier is None or self._earlier[0] != name:
             policy = self._versions.policy(name)
-            self._earlier = name, Memory(self.world, policy, self.attribute, self.seed)
+            self._earlier = name, Memory(self.world, policy, partial(warm_up, self.world, self.attribute), self.seed)
         return self._earlier[1]
 
     def _recall(self, name: str) -> Decided:

@@ -6,7 +6,7 @@
 
 Flat masked PPO learns with four versions of the seven numbers of its observation; everything else is the same:
 
-- ``EmSHAP``: conditional Shapley values of the joules per sample (``attribution_sched.attributor``);
+- ``EmSHAP``: conditional Shapley values of the joules per sample (``attribution_sched.attribution.attributor``);
 - ``zeros``: nothing;
 - ``kind mean``: the mean EmSHAP vector of the task's kind, so what the kind tells and no more;
 - ``ranks``: the ranks of the raw counters, the environment's default.
@@ -50,8 +50,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.env import TestbedVectorEnv
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.pool import build_pool
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.arena.stats import Estimate, PairedBootstrap
 from attribution_sched.scheduler.ppo.flat import FlatAgent

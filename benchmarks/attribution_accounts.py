@@ -17,10 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import spearmanr
 
-from attribution_sched.attribution.fitted import Fitted
-from attribution_sched.attribution.sample_energy import SampleEnergy
+from attribution_sched.attribution.attributor import AccountAttributor, Fitted, SampleEnergy, as_attributor
 from attribution_sched.attribution.simulated_meter import MeteredTasks, meter, metered_tasks, task_energy_j
-from attribution_sched.attributor import AccountAttributor, as_attributor
 from attribution_sched.cluster.counters import true_rates
 from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
 from attribution_sched.cluster.world import World

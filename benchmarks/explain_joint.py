@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from attribution_sched.attributor import as_attributor
+from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.explain.background import Background
@@ -35,8 +35,7 @@ from attribution_sched.explain.preference import devices_needed, redecided, wher
 from attribution_sched.explain.quality import randomised, rank_correlation
 from attribution_sched.explain.together import Prepared
 from attribution_sched.explain.watch import Decided, perceived
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.policy_call import PolicyCall
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import make_policy

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import Attributor
+from attribution_sched.cluster.decision import Attributor
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.world import World
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.rollout import SIGNS
 from attribution_sched.scheduler.hi_ppo.walk import Chooser
-from attribution_sched.threads import one_thread
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]

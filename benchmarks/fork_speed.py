@@ -16,8 +16,7 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision, encode, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.fork import Wait, fork
-from attribution_sched.cluster.futures import PriorBeliefs
+from attribution_sched.cluster.fork import PriorBeliefs, Wait, fork
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.scheduler.rules import ShortestJobFirst

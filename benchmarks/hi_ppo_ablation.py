@@ -22,6 +22,7 @@ import numpy as np
 
 from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.drafts import Drafts
@@ -32,7 +33,6 @@ from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.paces import read_paces
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, IntArray, Offer
-from attribution_sched.threads import one_thread
 
 FIRST_SEED = 950_000
 

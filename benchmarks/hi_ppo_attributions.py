@@ -45,10 +45,10 @@ from field_days import Array, Days, interval, play_days
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.pool import TaskPool, build_pool
 from attribution_sched.cluster.reward import samples
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import TaskPool, World, build_pool
 from attribution_sched.config.scenarios import build_scenario
+from attribution_sched.kernels import one_thread
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson, clone, watch
 from attribution_sched.scheduler.hi_ppo.demand_head import unbounded
@@ -66,7 +66,6 @@ from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.walk import IntArray, Offer, Planner, Trace
-from attribution_sched.threads import one_thread
 from research.linear_attribution import LinearAttribution, simulated_attributor
 
 SCENARIOS = ("ou30", "load+20")

@@ -28,6 +28,7 @@ from field_days import interval, play_days
 
 from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson, clone, watch
 from attribution_sched.scheduler.hi_ppo.comparing import Comparison, compare, prefer
 from attribution_sched.scheduler.hi_ppo.encoder import Conv
@@ -35,7 +36,6 @@ from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
-from attribution_sched.threads import one_thread
 from attribution_sched.training_phases import attribute
 
 CONVS: tuple[Conv, ...] = get_args(Conv)

@@ -18,6 +18,7 @@ import time
 import torch
 
 from attribution_sched.config.scenarios import build_scenario
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
 from attribution_sched.scheduler.hi_ppo.field import Field
@@ -25,7 +26,6 @@ from attribution_sched.scheduler.hi_ppo.rollout import collect
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.trainer import LIMITS, HiPpoSettings, learn
 from attribution_sched.scheduler.ppo.settings import PpoSettings
-from attribution_sched.threads import one_thread
 
 
 def main() -> None:

@@ -26,12 +26,11 @@ from pathlib import Path
 import numpy as np
 
 from attribution_sched.cluster.arrivals import Poisson
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.incidents import LinkCut
 from attribution_sched.cluster.models import Layer, Model, model
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind, World
 from attribution_sched.scheduler.arena.play import evaluate, held_out_seeds
 from attribution_sched.scheduler.arena.report import interval
 from research.lookahead import Clairvoyant

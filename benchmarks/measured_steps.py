@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import Gpu, Precision, gpu
 from attribution_sched.cluster.models.catalogue import profiled_model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain, Runtime
 
 ETHERNET_GBPS, ETHERNET_LATENCY_S = 0.94, 1e-4
 """Payload rate of gigabit Ethernet."""

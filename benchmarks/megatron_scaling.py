@@ -15,11 +15,11 @@ import numpy as np
 
 from attribution_sched.cluster.compute import Efficiencies, efficiencies
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models.transformers import megatron_gpt
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain, Runtime
 
 SEQUENCE, VOCABULARY, NODE = 2048, 51_200, 8
 

@@ -23,13 +23,13 @@ import numpy as np
 
 from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
 from attribution_sched.scheduler.ppo.settings import PpoSettings
-from attribution_sched.threads import one_thread
 from research.hypervolume import hypervolume
 
 WEIGHTS = ((1.0, 0.5, 0.5), (1.8, 0.1, 0.1), (0.2, 1.6, 0.2), (0.2, 0.2, 1.6))

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.pipeline import Schedule, pipeline_times
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain
 from research.pipeline_events import simulate_pipeline
 
 FloatArray = NDArray[np.float64]

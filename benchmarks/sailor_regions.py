@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 from scheduler_instances import SAILOR_INSTANCES, Decision, two_regions
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.cost_kernel import gradient_reduce_s, split_stages, stage_cost
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, gradient_reduce_s, split_stages, stage_cost
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica
 from attribution_sched.errors import PlanError

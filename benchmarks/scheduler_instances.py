@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import Gpu, Precision, gpu
 from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.models.catalogue import profiled_model
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.regions import wan_between
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import Reward, TaskKind
+from attribution_sched.cluster.world import Cluster, Domain, Reward, Runtime, TaskKind
 from attribution_sched.planning.exact.problem import Objective, Problem
 
 FloatArray = NDArray[np.float64]

@@ -20,12 +20,17 @@ import numpy as np
 
 from attribution_sched.cluster.arrivals import ArrivalRow, Burst, Diurnal, Poisson, TraceArrivals
 from attribution_sched.cluster.decision import DecisionView, encode, view
-from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.actions import conclude, enact
-from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance, begin
-from attribution_sched.cluster.engine.prices import reprice
+from attribution_sched.cluster.engine.engine import (
+    PRICE_NETWORK,
+    SETTLED,
+    Engine,
+    advance,
+    begin,
+    conclude,
+    enact,
+    reprice,
+)
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.models import model
@@ -33,7 +38,7 @@ from attribution_sched.cluster.plan import ANYBODY, Plan, Replica, Segment
 from attribution_sched.cluster.simulator.job import SimulationResult, Status
 from attribution_sched.cluster.simulator.simulator import Decider, Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import Cluster, Domain, TaskKind, World
 from attribution_sched.scheduler.greedy import Greedy
 
 SHAPES = ((1,), (2,), (1, 1), (3,), (2, 1), (1, 1, 1))

@@ -31,7 +31,7 @@ import numpy as np
 from field_days import Array, Days, play_days
 
 from attribution_sched.cluster.arrivals import TraceArrivals
-from attribution_sched.cluster.cost_kernel import BUSY_S
+from attribution_sched.cluster.cost import BUSY_S
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.gpus import Precision

@@ -30,7 +30,6 @@ from scipy.optimize import least_squares
 from attribution_sched.cluster.compute import HOST_BACKWARD
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import Gpu, Precision, gpu
 from attribution_sched.cluster.models import Model, model
 from attribution_sched.cluster.models.transformers import Activation, BlockSpec, LanguageSpec, language_model
@@ -38,6 +37,7 @@ from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.power import cap_slowdown, capped_w
 from attribution_sched.cluster.throughput import fit_floor_law, floor_law
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain, Runtime
 
 ZEUS_CARDS = {"v100": "V100-PCIE", "a40": "A40-48", "rtx6000": "RTX6000-24", "p100": "P100-16"}
 """File of the Zeus traces → catalogue name."""

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attribution_sched.attributor import as_attributor
+from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.config import load_settings
 from attribution_sched.explain.decision_table import least_devices
@@ -29,8 +29,7 @@ from attribution_sched.explain.room import empty_cluster
 from attribution_sched.explain.watch import perceived
 from attribution_sched.explain.why import Cause, Holder, Why, why_waiting
 from attribution_sched.explain_memory import moment_of
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.policy_call import PolicyCall, twin
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, twin
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 from attribution_sched.scheduler.policy import Policy

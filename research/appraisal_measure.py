@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import Decisions, gather
+from attribution_sched.cluster.decision import Decisions, gather
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import priced_terms, samples
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.demand_head import DEMANDS, DemandReader, NominalTask
 from attribution_sched.scheduler.hi_ppo.drafts import DONE, Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
@@ -30,7 +31,6 @@ from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
 from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.walk import Offer, Planner, walk
-from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

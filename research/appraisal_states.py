@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import PER_CANDIDATE, Decisions
+from attribution_sched.cluster.decision import PER_CANDIDATE, Decisions
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import PlanError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.threads import one_thread
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.policy import HiPpo

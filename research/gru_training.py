@@ -143,7 +143,7 @@ def train(
         training: How to train.
         report: Called every hundred updates with their number and the mean loss since the last call.
     """
-    from attribution_sched.threads import one_thread
+    from attribution_sched.kernels import one_thread
 
     with one_thread():
         return _train(size or GruSize(), training or GruTraining(), report)

@@ -307,7 +307,7 @@ def simulated_attributor(world: World, *, log_energy: bool = True) -> LinearAttr
     from attribution_sched.attribution.simulated_meter import task_energy_j
     from attribution_sched.cluster.counters import counters
     from attribution_sched.cluster.demands import draw_demands
-    from attribution_sched.cluster.pool import build_pool
+    from attribution_sched.cluster.world import build_pool
 
     pool = build_pool(world)
     readings, energy = pool.counters.values, task_energy_j(world, pool.kinds, pool.demands)

@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost import BYTES_PER_GBIT, JOULES_PER_KWH
-from attribution_sched.cluster.cost_kernel import DomainArrays, share_batch
-from attribution_sched.cluster.engine.actions import INT8
-from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, JOULES_PER_KWH, DomainArrays, share_batch
+from attribution_sched.cluster.engine.engine import INT8, Engine
 from attribution_sched.cluster.engine.state import K_BASE_COST, K_BASE_STEP
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.memory import state_bytes_per_parameter

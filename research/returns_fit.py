@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attribution_sched.errors import SettingsError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.threads import one_thread
 from research.returns_truth import Rolled
 
 FloatArray = NDArray[np.float64]

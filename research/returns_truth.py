@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.world import World
 from attribution_sched.coalitions import all_masks, shapley_matrix
 from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.repricing import plan_features, reprice
-from attribution_sched.threads import one_thread
 from research.composing import GROUPS, Kept, compose, endless, keep_states, own_forecasts
 
 FloatArray = NDArray[np.float64]

@@ -18,7 +18,7 @@ from unittest import mock
 
 from attribution_sched import System
 from attribution_sched import system as system_module
-from attribution_sched.attributor import DefaultAttributor
+from attribution_sched.attribution.attributor import DefaultAttributor
 from attribution_sched.config import load_settings
 from attribution_sched.journal import Journal
 from tests.small_world import small

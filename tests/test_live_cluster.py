@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from attribution_sched.admission import instance
 from attribution_sched.cluster.engine import state as es
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.policy_call import PolicyCall
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.rules import ShortestJobFirst

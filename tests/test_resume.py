@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from attribution_sched import System, explain_memory
+from attribution_sched import System
 from attribution_sched import system as system_module
 from attribution_sched.errors import JournalError
+from attribution_sched.explain import memory
 from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.resume import record_snapshot, restore_cluster, restore_snapshot, save_cluster
 from tests.campaigns.same import account, decisions
@@ -19,8 +20,8 @@ SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 500.0})
 @pytest.fixture
 def short(monkeypatch):
     """Journals count as long from forty decisions on."""
-    monkeypatch.setattr(explain_memory, "MOST", 40)
-    monkeypatch.setattr(explain_memory.Memory.__init__, "__defaults__", (40,))
+    monkeypatch.setattr(memory, "MOST", 40)
+    monkeypatch.setattr(memory.Memory.__init__, "__defaults__", (40,))
     monkeypatch.setattr(system_module, "AGAIN", 12)
     monkeypatch.setattr(system_module, "EVERY", 8)
 

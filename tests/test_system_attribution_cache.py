@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.attributor import as_attributor
+from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.errors import SettingsError
 from attribution_sched.system import AttributionCache
 from attribution_sched.types import Task

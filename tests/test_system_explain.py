@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from attribution_sched import System, explain_memory
+from attribution_sched import System
+from attribution_sched.explain import memory
 from attribution_sched.explain.explanation import Explanation
 from tests.small_world import small
 from tests.test_system import repeatable
@@ -26,7 +27,7 @@ def test_a_placement_is_explained_as_it_is_made(system):
     assert system.first.latencies_s["explanation"] > 0
     assert told.subject in system.first.reasoning() or system.first.task.kind in system.first.reasoning()
     assert "warm-up" in told.background_name
-    assert f"seed {2 + explain_memory.SEED_STEP}" in told.background_name
+    assert f"seed {2 + memory.SEED_STEP}" in told.background_name
     assert "why" in str(system.first)
     kept = system.journal.explanations(system.first.id)
     assert np.array_equal(Explanation.from_dict(kept[0].explanation).values, told.values)
@@ -41,8 +42,8 @@ def test_explaining_changes_no_decision(system):
 
 
 def test_enough_decisions_of_its_own_replace_the_warm_up(system, monkeypatch):
-    monkeypatch.setattr(explain_memory, "BLOCK", 1)
-    monkeypatch.setattr(explain_memory, "LEAST_ALIKE", 3)
+    monkeypatch.setattr(memory, "BLOCK", 1)
+    monkeypatch.setattr(memory, "LEAST_ALIKE", 3)
     result = system.schedule_next_task()
     assert "warm-up" not in result.explanation.background_name
 

@@ -11,7 +11,7 @@ import torch
 from attribution_sched import System
 from attribution_sched.errors import ModelFitError, SettingsError
 from attribution_sched.explain.explanation import COMPONENTS
-from attribution_sched.explain_memory import Memory
+from attribution_sched.explain.memory import Memory
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.journal import Journal
 from attribution_sched.online_learning import _spread

@@ -20,7 +20,7 @@ from attribution_sched.attribution.emshap import EmSHAP
 from attribution_sched.attribution.uncertainty import Uncertainty
 from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.errors import ModelFitError, problem
-from attribution_sched.threads import one_thread
+from attribution_sched.kernels import one_thread
 
 
 class AmortisedAttribution:

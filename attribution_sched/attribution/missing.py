@@ -17,9 +17,9 @@ from typing import Any, Self
 import numpy as np
 
 from attribution_sched import storage
+from attribution_sched.attribution.attributor import SampleEnergy
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.emshap import EmSHAP
-from attribution_sched.attribution.sample_energy import SampleEnergy
 from attribution_sched.errors import ModelFitError, problem
 from attribution_sched.types import BoolArray, FloatArray
 

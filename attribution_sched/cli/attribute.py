@@ -33,7 +33,7 @@ def attribute(
     as_json: Annotated[bool, typer.Option("--json", help="Vectors as JSON.")] = False,
 ) -> None:
     """Attribute recorded runs: idle subtracted, shared sockets split, parts that add up to the meter."""
-    from attribution_sched.attribution.fitted import Fitted
+    from attribution_sched.attribution.attributor import Fitted
     from attribution_sched.attribution.measured_runs import load_runs
 
     with Stages() as stages:
@@ -68,7 +68,7 @@ def account_runs(runs: MeasuredRuns, made: Any) -> list[AttributionVector]:
     import numpy as np
 
     from attribution_sched.attribution.accounting import settle
-    from attribution_sched.attributor import AccountAttributor
+    from attribution_sched.attribution.attributor import AccountAttributor
     from attribution_sched.types import Task
 
     attributor = AccountAttributor(made)

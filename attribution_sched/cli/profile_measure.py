@@ -512,7 +512,7 @@ def joules(placed: Placed, world: World) -> tuple[AttributionVector | None, str]
     """
     import numpy as np
 
-    from attribution_sched.attributor import as_attributor
+    from attribution_sched.attribution.attributor import as_attributor
     from attribution_sched.errors import CounterError
     from attribution_sched.types import Task
 

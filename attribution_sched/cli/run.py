@@ -258,7 +258,7 @@ def check_request(
     settings = None if resume is not None else load_settings(preset or PRESET)
     wanted = None if resume is not None and not targets else targets_of(targets, _domains(settings))
     from attribution_sched import arguments
-    from attribution_sched.policy_call import as_policy
+    from attribution_sched.live_cluster import as_policy
 
     if queue == "empty":
         rule = "nobody could hand in tasks while the command runs"

@@ -14,15 +14,16 @@ import numpy as np
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
-from attribution_sched.cluster.engine.observe import (
+from attribution_sched.cluster.engine.engine import (
+    ACTION_COLUMNS,
     DOMAIN_FEATURES,
     EVENT_FEATURES,
     GROUPS,
     LINK_FEATURES,
     TASK_FEATURES,
+    Engine,
+    kind_of,
 )
-from attribution_sched.cluster.engine.prices import kind_of
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.incidents import is_lost

@@ -34,7 +34,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.domains import Runtime
 from attribution_sched.cluster.gpus import PRECISIONS, Gpu, Precision
 from attribution_sched.cluster.memory import activation_share
 from attribution_sched.cluster.models import Model
@@ -47,6 +46,7 @@ from attribution_sched.cluster.throughput import (
     efficiency,
     precision_table,
 )
+from attribution_sched.cluster.world import Runtime
 from attribution_sched.types import FloatArray, IntArray
 
 LayerLaws = tuple[FloatArray, FloatArray, FloatArray, FloatArray]

@@ -20,10 +20,14 @@ class Precision(StrEnum):
     BF16 = "bf16"
     INT8 = "int8"
 
-    @property
-    def index(self) -> int:  # type: ignore[override]
-        """Position on the precision axis."""
-        return PRECISIONS.index(self)
+    index: int  # type: ignore[assignment]
+    """Position on the precision axis."""
+
+    def __new__(cls, value: str) -> Precision:
+        """A format, numbered in the order they are written down."""
+        member = str.__new__(cls, value)
+        member._value_, member.index = value, len(cls.__members__)
+        return member
 
     @property
     def element_bytes(self) -> int:

@@ -7,15 +7,168 @@ and add nothing but a seed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
-from attribution_sched.cluster.domains import Cluster
+from attribution_sched.cluster.counters import COUNTER_NAMES, Counters, counters, read, read_speed, throughput
+from attribution_sched.cluster.demands import Demands, draw_demands
+from attribution_sched.cluster.gpus import Gpu
 from attribution_sched.cluster.incidents import Incident, check_incidents
+from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.models import Model, TaskType
+from attribution_sched.cluster.models.opaque import REQUESTS, is_opaque
 from attribution_sched.cluster.objective import Reward as Reward
-from attribution_sched.cluster.philly import Philly, PhillyWeek
-from attribution_sched.errors import SettingsError, TaskError, problem
+from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
+from attribution_sched.cluster.power import check_cap
+from attribution_sched.cluster.wan import Wan
+from attribution_sched.errors import SettingsError, TaskError, TraceError, nearest, problem
+from attribution_sched.types import FloatArray, IntArray, Task, provenance_of
+
+if TYPE_CHECKING:
+    from attribution_sched.attribution.vector import AttributionVector
+
+
+# ------ The cluster: datacentre domains, the network between them, and how the framework behaves
+
+GIGA = 1e9
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Framework behaviour shared by every task of a cluster: switches that change time and memory but are no plan.
+
+    Attributes:
+        recompute: Recompute activations in the backward pass (keeps layer inputs only).
+        zero_stage: ZeRO stage 0..3: what data-parallel ranks shard (optimiser, gradients, weights).
+        sequence_parallel: Shard layer norms and dropout over tensor-parallel ranks too.
+        flash_attention: Fused attention; no score matrices are kept or moved.
+        blocking_sends: A stage computes nothing while it sends (as frameworks that synchronise after
+            every point-to-point transfer do); otherwise sends overlap with computing.
+        reserved_bytes: Device memory that context, communicators and allocator slack take.
+    """
+
+    recompute: bool = False
+    zero_stage: int = 1
+    sequence_parallel: bool = False
+    flash_attention: bool = True
+    blocking_sends: bool = False
+    reserved_bytes: float = 2.0 * GIGA
+
+    def __post_init__(self) -> None:
+        if self.zero_stage not in (0, 1, 2, 3):
+            raise SettingsError(problem("zero_stage", self.zero_stage, "must be 0, 1, 2 or 3", "Pick one of these"))
+        if not self.reserved_bytes >= 0:
+            raise SettingsError(problem("reserved_bytes", self.reserved_bytes, "must be >= 0", "Use bytes"))
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One datacentre domain: a pool of equal GPUs.
+
+    Attributes:
+        name: Readable name, often a cloud region.
+        gpu: The device type.
+        devices: Number of devices N_k.
+        node_devices: Devices that share a node and its fast links.
+        fabric_gbps: Bandwidth of one device between nodes of the domain, Gb/s.
+        fabric_latency_s: Latency between nodes of the domain.
+        power_cap_w: Cap on every device; the TDP when None.
+        power_budget_w: What all devices together may draw; unlimited when None.
+        carbon_g_per_kwh: Carbon intensity of the grid.
+    """
+
+    name: str
+    gpu: Gpu
+    devices: int
+    node_devices: int = 8
+    fabric_gbps: float = 200.0
+    fabric_latency_s: float = 5e-6
+    power_cap_w: float | None = None
+    power_budget_w: float | None = None
+    carbon_g_per_kwh: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.devices < 1:
+            fix = "Give the domain at least one device or leave it out"
+            raise SettingsError(problem(f"{self.name}.devices", self.devices, "must be >= 1", fix))
+        if self.node_devices < 1:
+            raise SettingsError(problem(f"{self.name}.node_devices", self.node_devices, "must be >= 1", "Use 8"))
+        if not self.fabric_gbps > 0 or not self.fabric_latency_s >= 0:
+            given = (self.fabric_gbps, self.fabric_latency_s)
+            rule = "bandwidth must be > 0 and latency >= 0"
+            raise SettingsError(problem(f"{self.name} fabric", given, rule, "Use Gb/s and seconds"))
+        if self.power_cap_w is not None:
+            check_cap(self.gpu, self.power_cap_w)
+        if self.power_budget_w is not None and not self.power_budget_w > 0:
+            given_w = self.power_budget_w
+            raise SettingsError(problem(f"{self.name}.power_budget_w", given_w, "must be > 0", "Use watts or None"))
+        if not self.carbon_g_per_kwh >= 0:
+            given_g = self.carbon_g_per_kwh
+            raise SettingsError(problem(f"{self.name}.carbon_g_per_kwh", given_g, "must be >= 0", "Use g/kWh"))
+
+    @property
+    def cap_w(self) -> float:
+        """The cap in force on every device."""
+        return self.gpu.tdp_w if self.power_cap_w is None else self.power_cap_w
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Domains, the WAN between them, and the framework's behaviour.
+
+    Attributes:
+        domains: K domains, in the order of the WAN's axes.
+        wan: Links between them.
+        runtime: Framework behaviour.
+    """
+
+    domains: tuple[Domain, ...]
+    wan: Wan
+    runtime: Runtime = field(default_factory=Runtime)
+
+    def __post_init__(self) -> None:
+        names = tuple(domain.name for domain in self.domains)
+        if names != self.wan.names:
+            fix = "List the domains in the order of the network's names"
+            raise SettingsError(problem("domains", names, f"must match the network {self.wan.names}", fix))
+
+    def __len__(self) -> int:
+        return len(self.domains)
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Distinct GPU types, in order of first use; an overridden copy is a type of its own."""
+        found: list[Gpu] = []
+        for domain in self.domains:
+            if domain.gpu not in found:
+                found.append(domain.gpu)
+        return tuple(found)
+
+    @property
+    def devices(self) -> int:
+        """Devices in the whole cluster."""
+        return sum(domain.devices for domain in self.domains)
+
+
+def within_budgets(cluster: Cluster, free: IntArray) -> IntArray:
+    """Leave so many of the free devices that power budgets hold whatever they and the rest draw, shape ``(..., K)``."""
+    domains = cluster.domains
+    if all(domain.power_budget_w is None for domain in domains):
+        return free
+    rooms = free.copy()
+    for k, domain in enumerate(domains):
+        if domain.power_budget_w is not None and domain.cap_w > domain.gpu.idle_w:
+            spare_w = domain.power_budget_w - domain.devices * domain.gpu.idle_w
+            awake = int(spare_w / (domain.cap_w - domain.gpu.idle_w) + 1e-9)
+            rooms[..., k] = np.maximum(0, np.minimum(free[..., k], awake - (domain.devices - free[..., k])))
+    return rooms
+
+
+# ------ The world a scheduler lives in: a cluster, the work that arrives, and how decisions are rewarded
 
 Arrivals = Poisson | Diurnal | TraceArrivals | Philly | PhillyWeek
 
@@ -163,3 +316,143 @@ class World:
             rule = f"the {self.max_segments} largest domains together hold {room / 1e9:,.0f} GB"
             fix = "Add devices, allow more segments, or leave the task kind out"
             raise TaskError(problem(f"{kind.model.name} is larger than the cluster", given, rule, fix))
+
+
+# ------ The tasks that can arrive: instances of the task kinds with their own latent demands and counters
+#
+# A world holds a fixed pool of instances; an arrival draws one. Two instances of one kind differ in what they
+# really demand, which shows only in their counters.
+
+Attribute = Callable[[Task], "AttributionVector"]
+"""A task, of which counters, throughput, mode and batch may be read → where its joules go. The world only carries the
+answer."""
+
+SIMULATED = provenance_of(COUNTER_NAMES, "simulated")
+
+
+@dataclass(frozen=True)
+class TaskPool:
+    """Instances of tasks; every array has the instance axis first.
+
+    Attributes:
+        kinds: Index into ``World.kinds``, shape ``(n,)``.
+        steps: Work in steps, shape ``(n,)``.
+        demands: Latent demands; no scheduler may look at them.
+        counters: What can be measured of the instances.
+        samples_per_s: Measured throughput on the reference device, shape ``(n,)``; empty if nobody measured it.
+        tasks: Instance → its record, made when it is first asked for.
+        attribute: Who says where a task's joules go, asked once per instance; None leaves tasks unattributed.
+        jobs: Row of the measured job that each instance really is, −1 for none, shape ``(n,)``; empty for all none.
+        tenants: Who asks for each instance; empty leaves that to its kind.
+        believed_steps: Steps that can be said of each instance before it runs, shape ``(n,)``; empty where all is told.
+    """
+
+    kinds: IntArray
+    steps: FloatArray
+    demands: Demands
+    counters: Counters
+    samples_per_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    tasks: dict[int, Task] = field(default_factory=dict, repr=False, compare=False)
+    attribute: Attribute | None = field(default=None, repr=False, compare=False)
+    jobs: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    tenants: tuple[str, ...] = ()
+    believed_steps: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def attributed(self, attribute: Attribute | None) -> TaskPool:
+        """The same instances, attributed by another; records made so far are made anew."""
+        return replace(self, tasks={}, attribute=attribute)
+
+    def task(self, instance: int, kinds: tuple[TaskKind, ...]) -> Task:
+        """The record of an instance, its attribution in it.
+
+        Args:
+            instance: Which.
+            kinds: Of the world.
+        """
+        known = self.tasks.get(instance)
+        if known is None:
+            index = int(self.kinds[instance])
+            kind, values = kinds[index], self.counters.values[instance].copy()
+            values.setflags(write=False)
+            steps = self.believed_steps if self.believed_steps.size else self.steps
+            known = Task(
+                kind_index=index, model=kind.model.name, steps=float(steps[instance]), batch_size=kind.batch_size,
+                training=kind.training, tenant=self.tenants[instance] if self.tenants else kind.tenant,
+                priority=kind.priority, counters=values, provenance=SIMULATED,
+                samples_per_s=self.speed(instance), number=instance,
+                memory_bytes=float(measured_jobs().memory_bytes[self.jobs[instance]]) if self.jobs.size else 0.0,
+            )  # fmt: skip
+            if self.attribute is not None:
+                known = replace(known, attribution=self.attribute(known))
+            self.tasks[instance] = known
+        return known
+
+    def instance(self, at: int, kinds: tuple[TaskKind, ...]) -> tuple[Task, Demands]:
+        """An instance that comes: its record, and what it will really ask for."""
+        rows, latent = [at], self.demands
+        return self.task(at, kinds), Demands(latent.values[rows], latent.nominal[rows], latent.nominal_s[rows])
+
+    def speed(self, instance: int) -> float:
+        """Measured samples per second of an instance; 0 if nobody measured it."""
+        return float(self.samples_per_s[instance]) if self.samples_per_s.size else 0.0
+
+    def __len__(self) -> int:
+        return int(self.kinds.size)
+
+
+def build_pool(world: World) -> TaskPool:
+    """Draw the pool of a world from its ``pool_seed``; a trace's tasks come in the trace's order."""
+    rng = np.random.default_rng(world.pool_seed)
+    if isinstance(world.arrivals, Philly | PhillyWeek):
+        return _philly(world, world.arrivals, rng)
+    if isinstance(world.arrivals, TraceArrivals):
+        kinds, steps = _traced(world, world.arrivals)
+    else:
+        shares = np.array([kind.share for kind in world.kinds])
+        kinds = rng.choice(len(world.kinds), size=world.pool_size, p=shares / shares.sum()).astype(np.int64)
+        low = np.log([world.kinds[k].steps[0] for k in kinds])
+        high = np.log([world.kinds[k].steps[1] for k in kinds])
+        steps = np.round(np.exp(rng.uniform(low, high))).astype(np.float64)
+    demands = draw_demands([world.kinds[k].model for k in kinds], rng, world.idiosyncrasy)
+    return TaskPool(kinds, steps, demands, counters(demands, rng), throughput(demands, rng))
+
+
+def _philly(world: World, arrivals: Philly | PhillyWeek, rng: np.random.Generator) -> TaskPool:
+    """Opaque tasks of the Philly log: what is measured of each is what its job's arithmetic and throughput say."""
+    drawn = arrivals.draw(world.pool_size, rng) if isinstance(arrivals, Philly) else arrivals.draw()
+    requests = {kind.batch_size: k for k, kind in enumerate(world.kinds) if is_opaque(kind.model)}
+    missing = sorted(set(drawn.devices.tolist()) - set(requests))
+    if missing:
+        rule = "tasks of the Philly log ask for so many devices and no kind of the world does"
+        raise TaskError(problem("kinds", missing, rule, "Add the kinds opaque-1, opaque-2, opaque-4, opaque-8"))
+    kinds = np.array([requests[n] for n in drawn.devices.tolist()], dtype=np.int64)
+    jobs, column = measured_jobs(), np.searchsorted(REQUESTS, drawn.devices)
+    sample_s = 1.0 / (jobs.steps_per_s[drawn.jobs, column] * jobs.samples[drawn.jobs])
+    demands = draw_demands([world.kinds[k].model for k in kinds], rng, 0.0)
+    believed = np.array([believed_left_s(tenant, 0.0) for tenant in drawn.tenants])
+    return TaskPool(
+        kinds, drawn.durations_s, demands, read(jobs.counters[drawn.jobs], rng), read_speed(sample_s, rng),
+        jobs=drawn.jobs, tenants=drawn.tenants, believed_steps=believed,
+    )  # fmt: skip
+
+
+def _traced(world: World, arrivals: TraceArrivals) -> tuple[IntArray, FloatArray]:
+    known: dict[tuple[str, int, bool], list[int]] = {}
+    for k, kind in enumerate(world.kinds):
+        known.setdefault((kind.model.name.lower(), kind.batch_size, kind.training), []).append(k)
+    rows = []
+    for number, row in enumerate(arrivals.rows):
+        key = (row.model.lower().replace(":", " "), row.batch_size, row.mode == "training")
+        if key not in known:
+            names = [_label(kind) for kind in world.kinds]
+            given = f"{row.model} batch {row.batch_size} {row.mode}"
+            rule = f"task {number} of {arrivals.source} matches no task kind of the world"
+            raise TraceError(problem("trace task", given, rule, nearest(given, names)))
+        # Kinds that differ only in who asks, or how urgently, are told apart by that.
+        asked = (row.priority, row.tenant)
+        rows.append(min(known[key], key=lambda k: (world.kinds[k].priority, world.kinds[k].tenant) != asked))
+    return np.array(rows, dtype=np.int64), np.array([float(row.steps) for row in arrivals.rows])
+
+
+def _label(kind: TaskKind) -> str:
+    return f"{kind.model.name} batch {kind.batch_size} {'training' if kind.training else 'inference'}"

@@ -25,12 +25,11 @@ from attribution_sched.config.schema import (
 from attribution_sched.errors import AttributionSchedError, NetworkError, SettingsError
 
 if TYPE_CHECKING:
-    from attribution_sched.cluster.domains import Domain, Runtime
     from attribution_sched.cluster.incidents import Incident
     from attribution_sched.cluster.models import Model
     from attribution_sched.cluster.signals import Signal
     from attribution_sched.cluster.wan import Wan, WanMotion
-    from attribution_sched.cluster.world import Arrivals, TaskKind, World
+    from attribution_sched.cluster.world import Arrivals, Domain, Runtime, TaskKind, World
     from attribution_sched.config.schema import Settings
 
 HOUR_S = 3600.0
@@ -65,8 +64,7 @@ def mean_carbon(given: GridCarbon | SeriesCarbon, horizon_s: float) -> float:
 
 def build_world(settings: Settings) -> World:
     """Build the world that ``settings`` describe; see :meth:`Settings.build_world`."""
-    from attribution_sched.cluster.domains import Cluster
-    from attribution_sched.cluster.world import World
+    from attribution_sched.cluster.world import Cluster, World
 
     with _named("network"):
         wan = _both_ways(_wan(settings), settings.network.duplex_efficiency)
@@ -114,7 +112,7 @@ def _wan(settings: Settings) -> Wan:
 
 
 def _runtime(settings: Settings) -> Runtime:
-    from attribution_sched.cluster.domains import Runtime
+    from attribution_sched.cluster.world import Runtime
 
     given = settings.runtime.model_dump(exclude={"preset"})
     if settings.runtime.preset is not None:
@@ -147,7 +145,7 @@ def _wan_of_matrices(names: tuple[str, ...], links: MatrixLinks, motion: WanMoti
 
 
 def _domains(settings: Settings) -> tuple[Domain, ...]:
-    from attribution_sched.cluster.domains import Domain
+    from attribution_sched.cluster.world import Domain
 
     domains = []
     for domain in settings.resolved_domains():

@@ -220,7 +220,7 @@ class DomainSettings(Record):
 
 
 class RuntimeSettings(Record):
-    """How the framework behaves, see :class:`attribution_sched.cluster.domains.Runtime`.
+    """How the framework behaves, see :class:`attribution_sched.cluster.world.Runtime`.
 
     Attributes:
         recompute: Recompute activations in the backward pass.

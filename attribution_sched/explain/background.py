@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.situations import stacked, widened
 from attribution_sched.explain.watch import Decided

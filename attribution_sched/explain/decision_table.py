@@ -13,8 +13,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions, DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
 from attribution_sched.explain.preference import devices_needed, redecided

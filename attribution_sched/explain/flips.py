@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions, DecisionView
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.findings import Change, Counterfactual, Rule
 from attribution_sched.explain.lineup import Lineup

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.cost_kernel import share_batch
+from attribution_sched.cluster.cost import share_batch
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
     DOMAIN,

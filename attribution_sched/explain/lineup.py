@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import ATTRIBUTIONS, PER_CANDIDATE, Decisions
+from attribution_sched.cluster.decision import ATTRIBUTIONS, PER_CANDIDATE, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.cluster.engine.observe import DAY_S, DOMAIN_FEATURES, EVENT_FEATURES, GROUPS
+from attribution_sched.cluster.engine.engine import DAY_S, DOMAIN_FEATURES, EVENT_FEATURES, GROUPS
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.situations import DAY_COSINE, DAY_SINE, NOBODY, mean_state

@@ -29,7 +29,7 @@ from attribution_sched.explain.hybrids import (
     rows_of,
 )
 from attribution_sched.planning.candidates import runnable
-from attribution_sched.planning.neighbours import every_cut
+from attribution_sched.planning.local_search import every_cut
 from attribution_sched.planning.segment_table import formats_of_all
 
 IntArray = NDArray[np.int64]

@@ -9,8 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions, DecisionView
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import worth
 from attribution_sched.explain.explanation import COMPONENTS, TOTAL

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, overload
 
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.lineup import Lineup, Usual
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions, DecisionView
 from attribution_sched.cluster.plan import DP, PP, TP, Plan, PlanBatch
 from attribution_sched.planning.candidates import best_of, taken
 from attribution_sched.planning.domain_orders import chain_plans, connected_orders

@@ -1,6 +1,6 @@
 """Situations: decisions some of whose inputs are those of another decision.
 
-A decision and its background are :class:`~attribution_sched.cluster.decision_batch.Decisions` with the task in
+A decision and its background are :class:`~attribution_sched.cluster.decision.Decisions` with the task in
 question as candidate 0. Every number of such a record belongs to one player, or to none and stays as it was.
 """
 
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import PER_CANDIDATE, Decisions
-from attribution_sched.cluster.engine.observe import DAY_S, EVENT_FEATURES
+from attribution_sched.cluster.decision import PER_CANDIDATE, Decisions, DecisionView
+from attribution_sched.cluster.engine.engine import DAY_S, EVENT_FEATURES
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.types import Task
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import ATTRIBUTIONS, Decisions
+from attribution_sched.cluster.decision import ATTRIBUTIONS, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.cluster.engine.observe import DAY_S, GROUPS
+from attribution_sched.cluster.engine.engine import DAY_S, GROUPS
 from attribution_sched.explain.lineup import QUEUE_LENGTH, STEPS_LEFT, WAITED
 
 FloatArray = NDArray[np.float64]

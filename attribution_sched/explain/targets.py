@@ -13,8 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import PER_CANDIDATE, Decisions
+from attribution_sched.cluster.decision import PER_CANDIDATE, Decisions, DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import total_of, worth
 from attribution_sched.errors import ExplanationError, problem

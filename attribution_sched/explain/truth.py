@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.demands import DEMAND_NAMES, Demands, nominal_demands
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.pool import TaskPool, build_pool
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import TaskPool, World, build_pool
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.lineup import Lineup
 from attribution_sched.explain.targets import Simulated

@@ -6,8 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions, from_view, own_first
+from attribution_sched.cluster.decision import Decisions, DecisionView, from_view, own_first
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy, QueueOrder

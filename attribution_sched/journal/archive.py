@@ -9,14 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attribution_sched.errors import JournalError, problem
-from attribution_sched.journal import chain, schema
-from attribution_sched.journal.chain import Tail
+from attribution_sched.journal import store as tables
 from attribution_sched.journal.records import ArchiveRecord
-from attribution_sched.journal.schema import TABLES, Row, insert, select, whole
-from attribution_sched.journal.store import Store, draft_of, now, readable, reading
+from attribution_sched.journal.store import (
+    TABLES,
+    Row,
+    Store,
+    Tail,
+    draft_of,
+    insert,
+    now,
+    readable,
+    reading,
+    select,
+    whole,
+)
 
 if TYPE_CHECKING:
-    from attribution_sched.journal.reader import Reader
+    from attribution_sched.journal.journal import Reader
 
 PAGE = 1024
 """Rows that are in memory at once."""
@@ -103,7 +113,7 @@ def _range(store: Store, before: int, count: int, *, without_snapshot: bool) -> 
     """Positions of the rows to move: from, up to; and the hash of the last."""
 
     def look(connection: sqlite3.Connection) -> tuple[int, int, bytes]:
-        first, _ = chain.start(connection)
+        first, _ = tables.start(connection)
         bounds = "SELECT position FROM decisions WHERE sequence = ?"
         found = connection.execute(bounds, (before,)).fetchone() if before < count else (Tail(connection).position,)
         snapshot = connection.execute(
@@ -121,7 +131,7 @@ def _range(store: Store, before: int, count: int, *, without_snapshot: bool) -> 
         if moved.fetchone() != concluded.fetchone():
             rule = "some of these decisions were pending then"
             raise JournalError(problem("before", before, rule, "Let them take effect first, or give a lower number"))
-        return first, stop, chain.hash_at(connection, stop - 1)
+        return first, stop, tables.hash_at(connection, stop - 1)
 
     return store.consistent(look)
 
@@ -130,27 +140,27 @@ def _write(store: Store, path: Path, first: int, stop: int, last_hash: bytes) ->
     """Copy rows to a new file; one that a process killed afterwards had written is taken as it is."""
     if path.exists():
         with contextlib.closing(reading(path)) as found, readable(path):
-            if chain.start(found)[0] == first and Tail(found).hash == last_hash and chain.verify(found).rows:
+            if tables.start(found)[0] == first and Tail(found).hash == last_hash and tables.verify(found).rows:
                 return
         raise JournalError(problem("archive", str(path), "is there already", "Choose another name"))
 
     def copy(connection: sqlite3.Connection) -> None:
         with draft_of(path) as draft, contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as target:
             target.execute("BEGIN")
-            schema.create(target)
-            chain.begin(target, *chain.start(connection))
+            tables.create_tables(target)
+            tables.begin(target, *tables.start(connection))
             for table in TABLES:
                 within = "position >= ? AND position < ?" + (" OR position = 0" if table == "header" else "")
                 rows = connection.execute(f"SELECT {select(table)} FROM {table} WHERE {within}", (first, stop))
                 target.executemany(insert(table), rows)
             snapshots = connection.execute("SELECT * FROM snapshot_data WHERE position < ?", (stop,))
             target.executemany("INSERT INTO snapshot_data VALUES (?, ?)", snapshots)
-            chain.seal(target)
+            tables.seal(target)
             target.execute("COMMIT")
             # What is damaged must not be moved: the originals are about to go.
-            if chain.verify(target).head != last_hash.hex():
-                raise JournalError(problem("archive", str(path), "does not end as the journal says", schema.DAMAGED))
-            target.execute(f"PRAGMA application_id = {schema.ARCHIVE_ID}")
+            if tables.verify(target).head != last_hash.hex():
+                raise JournalError(problem("archive", str(path), "does not end as the journal says", tables.DAMAGED))
+            target.execute(f"PRAGMA application_id = {tables.ARCHIVE_ID}")
             target.execute("PRAGMA journal_mode = WAL")
 
     try:
@@ -179,10 +189,10 @@ def _leave(connection: sqlite3.Connection, tail: Tail, made: ArchiveRecord, task
         connection.execute(f"DELETE FROM {table} WHERE position < ? AND position > 0", (made.stop,))
     connection.execute("DELETE FROM snapshot_data WHERE position < ?", (made.stop,))
     connection.execute("UPDATE bounds SET position = ?, hash = ?", (made.stop, bytes.fromhex(made.last_hash)))
-    tail.append(connection, "archives", schema.encode("archives", made))
-    chain.seal(connection)
+    tail.append(connection, "archives", tables.encode("archives", made))
+    tables.seal(connection)
     for table in TABLES:
-        connection.execute(schema.guards(table)[1])
+        connection.execute(tables.guards(table)[1])
 
 
 def _taken(connection: sqlite3.Connection, table: str, positions: list[int]) -> Iterator[Row]:

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution_sched.errors import JournalError, nearest, problem
-from attribution_sched.journal import schema
+from attribution_sched.journal import store
 from attribution_sched.journal.store import draft_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from attribution_sched.journal.reader import Reader
+    from attribution_sched.journal.journal import Reader
 
 COLUMNS: dict[str, type] = {
     "sequence": int,
@@ -72,15 +72,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 ROWS = (
-    f"SELECT d.sequence, {schema.select('decisions', 'd')}, {schema.select('outcomes', 'o')}, "
-    f"{schema.select('tasks', 't')} FROM decisions d LEFT JOIN outcomes o ON o.sequence = d.sequence "
+    f"SELECT d.sequence, {store.select('decisions', 'd')}, {store.select('outcomes', 'o')}, "
+    f"{store.select('tasks', 't')} FROM decisions d LEFT JOIN outcomes o ON o.sequence = d.sequence "
     "LEFT JOIN tasks t ON t.id = d.task_id WHERE d.sequence >= ? AND d.sequence < ? ORDER BY d.sequence LIMIT ?"
 )
 
 
 def pages(journal: Reader, start: int = 0, stop: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
     """Rows in the order of :data:`COLUMNS`, JSON as text, a page at a time; every row is checked by its digest."""
-    widths = [len(schema.columns(table)) + 3 for table in ("decisions", "outcomes", "tasks")]
+    widths = [len(store.columns(table)) + 3 for table in ("decisions", "outcomes", "tasks")]
     first, second = 1 + widths[0], 1 + widths[0] + widths[1]
     for found in journal.pages(ROWS, start, stop):
         page = []
@@ -96,10 +96,10 @@ def pages(journal: Reader, start: int = 0, stop: int | None = None) -> Iterator[
 
 def _known(table: str, row: tuple[Any, ...]) -> dict[str, Any]:
     """A row's values as they are in the file, all None where there is no such row."""
-    names = (*schema.columns(table), "hash")
+    names = (*store.columns(table), "hash")
     if row[0] is None:
         return dict.fromkeys(names)
-    schema.check(table, row)
+    store.check(table, row)
     return dict(zip(names, (*row[1:-2], row[-1].hex()), strict=True))
 
 
@@ -117,7 +117,7 @@ def frame(journal: Reader, start: int = 0, stop: int | None = None) -> pd.DataFr
         if name.endswith("hash"):
             # It covers clocks, too: two runs that are alike in all else differ in it.
             continue
-        values = [schema.load(name, row[at]) if kind is dict else row[at] for row in rows]
+        values = [store.load(name, row[at]) if kind is dict else row[at] for row in rows]
         if name == "latencies_s":
             for part in dict.fromkeys(part for value in values for part in value):
                 made[f"latency_{part}_s"] = pd.Series([value.get(part) for value in values], dtype="float64")
@@ -193,9 +193,7 @@ def _jsonl(journal: Reader, draft: Path) -> None:
 
 
 def _json(journal: Reader, draft: Path) -> None:
-    others = [
-        name for name in schema.TABLES if name not in ("header", "tasks", "decisions", "outcomes", "explanations")
-    ]
+    others = [name for name in store.TABLES if name not in ("header", "tasks", "decisions", "outcomes", "explanations")]
     parts: dict[str, Iterable[Any]] = {"tasks": _rows(journal, "tasks"), "decisions": _entries(journal)}
     parts |= {name: _rows(journal, name) for name in others}
     with draft.open("w", encoding="utf-8") as file:
@@ -209,7 +207,7 @@ def _json(journal: Reader, draft: Path) -> None:
 
 
 def _header(journal: Reader) -> dict[str, Any]:
-    return _plain(journal.header) | {"schema_version": schema.VERSION}
+    return _plain(journal.header) | {"schema_version": store.VERSION}
 
 
 def _rows(journal: Reader, table: str) -> Iterator[dict[str, Any]]:

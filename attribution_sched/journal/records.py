@@ -217,7 +217,7 @@ class HandleRecord:
     """What an executor knows a launched decision by.
 
     Attributes:
-        key: ``<journal id>-<decision id>[-attempt]``, see :meth:`~attribution_sched.journal.reader.Reader.key`.
+        key: ``<journal id>-<decision id>[-attempt]``, see :meth:`~attribution_sched.journal.journal.Reader.key`.
         executor: Name of the executor.
         handle: What it gave back, for example a job id. Of several under one key the newest counts.
         recorded_at: UTC, ISO 8601, set by the journal; not compared.

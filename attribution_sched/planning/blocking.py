@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES, CostTables
-from attribution_sched.cluster.cost_kernel import DomainArrays, PowerArrays, RuntimeArrays, Workload
+from attribution_sched.cluster.cost import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.memory import in_flight
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.segment_table import (

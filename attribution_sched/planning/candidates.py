@@ -1,7 +1,7 @@
 """Batches of plans: put together, as the cluster would carry them out, whether it would, and the best of one.
 
 How the cluster shares a batch between replicas is its own rule. Whether a plan is valid is
-:mod:`attribution_sched.cluster.validity`'s; here that is asked of a decision, and then what only a priced plan tells:
+:mod:`attribution_sched.cluster.plan`'s; here that is asked of a decision, and then what only a priced plan tells:
 memory and power.
 """
 
@@ -11,20 +11,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attribution_sched.cluster import validity as rules
+from attribution_sched.cluster import plan as rules
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.cost_kernel import DomainArrays, share_batch
+from attribution_sched.cluster.cost import CostModel, DomainArrays, share_batch
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
     ANYBODY,
     MICROBATCHES,
     REPLICA,
+    Limits,
     Plan,
     PlanBatch,
+    limits_of,
+    validity,
 )
 from attribution_sched.cluster.reward import value
-from attribution_sched.cluster.validity import Limits, limits_of, validity
 from attribution_sched.errors import PlanError
 from attribution_sched.kernels import kernel
 from attribution_sched.types import BoolArray, IntArray

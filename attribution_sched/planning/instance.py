@@ -9,9 +9,9 @@ import numpy as np
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import CostModel, PlanCosts
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.world import within_budgets
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.types import FloatArray, IntArray
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.cost_kernel import (
+from attribution_sched.cluster.cost import (
+    CostModel,
     DomainArrays,
     PowerArrays,
     RuntimeArrays,
@@ -228,7 +228,7 @@ def _has_memory(
 ) -> bool:  # fmt: skip
     """Whether every stage between the cuts in row ``at`` has memory, with ``after`` stages behind the last.
 
-    The memory of :func:`~attribution_sched.cluster.cost_kernel.stage_cost`, which a table asks for thousands of
+    The memory of :func:`~attribution_sched.cluster.cost.stage_cost`, which a table asks for thousands of
     times, without the times and draws that go with it.
     """
     for stage in range(needs.stages):

@@ -12,9 +12,9 @@ from functools import lru_cache
 import numpy as np
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.cost_kernel import (
+from attribution_sched.cluster.cost import (
     DOMAIN_ROW,
+    CostModel,
     DomainArrays,
     PowerArrays,
     RuntimeArrays,
@@ -24,8 +24,7 @@ from attribution_sched.cluster.cost_kernel import (
 )
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.gpus import Precision
-from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch, layouts_within
-from attribution_sched.cluster.validity import hardware_formats
+from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch, hardware_formats, layouts_within
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import Instance, inside_precisions
 from attribution_sched.types import BoolArray, FloatArray, IntArray

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from attribution_sched.cluster.counters import counters, sample_time_s, throughput
-from attribution_sched.cluster.decision_batch import ATTRIBUTIONS
+from attribution_sched.cluster.decision import ATTRIBUTIONS
 from attribution_sched.cluster.demands import Demands, draw_demands, nominal_demands
-from attribution_sched.cluster.futures import FACTORS, LAW_SEED, Belief, covariance_root, law_pool, pool_rows
+from attribution_sched.cluster.fork import FACTORS, LAW_SEED, Belief, covariance_root, law_pool, pool_rows
 from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.world import World
 from attribution_sched.scheduler.hi_ppo.features import log_pace

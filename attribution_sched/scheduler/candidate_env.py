@@ -25,8 +25,7 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision, encode, view
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES
+from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, Engine
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.world import World

@@ -12,8 +12,7 @@ from attribution_sched.cluster.decision import encode, pend, view
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.pool import Attribute
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import Attribute, World
 from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import AttributionReader, Episodic, Policy, QueueOrder, pairs
 from attribution_sched.types import FloatArray, IntArray

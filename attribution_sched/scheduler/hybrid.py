@@ -13,16 +13,18 @@ import numpy as np
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import (
     MICROBATCHES,
+    VALID,
     Plan,
     PlanBatch,
     layout_table,
+    limits_of,
+    validity,
 )
 from attribution_sched.cluster.reward import value
-from attribution_sched.cluster.validity import VALID, limits_of, validity
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.candidates import feasible, microbatch_counts, taken
 from attribution_sched.planning.instance import Instance
-from attribution_sched.planning.neighbours import SAME_FORMATS, Neighbourhood
+from attribution_sched.planning.local_search import SAME_FORMATS, Neighbourhood
 from attribution_sched.scheduler.exact_policy import switching_gain
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.rules import ShortestJobFirst

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.types import FloatArray, IntArray
 
@@ -205,3 +205,32 @@ class BatchAppraiser(Protocol):
             returns: Whether Q_c(s, a) is asked for; zeros otherwise.
         """
         ...
+
+
+class FunctionPolicy:
+    """A plain function of the view in the place of a policy.
+
+    Args:
+        function: Returns a plan, or None to let the task wait (or stay).
+    """
+
+    def __init__(self, function: Callable[[Decision], Plan | None]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def decide(self, view: Decision) -> Plan | None:
+        """What the function says."""
+        return self.function(view)
+
+
+def twin(policy: Policy) -> Policy:
+    """A copy that can be asked without the original noticing, as at the start of an episode."""
+    if isinstance(policy, FunctionPolicy):
+        return policy
+    try:
+        other = copy.deepcopy(policy)
+    except Exception:  # What a foreign policy holds (a socket, a handle) may refuse to be copied deeply.
+        other = copy.copy(policy)
+    if isinstance(other, Episodic):
+        other.reset(0)
+    return other

@@ -8,15 +8,18 @@ from attribution_sched.cluster.counters import Counters
 from attribution_sched.cluster.decision import encode, pend, view
 from attribution_sched.cluster.demands import Demands
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.copies import CHOOSE, begin_copy
-from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance
-from attribution_sched.cluster.engine.ledger import close_page, open_page
-from attribution_sched.cluster.engine.prices import reprice
+from attribution_sched.cluster.engine.engine import (
+    PRICE_NETWORK,
+    SETTLED,
+    Engine,
+    advance,
+    close_page,
+    open_page,
+    reprice,
+)
 from attribution_sched.cluster.engine.state import StateArrays
-from attribution_sched.cluster.fork import Copies
-from attribution_sched.cluster.pool import TaskPool
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.fork import CHOOSE, Copies, begin_copy
+from attribution_sched.cluster.world import TaskPool, World
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Task

@@ -12,8 +12,8 @@ from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.scheduler.policy import Policy
 
 if TYPE_CHECKING:
+    from attribution_sched.cluster.decision import Moment
     from attribution_sched.cluster.fork import Follower
-    from attribution_sched.cluster.moment import Moment
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Domain
+from attribution_sched.cluster.decision import Moment
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.state import StateArrays
 from attribution_sched.cluster.fork import Copies
-from attribution_sched.cluster.moment import Moment
 from attribution_sched.cluster.plan import layout_table
-from attribution_sched.cluster.world import BATCH_LEVELS, World
+from attribution_sched.cluster.world import BATCH_LEVELS, Domain, World
 from attribution_sched.planning.memory_feasibility import FORMATS
 from attribution_sched.scheduler.hi_ppo.drafts import LAYOUT_CHOICE, open_drafts
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE

@@ -11,14 +11,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attribution_sched.cluster.cost_kernel import Scratch
+from attribution_sched.cluster.cost import Scratch
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.actions import conclude, enact, free_devices
-from attribution_sched.cluster.engine.copies import begin_copy
-from attribution_sched.cluster.engine.events import PRICE_NETWORK, SETTLED, advance
-from attribution_sched.cluster.engine.ledger import book_decision, close_page, open_page
-from attribution_sched.cluster.engine.prices import kind_of, reprice
+from attribution_sched.cluster.engine.engine import (
+    PRICE_NETWORK,
+    SETTLED,
+    advance,
+    book_decision,
+    close_page,
+    conclude,
+    enact,
+    free_devices,
+    kind_of,
+    open_page,
+    reprice,
+)
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
+from attribution_sched.cluster.fork import begin_copy
 from attribution_sched.cluster.plan import DP, PP, TP
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import kernel

@@ -17,11 +17,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.decision_batch import Decisions
-from attribution_sched.cluster.fork import Choose, Fork, Wait, fork
-from attribution_sched.cluster.futures import Beliefs, arrivals_per_s
-from attribution_sched.cluster.moment import Moment
+from attribution_sched.cluster.decision import Decision, Decisions, Moment
+from attribution_sched.cluster.fork import Beliefs, Choose, Fork, Wait, arrivals_per_s, fork
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World

@@ -1,10 +1,10 @@
-"""A pipeline of transformer blocks that trains where it is told to, saves itself when asked to end, and goes on elsewhere.
+"""A pipeline of transformer blocks: trains where it is told to, saves itself when asked to end, goes on elsewhere.
 
     attribution-sched … submit(..., command=["python", "examples/trainer/train.py", "--folder", "/shared/trainer"])
 
-It takes its stage from the environment that every executor sets (``ATTR_STAGE``, ``ATTR_FIRST``, ``ATTR_STOP``, …), runs
+It takes its stage from the environment that executors set (``ATTR_STAGE``, ``ATTR_FIRST``, ``ATTR_STOP``, …), runs
 torch's own pipeline schedule over gloo, reports every step to ``ATTR_REPORT`` (seconds, CPU-seconds, bytes, and now and
-then what the link to the next stage carries), and on SIGTERM writes one file per layer, so that the next attempt may cut
+then what the link to the next stage carries), and on SIGTERM writes a file per layer, so that the next attempt may cut
 the model elsewhere. An attempt that is not the newest writes nothing: its node may only have looked dead.
 
 Without the environment it is one stage of one: ``python examples/trainer/train.py --folder /tmp/trainer --steps 3``.

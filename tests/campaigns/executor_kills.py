@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attribution_sched import System
-from attribution_sched.attributor import DefaultAttributor
+from attribution_sched.attribution.attributor import DefaultAttributor
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.executors.executor import Executor
 from attribution_sched.executors.local import LocalExecutor

@@ -25,15 +25,15 @@ from unittest import mock
 
 from attribution_sched import System, explain_memory, training
 from attribution_sched import system as system_module
-from attribution_sched.attributor import DefaultAttributor
+from attribution_sched.attribution.attributor import DefaultAttributor
 from attribution_sched.errors import AttributionSchedError
 from tests.campaigns.same import Account, account, quick_folder
 from tests.small_world import small
 
 PACKAGE = Path(sys.modules["attribution_sched"].__file__ or "").parent
 TRACED = (
-    "system.py", "live_cluster.py", "policy_call.py", "results.py", "operations.py", "admission.py", "resume.py",
-    "online_learning.py", "explain_memory.py", "journal/",
+    "system.py", "live_cluster.py", "results.py", "operations.py", "admission.py", "resume.py",
+    "online_learning.py", "explain_memory.py", "explain/memory.py", "journal/",
 )  # fmt: skip
 """Where a line may raise: all that stands between a policy's answer and what came of it."""
 

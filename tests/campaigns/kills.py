@@ -26,7 +26,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from attribution_sched.journal import Journal, schema
+from attribution_sched.journal import Journal, store
 from tests.campaigns.same import account, quick_folder
 from tests.system_child import TRIALS
 
@@ -225,7 +225,7 @@ def kill_migrations(children: Children, kills: int, seed: int, folder: Path) -> 
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         connection.close()
         tally.kills[f"migrate, left at version {version}"] += 1
-        if version not in (2, schema.VERSION):
+        if version not in (2, store.VERSION):
             tally.wrong.append(f"version {version} is neither the old one nor the new one")
         with Journal.open(path) as journal:
             if journal.count() != 7 or len(list(journal.tasks())) != 7:

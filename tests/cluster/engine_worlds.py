@@ -7,14 +7,13 @@ import numpy as np
 
 from attribution_sched.cluster.arrivals import ArrivalRow, Poisson, TraceArrivals
 from attribution_sched.cluster.decision import encode
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import ANYBODY, Plan, Replica, Segment
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind, World
 
 BERT = TaskKind(model("bert-base"), 32, (4, 8, 16, 32), (400, 1200), 500)
 GPT2 = TaskKind(model("gpt2-small"), 32, (2, 4, 8, 16), (200, 600), 300, priority=1)

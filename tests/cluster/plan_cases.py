@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import PRECISIONS, Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain, Runtime
 
 CARDS = ("A100-80", "H100-80", "V100-32", "A100-40")
 NAMES = ("east", "west", "north", "south")

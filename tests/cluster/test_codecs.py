@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.codecs import CrossDomainCodec, TestbedCodec
-from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain
 from attribution_sched.errors import PlanError, SettingsError
 
 from .engine_worlds import (

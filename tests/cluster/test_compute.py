@@ -23,11 +23,11 @@ from attribution_sched.cluster.compute import (
     layer_profile,
 )
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.domains import Runtime
 from attribution_sched.cluster.gpus import GPUS, PRECISIONS, Precision, gpu
 from attribution_sched.cluster.memory import activation_share
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.models.catalogue import PROFILED_NAMES, profiled_model
+from attribution_sched.cluster.world import Runtime
 
 GPT, RESNET = model("gpt2-small"), model("resnet-50")
 COLUMN = {name: i for i, name in enumerate(TIME_COLUMNS)}

@@ -19,14 +19,13 @@ from pipeline_agreement import cost_model as llama_cost_model
 from pipeline_agreement import random_plans
 
 from attribution_sched.cluster.compute import efficiencies
-from attribution_sched.cluster.cost import CostModel, PlanCosts
-from attribution_sched.cluster.cost_kernel import ring_all_reduce_s, ring_sent_bytes, split_stages
-from attribution_sched.cluster.domains import Cluster
+from attribution_sched.cluster.cost import CostModel, PlanCosts, ring_all_reduce_s, ring_sent_bytes, split_stages
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.power import cap_reached, natural_power_w, precision_factor
 from attribution_sched.cluster.throughput import ANCHOR, efficiency, precision_table
+from attribution_sched.cluster.world import Cluster
 from attribution_sched.errors import NetworkError, PlanError
 from research.pipeline_events import simulate_pipeline
 from tests.cluster.plan_cases import CARDS, cluster, cost_model, network, plans

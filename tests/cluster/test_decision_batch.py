@@ -5,8 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.decision_batch import from_view
+from attribution_sched.cluster.decision import from_view, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.errors import NetworkError, PlanError
 from tests.cluster.engine_worlds import random_actions

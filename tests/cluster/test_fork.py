@@ -7,8 +7,20 @@ import pytest
 
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.fork import Add, Choose, Devices, Follow, Link, Price, Remove, Wait, fork
-from attribution_sched.cluster.futures import PriorBeliefs, draw_futures, resident_slots
+from attribution_sched.cluster.fork import (
+    Add,
+    Choose,
+    Devices,
+    Follow,
+    Link,
+    Price,
+    PriorBeliefs,
+    Remove,
+    Wait,
+    draw_futures,
+    fork,
+    resident_slots,
+)
 from attribution_sched.cluster.incidents import DomainLoss, pack
 from attribution_sched.errors import PlanError, SettingsError
 from attribution_sched.scheduler.greedy import Greedy

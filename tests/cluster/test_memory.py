@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Runtime
 from attribution_sched.cluster.memory import (
     OPTIMISER_BYTES_FULL,
     OPTIMISER_BYTES_MIXED,
@@ -16,6 +15,7 @@ from attribution_sched.cluster.memory import (
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, Replica, Segment
+from attribution_sched.cluster.world import Runtime
 from research.pipeline_events import all_forward_all_backward, one_forward_one_backward
 from tests.cluster.plan_cases import cluster
 

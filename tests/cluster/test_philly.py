@@ -16,7 +16,7 @@ from attribution_sched.cluster.philly import (
     believed_left_s,
     request_of,
 )
-from attribution_sched.cluster.pool import build_pool
+from attribution_sched.cluster.world import build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError, TaskError, TraceError
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain, Runtime
 
 needs_data = pytest.mark.skipif("ATTRIBUTION_SCHED_DATA" not in os.environ, reason="needs the measured tables")
 

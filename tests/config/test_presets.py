@@ -11,8 +11,7 @@ import pytest
 from attribution_sched.cluster.cost import CostModel, PlanCosts
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
-from attribution_sched.cluster.pool import build_pool
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import TaskKind, World, build_pool
 from attribution_sched.config import load_settings, preset_names
 
 DEGREES = (1, 2, 4, 8, 16, 32, 64)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from attribution_sched.cluster.arrivals import Burst, Diurnal, Poisson, TraceArrivals
-from attribution_sched.cluster.domains import Runtime
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import Reward, World
+from attribution_sched.cluster.world import Reward, Runtime, World
 from attribution_sched.config import Settings, load_settings, load_training_settings, preset_names
 from attribution_sched.config.schema import EpisodeSettings, MotionSettings, RuntimeSettings
 from attribution_sched.config.sources import merge

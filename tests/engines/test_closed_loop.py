@@ -76,7 +76,7 @@ def played(folder, command, throttle):
 
 
 def error(system, decision):
-    """Relative error of the step that was predicted when a decision was taken, against what was first measured of it."""
+    """Relative error of the step predicted when a decision was taken, against what was first measured of it."""
     key = system.journal.key(decision.id)
     seen = (each.more for each in operations.recorded(system.journal) if each.kind == "measured")
     measured_s = next(more["step_s"] for more in seen if more["key"] == key)

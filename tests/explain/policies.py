@@ -6,7 +6,7 @@ import numpy as np
 
 from attribution_sched.attribution.vector import state_vectors
 from attribution_sched.cluster.arrivals import Poisson
-from attribution_sched.cluster.decision_batch import from_view, own_first
+from attribution_sched.cluster.decision import from_view, own_first
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.background import Background

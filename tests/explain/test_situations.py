@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as hs
 
-from attribution_sched.cluster.decision_batch import Decisions, from_view, own_first
+from attribution_sched.cluster.decision import Decisions, from_view, own_first
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.lineup import lineup

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.attributor import as_attributor
+from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 

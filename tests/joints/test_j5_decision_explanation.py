@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attribution_sched.attributor import as_attributor
+from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import STEADFAST, Explainer
 from attribution_sched.explain.preference import devices_needed, redecided, where

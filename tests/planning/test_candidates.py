@@ -9,7 +9,7 @@ from hypothesis import strategies as hs
 
 from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.actions import decode
+from attribution_sched.cluster.engine.engine import decode
 from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.plan import (
     DOMAIN,

@@ -5,8 +5,7 @@ import pytest
 
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, PP, REPLICA, STOP, TP
-from attribution_sched.planning.local_search import LocalSearch
-from attribution_sched.planning.neighbours import orders_near
+from attribution_sched.planning.local_search import LocalSearch, orders_near
 from attribution_sched.scheduler.hi_ppo.walk import walk
 from tests.scheduler.hi_ppo import worlds
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import attribution_sched
-from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.cost_kernel import gradient_reduce_s, stage_cost
+from attribution_sched.cluster.cost import CostModel, gradient_reduce_s, stage_cost
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import (
     DOMAIN,
@@ -20,10 +19,12 @@ from attribution_sched.cluster.plan import (
     PRECISION,
     SEGMENT_FIELDS,
     STOP,
+    VALID,
     layout_table,
     layouts_within,
+    limits_of,
+    validity,
 )
-from attribution_sched.cluster.validity import VALID, limits_of, validity
 from attribution_sched.planning import segment_table as table
 from tests.cluster.engine_worlds import tiny_cluster
 

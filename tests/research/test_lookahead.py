@@ -10,14 +10,13 @@ from hypothesis import strategies as some
 
 from attribution_sched.cluster.arrivals import ArrivalRow, Poisson, TraceArrivals
 from attribution_sched.cluster.decision import encode
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.actions import decode
+from attribution_sched.cluster.engine.engine import decode
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.plan import PRECISION, PlanBatch
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import Reward, TaskKind, World
+from attribution_sched.cluster.world import Cluster, Domain, Reward, Runtime, TaskKind, World
 from attribution_sched.errors import PlanError, SettingsError
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.exact_policy import Exact, ExactResolve, ExactSwitch

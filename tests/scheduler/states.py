@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from attribution_sched.cluster.decision import encode, pend, view
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import TaskKind
+from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind
 from attribution_sched.planning.candidates import feasible
 from attribution_sched.scheduler.policy import Episodic, QueueOrder
 

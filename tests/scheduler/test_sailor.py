@@ -7,11 +7,11 @@ import pytest
 
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain, Runtime
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.instance import Instance
 from attribution_sched.scheduler.sailor import Sailor, estimate_s, plan_like_sailor, region_order, search

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.domains import Runtime
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.reward import value
+from attribution_sched.cluster.world import Runtime
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.segment_table import single_domain_plans
 from attribution_sched.scheduler.splits import (

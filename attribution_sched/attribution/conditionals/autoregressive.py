@@ -32,7 +32,7 @@ from attribution_sched.attribution.conditionals.networks import (
 from attribution_sched.attribution.conditionals.points import Points
 from attribution_sched.attribution.conditionals.proposals import GruProposal, MlpProposal, log_density, transform
 from attribution_sched.attribution.conditionals.training import train_energy, train_proposal
-from attribution_sched.threads import one_thread
+from attribution_sched.kernels import one_thread
 
 
 class AutoregressiveConditional:

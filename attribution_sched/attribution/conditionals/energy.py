@@ -31,7 +31,7 @@ from attribution_sched.attribution.conditionals.networks import (
     weights_of,
 )
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
-from attribution_sched.threads import one_thread
+from attribution_sched.kernels import one_thread
 
 Proposal = GaussianisedConditional | MixtureConditional
 

@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost_kernel import DomainArrays, PowerArrays, RuntimeArrays
-from attribution_sched.cluster.plan import SEGMENT_FIELDS
+from attribution_sched.cluster.cost import DomainArrays, PowerArrays, RuntimeArrays
+from attribution_sched.cluster.plan import REFUSALS, SEGMENT_FIELDS
 from attribution_sched.cluster.streams import StreamState
-from attribution_sched.cluster.validity import REFUSALS
 from attribution_sched.types import FloatArray, IntArray
 
 NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W, LAST_TICK = range(6)

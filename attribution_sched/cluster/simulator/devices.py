@@ -34,10 +34,9 @@ from attribution_sched.cluster.interference import (
     strengths,
 )
 from attribution_sched.cluster.plan import ANYBODY, Plan, layout_table
-from attribution_sched.cluster.pool import TaskPool
 from attribution_sched.cluster.simulator.job import Deployment, Device, Job, SegmentLoad, Totals
 from attribution_sched.cluster.wan import WanProcess, effective_latency
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import TaskKind, TaskPool, World
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.types import FloatArray, IntArray
 

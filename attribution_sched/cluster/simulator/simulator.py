@@ -19,13 +19,12 @@ from numpy.random import SeedSequence
 
 from attribution_sched.cluster.arrivals import TraceArrivals, next_arrival
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.pool import build_pool
 from attribution_sched.cluster.simulator.devices import Floor, Prices
 from attribution_sched.cluster.simulator.dispatch import Decider, Dispatcher, Failures, Preemption, Shared
 from attribution_sched.cluster.simulator.job import Device, Job, SimulationResult, Status, Totals
 from attribution_sched.cluster.streams import integers, seed_stream
 from attribution_sched.cluster.wan import WanProcess
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import World, build_pool
 
 __all__ = ["Decider", "Shared", "Simulator", "simulate"]
 

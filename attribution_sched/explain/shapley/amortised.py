@@ -22,7 +22,7 @@ from attribution_sched.explain.shapley.evaluate import Evaluator, Progress
 from attribution_sched.explain.shapley.explain import estimate_many
 from attribution_sched.explain.shapley.game import BatchGame, BoolArray, FloatArray, IntArray
 from attribution_sched.explain.shapley.permutation import rows_per_walk
-from attribution_sched.threads import torch_threads
+from attribution_sched.kernels import torch_threads
 
 if TYPE_CHECKING:
     from torch import nn

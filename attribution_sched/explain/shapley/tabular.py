@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.shapley.game import BoolArray, FloatArray, IntArray
-from attribution_sched.threads import torch_threads
+from attribution_sched.kernels import torch_threads
 
 if TYPE_CHECKING:
     from torch import nn

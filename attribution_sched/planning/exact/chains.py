@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost_kernel import (
+from attribution_sched.cluster.cost import (
     BILL_USD,
     CARBON_G,
     ENERGY_J,

@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost_kernel import (
-    DomainArrays,
-    PowerArrays,
-    RuntimeArrays,
-    Workload,
-    split_stages,
-    tp_index,
-)
+from attribution_sched.cluster.cost import DomainArrays, PowerArrays, RuntimeArrays, Workload, split_stages, tp_index
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.problem import Problem

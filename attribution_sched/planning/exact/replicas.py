@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.cost_kernel import Scratch, plan_cost, segment_pace_s, share_batch
+from attribution_sched.cluster.cost import Scratch, plan_cost, segment_pace_s, share_batch
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,

@@ -20,8 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES
-from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.cost_kernel import make_scratch
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, make_scratch
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -35,8 +34,8 @@ from attribution_sched.cluster.plan import (
     TP,
     Plan,
     PlanBatch,
+    limits_of,
 )
-from attribution_sched.cluster.validity import limits_of
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.exact.bounds import floors
 from attribution_sched.planning.exact.chains import Pricing, Space, search_chains
@@ -44,8 +43,7 @@ from attribution_sched.planning.exact.held_karp import held_karp
 from attribution_sched.planning.exact.problem import Objective, Problem
 from attribution_sched.planning.exact.profiles import SegmentProfiles
 from attribution_sched.planning.exact.replicas import combine, list_chains
-from attribution_sched.planning.local_search import Candidate, descend
-from attribution_sched.planning.neighbours import ONE_PIPELINE, Neighbourhood
+from attribution_sched.planning.local_search import ONE_PIPELINE, Candidate, Neighbourhood, descend
 from attribution_sched.planning.segment_table import hardware_classes
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 

@@ -15,12 +15,11 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.errors import AttributionSchedError
 from attribution_sched.journal import DecisionRecord, OutcomeRecord
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.policy_call import PolicyAnswer, PolicyCall, twin
+from attribution_sched.live_cluster import PolicyAnswer, PolicyCall, SimulatedCluster
 from attribution_sched.real_cluster import is_real
 from attribution_sched.report.data import Contender, Number, Rivals
 from attribution_sched.resume import replay
-from attribution_sched.scheduler.policy import Episodic, Policy
+from attribution_sched.scheduler.policy import Episodic, Policy, twin
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.types import Outcome
 

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions, own_first, states
+from attribution_sched.cluster.decision import Decisions, DecisionView, own_first, states
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.errors import PlanError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.scheduler.hi_ppo.appraisal_encoder import LEAST, look_along
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
@@ -47,7 +47,6 @@ from attribution_sched.scheduler.hi_ppo.repricing import (
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
 from attribution_sched.scheduler.hi_ppo.weights import weighed
 from attribution_sched.scheduler.policy import Appraisal
-from attribution_sched.threads import one_thread
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.policy import HiPpo

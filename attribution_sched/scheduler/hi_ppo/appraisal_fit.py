@@ -24,9 +24,9 @@ from attribution_sched.cluster.counters import counters, throughput
 from attribution_sched.cluster.demands import SIGMA, draw_demands
 from attribution_sched.cluster.world import TaskKind, World
 from attribution_sched.errors import SettingsError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.demand_head import DEMANDS, SPEED_INPUTS, DemandHead, NominalTask
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]

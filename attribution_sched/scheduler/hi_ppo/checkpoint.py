@@ -69,8 +69,8 @@ def load(path: str | Path = SHIPPED, device: str = "cpu") -> HiPpoNetwork:
     header, arrays = _read(path, KIND)
     import torch
 
+    from attribution_sched.kernels import one_thread
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-    from attribution_sched.threads import one_thread
 
     # Weights that will be replaced at once are not worth drawing: on this device they have only a shape.
     with one_thread(), torch.device("meta"):

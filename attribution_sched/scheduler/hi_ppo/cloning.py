@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attribution_sched.errors import ModelFitError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.evaluate import judge, take_trace, trace_offsets
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import join_traces
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Trace
 from attribution_sched.scheduler.ppo.ppo import gae
-from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.reward import total_of
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, Deviating, distinct
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
 from attribution_sched.scheduler.hi_ppo.evaluate import (
@@ -34,7 +35,6 @@ from attribution_sched.scheduler.hi_ppo.field_state import ENGINE, field_arrays,
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import join_traces
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Trace, walk
-from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attribution_sched.cluster.counters import sample_time_s, true_rates
-from attribution_sched.cluster.decision_batch import Attributor
+from attribution_sched.cluster.decision import Attributor
 from attribution_sched.cluster.demands import DEMAND_NAMES, Demands, nominal_demands
 from attribution_sched.cluster.world import TaskKind
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import ATTRIBUTIONS, Decisions
+from attribution_sched.cluster.decision import ATTRIBUTIONS, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
+from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.choices import bounded_log, can_begin, fastest_inside

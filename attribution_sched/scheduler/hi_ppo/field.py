@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.codecs import attributions_of
-from attribution_sched.cluster.decision_batch import Attributor, Decisions, gather
+from attribution_sched.cluster.decision import Attributor, Decisions, gather
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.world import TaskKind, World

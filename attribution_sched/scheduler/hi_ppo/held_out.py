@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import Attributor
+from attribution_sched.cluster.decision import Attributor
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, restore_field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import Chooser
-from attribution_sched.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 

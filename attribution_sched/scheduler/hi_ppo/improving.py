@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
 from attribution_sched.scheduler.hi_ppo.comparing import Comparison, compare, prefer
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
@@ -17,7 +18,6 @@ from attribution_sched.scheduler.hi_ppo.held_out import HeldOut
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.stagger import stagger
 from attribution_sched.scheduler.hi_ppo.walk import Chooser
-from attribution_sched.threads import one_thread
 
 COPIES = 192
 """Copies of clusters that are played side by side."""

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions, DecisionView
 from attribution_sched.cluster.plan import Plan
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.appraisal import checked
 from attribution_sched.scheduler.hi_ppo.drafts import DONE, Drafts
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look, task_scores, with_task
@@ -27,7 +27,6 @@ from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import Offer, Planner, walk
 from attribution_sched.scheduler.policy import Preferred
 from attribution_sched.scheduler.ppo.policy import masked_log_softmax
-from attribution_sched.threads import one_thread
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:

@@ -12,14 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
-from attribution_sched.planning.iterated_local_search import IteratedLocalSearch
-from attribution_sched.planning.local_search import LocalSearch
+from attribution_sched.kernels import one_thread
+from attribution_sched.planning.local_search import IteratedLocalSearch, LocalSearch
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
-from attribution_sched.threads import one_thread
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

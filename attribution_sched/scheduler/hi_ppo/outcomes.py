@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.cost_kernel import (
+from attribution_sched.cluster.cost import (
     BILL_USD,
+    BYTES_PER_GBIT,
     STEP_S,
     UTILISATION,
     Scratch,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.counters import counters
-from attribution_sched.cluster.decision_batch import ATTRIBUTIONS, Attributor
+from attribution_sched.cluster.decision import ATTRIBUTIONS, Attributor
 from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandHead, DemandReader, NominalTask, unbounded

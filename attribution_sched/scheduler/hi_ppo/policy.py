@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions, from_view
+from attribution_sched.cluster.decision import Decisions, DecisionView, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, problem
@@ -352,8 +351,8 @@ class HiPpo:
             self._ahead(view)
 
     def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
+        from attribution_sched.kernels import one_thread
         from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-        from attribution_sched.threads import one_thread
 
         with one_thread():
             return walk(planner, decisions, NetworkChooser(self.network, None), timings, self.clock)

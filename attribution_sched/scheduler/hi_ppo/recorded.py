@@ -8,7 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
-from attribution_sched.cluster.decision_batch import Decisions, from_view
+from attribution_sched.cluster.decision import Decisions, from_view
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
 from attribution_sched.scheduler.hi_ppo.evaluate import take_trace, trace_offsets
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower

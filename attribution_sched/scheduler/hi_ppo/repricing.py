@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.cost_kernel import (
+from attribution_sched.cluster.cost import (
     BILL_USD,
+    BYTES_PER_GBIT,
     CARBON_G,
     ENERGY_J,
     STEP_S,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.decision_batch import Decisions
+from attribution_sched.cluster.decision import Decisions, DecisionView
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.candidates import Actor, RuleActor

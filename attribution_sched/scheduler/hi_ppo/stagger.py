@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from attribution_sched.cluster.engine import state as st
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, keep_clusters, restore_field
 from attribution_sched.scheduler.hi_ppo.walk import Chooser
-from attribution_sched.threads import one_thread
 
 
 def stagger(field: Field, chooser: Chooser) -> None:

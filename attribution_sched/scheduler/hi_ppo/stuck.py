@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.domains import within_budgets
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.actions import free_devices
-from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.engine.prices import kind_of
+from attribution_sched.cluster.engine.engine import Engine, free_devices, kind_of
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
+from attribution_sched.cluster.world import within_budgets
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.choices import can_begin

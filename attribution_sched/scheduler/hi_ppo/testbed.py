@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, GROUPS
+from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, GROUPS
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.planning.memory_feasibility import FORMATS
 from attribution_sched.scheduler.hi_ppo.drafts import FORMAT_CHOICE, LEVEL_CHOICE

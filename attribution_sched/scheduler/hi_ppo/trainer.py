@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
 from attribution_sched.scheduler.hi_ppo.constraints import DualAscent, Multipliers
 from attribution_sched.scheduler.hi_ppo.evaluate import Judgement, judge, take_trace, trace_offsets
@@ -26,7 +27,6 @@ from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import Experience, collect
 from attribution_sched.scheduler.ppo.ppo import Evaluation, Rollout, UpdateStats, update
 from attribution_sched.scheduler.ppo.settings import PpoSettings
-from attribution_sched.threads import one_thread
 
 IntArray = NDArray[np.int64]
 

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.decision_batch import Decisions
-from attribution_sched.cluster.domains import within_budgets
+from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.plan import PlanBatch
-from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
+from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind, within_budgets
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.memory_feasibility import FORMATS, PlannerTables, make_tables
 from attribution_sched.scheduler.hi_ppo.choices import cut_choices, domain_choices, segment_choices

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from attribution_sched.errors import CheckpointError, ModelFitError, SettingsError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.ppo.collect import Collector, Steps, checked_observation, reward_components
 from attribution_sched.scheduler.ppo.policy import FlatPolicy
 from attribution_sched.scheduler.ppo.ppo import ReturnScale, Rollout, UpdateStats, gae, update
@@ -34,7 +35,6 @@ from attribution_sched.scheduler.ppo.run_state import (
 )
 from attribution_sched.scheduler.ppo.settings import PpoSettings
 from attribution_sched.storage import Arrays, read, rebuilding, take, write
-from attribution_sched.threads import one_thread
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attribution_sched.cluster.decision import DecisionView
 from attribution_sched.cluster.plan import FIRST, MICROBATCH, MICROBATCHES, PP, REPLICA, STOP, PlanBatch
+from attribution_sched.kernels import one_thread
 from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.scheduler.seq2seq.features import (
     DecisionFeatures,
@@ -25,7 +26,6 @@ from attribution_sched.scheduler.seq2seq.features import (
     option_choices,
 )
 from attribution_sched.scheduler.seq2seq.network import PointerNetwork, log_probabilities
-from attribution_sched.threads import one_thread
 from attribution_sched.types import FloatArray, IntArray
 
 MOST_DOMAINS = 16

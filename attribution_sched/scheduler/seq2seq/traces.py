@@ -21,13 +21,12 @@ from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import DecisionView
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import Model, model
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
 from attribution_sched.cluster.regions import region_names, wan_between
 from attribution_sched.cluster.reward import baseline_costs, value
-from attribution_sched.cluster.world import Reward, TaskKind, World
+from attribution_sched.cluster.world import Cluster, Domain, Reward, Runtime, TaskKind, World
 from attribution_sched.errors import SettingsError, TaskError, TraceError, nearest, problem
 from attribution_sched.planning.exact.problem import problem_of
 from attribution_sched.planning.exact.solver import ExactSolver, evaluate, improve

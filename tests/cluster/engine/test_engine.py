@@ -11,7 +11,7 @@ from attribution_sched.cluster.arrivals import Poisson, TraceArrivals
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import encode
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.prices import domain_power_w
+from attribution_sched.cluster.engine.engine import domain_power_w
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
 from attribution_sched.cluster.wan import BandwidthTrace, Wan
 from attribution_sched.errors import PlanError, SettingsError

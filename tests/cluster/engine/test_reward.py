@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as hs
 
-from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import Reward
+from attribution_sched.cluster.world import Cluster, Domain, Reward
 from tests.cluster.engine_worlds import BERT, begun, chain, decide, restless, rollout, single, tiny_world, traced
 
 ALONE = replace(BERT, epoch_steps=10_000)

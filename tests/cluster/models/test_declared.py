@@ -3,10 +3,10 @@
 import pytest
 
 from attribution_sched.cluster.compute import PARAMS_SHARDED, build_tables
-from attribution_sched.cluster.domains import Runtime
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.models.declared import LayerFigures, declared_model, with_adapters
+from attribution_sched.cluster.world import Runtime
 from attribution_sched.errors import TaskError
 
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.arrivals import ArrivalRow, Poisson, TraceArrivals
-from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.models import model
@@ -20,7 +19,7 @@ from attribution_sched.cluster.simulator.dispatch import Failures, Preemption
 from attribution_sched.cluster.simulator.job import Deployment, Job, Status
 from attribution_sched.cluster.simulator.simulator import Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import Cluster, Domain, TaskKind, World
 from attribution_sched.errors import PlanError, SettingsError
 from attribution_sched.scheduler.greedy import Greedy
 

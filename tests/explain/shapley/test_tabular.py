@@ -8,7 +8,7 @@ from torch import nn
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.shapley.explain import estimate, estimate_many
 from attribution_sched.explain.shapley.tabular import TabularBatchGame, TabularGame
-from attribution_sched.threads import torch_threads
+from attribution_sched.kernels import torch_threads
 
 RNG = np.random.default_rng(0)
 X, BACKGROUND = RNG.normal(size=(5, 6)), RNG.normal(size=(9, 6))

@@ -4,14 +4,13 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
-from attribution_sched.cluster.cost_kernel import share_batch
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel, share_batch
 from attribution_sched.cluster.gpus import PRECISIONS, Precision, gpu
 from attribution_sched.cluster.models import Layer, Model, TaskType
 from attribution_sched.cluster.plan import DP, PP, TP, PlanBatch
 from attribution_sched.cluster.reward import samples
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain, Runtime
 from attribution_sched.planning.exact.problem import Objective, Problem
 
 CARDS = ("A100-80", "V100-32", "A100-40", "H100-80")

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution_sched.cluster.decision import encode, view
-from attribution_sched.cluster.decision_batch import Decisions, from_view
+from attribution_sched.cluster.decision import Decisions, encode, from_view, view
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import ExplanationError, PlanError

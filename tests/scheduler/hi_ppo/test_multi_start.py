@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.decision_batch import from_view
+from attribution_sched.cluster.decision import from_view, view
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.planning.local_search import LocalSearch

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.counters import counters
-from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.decision_batch import gather
+from attribution_sched.cluster.decision import gather, view
 from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.config import load_settings, load_training_settings
 from attribution_sched.config.scenarios import build_scenario

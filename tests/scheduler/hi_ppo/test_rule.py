@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
-from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.decision_batch import from_view
+from attribution_sched.cluster.decision import from_view, view
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 from attribution_sched.scheduler.hi_ppo.rule import Rule

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.decision import encode
-from attribution_sched.cluster.decision_batch import gather
+from attribution_sched.cluster.decision import encode, gather
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.stuck import stuck

@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from attribution_sched.cluster.decision_batch import Decisions, gather
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
+from attribution_sched.cluster.decision import Decisions, gather
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import TaskKind
+from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.walk import Planner

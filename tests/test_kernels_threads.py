@@ -7,7 +7,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from attribution_sched.threads import one_thread
+from attribution_sched.kernels import one_thread
 
 
 def numbers():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, PRECISION, STOP, TP, layout_table
-from attribution_sched.planning import neighbours
-from attribution_sched.planning.neighbours import ANY_DEVICES, SAME_DEVICES, Move, Neighbourhood, every_cut
+from attribution_sched.planning import local_search
+from attribution_sched.planning.local_search import ANY_DEVICES, SAME_DEVICES, Move, Neighbourhood, every_cut
 from tests.cluster.engine_worlds import tiny_cluster
 
 LAYERS = 24
@@ -96,4 +96,4 @@ def test_every_cut_lists_all_or_draws_some():
 def test_cuts_move_only_as_far_as_they_are_said_to(near, plan):
     rows, _ = near.cuts(plan, 3)
     moved = np.abs(rows[:, :3, STOP] - plan[:3, STOP]).max(axis=1)
-    assert set(moved.tolist()) == set(np.abs(neighbours.SHIFTS).tolist())
+    assert set(moved.tolist()) == set(np.abs(local_search.SHIFTS).tolist())

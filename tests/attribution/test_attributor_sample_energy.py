@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from attribution_sched.attribution.accounting import from_idle
-from attribution_sched.attribution.sample_energy import SampleEnergy, per_sample
+from attribution_sched.attribution.attributor import SampleEnergy, per_sample
 from attribution_sched.errors import CheckpointError, CounterError, ModelFitError
 
 RATES = np.array([3.0, 0.5, 2.0, 0.1, 12.0, 20.0, 8.0])

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PP, STOP, TP
-from attribution_sched.cluster.validity import VALID, validity
-from attribution_sched.planning.iterated_local_search import IteratedLocalSearch
+from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PP, STOP, TP, VALID, validity
+from attribution_sched.planning.local_search import IteratedLocalSearch
 from tests.planning.test_local_search import covers, several
 
 

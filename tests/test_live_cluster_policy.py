@@ -4,9 +4,9 @@ import pytest
 
 from attribution_sched.admission import instance
 from attribution_sched.errors import SettingsError
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.policy_call import FunctionPolicy, PolicyCall, as_policy, twin
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, as_policy
 from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.scheduler.policy import FunctionPolicy, twin
 from attribution_sched.scheduler.registry import make_policy
 from tests.small_world import small
 

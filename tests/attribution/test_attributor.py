@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
+from attribution_sched.attribution.attributor import Fitted, as_attributor, task_energy_j
 from attribution_sched.attribution.emshap import EmSHAP
 from attribution_sched.attribution.energy_model import EnergyModel
-from attribution_sched.attribution.fitted import Fitted
 from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form, encode
 from attribution_sched.attribution.vector import ACCOUNTING, CONDITIONAL, STATE
-from attribution_sched.attributor import as_attributor, task_energy_j
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
 from attribution_sched.cluster.env import CrossDomainVectorEnv, TestbedVectorEnv
-from attribution_sched.cluster.pool import build_pool
+from attribution_sched.cluster.world import build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import CounterError, SettingsError
 from attribution_sched.types import Task

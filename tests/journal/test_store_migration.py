@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from attribution_sched.errors import JournalError
-from attribution_sched.journal import ExplanationRecord, Journal, migration, schema
+from attribution_sched.journal import ExplanationRecord, Journal, store
 from tests.journal.journal_records import HEADER, decision, fill, outcome, task
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +93,7 @@ def test_the_tables_are_those_of_a_new_journal(old, tmp_path):
 )
 def test_what_is_damaged_is_left_as_it_was(old, statement, words):
     connection = sqlite3.connect(old)
-    for table in migration.FORMER:
+    for table in store.FORMER:
         for event in ("update", "delete"):
             connection.execute(f"DROP TRIGGER IF EXISTS {table}_no_{event}")
     connection.execute(statement)
@@ -109,7 +109,7 @@ def test_what_is_damaged_is_left_as_it_was(old, statement, words):
 
 
 def test_a_migration_that_fails_at_any_row_leaves_the_file_as_it_was(old, monkeypatch):
-    real, calls = migration._checked, []
+    real, calls = store._checked, []
 
     def fail(table, row):
         calls.append(table)
@@ -117,7 +117,7 @@ def test_a_migration_that_fails_at_any_row_leaves_the_file_as_it_was(old, monkey
             raise sqlite3.OperationalError("database or disk is full")
         return real(table, row)
 
-    monkeypatch.setattr(migration, "_checked", fail)
+    monkeypatch.setattr(store, "_checked", fail)
     for at in range(1, 26):  # noqa: B007 (read by the closure)
         calls.clear()
         with pytest.raises(JournalError, match=r"could not be brought from version 2 to 3 .*full.*It is unchanged"):
@@ -151,7 +151,7 @@ def test_a_process_killed_meanwhile_leaves_one_version_or_the_other(old, tmp_pat
         child.wait()
         child.stdout.close()
         found, pages = version(copy)
-        assert found in (2, schema.VERSION)
+        assert found in (2, store.VERSION)
         assert pages == [("ok",)]
         seen.add(found)
         with Journal.open(copy) as journal:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from attribution_sched.errors import JournalError
-from attribution_sched.journal import EventRecord, ExplanationRecord, FeedbackRecord, Journal, migration, schema
+from attribution_sched.journal import EventRecord, ExplanationRecord, FeedbackRecord, Journal, store
 from tests.journal.journal_records import HEADER, decision, fill, outcome, task
 
 VERSION_0 = """
@@ -91,7 +91,7 @@ def test_an_old_journal_is_brought_up_to_date_and_nothing_is_lost(old):
 def test_an_old_journal_ends_up_with_todays_schema(old, tmp_path):
     def shape(path):
         connection = sqlite3.connect(path)
-        names = {name: connection.execute(f"PRAGMA table_info({name})").fetchall() for name in schema.TABLES}
+        names = {name: connection.execute(f"PRAGMA table_info({name})").fetchall() for name in store.TABLES}
         triggers = sorted(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
         found = names, triggers, connection.execute("PRAGMA user_version").fetchone()
         connection.close()
@@ -105,15 +105,15 @@ def test_an_old_journal_ends_up_with_todays_schema(old, tmp_path):
 @pytest.mark.parametrize(
     "steps",
     [
-        {**migration.MIGRATIONS, 1: ("ALTER TABLE nowhere ADD COLUMN x",)},
-        {**migration.MIGRATIONS, 0: migration.MIGRATIONS[0][:1]},
-        {0: migration.MIGRATIONS[0], 1: migration.MIGRATIONS[1]},
+        {**store.MIGRATIONS, 1: ("ALTER TABLE nowhere ADD COLUMN x",)},
+        {**store.MIGRATIONS, 0: store.MIGRATIONS[0][:1]},
+        {0: store.MIGRATIONS[0], 1: store.MIGRATIONS[1]},
         {},
     ],
 )
 def test_a_step_that_fails_leaves_the_file_as_it_was(old, steps, monkeypatch):
     before = dump(old)
-    monkeypatch.setattr(migration, "MIGRATIONS", steps)
+    monkeypatch.setattr(store, "MIGRATIONS", steps)
     with pytest.raises(JournalError, match=r"could not be brought from version 0 to 3.*It is unchanged"):
         Journal.open(old)
     assert dump(old) == before
@@ -124,12 +124,12 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(old, steps, monkeypatch):
 
 def test_steps_are_taken_one_after_the_other(old, monkeypatch):
     more = {
-        0: (*migration.MIGRATIONS[0], "UPDATE decisions SET source = 'policy (old)'"),
-        1: (*migration.MIGRATIONS[1], "UPDATE decisions SET source = source || '!'"),
+        0: (*store.MIGRATIONS[0], "UPDATE decisions SET source = 'policy (old)'"),
+        1: (*store.MIGRATIONS[1], "UPDATE decisions SET source = source || '!'"),
         3: ("CREATE TABLE notes (text TEXT)",),
     }
-    monkeypatch.setattr(schema, "VERSION", 4)
-    monkeypatch.setattr(migration, "MIGRATIONS", migration.MIGRATIONS | more)
+    monkeypatch.setattr(store, "VERSION", 4)
+    monkeypatch.setattr(store, "MIGRATIONS", store.MIGRATIONS | more)
     with Journal.open(old) as journal:
         assert {each.source for each in journal.decisions()} == {"policy (old)!"}
     assert dump(old)[1] == (4,)

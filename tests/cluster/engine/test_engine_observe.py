@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
-from attribution_sched.cluster.engine import observe
+from attribution_sched.cluster.engine import engine as kernels_of
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.observe import DOMAIN_FEATURES, EVENT_FEATURES, LINK_FEATURES, TASK_FEATURES
+from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, EVENT_FEATURES, LINK_FEATURES, TASK_FEATURES
 from attribution_sched.cluster.plan import Plan
 from tests.cluster.engine_worlds import (
     BERT,
@@ -38,9 +38,9 @@ def test_there_are_twenty_system_five_task_six_event_and_three_link_numbers():
 def test_columns_are_where_their_names_are():
     per_group = ("GPU_UTILISATION", "MEMORY_UTILISATION", "MEMORY_BANDWIDTH", "PCIE_BANDWIDTH")
     for name in per_group:
-        assert DOMAIN_FEATURES[getattr(observe, name)] == f"{name.lower()}_0"
+        assert DOMAIN_FEATURES[getattr(kernels_of, name)] == f"{name.lower()}_0"
     for name in ("CPU_UTILISATION", "TOTAL_POWER", "QUEUE_LENGTH", "POWER_BUDGET"):
-        assert DOMAIN_FEATURES[getattr(observe, name)] == name.lower()
+        assert DOMAIN_FEATURES[getattr(kernels_of, name)] == name.lower()
     assert [st.LOAD_COLUMNS[at] for at in (st.HOST, st.MEMORY_READ, st.PCIE_READ)] == ["host", "memory", "pcie"]
     assert st.LOAD_COLUMNS[st.DEMANDS] == "host_demand"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attribution_sched.errors import JournalError
-from attribution_sched.journal import EventRecord, ExplanationRecord, Journal, chain, schema
+from attribution_sched.journal import EventRecord, ExplanationRecord, Journal, store
 from benchmarks.campaign_journal import build, campaign, edit, edit_anything, flip
 from tests.journal.journal_records import HEADER, fill
 
@@ -54,7 +54,7 @@ def parsed(written):
 
 @given(st.lists(VALUE, max_size=6))
 def test_canonical_bytes_can_be_read_back_so_no_two_rows_share_them(values):
-    again = parsed(schema.canonical(values))
+    again = parsed(store.canonical(values))
     assert [(type(each), each) for each in again] == [(type(each), each) for each in values]
 
 
@@ -62,13 +62,13 @@ def test_the_hash_is_what_the_documentation_says(path):
     """Computed here from the tables alone, without the package."""
     connection = sqlite3.connect(path)
     rows = []
-    for table in schema.TABLES:
+    for table in store.TABLES:
         rows += [(row[0], table, row) for row in connection.execute(f"SELECT * FROM {table}")]
     connection.close()
     previous = hashlib.sha256(b"attribution_sched journal").digest()
     for at, (position, table, row) in enumerate(sorted(rows)):
         assert position == at
-        digest = hashlib.sha256(table.encode() + b";" + schema.canonical(row[:-2])).digest()
+        digest = hashlib.sha256(table.encode() + b";" + store.canonical(row[:-2])).digest()
         previous = hashlib.sha256(previous + digest).digest()
         assert row[-1] == previous
         assert row[-2] == int.from_bytes(digest[:8], "little", signed=True)
@@ -118,7 +118,7 @@ def test_a_row_with_a_right_digest_but_a_wrong_link_is_noticed(path):
     row = connection.execute("SELECT * FROM events WHERE number = 1").fetchone()
     connection.close()
     changed = (*row[:2], "other", *row[3:-2])
-    digest = schema.check_of(schema.digest_of("events", changed))
+    digest = store.check_of(store.digest_of("events", changed))
     edit(path, ("UPDATE events SET kind = 'other', digest = ? WHERE number = 1", (digest,)))
     with Journal.read(path) as journal:
         assert [each.kind for each in journal.events()][1] == "other"
@@ -169,7 +169,7 @@ def test_an_explanation_that_is_replaced_stays_in_the_chain(tmp_path):
 
 
 def test_a_journal_in_memory_can_be_verified_and_a_long_one_over_several_windows(monkeypatch):
-    monkeypatch.setattr(chain, "WINDOW", 7)
+    monkeypatch.setattr(store, "WINDOW", 7)
     with Journal.memory() as journal:
         fill(journal, 20)
         # Header, epoch, and of each decision task, decision and outcome.

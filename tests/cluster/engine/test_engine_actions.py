@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as hs
 
-from attribution_sched.cluster.domains import Cluster, Domain
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.actions import enact
+from attribution_sched.cluster.engine.engine import enact
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Segment
 from attribution_sched.cluster.wan import Wan
-from attribution_sched.cluster.world import Reward, TaskKind
+from attribution_sched.cluster.world import Cluster, Domain, Reward, TaskKind
 from tests.cluster.engine_worlds import (
     BERT,
     GPT2,

@@ -3,11 +3,11 @@
 import pytest
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.domains import Cluster, Domain, Runtime
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain, Runtime
 from attribution_sched.errors import SettingsError
 
 A100, H100 = gpu("A100-80"), gpu("H100-80")

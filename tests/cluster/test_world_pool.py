@@ -7,7 +7,7 @@ import pytest
 
 from attribution_sched.cluster.arrivals import ArrivalRow, TraceArrivals
 from attribution_sched.cluster.counters import sample_time_s
-from attribution_sched.cluster.pool import build_pool
+from attribution_sched.cluster.world import build_pool
 from attribution_sched.errors import TraceError
 
 from .engine_worlds import BERT, GPT2, SERVE, tiny_world, traced

@@ -1,0 +1,263 @@
+"""The last decisions, remembered so that they can be explained and serve as each other's background."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attribution_sched.cluster.decision import Decision, Decisions
+from attribution_sched.cluster.demands import Demands
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.world import World
+from attribution_sched.errors import ExplanationError
+from attribution_sched.explain.background import LEAST_ALIKE, Background
+from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.words import Phrase
+from attribution_sched.scheduler.policy import Appraiser, Policy, twin
+from attribution_sched.types import FloatArray
+
+if TYPE_CHECKING:
+    from attribution_sched.explain.explainer import Explainer
+    from attribution_sched.explain.explanation import Explanation
+
+
+MOST = 1000
+"""Decisions that are remembered by default."""
+
+BLOCK, WINDOW = 50, 200
+"""A decision is compared with so many before the block of decisions that it is one of: always with the same ones."""
+
+WINDOWS = 8
+"""Backgrounds that are kept ready."""
+
+SEED_STEP = 7_919
+"""Added to a system's seed for its warm-up: another day of the same world."""
+
+QUICK: dict[str, Any] = {"rows": 1600, "precision": 0.1}
+"""How decisions are explained as they are taken: short, and in rows, so that a busy machine explains no otherwise."""
+
+
+WarmUp = Callable[[Policy, int], list[Decided]]
+"""Decisions of a policy on a day of its own, by the day's seed."""
+
+
+class KnownTask(Protocol):
+    """A task of which more is known than its kind."""
+
+    @property
+    def counters(self) -> FloatArray:
+        """Its counters."""
+        ...
+
+    @property
+    def demands(self) -> Demands:
+        """What it really asks for."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Memorised:
+    """A decision as it was taken; what a policy that cannot say what it sees has seen is read off the view later."""
+
+    view: Decision
+    plan: Plan | None
+    seen: Decisions | None
+    number: int = 0
+
+
+class Memory:
+    """Remembers decisions of one policy in one world and explains them.
+
+    Args:
+        world: Where.
+        policy: Who decides; explanations ask a copy of it.
+        warm_up: Gives decisions of a policy on another day of the same world, by its seed: the background of a policy
+            that has hardly decided yet.
+        seed: Of the system; the warm-up takes another.
+        most: How many decisions to remember; the oldest are forgotten first.
+    """
+
+    def __init__(self, world: World, policy: Policy, warm_up: WarmUp, seed: int, most: int = MOST) -> None:
+        self.world = world
+        self.most = most
+        self._policy = policy
+        self._warm_up = warm_up
+        self._seed = seed
+        # Shared by whoever decides and whoever explains; held for a moment only.
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, Memorised] = OrderedDict()
+        self._next = 0
+        self._twin: Policy | None = None
+        self._warm: list[Decided] | None = None
+        self._since = 0
+        # What was lived through again for decisions of long ago: their windows by where these end.
+        self._recalled: OrderedDict[int, dict[str, Memorised]] = OrderedDict()
+        self._explainers: OrderedDict[tuple[int, bool], Explainer] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, decision: str) -> bool:
+        return decision in self._kept
+
+    def __iter__(self) -> Iterator[Decided]:
+        with self._lock:
+            kept = list(self._kept.items())
+        for name, memorised in kept:
+            yield self._decided(name, memorised)
+
+    def __getitem__(self, decision: str) -> Decided:
+        return self._decided(decision, self._kept[decision])
+
+    def policy_changed(self, policy: Policy) -> None:
+        """Another policy decides from now on: what the old one did is no background for it."""
+        self._policy, self._twin, self._warm = policy, None, None
+        with self._lock:
+            self._kept.clear()
+            self._since = self._next
+        self._recalled.clear()
+        self._explainers.clear()
+
+    def remember(self, decision: str, view: Decision, plan: Plan | None, number: int | None = None) -> None:
+        """Keep a decision; to be called before the next one is taken. Told twice, it is kept once.
+
+        Args:
+            decision: Its id.
+            view: What was decided on.
+            plan: What was decided.
+            number: Its number in the journal; the next one by default.
+        """
+        if decision in self._kept:
+            return
+        number = self._next if number is None else number
+        # What such a policy sees depends on what it saw before, its forecasts for example: it is asked now or never.
+        seen = perceived(self._policy, view) if isinstance(self._policy, Appraiser) else None
+        with self._lock:
+            self._kept[decision] = Memorised(view, plan, seen, number)
+            self._next = number + 1
+            if len(self._kept) > self.most:
+                self._kept.popitem(last=False)
+
+    def explain(
+        self, decided: Decided, *, parts: bool = False, task: KnownTask | None = None, **options: Any
+    ) -> Explanation:
+        """Explain a decision against the background of the others.
+
+        How sure the policy was cannot be asked where its search left what the network itself could have proposed; the
+        explanation then says so, unless it was asked for by name.
+
+        Args:
+            decided: The decision.
+            parts: Whether to explain its plan by the plan's own parts.
+            task: What was handed in, if it was: the simulator then prices this very task, not a nominal one.
+            **options: Of ``Explainer.explain``, or of ``PartsExplainer.explain`` for parts.
+        """
+        explainer = self._ready(decided.view.replanning, self._number(decided.id))
+        if task is not None and explainer.simulator is not None:
+            explainer.simulator.know(task.counters, task.demands.ratio[0])
+        if parts:
+            from attribution_sched.explain.plan_parts import PartsExplainer
+
+            pieces = PartsExplainer(explainer.policy, explainer.background)
+            pieces.simulator = explainer.simulator
+            return pieces.explain(decided, **options)
+        try:
+            return explainer.explain(decided, **options)
+        except ExplanationError as error:
+            if "sure" in options:
+                raise
+            told = explainer.explain(decided, **options, sure=False)
+            return replace(told, notes=(*told.notes, f"How sure the policy was is not known: {error}"))
+
+    def window(self, number: int) -> tuple[int, int]:
+        """First decision that a decision is compared with, and the one after the last.
+
+        It follows from the decision's number alone, not from when somebody asks: all of them came before it, and the
+        same question has the same answer for ever.
+        """
+        until = number - number % BLOCK
+        return max(0, until - WINDOW), until
+
+    def lacks(self, number: int) -> bool:
+        """Whether some of the decisions that one is compared with are not remembered."""
+        first, until = self.window(number)
+        if until in self._recalled:
+            return False
+        with self._lock:
+            known = {kept.number for kept in self._kept.values()}
+        return not known.issuperset(range(max(first, self._since), until))
+
+    def looks(self) -> Policy:
+        """A copy of the policy that can be shown what was seen again, to see it as the policy did."""
+        return twin(self._policy)
+
+    def recall(
+        self, decision: str, number: int, lived_through: Sequence[tuple[str, int, Decision, Plan | None, Decisions]]
+    ) -> Decided:
+        """A decision of long ago, seen again together with those that it is compared with.
+
+        Args:
+            decision: Its id.
+            number: Its number.
+            lived_through: Id, number, view, plan and what the policy saw, of it and of those before it.
+        """
+        found = {name: Memorised(view, plan, seen, at) for name, at, view, plan, seen in lived_through}
+        own = found[decision]
+        first, until = self.window(number)
+        window = {name: kept for name, kept in found.items() if first <= kept.number < until}
+        self._recalled[until] = {**window, decision: own, **self._recalled.get(until, {})}
+        while len(self._recalled) > WINDOWS:
+            self._recalled.popitem(last=False)
+        return self._decided(decision, own)
+
+    def _number(self, decision: str) -> int:
+        known = self._kept.get(decision) or next(
+            (window[decision] for window in self._recalled.values() if decision in window), None
+        )
+        return self._next if known is None else known.number
+
+    def _decided(self, name: str, kept: Memorised) -> Decided:
+        seen = kept.seen if kept.seen is not None else perceived(self._asked(), kept.view)
+        return Decided(name, kept.view, kept.plan, seen)
+
+    def _asked(self) -> Policy:
+        """The copy of the policy that explanations ask."""
+        if self._twin is None:
+            self._twin = twin(self._policy)
+        return self._twin
+
+    def _ready(self, replanning: bool, number: int) -> Explainer:
+        """What explains placements, or re-planning, of a block of decisions."""
+        first, until = self.window(number)
+        key = until, replanning
+        if key not in self._explainers:
+            from attribution_sched.explain.explainer import Explainer
+
+            own = self._own(first, until)
+            enough = sum(kept.view.replanning == replanning for kept in own.values()) >= LEAST_ALIKE
+            self._explainers[key] = Explainer(self._asked(), self._background(own, enough), world=self.world)
+            if len(self._explainers) > WINDOWS:
+                self._explainers.popitem(last=False)
+        return self._explainers[key]
+
+    def _own(self, first: int, until: int) -> dict[str, Memorised]:
+        """Decisions of a window, from memory or as they were lived through again."""
+        known = self._recalled.get(until)
+        if known is None:
+            with self._lock:
+                known = dict(self._kept)
+        window = [(kept.number, name, kept) for name, kept in known.items() if first <= kept.number < until]
+        return {name: kept for _, name, kept in sorted(window, key=lambda each: each[0])}
+
+    def _background(self, kept: dict[str, Memorised], enough: bool) -> Background:
+        own = [self._decided(name, each) for name, each in kept.items()]
+        if enough:
+            return Background.of(own, Phrase("background.before", count=len(own), first=own[0].id, last=own[-1].id))
+        if self._warm is None:
+            self._warm = self._warm_up(twin(self._policy), self._seed + SEED_STEP)
+        how = {"count": len(self._warm), "seed": self._seed + SEED_STEP, "own": len(own)}
+        name = Phrase("background.warm_up_and_own" if own else "background.warm_up", **how)
+        return Background.of([*self._warm, *own], name)
