@@ -599,8 +599,11 @@ class Live:
         made.phase, made.reason = CANCELLING, reason
         self._keep(made)
         self._end(made)
+        known = {domain: self.executors[domain].find(made.key) for domain in made.parts}
+        spent = {domain: each.cpu_s for domain, each in known.items() if each is not None and each.cpu_s is not None}
         failures = self._failures[made.task] = self._failures.get(made.task, 0) + 1
-        return operations.FAILED, {"reason": reason, "aside": failures >= ATTEMPTS}
+        more = {"end_s": self.now_s, "cpu_by_domain": spent} if spent else {}
+        return operations.FAILED, {"reason": reason, "aside": failures >= ATTEMPTS, **more}
 
     def _spent(self, made: Launched) -> dict[str, Any]:
         step = made.measured() or {}
@@ -613,6 +616,9 @@ class Live:
             known = [float(end[name]) for end in ends if end.get(name) is not None]
             if known:
                 told[f"job_{name}"] = sum(known)
+        told["cpu_by_domain"] = {
+            domain: float(end["cpu_s"]) for domain, end in made.ends.items() if end.get("cpu_s") is not None
+        }
         return told | step
 
     def drive(self, system: System, limit_s: float) -> bool:
