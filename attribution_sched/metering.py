@@ -315,6 +315,6 @@ def _task_uses(journal: Journal, launches: list[_Launch], number: Mapping[str, i
                 min(each.start_s for each in own),
                 ended[-1] if ended else None,
                 devices if isinstance(devices, int) else None,
-            )  # fmt: skip
+            )
         )
     return tuple(uses)

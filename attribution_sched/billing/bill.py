@@ -29,7 +29,8 @@ PARTS: Mapping[str, str] = {
     "egress": "USD",
     "congestion": "task-h",
 }
-"""What a bill consists of, and its unit. CPU time is there where no device has a meter of energy. Congestion has a sum of its own: hours waited, not a meter."""
+"""What a bill consists of, and its unit. CPU time stands for energy where no device has a meter. Congestion has a sum of
+its own: hours waited, not a meter."""
 
 NOBODY = "(unallocated)"
 """Name of the rest that nobody answers for."""
@@ -257,9 +258,9 @@ def make_bill(
 
 def _metered_parts(usage: Usage) -> tuple[str, ...]:
     """What was metered of a period; CPU-seconds have neither a price of electricity nor carbon."""
-    return (
-        ("energy", "electricity", "carbon", "device time") if usage.metered == "energy" else ("CPU time", "device time")
-    )
+    if usage.metered == "energy":
+        return "energy", "electricity", "carbon", "device time"
+    return "CPU time", "device time"
 
 
 def _lines(sharing: Sharing, rule: str, part: str, found: Allocation, prices: Prices) -> Iterator[Line]:
