@@ -29,8 +29,8 @@ PARTS: Mapping[str, str] = {
     "egress": "USD",
     "congestion": "task-h",
 }
-"""What a bill consists of, and its unit. CPU time stands for energy where no device has a meter. Congestion has a sum of
-its own: hours waited, not a meter."""
+"""What a bill consists of, and its unit. CPU time stands for energy where no device has a meter. Congestion has a sum
+of its own: hours waited, not a meter."""
 
 NOBODY = "(unallocated)"
 """Name of the rest that nobody answers for."""
