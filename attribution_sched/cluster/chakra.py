@@ -1,11 +1,11 @@
 """A pipeline as Chakra execution traces, and ASTRA-sim run on them: a second opinion on the step time.
 
 A trace is a stream of protobuf messages, each after its length as a varint: one ``GlobalMetadata``, then ``Node`` after
-``Node`` (Chakra's ``et_def.proto``, version 0.0.4), written here by hand so that nothing needs to be installed. Each stage
+``Node`` (Chakra's ``et_def.proto``, version 0.0.4), written here by hand, so that nothing need be installed. Each stage
 is a rank: computing in the fixed order of its schedule, receives before, sends after.
 
 ASTRA-sim's network has one bandwidth for all pairs; a link of its own is folded into the size of what is sent over it:
-``size = reference bandwidth · (seconds of the send − reference latency)``. Its analytical backend follows the same rules
+``size = reference bandwidth · (seconds of the send − reference latency)``. Its analytical backend has the same rules
 as :mod:`~attribution_sched.cluster.pipeline`, so that agreement shows that both were written right, and nothing about a
 real network.
 """
