@@ -23,6 +23,8 @@ from attribution_sched.cli.export import EXAMPLES as EXPORT
 from attribution_sched.cli.export import export
 from attribution_sched.cli.import_log import EXAMPLES as IMPORT
 from attribution_sched.cli.import_log import import_log
+from attribution_sched.cli.init import EXAMPLES as INIT
+from attribution_sched.cli.init import init
 from attribution_sched.cli.probe import probe
 from attribution_sched.cli.profile import EXAMPLES as PROFILE
 from attribution_sched.cli.profile import profile
@@ -100,6 +102,7 @@ _add(LOOP, import_log, IMPORT, name="import")
 _add(POLICIES, train, TRAIN)
 app.add_typer(bench, rich_help_panel=POLICIES)
 _add(POLICIES, simulate, SIMULATE)
+_add(MACHINE, init, INIT)
 _add(MACHINE, profile, PROFILE)
 _add(MACHINE, attribute, ATTRIBUTE)
 app.add_typer(probe, rich_help_panel=MACHINE)
