@@ -328,6 +328,9 @@ class SimulatedCluster:
         """Whether time passes tick by tick, so that it can stop at any of them."""
         return math.isfinite(limit_s) or not self.endless
 
+    corrected = False
+    """Whether links were measured since, so that the world's own figures are not those in force."""
+
     def observed(self, kind: str, name: str, more: Mapping[str, Any]) -> None:
         """Let the cluster know what a real one reported; a simulation reports to itself."""
 

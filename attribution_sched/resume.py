@@ -321,6 +321,8 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         }
         parts = [_demands(each.demands) for each in waiting]
         arrays |= {f"backlog.demands.{name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if cluster.corrected:
+        arrays["links.base"] = cluster._arrays.base.copy()
     facts = {
         "residents": {str(slot): _task(task) for slot, task in cluster.residents.items()},
         "backlog": [_task(each.task) for each in waiting],
@@ -357,6 +359,9 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
             raise JournalError(problem(f"snapshot.{name}", shape, rule, "Resume with the release that wrote it"))
     for name, target in targets.items():
         target[...] = arrays[name]
+    if "links.base" in arrays:
+        cluster._arrays.base[...] = arrays["links.base"]
+        cluster.corrected = True
     cluster.residents.clear()
     cluster.backlog = Backlog()
     cluster.held.clear()

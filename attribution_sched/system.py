@@ -267,9 +267,9 @@ class System:
             :func:`~attribution_sched.attribution.attributor.as_attributor`. By default what the shipped networks
             learnt on.
         cluster: ``simulated``; ``local``, which runs tasks as processes of this machine; ``slurm``, with a partition
-            for each domain, of the same name; executors by domain, or
-            :class:`~attribution_sched.real_cluster.Live`, for machines of your own; or what makes a simulated cluster
-            from world, seed and ``arrivals=``.
+            for each domain, of the same name; ``ray``, with nodes that carry the label ``domain``; executors by
+            domain, or :class:`~attribution_sched.real_cluster.Live`, for machines of your own; or what makes a
+            simulated cluster from world, seed and ``arrivals=``.
         targets: What :meth:`feedback` works toward and a report judges by: a mapping such as
             ``{"utilisation_at_least": 0.85}``, or :class:`~attribution_sched.feedback.targets.Targets`.
 
