@@ -346,7 +346,7 @@ def instance(
     """
     rng = np.random.default_rng(seed)
     what = world.kinds[kind]
-    demands = draw_demands([what.model], rng, 0.0 if readings else world.idiosyncrasy)
+    demands = draw_demands([what.model], rng, 0.0 if readings else world.idiosyncrasy, training=what.training)
     simulated = counters(demands, rng).values[0]
     task = Task(
         kind_index=kind, model=what.model.name, steps=float(steps), batch_size=what.batch_size, training=what.training,

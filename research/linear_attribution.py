@@ -315,7 +315,10 @@ def simulated_attributor(world: World, *, log_energy: bool = True) -> LinearAttr
     if missing > 0:
         rng = np.random.default_rng([world.pool_seed, 1])
         kinds = np.resize(pool.kinds, missing)
-        more = draw_demands([world.kinds[k].model for k in kinds], rng, world.idiosyncrasy)
+        more = draw_demands(
+            [world.kinds[k].model for k in kinds], rng, world.idiosyncrasy,
+            training=[world.kinds[k].training for k in kinds],
+        )  # fmt: skip
         readings = np.vstack([readings, counters(more, rng).values])
         energy = np.concatenate([energy, task_energy_j(world, kinds, more)])
     return LinearAttribution.fit(readings, energy, log_energy=log_energy)

@@ -219,6 +219,32 @@ class SampleEnergy:
         error = np.sqrt(np.square(each - mine).mean(axis=0) + np.square(self.spread * mine))
         return mine, idle, error
 
+    def expected(
+        self, x: FloatArray, weights: FloatArray, samples_per_s: float, training: bool
+    ) -> tuple[FloatArray, float, FloatArray, FloatArray]:
+        """The account of a task of which only weighed guesses are known, all at one throughput.
+
+        Args:
+            x: (m, d) counters per sample.
+            weights: (m,) adding up to one.
+            samples_per_s: Its throughput.
+            training: Its mode.
+
+        Returns:
+            Mean parts (d,), idle joules, variance of the parts between the guesses (d,) and of the model itself (d,).
+        """
+        hats, mode = self._hats(np.array([samples_per_s]))[0], self._mode(np.array([training]))[0]
+        terms = self._terms(x, np.array([samples_per_s]))
+        prices = (hats @ self.weights[mode])[:, None] * self._owners
+        each = terms @ prices
+        mean = weights @ each
+        # Parts are linear in the terms: every member's mean part is its price of the mean term.
+        usual = weights @ terms
+        members = (hats @ self.members[:, mode] * usual) @ self._owners
+        model = np.square(members - mean).mean(axis=0) + np.square(self.spread * mean)
+        idle = self.idle_w * float(hats @ self.idle_s[mode]) / samples_per_s
+        return mean, idle, weights @ np.square(each) - np.square(mean), model
+
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, ready for JSON."""
         told = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -571,7 +597,7 @@ class Fitted:
 
         count = max(tasks, TASKS_PER_KIND * len(world.kinds))
         past = metered_tasks(world, count, seed)
-        labels = [world.kinds[k].model.name for k in past.kinds.tolist()]
+        labels = list(past.labels)
         return cls.fit(
             past.counters, past.samples_per_s, past.energy_j, idle_j=past.idle_j, idle_w=past.idle_w,
             training=past.training, labels=labels, source=f"{count} simulated tasks, metered", family=family,
@@ -797,7 +823,8 @@ class AccountAttributor:
         known = measured(task)
         counters, missing = _read(known)
         energy, d = self.fitted.energy, len(DEMAND_NAMES)
-        seven, pace = counters[:d], known.samples_per_s
+        # Counters of a device; a job that asked for several and said nothing else is paced by all of them.
+        seven, pace = counters[:d] * _devices(known), known.samples_per_s
         x = per_sample(np.where(np.isnan(seven), 0.0, seven)[None], np.array([pace if pace != 0.0 else 1.0]))
         like, distance = self.fitted.check(seven)
         facts = {
@@ -813,8 +840,9 @@ class AccountAttributor:
             hidden = self.fitted.missing
             values, idle, error, drawn = hidden.account(energy, seven, pace or np.nan, known.training)
             pace = float(drawn.weights @ drawn.samples_per_s)
-            rows = np.tile(np.nan_to_num(counters), (len(drawn.weights), 1))
-            rows[:, :d] = drawn.counters
+            rows = np.empty((len(drawn.weights), len(counters)))
+            rows[:, :d] = drawn.counters / _devices(known)
+            rows[:, d:] = np.nan_to_num(counters[d:])
             state = np.minimum(np.maximum(drawn.weights @ self(rows), -1.0), 1.0)
             method = f"accounting over EmSHAP({hidden.explainer.model_.kind})"
         return AttributionVector(
@@ -834,6 +862,13 @@ class DefaultAttributor(AccountAttributor):
     def __init__(self, world: World, states: Attributor | None = None) -> None:
         super().__init__(Fitted.of_world(world), states)
         self.world = world
+
+
+def _devices(task: Task) -> int:
+    """Devices that a task's counters are to be multiplied by: those of an opaque job, whose samples are devices."""
+    from attribution_sched.cluster.models.opaque import OPAQUE_NAMES
+
+    return max(task.batch_size, 1) if task.model in OPAQUE_NAMES else 1
 
 
 def _read(task: Task) -> tuple[FloatArray, tuple[str, ...]]:

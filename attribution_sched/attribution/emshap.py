@@ -1,8 +1,9 @@
 """EmSHAP: conditional Shapley values of an energy prediction over correlated counters.
 
 ``v(S) = E[f(X) | x_S]`` under a learnt joint distribution of the counters, and
-``phi_j = sum_S |S|! (d-|S|-1)! / d! [v(S + j) - v(S)]``. The base is the mean prediction over the training rows and the
-full coalition is f(x) itself, so base and contributions add up to the prediction.
+``phi_j = sum_S |S|! (d-|S|-1)! / d! [v(S + j) - v(S)]``. The base is E[f(X)] under the same distribution (with heavy
+tails the mean over the training rows is several times farther from the truth, and its error would be in every
+contribution) and the full coalition is f(x) itself, so base and contributions add up to the prediction.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ from attribution_sched.errors import ModelFitError, nearest, problem
 IntArray = NDArray[np.intp]
 
 NETWORKS = ("energy",)
+ROWS_THEMSELVES = ("marginal", "empirical", "regression")
+"""Models whose E[f(X)] is the mean over the training rows."""
+
+BASE_DRAWS = 4096
+"""Points that the base is taken over, once for all rows."""
+
 PROPOSALS = ("auto", "closed", "mlp", "gru")
 
 
@@ -136,12 +143,12 @@ class EmSHAP:
         rows, alone = match_rows(X, self.names_)
         predict = predictor(f, self.names_, self.nonnegative)
         outcomes = predict(self.background_)
-        base = float(outcomes.mean())
         full = predict(rows)
         seed = self.seed if seed is None else seed
         exact = len(self.names_) <= EXACT_LIMIT
         solve = self._exact if exact else self._sampled
-        phi, error, degrees = solve(predict, rows, outcomes, full, np.random.default_rng([seed, 1]))
+        base = self._base(self.model_, predict, float(outcomes.mean()))
+        phi, error, degrees = solve(predict, rows, outcomes, base, full, np.random.default_rng([seed, 1]))
         pick = 0 if alone else slice(None)
         provenance = {
             "coalitions": "exact" if exact else "sampled",
@@ -349,8 +356,24 @@ class EmSHAP:
             setattr(self, key, value)
         return self
 
+    def _base(self, model: Conditional, predict: Predict, mean: float) -> float:
+        """E[f(X)] under a model; models that are the training rows themselves give the mean over these."""
+        if model.kind in ROWS_THEMSELVES:
+            return mean
+        d = len(self.names_)
+        points = sobol_points(BASE_DRAWS, d, 1, np.random.default_rng(5))
+        anything = self.scale_.mean[None]
+        nothing_seen = np.zeros((1, d), dtype=bool)
+        return float(coalition_values(model, self.scale_, predict, anything, nothing_seen, points)[0, 0, 0])
+
     def _exact(
-        self, predict: Predict, rows: FloatArray, outcomes: FloatArray, full: FloatArray, rng: np.random.Generator
+        self,
+        predict: Predict,
+        rows: FloatArray,
+        outcomes: FloatArray,
+        base: float,
+        full: FloatArray,
+        rng: np.random.Generator,
     ) -> tuple[FloatArray, FloatArray, float]:
         """Value all 2^d coalitions in every replicate."""
         masks = all_masks(len(self.names_))
@@ -363,20 +386,30 @@ class EmSHAP:
             values[:, :, 1:-1] = inner.transpose(0, 2, 1)
             return values @ shapley_matrix(len(self.names_))
 
-        each = solved(self.model_, points, float(outcomes.mean()))
+        each = solved(self.model_, points, base)
         sampling = each.var(axis=1, ddof=1) / self.replicates
+
+        def base_of(model: Conditional, i: int) -> float:
+            return self._base(model, predict, self.uncertainty_.base(i, outcomes))
+
         # The same points for every refit: what differs is then the model alone.
         first = Points(points.uniforms[:1])
         error, degrees = self.uncertainty_.total(
             sampling,
             self.replicates - 1,
             each[:, 0],
-            lambda model, i: solved(model, first, self.uncertainty_.base(i, outcomes))[:, 0],
+            lambda model, i: solved(model, first, base_of(model, i))[:, 0],
         )
         return each.mean(axis=1), error, degrees
 
     def _sampled(
-        self, predict: Predict, rows: FloatArray, outcomes: FloatArray, full: FloatArray, rng: np.random.Generator
+        self,
+        predict: Predict,
+        rows: FloatArray,
+        outcomes: FloatArray,
+        base: float,
+        full: FloatArray,
+        rng: np.random.Generator,
     ) -> tuple[FloatArray, FloatArray, float]:
         """Value sampled coalitions, one scrambling for each group of them."""
         d = len(self.names_)
@@ -392,17 +425,20 @@ class EmSHAP:
                 values[:, g] = coalition_values(model, self.scale_, predict, rows, chosen.masks[g], one)[:, :, 0]
             return solve_sampled(chosen, values, base, full)
 
-        base = float(outcomes.mean())
         phi, error = solved(self.model_, points, sample, base)
         few = self._few(sample)
         least = min(points.n_draws, 64)
         fewer = Points(np.concatenate([points.uniforms[:, : least // 2], 1.0 - points.uniforms[:, : least // 2]], 1))
         near = solved(self.model_, fewer, few, base)[0] if self.uncertainty_.models else phi
+
+        def base_of(model: Conditional, i: int) -> float:
+            return self._base(model, predict, self.uncertainty_.base(i, outcomes))
+
         total, degrees = self.uncertainty_.total(
             np.square(error),
             self.replicates - 1,
             near,
-            lambda model, i: solved(model, fewer, few, self.uncertainty_.base(i, outcomes))[0],
+            lambda model, i: solved(model, fewer, few, base_of(model, i))[0],
         )
         return phi, total, degrees
 
@@ -422,10 +458,10 @@ class EmSHAP:
     def _draw_count(self) -> int:
         if self.n_draws is not None:
             return self.n_draws
-        if self.model_.kind.startswith(("energy", "neural", "curved")):
+        if self.model_.kind.startswith(("energy", "neural")):
             return 64
-        if "student" in self.model_.kind:
-            # Long tails: the same error takes twice the draws.
+        if "student" in self.model_.kind or self.model_.kind == "curved":
+            # Long tails, uneven weights: the same error takes twice the draws and more.
             return 256
         # Eight points a feature, in powers of two: enough for exact second moments (see Points.normals).
         return int(max(128, 2 ** np.ceil(np.log2(8 * len(self.names_)))))

@@ -11,6 +11,10 @@ One row is one run (or one window of it), one machine a file. Columns, of which 
 | ``cpu_seconds``, ``machine_cpu_seconds`` | of the process and of the whole socket: its share of the joules |
 | ``task``, ``training``, ``machine`` | a name (``idle``: nothing ran), 0 or 1, the machine's name |
 
+A file of :class:`~attribution_sched.attribution.recorder.Recorder` with the readings of a
+:class:`~attribution_sched.attribution.sources.machine.MachineSource` is taken as well: every two readings are a window,
+and one in which no sample was worked off is idle.
+
     runs = load_runs("runs.csv")
     System(attributor=runs.fit())
 """
@@ -23,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from attribution_sched.attribution.attributor import Fitted
-from attribution_sched.attribution.recordings import Column, ColumnMap, load_recording, read_table
+from attribution_sched.attribution.recordings import Column, ColumnMap, Recording, as_recording, read_table
 from attribution_sched.cluster.counters import COUNTER_UNITS
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.errors import ModelFitError, TraceError, nearest, problem
@@ -103,15 +107,128 @@ class MeasuredRuns:
             raise ModelFitError(problem("machine", self.machine, rule, "Fit one on runs of this machine"))
 
 
-def load_runs(path: str | Path) -> MeasuredRuns:
-    """Read a table of runs, ``.csv`` or ``.parquet``.
+WINDOW = {
+    "samples": ("samples",),
+    "energy_j": ("rapl/energy_j", "nvml/*/energy_j", "dcgm/*/energy_j"),
+    "cpu_seconds": ("process/cpu_time_s",),
+    "machine_cpu_seconds": ("machine_cpu_time_s",),
+}
+"""Column of a table of runs → running totals of a recording that it is the growth of; ``*`` is a GPU."""
+
+RATES = {"cpu_cycles": "perf/cpu_cycles", "l3_misses": "perf/llc_misses"}
+LEVELS = {
+    "pcie_bandwidth": ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
+    "memory_bandwidth": ("memory_bytes_per_s",),
+    "dram_active": ("dram_active",),
+    "sm_active": ("sm_active",),
+}
+
+
+def recorded_runs(path: str | Path, *, gpu: str | None = None, task: str = "run") -> dict[str, list[float | str]]:
+    """A recorder's raw series as columns of a table of runs, one row for every two readings.
+
+    Args:
+        path: File of a recorder.
+        gpu: Name of the GPU, whose bandwidth makes bytes of the share of time that its memory was busy.
+        task: What windows with work in them are called.
+
+    Raises:
+        TraceError: If it is no recording, has fewer than two readings or no count of samples, or a total fell.
+    """
+    from attribution_sched.attribution.recorder import load_recorded
+    from attribution_sched.cluster.gpus import gpu as known_gpu
+
+    path = Path(path)
+    read = load_recorded(path)
+    times = read.timestamps_s
+    if times is None or len(read) < 2:
+        raise TraceError(problem(path.name, len(read), "a window needs two readings", "Record for longer"))
+    if "samples" not in read.names:
+        fix = "Record a MachineSource and count its samples"
+        raise TraceError(problem(f"{path.name}: counter", "samples", "is missing", fix))
+    seconds = np.diff(times)
+
+    def grown(name: str) -> FloatArray:
+        values = read.column(name)
+        growth = np.diff(values)
+        if (growth < 0.0).any():
+            row = int(np.argmax(growth < 0.0)) + 2
+            rule = "a running total fell: the meter ran backwards or wrapped"
+            fix = "Leave the readings before it out"
+            raise TraceError(problem(f"{path.name}: column {name!r} row {row}", float(values[row - 1]), rule, fix))
+        return growth
+
+    columns: dict[str, list[float | str]] = {"seconds": seconds.tolist()}
+    for column, patterns in WINDOW.items():
+        names = [name for pattern in patterns for name in read.names if _fits(name, pattern)]
+        if column == "energy_j" and any(name.startswith("nvml/") for name in names):
+            # The same GPUs, read twice.
+            names = [name for name in names if not name.startswith("dcgm/")]
+        named = [name for name in names if not np.isnan(read.column(name)).all()]
+        if named:
+            columns[column] = np.sum([grown(name) for name in named], axis=0).tolist()
+    for column, name in RATES.items():
+        if name in read.names and not np.isnan(read.column(name)).all():
+            columns[column] = (grown(name) / seconds).tolist()
+    levels = {column: _level(read, endings) for column, endings in LEVELS.items()}
+    if levels["memory_bandwidth"] is None and levels["dram_active"] is not None and gpu is not None:
+        levels["memory_bandwidth"] = levels["dram_active"] * known_gpu(gpu).bandwidth_bytes_per_s
+    columns |= {column: level.tolist() for column, level in levels.items() if level is not None}
+    worked = np.array(columns["samples"], dtype=np.float64) > 0.0
+    columns["task"] = [task if works else IDLE for works in worked.tolist()]
+    return columns
+
+
+def _fits(name: str, pattern: str) -> bool:
+    first, star, last = pattern.partition("*")
+    return name == pattern if not star else name.startswith(first) and name.endswith(last) and name != first + last[1:]
+
+
+def _level(read: Recording, endings: tuple[str, ...]) -> FloatArray | None:
+    """Level in every window, the mean of its two readings: traffic summed over GPUs, shares their mean."""
+    ends = [name for name in read.names if "/" in name and name.rsplit("/", 1)[1] in endings]
+    names = [name for name in ends if not np.isnan(read.column(name)).any()]
+    if any(name.startswith("dcgm/") for name in names):
+        names = [name for name in names if name.startswith("dcgm/")]
+    if not names:
+        return None
+    values = read.select(names)
+    each: FloatArray = values.mean(axis=1) if endings[0].endswith("active") else values.sum(axis=1)
+    return np.asarray((each[1:] + each[:-1]) / 2.0)
+
+
+def _is_recording(path: Path) -> bool:
+    """Whether a file is a recorder's."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        try:
+            return b"attribution_sched" in (pyarrow.parquet.read_schema(path).metadata or {})
+        except (pyarrow.ArrowException, OSError):
+            return False
+    try:
+        with path.open(encoding="utf-8") as stream:
+            return "attribution-sched recording" in stream.readline()
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def load_runs(path: str | Path, *, gpu: str | None = None) -> MeasuredRuns:
+    """Read a table of runs, or a recorder's raw series, ``.csv`` or ``.parquet``.
+
+    Args:
+        path: The file.
+        gpu: Name of the GPU of a raw series.
 
     Raises:
         TraceError: If a column is unknown or missing, a cell is no number or negative (a meter that ran backwards), a
             throughput is zero, or runs of several machines are in one file.
     """
     path = Path(path)
-    table, _ = read_table(path)
+    if _is_recording(path):
+        table: dict[str, list[object]] = dict(recorded_runs(path, gpu=gpu))  # type: ignore[arg-type]
+    else:
+        table, _ = read_table(path)
     known = {**NUMBERS, **{name: COUNTER_UNITS[name] for name in DEMAND_NAMES}}
     for name in table:
         if name not in known and name not in TEXTS and name not in COUNTER_UNITS:
@@ -127,7 +244,7 @@ def load_runs(path: str | Path) -> MeasuredRuns:
         if name in table
     }
     labels = tuple(name for name in TEXTS if name in table)
-    read = load_recording(path, ColumnMap(columns, labels=labels))
+    read = as_recording(path, table, ColumnMap(columns, labels=labels))
     n = len(read)
     names = read.labels.get("task", tuple(f"run {row + 1}" for row in range(n)))
     machines = sorted(set(read.labels.get("machine", ("",) * n)))
@@ -148,7 +265,8 @@ def load_runs(path: str | Path) -> MeasuredRuns:
         idle_w = float((joules[idle] / seconds[idle]).mean()) if idle.any() else 0.0
         notes.append(f"idle {idle_w:.4g} W, measured in {int(idle.sum())} windows" if idle.any() else
                      "no idle window: idle draw is inside the parts")  # fmt: skip
-        share = np.where(np.isfinite(cpu) & (machine_cpu > 0.0), np.minimum(cpu / machine_cpu, 1.0), 1.0)
+        shared = np.isfinite(cpu) & (machine_cpu > 0.0)
+        share = np.minimum(np.divide(cpu, machine_cpu, out=np.ones(n), where=shared), 1.0)
         if (share < 1.0).any():
             notes.append("joules of the socket shared by CPU-seconds")
         resting = np.minimum(idle_w * seconds, joules)

@@ -6,6 +6,9 @@ With all counters read this is the accounting itself. With some missing, as on e
 distribution carries them: EmSHAP's joint distribution of the counters per second, the throughput and the mode (as
 logarithms, zeros as zeros). The error of a part has what the draws leave open (the missing counters are not known, only
 their distribution), widened by one factor so that the 95 % interval held the parts of tasks that were kept back.
+
+A machine misses the same counters of every task. What a mixture needs for one pattern of them (gains, whiteners, the
+noise of every component) is worked out once and kept, so that a task costs a few small products.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ import numpy as np
 
 from attribution_sched import storage
 from attribution_sched.attribution.attributor import SampleEnergy
+from attribution_sched.attribution.conditionals.algebra import condition
+from attribution_sched.attribution.conditionals.mixture import Components, MixtureConditional, allot
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.emshap import EmSHAP
 from attribution_sched.errors import ModelFitError, problem
-from attribution_sched.types import BoolArray, FloatArray
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 PACE, MODE = "samples_per_s", "training"
 """Columns of the joint distribution beside the counters; the mode only where tasks of both are known."""
@@ -29,17 +34,26 @@ PACE, MODE = "samples_per_s", "training"
 UNIT_SHARE = 0.01
 """What counts as one under the logarithm, of a counter's usual value."""
 
-DRAWS, REPLICATES = 64, 1
-"""Completed tasks for each question: enough that the draws add a tenth of what they leave open anyway."""
+DRAWS, REPLICATES = 32, 1
+"""Completed tasks for each question, in mirrored pairs: their own error is a hundredth of what they leave open."""
 
 REACH = 2.0
 """Draws stay within so many times the largest reading ever seen: a logarithm's tail has no machine behind it."""
+
+NEGLIGIBLE = 1e-3
+"""A component whose weight given what was read is below this gets no draw."""
+
+MOST_PATTERNS = 600
+"""Patterns of missing columns that are kept; more than there are of nine."""
 
 BACKGROUND = 256
 """Rows that are kept of those the distribution was fitted on."""
 
 JUDGED = 400
 """Tasks that are kept back to widen the interval by."""
+
+LEAST_WIDENING = 0.5
+"""Where the tails of the draws are longer than those of tasks, the interval shrinks, down to half."""
 
 LEVEL_95 = 1.959963984540054
 
@@ -60,6 +74,62 @@ class Completed:
 
 
 @dataclass(frozen=True, eq=False)
+class _Pattern:
+    """What a mixture of Gaussians needs of one pattern of missing columns, for k components, o seen and u missing.
+
+    Attributes:
+        seen: (o,) columns.
+        missing: (u,) columns.
+        means: (k, o) of what is seen.
+        whiteners: (k, o, o) whose product with what is seen, less its mean, has unit covariance.
+        log_weights: (k,) logarithm of weight and scale.
+        centres: (k, u) of what is missing.
+        gains: (k, u, o) by which it follows what is seen.
+        noise: (k, draws / 2, u) mirrored noise of each component.
+    """
+
+    seen: IntArray
+    missing: IntArray
+    means: FloatArray
+    whiteners: FloatArray
+    log_weights: FloatArray
+    centres: FloatArray
+    gains: FloatArray
+    noise: FloatArray
+
+    @classmethod
+    def of(cls, parts: Components, mask: BoolArray, points: Points) -> Self:
+        made = condition(parts.covariances, mask[None])
+        o, u = np.flatnonzero(mask), np.flatnonzero(~mask)
+        factor = made.factor[:, 0][:, u][:, :, u]
+        normals = points.normals[0, : points.n_draws // 2][:, u]
+        return cls(
+            o, u, parts.means[:, o], made.whitener[:, 0][:, o][:, :, o], np.log(parts.weights) + made.log_scale[:, 0],
+            parts.means[:, u], made.gain[:, 0][:, u][:, :, o], normals @ np.swapaxes(factor, -1, -2),
+        )  # fmt: skip
+
+    def draws(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Missing columns ``(draws, u)`` of one row (d,) and their weights ``(draws,)``."""
+        off = z[self.seen] - self.means
+        logs = self.log_weights - 0.5 * np.square((self.whiteners @ off[:, :, None])[:, :, 0]).sum(axis=1)
+        weight = np.exp(logs - logs.max())
+        weight[weight < NEGLIGIBLE * weight.sum()] = 0.0
+        weight /= weight.sum()
+        live = np.flatnonzero(weight)
+        half = self.noise.shape[1]
+        if len(live) == 1:
+            centre = self.centres[live[0]] + self.gains[live[0]] @ off[live[0]]
+            noise = self.noise[live[0]]
+            return np.concatenate([centre + noise, centre - noise]), np.full(2 * half, 0.5 / half)
+        share = allot(weight[live], half)
+        owner = np.repeat(live, share)
+        centre = (self.centres + (self.gains @ off[:, :, None])[:, :, 0])[owner]
+        noise = self.noise[owner, np.arange(half)]
+        each = np.repeat(weight[live] / (2.0 * np.maximum(share, 1)), share)
+        return np.concatenate([centre + noise, centre - noise]), np.concatenate([each, each])
+
+
+@dataclass(frozen=True, eq=False)
 class MissingCounters:
     """EmSHAP's joint distribution of counters, throughput and mode, asked for what was not read.
 
@@ -77,6 +147,7 @@ class MissingCounters:
     widening: float = 1.0
     error: float = 0.0
     _points: dict[str, Points] = field(default_factory=dict, repr=False)
+    _patterns: dict[bytes, _Pattern] = field(default_factory=dict, repr=False)
 
     @classmethod
     def fit(
@@ -135,26 +206,43 @@ class MissingCounters:
             training: Its mode.
         """
         d = len(counters)
-        read, _ = _columns(
-            counters[None], np.array([samples_per_s]), np.array([training]), self.unit, self.explainer.names_[:d],
-            mode=self.has_mode,
-        )  # fmt: skip
+        read = np.empty((1, len(self.explainer.names_)))
+        np.log1p(counters / self.unit, out=read[0, :d])
+        read[0, d] = np.log(samples_per_s)
+        if self.has_mode:
+            read[0, d + 1] = training
         mask = np.isfinite(read)
-        explainer = self.explainer
-        z = explainer.scale_.standardise(np.where(mask, read, explainer.scale_.mean))
-        draws = explainer.model_.draws(z, mask, self._net(read.shape[1]))
-        rows = explainer.scale_.restore(draws.rows.reshape(-1, read.shape[1]).copy())
-        rates = np.minimum(np.expm1(np.maximum(rows[:, :d], 0.0)) * self.unit, self.most[:d])
-        pace = np.minimum(np.exp(rows[:, d]), self.most[d])
-        seen = mask[0, :d]
-        rates[:, seen] = counters[seen]
-        if mask[0, d]:
-            pace[:] = samples_per_s
-        weights = np.full(len(rows), 1.0 / len(rows))
-        if draws.weights is not None:
-            weights = np.maximum(draws.weights.reshape(-1), 0.0)
-            weights = weights / weights.sum()
+        scale = self.explainer.scale_
+        z = scale.standardise(np.where(mask, read, scale.mean))
+        model = self.explainer.model_
+        if isinstance(model, MixtureConditional) and mask.any():
+            pattern = self._pattern(model.parts, mask[0])
+            drawn, weights = pattern.draws(z[0])
+            rows = np.empty((len(drawn), read.shape[1]))
+            rows[:, pattern.missing] = drawn
+        else:
+            draws = model.draws(z, mask, self._net(read.shape[1]))
+            rows = draws.rows.reshape(-1, read.shape[1]).copy()
+            weights = np.full(len(rows), 1.0 / len(rows))
+            if draws.weights is not None:
+                weights = np.maximum(draws.weights.reshape(-1), 0.0)
+                weights = weights / weights.sum()
+        rates, pace = np.empty((len(rows), d)), np.full(len(rows), samples_per_s)
+        rates[:] = counters
+        unread = np.flatnonzero(~mask[0, :d])
+        back = rows[:, unread] * scale.spread[unread] + scale.mean[unread]
+        rates[:, unread] = np.minimum(np.expm1(np.maximum(back, 0.0)) * self.unit[unread], self.most[unread])
+        if not mask[0, d]:
+            pace = np.minimum(np.exp(rows[:, d] * scale.spread[d] + scale.mean[d]), self.most[d])
         return Completed(rates, pace, weights)
+
+    def _pattern(self, parts: Components, mask: BoolArray) -> _Pattern:
+        key = mask.tobytes()
+        if key not in self._patterns:
+            if len(self._patterns) >= MOST_PATTERNS:
+                self._patterns.clear()
+            self._patterns[key] = _Pattern.of(parts, mask, self._net(len(mask)))
+        return self._patterns[key]
 
     def account(
         self, energy: SampleEnergy, counters: FloatArray, samples_per_s: float, training: bool
@@ -164,26 +252,28 @@ class MissingCounters:
         Returns:
             Parts (d,), idle joules, standard errors of the parts (d,), and the completed tasks behind them.
         """
-        mean, idle, opened, drawn = self._mean(energy, counters, samples_per_s, training)
-        x = drawn.weights @ (drawn.counters / drawn.samples_per_s[:, None])
-        pace = drawn.weights @ drawn.samples_per_s
-        model = energy.part_errors(x[None], np.array([pace]), np.array([training]))[0]
-        return mean, idle, np.sqrt(np.square(self.widening * opened) + np.square(model)), drawn
+        mean, idle, opened, model, drawn = self._mean(energy, counters, samples_per_s, training)
+        return mean, idle, np.sqrt(self.widening**2 * opened + model), drawn
 
     def _mean(
         self, energy: SampleEnergy, counters: FloatArray, samples_per_s: float, training: bool
-    ) -> tuple[FloatArray, float, FloatArray, Completed]:
-        """Mean parts, idle joules, what the draws leave open of each part (their own error in it), and the draws."""
+    ) -> tuple[FloatArray, float, FloatArray, FloatArray, Completed]:
+        """Mean parts, idle joules, variance that the draws leave open (their own error in it), model's, the draws."""
         drawn = self.complete(counters, samples_per_s, training)
         x = drawn.counters / drawn.samples_per_s[:, None]
-        # A throughput that was measured is the same in every draw: prices are worked out once.
-        pace = drawn.samples_per_s[:1] if np.isfinite(samples_per_s) else drawn.samples_per_s
-        modes = np.full(len(pace), training)
-        parts = energy.parts(x, pace, modes)
-        mean = drawn.weights @ parts
-        idle = float(np.broadcast_to(energy.idle_j(pace, modes), x.shape[:1]) @ drawn.weights)
-        sampling = float(np.square(drawn.weights).sum())
-        return mean, idle, np.sqrt(drawn.weights @ np.square(parts - mean) * (1.0 + sampling)), drawn
+        weights = drawn.weights
+        if np.isfinite(samples_per_s):
+            # A throughput that was measured is the same in every draw: prices are worked out once.
+            mean, idle, opened, model = energy.expected(x, weights, samples_per_s, training)
+        else:
+            modes = np.full(len(weights), training)
+            parts = energy.parts(x, drawn.samples_per_s, modes)
+            mean, idle = weights @ parts, float(energy.idle_j(drawn.samples_per_s, modes) @ weights)
+            opened = weights @ np.square(parts - mean)
+            pace = np.array([weights @ drawn.samples_per_s])
+            model = np.square(energy.part_errors((weights @ x)[None], pace, modes[:1])[0])
+        sampling = float(np.square(weights).sum())
+        return mean, idle, np.maximum(opened, 0.0) * (1.0 + sampling), model, drawn
 
     def save(self, path: str | Path) -> None:
         """Write EmSHAP's file, and what belongs to it in a JSON file beside it."""
@@ -219,11 +309,11 @@ class MissingCounters:
             given = counters[row].copy()
             given[rng.permutation(d)[: rng.integers(2, 5)]] = np.nan
             # Only what the draws leave open is judged here: both sides have the same energy model.
-            mean, _, opened, _ = self._mean(energy, given, float(samples_per_s[row]), bool(training[row]))
+            mean, _, opened, _, _ = self._mean(energy, given, float(samples_per_s[row]), bool(training[row]))
             away = np.abs(mean - truth[row])
             off.append(away.sum() / truth[row].sum())
-            ratio += list(away[np.isnan(given)] / np.maximum(opened[np.isnan(given)], 1e-3 * truth[row].sum()))
-        return max(1.0, float(np.quantile(ratio, 0.95)) / LEVEL_95), float(np.mean(off))
+            ratio += list(away[np.isnan(given)] / np.maximum(np.sqrt(opened[np.isnan(given)]), 1e-3 * truth[row].sum()))
+        return max(LEAST_WIDENING, float(np.quantile(ratio, 0.95)) / LEVEL_95), float(np.mean(off))
 
 
 def _columns(
@@ -232,12 +322,10 @@ def _columns(
     training: BoolArray,
     unit: FloatArray,
     names: tuple[str, ...],
-    *,
-    mode: bool | None = None,
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """Columns of the joint distribution, ``(n, d + 1)`` or ``(n, d + 2)``, and their names."""
     columns = [np.log1p(counters / unit), np.log(samples_per_s)[:, None]]
-    both = len(np.unique(training)) == 2 if mode is None else mode
+    both = len(np.unique(training)) == 2
     if both:
         columns.append(training.astype(np.float64)[:, None])
     return np.hstack(columns), (*names, PACE, *((MODE,) if both else ()))

@@ -156,7 +156,21 @@ def load_recording(path: Path | str, columns: ColumnMap) -> Recording:
         TraceError: The file is malformed; the message names file, column, row, rule and fix.
     """
     path = Path(path)
-    table, n_rows = read_table(path)
+    return as_recording(path, read_table(path)[0], columns)
+
+
+def as_recording(path: Path, table: Mapping[str, Sequence[object]], columns: ColumnMap) -> Recording:
+    """Columns of raw cells as a recording.
+
+    Args:
+        path: File they are from, for messages.
+        table: The columns.
+        columns: What they mean.
+
+    Raises:
+        TraceError: As :func:`load_recording`.
+    """
+    n_rows = len(next(iter(table.values()), ()))
     wanted = [c.source for c in columns.counters.values()] + list(columns.labels)
     for name in wanted + ([columns.timestamp] if columns.timestamp is not None else []):
         if name not in table:

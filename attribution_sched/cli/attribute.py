@@ -22,13 +22,19 @@ EXAMPLES = examples(
 
 
 def attribute(
-    recording: Annotated[Path, typer.Argument(help="Table of runs, .csv or .parquet; columns in docs/cli.md.")],
+    recording: Annotated[
+        Path,
+        typer.Argument(help="Table of runs or file of a recorder, .csv or .parquet; columns in docs/cli.md."),
+    ],
     fitted: Annotated[
         Path | None, typer.Option(help="Attributor saved before; fitted on these runs by default.")
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Keep the attributor: NAME.json and NAME.safetensors.")] = None,
     tasks: Annotated[
         str | None, typer.Option(help="Print the runs as tasks of this kind for System.submit, as JSON.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="GPU of a recorder's file: its bandwidth makes bytes of dram_active.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Vectors as JSON.")] = False,
 ) -> None:
@@ -38,7 +44,7 @@ def attribute(
 
     with Stages() as stages:
         with stages.stage("reading runs"):
-            runs = load_runs(recording)
+            runs = load_runs(recording, gpu=gpu)
         if tasks is not None:
             say_json([_task(runs, row, tasks) for row in range(len(runs.labels))])
             return

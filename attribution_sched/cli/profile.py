@@ -51,6 +51,13 @@ def profile(
         int, typer.Option(help="Metered steps at least; for at least one second.", rich_help_panel=STEPS)
     ] = 10,
     warmup: Annotated[int, typer.Option(help="Steps before them.", rich_help_panel=STEPS)] = 2,
+    dcgm: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", show_default=False, rich_help_panel=STEPS,
+            help="Address of dcgm-exporter, which reads how busy a GPU's memory is.",
+        ),
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -116,7 +123,7 @@ def profile(
                 subject = load(spec, shape, show)
             with stages.stage("running steps", steps) as tell:
                 try:
-                    measured = measure(subject, training=training, steps=steps, warmup=warmup, tell=tell)
+                    measured = measure(subject, training=training, steps=steps, warmup=warmup, dcgm_url=dcgm, tell=tell)
                 except AttributionSchedError:
                     raise
                 except Exception as error:
@@ -164,10 +171,14 @@ def as_dict(
             group: {
                 "time_s": operators.time_s[group],
                 "time_share": operators.time_share[group],
+                "time_share_95": list(operators.share_interval.get(group, ())) or None,
                 "flops": operators.flops[group],
             }
             for group in GROUPS
         },
+        "thread_s": operators.thread_s,
+        "interrupted": operators.interrupted,
+        "profiled_steps": operators.steps,
         "counters": {name: asdict(figure) for name, figure in measured.counters.items()},
         "energy": asdict(measured.energy),
         "preset": preset,
@@ -214,7 +225,7 @@ def show_profile(measured: Measured, placed: Placed, vector: AttributionVector |
 
 def _operators(measured: Measured) -> Any:
     table = _table()
-    for heading in ("Operators", "Time a step", "Share", "FLOPs a step"):
+    for heading in ("Operators", "Time a step", "Share", "95 %", "FLOPs a step"):
         table.add_column(heading, justify="left" if heading == "Operators" else "right")
     metered = measured.energy.value
     if metered is not None:
@@ -223,7 +234,9 @@ def _operators(measured: Measured) -> Any:
     for group, words in GROUPS.items():
         share = operators.time_share[group]
         flops = "–" if group == "other" else f"{operators.flops[group]:.3g}"
-        cells = [words, f"{1e3 * operators.time_s[group]:.4g} ms", f"{share:.0%}", flops]
+        reach = operators.share_interval.get(group)
+        between = "–" if reach is None else f"{reach[0]:.0%}–{reach[1]:.0%}"
+        cells = [words, f"{1e3 * operators.time_s[group]:.4g} ms", f"{share:.0%}", between, flops]
         table.add_row(*cells, *([] if metered is None else [f"{share * metered:.3g} J"]))
     return table
 

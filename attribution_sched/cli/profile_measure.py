@@ -207,6 +207,10 @@ def _a(thing: Any) -> str:
 LEAST_S = 1.0
 """Steps are repeated until so much time has passed: meters and clocks are coarse."""
 
+PROFILED_S = 2.0
+LEAST_REPEATS, MOST_REPEATS = 4, 16
+"""Profiled steps: about so many seconds of them, within these bounds."""
+
 NO_SOURCE = "no source on this machine counts it"
 
 
@@ -255,7 +259,13 @@ class Measured:
 
 
 def measure(
-    subject: Steppable, *, training: bool, steps: int, warmup: int, tell: Callable[..., None] = lambda *_: None
+    subject: Steppable,
+    *,
+    training: bool,
+    steps: int,
+    warmup: int,
+    dcgm_url: str | None = None,
+    tell: Callable[..., None] = lambda *_: None,
 ) -> Measured:
     """Run a model and read what this machine's sources say meanwhile.
 
@@ -264,6 +274,7 @@ def measure(
         training: Forward and backward in training mode, else forward in evaluation mode.
         steps: Plain steps at least; more if they are short.
         warmup: Steps before, which are not counted.
+        dcgm_url: Address of dcgm-exporter, if there is one.
         tell: Told how many plain steps were done.
     """
     import torch
@@ -271,7 +282,7 @@ def measure(
     from attribution_sched.attribution.sources import profile
 
     with contextlib.ExitStack() as stack:
-        sources = _sources(stack)
+        sources = _sources(stack, dcgm_url)
         step = _step(subject, training)
         for _ in range(warmup):
             step()
@@ -285,10 +296,12 @@ def measure(
             torch.cuda.synchronize()
         wall_s = time.perf_counter() - began
         readings = {name: difference(before[name], source.read()) for name, source in sources.items()}
-    operators = profile(
-        subject.model, subject.inputs, training=training and not subject.own_step, steps=min(3, steps), warmup=1
-    )
     step_s = wall_s / done
+    # Repeats give operators' shares their interval; long steps need fewer.
+    repeats = int(min(max(PROFILED_S / step_s, LEAST_REPEATS), MOST_REPEATS))
+    operators = profile(
+        subject.model, subject.inputs, training=training and not subject.own_step, steps=repeats, warmup=1
+    )
     return Measured(
         subject.name, training, done, step_s, samples_of(subject.inputs), torch.get_num_threads(), operators,
         _counters(readings, operators, wall_s, step_s), _energy(readings, done),
@@ -304,14 +317,11 @@ def samples_of(inputs: Any) -> int | None:
     return None if first is None else int(first.shape[0])
 
 
-def _sources(stack: contextlib.ExitStack) -> dict[str, Any]:
+def _sources(stack: contextlib.ExitStack, dcgm_url: str | None) -> dict[str, Any]:
     """Every source that opens here."""
-    from attribution_sched.attribution.sources import NvmlSource, PerfSource, ProcessSource, RaplSource
+    from attribution_sched.attribution.sources.machine import open_sources
 
-    sources: dict[str, Any] = {"process": ProcessSource()}
-    for name, opened in (("perf", PerfSource), ("rapl", RaplSource), ("nvml", NvmlSource)):
-        with contextlib.suppress(CounterError):
-            sources[name] = opened()
+    sources: dict[str, Any] = open_sources(dcgm_url)
     if "perf" in sources:
         stack.enter_context(sources["perf"])
     return sources
@@ -361,11 +371,16 @@ def _counters(
     whole_s = max(step_s, sum(operators.time_s.values()))
     for group in ("conv", "fc", "attention"):
         how = f"torch.profiler: time in these operators per step on {operators.device}"
+        if group in operators.share_interval:
+            low, high = operators.share_interval[group]
+            how += f", CPU time of the thread, {low:.0%} to {high:.0%} of it in {operators.steps} repeats"
         counters[group] = Figure(
             operators.time_s[group] / whole_s, COUNTER_UNITS[group], Provenance.MEASURED.value, how
         )
-    if "nvml" in readings:
-        _add_gpu(counters, readings["nvml"])
+    if "dcgm" in readings:
+        _add_gpu(counters, readings["dcgm"], "DCGM")
+    elif "nvml" in readings:
+        _add_gpu(counters, readings["nvml"], "NVML")
     else:
         for name in ("pcie_bandwidth", "sm_active"):
             counters[name] = Figure(
@@ -381,17 +396,18 @@ def _rate(reading: Reading, counter: str, unit: str, how: str, wall_s: float) ->
     return Figure(reading.values[counter] / wall_s, unit, label.value, f"{how}; {note}" if note else how)
 
 
-def _add_gpu(counters: dict[str, Figure], reading: Reading) -> None:
-    """Traffic and utilisation of the GPUs together; NVML gives levels, read at the end of the steps."""
+def _add_gpu(counters: dict[str, Figure], reading: Reading, source: str) -> None:
+    """Traffic and utilisation of the GPUs together; levels, read at the end of the steps."""
     for name, endings, mean in (
         ("pcie_bandwidth", ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"), False),
-        ("sm_active", ("utilisation",), True),
+        ("sm_active", ("sm_active",) if source == "DCGM" else ("utilisation",), True),
+        ("dram_active", ("dram_active",), True),
     ):
         parts = [each for each in reading.available if each.split("/")[-1] in endings]
         if parts:
             total = sum(reading.values[each] for each in parts)
             value = total / len(parts) if mean else total
-            how = f"NVML {' + '.join(endings)}, at the end of the steps"
+            how = f"{source} {' + '.join(endings)}, at the end of the steps"
             counters[name] = Figure(value, COUNTER_UNITS[name], Provenance.ESTIMATED.value, how)
 
 
@@ -513,7 +529,6 @@ def joules(placed: Placed, world: World) -> tuple[AttributionVector | None, str]
     import numpy as np
 
     from attribution_sched.attribution.attributor import as_attributor
-    from attribution_sched.errors import CounterError
     from attribution_sched.types import Task
 
     read = [math.nan if figure.value is None else figure.value for figure in placed.counters.values()]

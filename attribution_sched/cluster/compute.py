@@ -41,10 +41,13 @@ from attribution_sched.cluster.models.opaque import STEP_S, is_opaque
 from attribution_sched.cluster.throughput import (
     ANCHOR,
     PrecisionTable,
-    chip,
     chip_is_fitted,
     efficiency,
+    generates,
+    generation,
+    host_s_per_token,
     precision_table,
+    prompt_share,
 )
 from attribution_sched.cluster.world import Runtime
 from attribution_sched.types import FloatArray, IntArray
@@ -226,11 +229,6 @@ def _sharpness(training: bool) -> float:
     return float(load_constants("throughput")["floor_law"]["p_training" if training else "p_inference"])
 
 
-def generates(model: Model, training: bool) -> bool:
-    """Whether a task writes text token by token."""
-    return not training and model.output_tokens > 0
-
-
 def _sizes(model: Model, training: bool) -> FloatArray:
     sharded = np.array([layer.tp_sharded for layer in model.layers], dtype=np.float64)
     params, kept = model.column("params"), model.column("activation_elements")
@@ -315,7 +313,7 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
                 floors = (floor, np.zeros_like(floor))
             host = np.zeros_like(floor)
             if generates(model, training):
-                read, compute_share, written = _generation(model)
+                read, compute_share, written = generation(model)
                 cached_s = read * max(q.element_bytes, 2) / hbm * part
                 moved_s = forward[1] * written / model.sequence_length
                 backward = np.stack([forward[0] * compute_share, moved_s + cached_s, weights * written])
@@ -323,39 +321,10 @@ def _roofline(model: Model, gpu: Gpu, runtime: Runtime, training: bool, achieved
                 floors = (floor, floor_s * written)
                 host = blocks / max(1.0, blocks.sum()) * written * host_s_per_token(gpu)
                 forward = np.stack([
-                    forward[0] * _prompt_share(model), forward[1] * (1.0 - written / model.sequence_length), weights,
+                    forward[0] * prompt_share(model), forward[1] * (1.0 - written / model.sequence_length), weights,
                 ])  # fmt: skip
             times[q.index, t] = np.stack([*forward, floors[0], *backward, floors[1], host])
     return times
-
-
-def _prompt_share(model: Model) -> FloatArray:
-    """Part of a layer's FLOPs that reading the prompt takes: scores grow with its square, other products with it."""
-    part = 1.0 - model.output_tokens / model.sequence_length
-    scores = model.column("attention_flops")
-    total = np.maximum(model.column("conv_flops") + model.column("fc_flops") + scores, 1e-300)
-    share: FloatArray = ((total - scores) * part + scores * part**2) / total
-    return share
-
-
-def _generation(model: Model) -> tuple[FloatArray, FloatArray, float]:
-    """Keys and values read while writing (elements per sample), part of a layer's FLOPs, tokens written.
-
-    A token attends to those before it: on average the prompt and half the output.
-    """
-    tokens, written = float(model.sequence_length), float(model.output_tokens)
-    seen = tokens - written / 2.0
-    scores = model.column("attention_flops")
-    total = np.maximum(model.column("conv_flops") + model.column("fc_flops") + scores, 1e-300)
-    share: FloatArray = ((total - scores) * written / tokens + scores * written * seen / tokens**2) / total
-    return model.column("kv_elements") / tokens * seen * written, share, written
-
-
-def host_s_per_token(gpu: Gpu) -> float:
-    """Seconds a server spends on one sequence for one token, on the host of ``gpu``'s chip."""
-    law = load_constants("power")["decode_host"]
-    found: float = law["s_per_token"].get(chip(gpu) if chip_is_fitted(gpu) else "A100", law["s_per_token"]["A100"])
-    return found
 
 
 def _unit_step(gpu: Gpu) -> FloatArray:

@@ -2,7 +2,8 @@
 
     demand = nominal(architecture) · exp(σ·z − σ²/2),   z ~ N(0, C)
 
-The nominal part is the arithmetic of the model per training sample on a reference device; the log-normal
+The nominal part is the arithmetic of the model per sample on a reference device, trained (three passes) or served (one;
+a language model reads its prompt and then writes token by token, every one of which reads all weights); the log-normal
 part is the task's own (its data loader, input sizes, kernel choices), with mean 1, so two tasks of one type
 differ. Demands produce the task's noisy counters (:mod:`attribution_sched.cluster.counters`) and drive its
 time, energy and interference through the multipliers of :meth:`Demands.factors`.
@@ -22,7 +23,7 @@ from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.gpus import Gpu, Precision, gpu
 from attribution_sched.cluster.interference import MEMORY_EFFICIENCY, PCIE_BYTES_PER_S
 from attribution_sched.cluster.models import Model
-from attribution_sched.cluster.throughput import efficiency
+from attribution_sched.cluster.throughput import efficiency, generates, generation, host_s_per_token, prompt_share
 from attribution_sched.errors import TaskError, problem
 from attribution_sched.types import FloatArray, IntArray
 
@@ -124,30 +125,41 @@ class Demands:
 
 
 def nominal_demands(
-    model: Model, device: Gpu | None = None, batch: float = REFERENCE_BATCH
+    model: Model, device: Gpu | None = None, batch: float = REFERENCE_BATCH, *, training: bool = True
 ) -> tuple[FloatArray, FloatArray]:
-    """Demands per training sample from arithmetic alone, and the seconds they take.
+    """Demands per sample from arithmetic alone, and the seconds they take.
 
     Args:
         model: The model.
         device: Reference device; A100-80 when omitted.
         batch: Samples per step, over which the launch floor and the weight traffic are spread.
+        training: Whether the sample is trained on, or served.
 
     Returns:
         Two arrays of shape ``(7,)``: demands in ``DEMAND_UNITS`` and busy seconds per sample.
     """
     device = gpu(REFERENCE_GPU) if device is None else device
-    found = efficiency(model.family, device, Precision.FP32)
+    found = efficiency(model.family, device, Precision.FP32, training)
+    passes = 3.0 if training else 1.0
     blocks = max(1, sum(layer.kind in ("block", "conv") for layer in model.layers))
     inputs = model.layers[0].input_elements
-    launch_s = found.floor_per_block_s * blocks / batch
+    operators = np.array([float(model.column(f"{name}_flops").sum()) for name in ("conv", "fc", "attention")])
+    rounds, cached, waits_s = 1.0, 0.0, 0.0
+    if generates(model, training):
+        # The prompt in one pass, then every token in one of its own: weights and kernels again, keys and values read.
+        read, share, written = generation(model)
+        rounds, cached, waits_s = 1.0 + written, float(read.sum()), written * host_s_per_token(device)
+        total = model.column("conv_flops") + model.column("fc_flops") + model.column("attention_flops")
+        # Projections are paid once a token whoever reads or writes it; scores only for the tokens before.
+        done = float((total * (prompt_share(model) + share)).sum())
+        operators[2] = max(done - operators[0] - operators[1], 0.0)
+    launch_s = found.floor_per_block_s * blocks * rounds / batch + waits_s
     prepare_s = PREPARE_S_PER_ELEMENT * inputs
     cycles = CLOCK_HZ * (launch_s + prepare_s)
     misses = load_constants("host")["counters"]["misses_per_cycle"] * cycles + inputs * 4.0 / 64.0
-    moved = 3.0 * 4.0 * (float(model.column("moved_elements").sum()) + model.params / batch)
+    moved = passes * 4.0 * (float(model.column("moved_elements").sum()) + cached + model.params * rounds / batch)
     shipped = inputs * 4.0
-    operators = np.array([float(model.column(f"{name}_flops").sum()) for name in ("conv", "fc", "attention")])
-    operator_s = 3.0 * operators / found.flops_per_s
+    operator_s = passes * operators / found.flops_per_s
     demands = np.array([cycles, misses, moved, shipped, *operator_s])
     seconds = np.array([
         launch_s + prepare_s / LOADER_WORKERS, misses * MISS_S / LOADER_WORKERS,
@@ -156,24 +168,32 @@ def nominal_demands(
     return demands, seconds
 
 
-def draw_demands(models: Sequence[Model], rng: np.random.Generator, spread: float = 1.0) -> Demands:
+def draw_demands(
+    models: Sequence[Model],
+    rng: np.random.Generator,
+    spread: float = 1.0,
+    *,
+    training: bool | Sequence[bool] = True,
+) -> Demands:
     """Draw the latent demands of one task per entry of ``models``.
 
     Args:
         models: Model of each task; repeats are welcome and cost nothing.
         rng: Source of the idiosyncrasy.
         spread: Factor on ``SIGMA``; 0 gives nominal tasks.
+        training: Whether each task trains or is served; one for all, or one for each.
     """
     if not models:
         raise TaskError(problem("models", models, "needs at least one task", "Pass the model of every task"))
     if not (np.isfinite(spread) and spread >= 0):
         raise TaskError(problem("spread", spread, "must be finite and >= 0", "Use 1 for the default spread"))
-    known: dict[int, tuple[FloatArray, FloatArray]] = {}
-    for model in models:
-        if id(model) not in known:
-            known[id(model)] = nominal_demands(model)
-    nominal = np.stack([known[id(m)][0] for m in models])
-    nominal_s = np.stack([known[id(m)][1] for m in models])
+    modes = [training] * len(models) if isinstance(training, bool) else [bool(mode) for mode in training]
+    known: dict[tuple[int, bool], tuple[FloatArray, FloatArray]] = {}
+    for model, mode in zip(models, modes, strict=True):
+        if (id(model), mode) not in known:
+            known[id(model), mode] = nominal_demands(model, training=mode)
+    each = [known[id(model), mode] for model, mode in zip(models, modes, strict=True)]
+    nominal, nominal_s = np.stack([found[0] for found in each]), np.stack([found[1] for found in each])
     z = rng.standard_normal(nominal.shape) @ _ROOT.T
     sigma = spread * SIGMA
     return Demands(nominal * np.exp(sigma * z - sigma**2 / 2), nominal, nominal_s)

@@ -211,7 +211,7 @@ class PriorBeliefs:
         rng = np.random.default_rng(LAW_SEED)
         self.mean, self.root = np.zeros((len(world.kinds), FACTORS)), np.zeros((len(world.kinds), FACTORS, FACTORS))
         for k, kind in enumerate(world.kinds):
-            drawn = draw_demands([kind.model] * draws, rng, world.idiosyncrasy)
+            drawn = draw_demands([kind.model] * draws, rng, world.idiosyncrasy, training=kind.training)
             logs = np.log(np.column_stack([drawn.factors, drawn.ratio[:, 3]]))
             self.mean[k], self.root[k] = logs.mean(axis=0), covariance_root(logs)
 

@@ -13,7 +13,7 @@ measured curves). Mixed precision divides ``t1`` by the measured gain of the mod
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.gpus import PRECISIONS, Gpu, Precision
 from attribution_sched.errors import PlanError, SettingsError, nearest, problem
 from attribution_sched.types import FloatArray
+
+if TYPE_CHECKING:
+    from attribution_sched.cluster.models import Model
 
 ANCHOR = Precision.FP32
 """The precision that fitted efficiencies refer to: FP32 on V100, TF32 on A100 and H100."""
@@ -238,3 +241,37 @@ def fit_floor_law(batch: Any, step_s: Any, p: float) -> tuple[float, float]:
     start = np.log([times.min(), (times / sizes).min()])
     floor, slope = np.exp(least_squares(residual, start).x)
     return float(floor), float(slope)
+
+
+def generates(model: Model, training: bool) -> bool:
+    """Whether a task writes text token by token."""
+    return not training and model.output_tokens > 0
+
+
+def prompt_share(model: Model) -> FloatArray:
+    """Part of a layer's FLOPs that reading the prompt takes: scores grow with its square, other products with it."""
+    part = 1.0 - model.output_tokens / model.sequence_length
+    scores = model.column("attention_flops")
+    total = np.maximum(model.column("conv_flops") + model.column("fc_flops") + scores, 1e-300)
+    share: FloatArray = ((total - scores) * part + scores * part**2) / total
+    return share
+
+
+def generation(model: Model) -> tuple[FloatArray, FloatArray, float]:
+    """Keys and values read while writing (elements per sample), part of a layer's FLOPs, tokens written.
+
+    A token attends to those before it: on average the prompt and half the output.
+    """
+    tokens, written = float(model.sequence_length), float(model.output_tokens)
+    seen = tokens - written / 2.0
+    scores = model.column("attention_flops")
+    total = np.maximum(model.column("conv_flops") + model.column("fc_flops") + scores, 1e-300)
+    share: FloatArray = ((total - scores) * written / tokens + scores * written * seen / tokens**2) / total
+    return model.column("kv_elements") / tokens * seen * written, share, written
+
+
+def host_s_per_token(gpu: Gpu) -> float:
+    """Seconds a server spends on one sequence for one token, on the host of ``gpu``'s chip."""
+    law = load_constants("power")["decode_host"]
+    found: float = law["s_per_token"].get(chip(gpu) if chip_is_fitted(gpu) else "A100", law["s_per_token"]["A100"])
+    return found

@@ -413,7 +413,9 @@ def build_pool(world: World) -> TaskPool:
         low = np.log([world.kinds[k].steps[0] for k in kinds])
         high = np.log([world.kinds[k].steps[1] for k in kinds])
         steps = np.round(np.exp(rng.uniform(low, high))).astype(np.float64)
-    demands = draw_demands([world.kinds[k].model for k in kinds], rng, world.idiosyncrasy)
+    drawn = [world.kinds[k] for k in kinds]
+    modes = [kind.training for kind in drawn]
+    demands = draw_demands([kind.model for kind in drawn], rng, world.idiosyncrasy, training=modes)
     return TaskPool(kinds, steps, demands, counters(demands, rng), throughput(demands, rng))
 
 

@@ -60,7 +60,7 @@ class Simulator:
         background: Background,
     ) -> Simulated:
         """The plan's own terms in this world."""
-        nominal, seconds = nominal_demands(view.kind.model)
+        nominal, seconds = nominal_demands(view.kind.model, training=view.kind.training)
 
         def factors(ratio: FloatArray) -> FloatArray:
             n = len(ratio)

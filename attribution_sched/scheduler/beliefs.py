@@ -61,13 +61,13 @@ class AttributionBeliefs:
         self.reads = (ATTRIBUTED if attributions else 0) | (PACED if pace else 0)
         self.paces = paces
         kinds = world.kinds
-        self._sample_s = np.array([_nominal_sample_s(kind.model) for kind in kinds])
+        self._sample_s = np.array([_nominal_sample_s(kind.model, kind.training) for kind in kinds])
         n = len(kinds)
         self.slopes = np.zeros((n, 4, ATTRIBUTIONS + 2, FACTORS))
         self.roots = np.zeros((n, 4, FACTORS, FACTORS))
         rng = np.random.default_rng(LAW_SEED)
         for k, kind in enumerate(kinds):
-            drawn = draw_demands([kind.model] * DRAWS, rng, world.idiosyncrasy)
+            drawn = draw_demands([kind.model] * DRAWS, rng, world.idiosyncrasy, training=kind.training)
             read = np.asarray(attributor(counters(drawn, rng).values), dtype=np.float64)
             speed = np.log(throughput(drawn, rng) * self._sample_s[k])
             logs = np.log(np.column_stack([drawn.factors, drawn.ratio[:, 3]]))
@@ -105,8 +105,8 @@ class AttributionBeliefs:
         return np.array([log_pace(self.paces[k], state) for k, state in zip(kinds, states, strict=True)], dtype=float)
 
 
-def _nominal_sample_s(model: Model) -> float:
-    nominal, seconds = nominal_demands(model)
+def _nominal_sample_s(model: Model, training: bool) -> float:
+    nominal, seconds = nominal_demands(model, training=training)
     return float(sample_time_s(Demands(nominal[None], nominal[None], seconds[None]))[0])
 
 

@@ -250,3 +250,78 @@ def test_recurrent_layers_are_products_with_weights(layer):
     assert found.time_share["fc"] > 0.5
     gates = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}[layer]
     assert found.flops["fc"] == pytest.approx(2 * 20 * 4 * gates * 64 * (32 + 64), rel=0.01)
+
+
+class Unnamed(nn.Module):
+    """Attention as plain products, in a class that does not say so."""
+
+    def __init__(self, how="matmul", width=32, heads=4):
+        super().__init__()
+        self.how, self.heads = how, heads
+        self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        b, s, w = x.shape
+        q, k, v = self.project(x).view(b, s, 3, self.heads, w // self.heads).permute(2, 0, 3, 1, 4)
+        if self.how == "einsum":
+            scores = torch.softmax(torch.einsum("bhid,bhjd->bhij", q, k), -1)
+            mixed = torch.einsum("bhij,bhjd->bhid", scores, v)
+        else:
+            mixed = torch.softmax(q @ k.transpose(-1, -2) / 3.0, -1) @ v
+        return self.out(mixed.transpose(1, 2).reshape(b, s, w))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("how", ["matmul", "einsum"])
+def test_attention_is_known_by_its_products_whatever_the_class_is_called(how, training):
+    b, s, w = 2, 48, 32
+    found = profile(Unnamed(how), torch.randn(b, s, w), training=training)
+    products = 2 * 2 * b * s * s * w
+    assert found.flops["attention"] == products * (3 if training else 1)
+    assert found.time_share["attention"] > 0.0
+    projections = 2 * b * s * w * (3 * w + w)
+    # The gradient of the input of the first projection is not asked for.
+    assert found.flops["fc"] == projections * (3 if training else 1) - (2 * b * s * w * 3 * w if training else 0)
+
+
+def test_a_softmax_over_classes_is_no_attention():
+    head = nn.Sequential(nn.Linear(16, 8), nn.Softmax(-1), nn.Linear(8, 4))
+    assert profile(head, torch.randn(4, 16)).time_share["attention"] == 0.0
+    batched = profile(Attend(), tuple(torch.randn(1, 1, 6, 4) for _ in range(3)))
+    assert batched.time_share["attention"] > 0.0
+
+
+def placed_event(name, start, took_us, parent=None):
+    event = fake_event(name, parent)
+    event.self_cpu_time_total = took_us
+    event.time_range = SimpleNamespace(start=start, end=start + took_us)
+    return event
+
+
+def test_an_interruption_does_not_move_the_shares():
+    """Eight steps of a convolution and a product; in two of them another process had the core for a while."""
+    events = []
+    for step in range(8):
+        begin = step * 10_000.0
+        mark = placed_event("attribution_sched::step", begin, 0.0)
+        mark.time_range.end = begin + 9_999.0
+        slow = 5_000.0 if step in (2, 5) else 0.0
+        conv = placed_event("aten::conv2d", begin + 1, 30.0 + (slow if step == 2 else 0.0), mark)
+        product = placed_event("aten::linear", begin + 5_500, 70.0 + (slow if step == 5 else 0.0), mark)
+        events += [mark, conv, product]
+    found = _summarise(events, 8, False, [(1e-3, 1e-4)] * 8)
+    assert found.time_share["conv"] == pytest.approx(0.3) and found.time_share["fc"] == pytest.approx(0.7)
+    assert sum(found.time_s.values()) == pytest.approx(1e-4), "scaled to the CPU time of the thread"
+    assert found.interrupted == pytest.approx(0.9)
+    low, high = found.share_interval["conv"]
+    assert low <= 0.3 <= high
+
+
+def test_repeats_give_an_interval_and_few_steps_none():
+    layer, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8 * 36, 16)), torch.randn(4, 3, 8, 8)
+    found = profile(layer, x)
+    for group in GROUPS:
+        low, high = found.share_interval[group]
+        assert 0.0 <= low <= high <= 1.0
+    assert found.thread_s > 0.0
+    assert not profile(layer, x, steps=2).share_interval

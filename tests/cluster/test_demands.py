@@ -106,3 +106,30 @@ def test_bad_input_is_refused(bad):
         draw("resnet-50", spread=bad)
     with pytest.raises(TaskError, match="at least one task"):
         draw_demands([], np.random.default_rng(0))
+
+
+def test_a_served_language_model_is_read_as_it_writes():
+    """Every token it writes reads all weights and launches every kernel; a forward pass does so once."""
+    one = model("gpt2-small")
+    trained, trained_s = nominal_demands(one)
+    served, served_s = nominal_demands(one, training=False)
+    at = {name: i for i, name in enumerate(DEMAND_NAMES)}
+    # Projections are paid once a token whoever reads or writes it, a third of training's.
+    assert served[at["fc"]] < 0.75 * trained[at["fc"]]
+    assert served[at["cpu_cycles"]] > 10.0 * trained[at["cpu_cycles"]]
+    assert served_s.sum() > 3.0 * trained_s.sum(), "token by token takes longer than three passes at once"
+    read = 4.0 * one.params * (1.0 + one.output_tokens) / 32.0
+    assert served[at["memory_bandwidth"]] > read
+
+
+def test_a_served_vision_model_takes_one_pass_of_three():
+    trained, _ = nominal_demands(model("resnet-50"))
+    served, _ = nominal_demands(model("resnet-50"), training=False)
+    assert served[2] == pytest.approx(trained[2] / 3.0)
+    assert served[3] == trained[3]
+
+
+def test_tasks_of_both_modes_are_drawn_together():
+    both = draw_demands([model("gpt2-small")] * 2, np.random.default_rng(0), 0.0, training=[True, False])
+    assert both.nominal[0] == pytest.approx(nominal_demands(model("gpt2-small"))[0])
+    assert both.nominal[1] == pytest.approx(nominal_demands(model("gpt2-small"), training=False)[0])

@@ -6,6 +6,7 @@ tests run) and compares: actions bit for bit, rewards to 1e-12.
 
 Recorded anew since, and why: ``cross-domain/exact-switch``: its start descends through the neighbourhood that all local
 searches share, which is wider than its own was, and finds better plans (seed 0: R_eff 0.330 for 0.321).
+``testbed``, all policies: served tasks have the demands of serving, so their host time varies otherwise.
 """
 
 from __future__ import annotations

@@ -12,22 +12,20 @@ from attribution_sched import System
 from attribution_sched.attribution.attributor import Fitted, as_attributor
 from attribution_sched.config import load_settings
 
-WANTED = {"cross-domain": 0.08, "large": 0.08, "testbed": 0.15}
+WANTED = {"cross-domain": 0.08, "large": 0.08, "shared": 0.08, "testbed": 0.15}
 
-LEAST_R2 = {"cross-domain": 0.7, "large": 0.7, "testbed": 0.6}
-"""0.7 is wanted everywhere. Missed on ``testbed`` by the language model that is served: its meter counts the tokens it
-writes, its counters and pace are those of a pass over the whole sequence."""
+LEAST_R2 = 0.7
 
 
 def shown_against_own(tell, preset, count, seed):
     found = accounts.fresh_tasks(load_settings(preset).build_world(), count, seed)
     tell(
         "J1", preset=preset, tasks=count, median_error=found["median_error"], wanted=WANTED[preset],
-        r2_within_kinds=found["r2_within"], wanted_r2=0.7, absent_operators=found["absent"],
+        r2_within_kinds=found["r2_within"], wanted_r2=LEAST_R2, absent_operators=found["absent"],
         their_joules=found["absent_j"],
     )  # fmt: skip
     assert found["median_error"] <= WANTED[preset]
-    assert found["r2_within"] >= LEAST_R2[preset]
+    assert found["r2_within"] >= LEAST_R2
     assert found["absent"] > 0 and found["absent_j"] == 0.0
     assert found["balance_j"] < 1e-9
 
@@ -45,7 +43,7 @@ def cut(tell, preset, count, seed):
     assert errors["covered"].mean() >= 0.9
 
 
-@pytest.mark.parametrize("preset", ["testbed", "cross-domain"])
+@pytest.mark.parametrize("preset", ["testbed", "cross-domain", "shared"])
 def test_joules_shown_against_a_tasks_own_energy(tell, preset):
     shown_against_own(tell, preset, 600, 1_000_100)
 

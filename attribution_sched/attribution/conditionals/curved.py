@@ -19,12 +19,16 @@ from attribution_sched.attribution.conditionals.mixture import Components, _fit_
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.conditionals.student import grow
 
-KNOTS = 8
+KNOTS = (8, 16)
+"""Knots of a wide and of a fine spline, between the outermost quantiles below: a wave or a kink takes the fine one."""
+
+OUTERMOST = (0.02, 0.003)
 SAMPLE = 12_000
 """Rows of p that q is fitted to."""
 
 LEAST_EFFECTIVE_SHARE = 0.15
 PARTITION_DRAWS = 256
+JUDGING_DRAWS = 4096
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Bend:
 
     Attributes:
         feature: Its column.
-        bent: Columns it follows along a spline.
+        bent: Columns it follows along a spline; d more for a fine one.
         products: Pairs of columns whose product it follows.
         slopes: Coefficients of the splines and products.
     """
@@ -57,7 +61,7 @@ class CurvedConditional:
     def __init__(self, components: tuple[int, ...] = (1, 2, 3, 4, 6), proposal: int = 32) -> None:
         self.components = components
         self.proposal = proposal
-        self.knots = np.zeros((0, KNOTS))
+        self.knots: list[FloatArray] = []
         self.bends: list[Bend] = []
         self.order: list[int] = []
         self.rest = Components(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0, 0)))
@@ -76,7 +80,10 @@ class CurvedConditional:
 
     def fit(self, x: FloatArray, rng: np.random.Generator) -> CurvedConditional:
         """Choose the order and the bends, then fit what is left and the proposal."""
-        self.knots = np.quantile(x, np.linspace(0.02, 0.98, KNOTS), axis=0).T.copy()
+        self.knots = [
+            np.quantile(x, np.linspace(edge, 1.0 - edge, count), axis=0).T.copy()
+            for count, edge in zip(KNOTS, OUTERMOST, strict=True)
+        ]
         order = self._order(x)
         u = x.copy()
         self.bends = []
@@ -112,10 +119,13 @@ class CurvedConditional:
         # The rows themselves too: where p is too narrow, q still covers what happened.
         model = _fit_em(np.concatenate([sample, x]), self.proposal, rng, 1, start, rounds=60 if start is None else 4)
         self.parts = Components(model.weights_, model.means_, model.covariances_)
-        log = self._log_ratio(sample)
-        # Under q: E_p[q/p]^-1 is a cheap lower view of the effective share; exact needs draws of q.
-        weight = np.exp(np.clip(log - np.median(log), -20, 20))
-        self.effective_share = float(1.0 / (weight.mean() * (1.0 / weight).mean()))
+        points = sobol_points(JUDGING_DRAWS, x.shape[1], 1, np.random.default_rng(0))
+        made = self.parts.draws(x[:1], np.zeros((1, x.shape[1]), dtype=bool), points)
+        log = self._log_ratio(made.rows.reshape(-1, x.shape[1]))
+        weight = np.exp(log - log.max())
+        if made.weights is not None:
+            weight = weight * made.weights.reshape(-1)
+        self.effective_share = float(weight.sum() ** 2 / np.square(weight).sum() / len(weight))
         return self
 
     def log_joint(self, x: FloatArray) -> FloatArray:
@@ -159,7 +169,7 @@ class CurvedConditional:
             "order": self.order,
             "effective_share": self.effective_share,
         }
-        arrays: State = {"knots": self.knots}
+        arrays: State = {f"knots{i}": knots for i, knots in enumerate(self.knots)}
         for name, parts in (("rest", self.rest), ("parts", self.parts)):
             arrays |= {f"{name}.{key}": value for key, value in parts.arrays().items()}
         return settings, arrays | {f"slopes{i}": b.slopes for i, b in enumerate(self.bends)}
@@ -168,7 +178,8 @@ class CurvedConditional:
     def restore(cls, settings: dict[str, Any], arrays: State) -> CurvedConditional:
         """Build the fitted model back."""
         model = cls(tuple(settings["components"]), int(settings["proposal"]))
-        model.knots, model.order = arrays["knots"], list(settings["order"])
+        model.knots = [arrays[f"knots{i}"] for i in range(len(KNOTS))]
+        model.order = list(settings["order"])
         model.effective_share = float(settings["effective_share"])
         model.bends = [
             Bend(int(j), tuple(bent), tuple((int(a), int(b)) for a, b in prod), arrays[f"slopes{i}"])
@@ -228,7 +239,9 @@ class CurvedConditional:
 
         best = bic(bent, products)
         while True:
-            options = [((*bent, i), products) for i in before if i not in bent]
+            d = x.shape[1]
+            taken = {i % d for i in bent}
+            options = [((*bent, i + d * fine), products) for i in before if i not in taken for fine in range(2)]
             options += [(bent, (*products, pair)) for pair in combinations(before, 2) if pair not in products]
             scores = [bic(*option) for option in options]
             if not scores or min(scores) >= best - 2.0:
@@ -240,7 +253,8 @@ class CurvedConditional:
 
     def _basis(self, x: FloatArray, bent: tuple[int, ...], products: tuple[tuple[int, int], ...]) -> FloatArray:
         """Columns of the splines, each with its line, and of the products."""
-        columns = [c for i in bent for c in (x[:, i], *_natural(x[:, i], self.knots[i]))]
+        d = x.shape[1]
+        columns = [c for i in bent for c in (x[:, i % d], *_natural(x[:, i % d], self.knots[i // d][i % d]))]
         # Products are bounded at three deviations, or a tail draw would be bent out of all proportion.
         columns += [np.clip(x[:, a], -3, 3) * np.clip(x[:, b], -3, 3) for a, b in products]
         return np.column_stack(columns) if columns else np.zeros((len(x), 0))

@@ -5,9 +5,14 @@ Every profiled operator's *self* time goes to one of four groups, so the groups 
 - an operator belongs to the outermost known operator around it, so the time inside ``mkldnn_convolution`` is
   convolution and a ``bmm`` inside ``scaled_dot_product_attention`` is attention;
 - products of two activations (``bmm``, ``softmax``) inside a module whose class is called "...Attention..."
-  are attention, its projections with weights stay fully-connected;
+  are attention, its projections with weights stay fully-connected; so are, whatever the class is called, a batched
+  product, the softmax over its last axis and the batched product that takes what comes out of it;
 - recurrent layers (LSTM, GRU, plain) are products with weights: fully-connected;
 - a backward operator belongs to the group of the forward operator that created it.
+
+On a CPU the clock of an operator also runs while another process has the core. So steps are repeated; an operator's
+time is a low quantile over the repeats of *its place in the step*, which an interruption of one of them does not move,
+all of them together scaled to the CPU time of the thread; and shares have an interval between the repeats.
 """
 
 from __future__ import annotations
@@ -16,13 +21,17 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from attribution_sched.attribution.sources.operator_flops import operator_flops
 from attribution_sched.attribution.sources.reading import Reading, ReadingBuilder
 from attribution_sched.errors import CounterError, problem
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -30,12 +39,21 @@ if TYPE_CHECKING:
 GROUPS = ("conv", "fc", "attention", "other")
 
 _MARK = "attribution_sched::attention"
+_STEP = "attribution_sched::step"
+
+LOW_QUANTILE = 0.25
+"""Of the repeats of an operator: three in four may be interrupted somewhere without moving it."""
+
+RESAMPLES = 200
 _ATTENTION = re.compile(r"scaled_?dot_?product|(flash|efficient)_attention", re.IGNORECASE)
 _CONV = re.compile(r"aten::(\w*conv(\d|olution|_|$)\w*)|ConvolutionBackward\d*")
 _FC = re.compile(
     r"aten::(linear|addmm|mm|bmm|baddbmm|matmul|mv|addmv|einsum|bilinear)_?"
     r"|aten::(lstm|gru|rnn_tanh|rnn_relu)(_cell)?|aten::(mkldnn_rnn_layer|_cudnn_rnn|_thnn_fused_(lstm|gru)_cell)\w*"
 )
+_BATCHED = frozenset({"aten::bmm", "aten::baddbmm"})
+_SOFTMAX = frozenset({"aten::_softmax"})
+_AROUND = frozenset({"aten::matmul", "aten::einsum", "aten::softmax"})
 _SCORES = re.compile(r"aten::(bmm|baddbmm|matmul|einsum|_?softmax)_?")
 
 
@@ -49,6 +67,9 @@ class OperatorProfile:
         steps: Steps averaged over.
         training: Whether a step is forward and backward, or forward only.
         device: Where time was taken, ``cpu`` or ``cuda``.
+        share_interval: Group to the 95 % interval of its share of time between repeats; empty for a single step.
+        thread_s: CPU time of the thread in one step, the median over steps; 0 where nobody took it.
+        interrupted: Part of the steps' wall time in which the thread had no core.
     """
 
     time_s: Mapping[str, float]
@@ -56,6 +77,9 @@ class OperatorProfile:
     steps: int
     training: bool
     device: str
+    share_interval: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    thread_s: float = 0.0
+    interrupted: float = 0.0
 
     @property
     def time_share(self) -> Mapping[str, float]:
@@ -89,7 +113,7 @@ def profile(
     inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
     *,
     training: bool = False,
-    steps: int = 3,
+    steps: int = 8,
     warmup: int = 1,
     loss: Callable[[Any], Tensor] | None = None,
 ) -> OperatorProfile:
@@ -99,31 +123,35 @@ def profile(
         model: Any torch module.
         inputs: One tensor, a tuple of positional arguments, or a mapping of keyword arguments.
         training: Profile forward and backward in training mode, else forward in evaluation mode.
-        steps: Profiled steps to average over.
+        steps: Profiled steps; from 4 on their spread gives an interval.
         warmup: Unprofiled steps first, so that lazy set-up is not charged to an operator.
         loss: Maps the output to a scalar for backward; by default the mean of the first floating tensor.
     """
-    for field, value, least in (("steps", steps, 1), ("warmup", warmup, 0)):
+    for name, value, least in (("steps", steps, 1), ("warmup", warmup, 0)):
         if value < least:
-            raise CounterError(problem(field, value, f"must be at least {least}", f"Use {field}={least}"))
+            raise CounterError(problem(name, value, f"must be at least {least}", f"Use {name}={least}"))
     import torch
-    from torch.profiler import ProfilerActivity
+    from torch.profiler import ProfilerActivity, record_function
     from torch.profiler import profile as torch_profile
 
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])
     with _as_found(model, training), _marks(model):
         for _ in range(warmup):
             _step(model, inputs, training, loss)
+        clocks: list[tuple[float, float]] = []
         with torch_profile(activities=activities, record_shapes=True) as recorder:
             for _ in range(steps):
-                _step(model, inputs, training, loss)
-    return _summarise(list(recorder.events() or []), steps, training)
+                wall, thread = time.perf_counter(), time.thread_time()
+                with record_function(_STEP):
+                    _step(model, inputs, training, loss)
+                clocks.append((time.perf_counter() - wall, time.thread_time() - thread))
+    return _summarise(list(recorder.events() or []), steps, training, clocks)
 
 
 class ProfilerSource:
     """A module and its inputs as a counter source: each read profiles it once."""
 
-    def __init__(self, model: nn.Module, inputs: Any, *, training: bool = False, steps: int = 3) -> None:
+    def __init__(self, model: nn.Module, inputs: Any, *, training: bool = False, steps: int = 8) -> None:
         """Keep what to profile; arguments as in `profile`."""
         self._model, self._inputs, self._training, self._steps = model, inputs, training, steps
 
@@ -211,8 +239,10 @@ def _chain(event: Any) -> list[Any]:
     return chain[::-1]
 
 
-def _group(chain: list[Any], forward_group: Mapping[int, str]) -> str:
+def _group(chain: list[Any], forward_group: Mapping[int, str], scores: frozenset[int] = frozenset()) -> str:
     in_attention = False
+    if scores and any(id(event) in scores for event in chain):
+        return "attention"
     for event in chain:
         name = event.name
         if name == _MARK or name == "aten::_native_multi_head_attention":
@@ -236,23 +266,82 @@ def _by_weight(event: Any) -> bool:
     return "matmul" in event.name and len(shapes) > 1 and len(shapes[1]) <= 2
 
 
-def _summarise(events: list[Any], steps: int, training: bool) -> OperatorProfile:
+def _score_products(host: list[Any], chains: list[list[Any]]) -> frozenset[int]:
+    """Events of attention written as plain products: Q·Kᵀ in a batch, softmax over its last axis, times V."""
+    ordered = sorted(
+        ((event, chain) for event, chain in zip(host, chains, strict=True) if event.name in _BATCHED | _SOFTMAX),
+        key=lambda pair: pair[0].time_range.start if hasattr(pair[0], "time_range") else 0.0,
+    )
+    found: set[int] = set()
+    for at, (event, chain) in enumerate(ordered):
+        shape = _operand(event, 0)
+        if event.name not in _SOFTMAX or len(shape) < 3:
+            continue
+        size, last = prod(shape), shape[-1]
+        before = next((pair for pair in reversed(ordered[:at]) if pair[0].name in _BATCHED), None)
+        after = next((pair for pair in ordered[at + 1 :] if pair[0].name in _BATCHED), None)
+        if before is None or after is None:
+            continue
+        (left, right), weighed = _factors(before[0]), _factors(after[0])[0]
+        made = len(left) == len(right) == 3 and left[0] * left[1] * right[2] == size and right[2] == last
+        if made and len(weighed) == 3 and prod(weighed) == size and weighed[2] == last:
+            for part in (before[1], chain, after[1]):
+                # Around the product itself lie matmul or einsum, which copy its operands.
+                found |= {id(each) for each in part if each is part[-1] or each.name in _AROUND}
+    return frozenset(found)
+
+
+def _factors(event: Any) -> tuple[list[int], list[int]]:
+    first = 1 if event.name == "aten::baddbmm" else 0
+    return _operand(event, first), _operand(event, first + 1)
+
+
+def _operand(event: Any, at: int) -> list[int]:
+    shapes = event.input_shapes or []
+    return list(shapes[at]) if len(shapes) > at else []
+
+
+def _places(host: list[Any], steps: int) -> list[list[Any]] | None:
+    """Events of every step in their order; None where steps differ or are not marked."""
+    marks = sorted((e.time_range.start, e.time_range.end) for e in host if e.name == _STEP)
+    if len(marks) != steps:
+        return None
+    inside: list[list[Any]] = [[] for _ in marks]
+    for event in sorted(host, key=lambda e: e.time_range.start):
+        for at, (start, end) in enumerate(marks):
+            if start <= event.time_range.start <= end:
+                inside[at].append(event)
+                break
+    names = [[event.name for event in each] for each in inside]
+    if any(other != names[0] for other in names[1:]):
+        return None
+    return inside
+
+
+def _summarise(
+    events: list[Any], steps: int, training: bool, clocks: list[tuple[float, float]] | None = None
+) -> OperatorProfile:
     # Device kernels appear a second time as events of their own; their time is already on the operator.
     host = [e for e in events if str(e.device_type).endswith("CPU")]
     cuda = any(e.self_device_time_total > 0 for e in host)
     chains = [_chain(e) for e in host]
+    scores = _score_products(host, chains)
     forward: dict[int, str] = {}
     for event, chain in zip(host, chains, strict=True):
         backward = any(e.name.startswith("autograd::engine") for e in chain)
         if event.sequence_nr >= 0 and not backward:
             # The innermost event of a number made the autograd node; outer ones merely contain it.
-            group = _group(chain, {})
+            group = _group(chain, {}, scores)
             if group != "other" or event.sequence_nr not in forward:
                 forward[event.sequence_nr] = group
     seconds, flops = dict.fromkeys(GROUPS, 0.0), dict.fromkeys(GROUPS, 0)
     counted: set[int] = set()
+    groups: dict[int, str] = {}
     for event, chain in zip(host, chains, strict=True):
-        group = _group(chain, forward)
+        if event.name == _STEP:
+            # Between operators lies Python, which is none.
+            continue
+        group = groups[id(event)] = _group(chain, forward, scores)
         seconds[group] += 1e-6 * (event.self_device_time_total if cuda else event.self_cpu_time_total) / steps
         if any(id(e) in counted for e in chain[:-1]):
             continue
@@ -260,10 +349,51 @@ def _summarise(events: list[Any], steps: int, training: bool) -> OperatorProfile
         if count is not None:
             counted.add(id(event))
             flops[group] += count
+    interval: dict[str, tuple[float, float]] = {}
+    thread_s, interrupted = 0.0, 0.0
+    if clocks:
+        wall = sum(w for w, _ in clocks)
+        thread_s = float(np.median([t for _, t in clocks]))
+        interrupted = max(0.0, 1.0 - sum(t for _, t in clocks) / wall) if wall > 0 else 0.0
+    if clocks and not cuda:
+        seconds, interval = _by_place(host, groups, steps, seconds, thread_s)
     return OperatorProfile(
         MappingProxyType(seconds),
         MappingProxyType({g: n / steps for g, n in flops.items()}),
         steps,
         training,
         "cuda" if cuda else "cpu",
+        MappingProxyType(interval),
+        thread_s,
+        interrupted,
     )
+
+
+def _by_place(
+    host: list[Any],
+    groups: Mapping[int, str],
+    steps: int,
+    mean_s: dict[str, float],
+    thread_s: float,
+) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
+    """Seconds of the groups in a step nobody interrupted, and the 95 % interval of their shares between repeats."""
+    inside = _places(host, steps)
+    if inside is None:
+        return mean_s, {}
+    each: FloatArray = np.array([[1e-6 * event.self_cpu_time_total for event in step] for step in inside])
+    first = inside[0]
+    member = np.array([[groups.get(id(e)) == group for group in GROUPS] for e in first], dtype=np.float64)
+    quiet = np.quantile(each, LOW_QUANTILE, axis=0) @ member
+    if quiet.sum() <= 0.0:
+        return mean_s, {}
+    seconds = quiet * (thread_s / quiet.sum() if thread_s > 0.0 else 1.0)
+    found = dict(zip(GROUPS, seconds.tolist(), strict=True))
+    if steps < 4:
+        return found, {}
+    rng = np.random.default_rng(0)
+    again = np.array([
+        np.quantile(each[rng.integers(steps, size=steps)], LOW_QUANTILE, axis=0) @ member for _ in range(RESAMPLES)
+    ])  # fmt: skip
+    shares = again / np.maximum(again.sum(axis=1, keepdims=True), 1e-12)
+    low, high = np.quantile(shares, (0.025, 0.975), axis=0)
+    return found, {group: (float(a), float(b)) for group, a, b in zip(GROUPS, low, high, strict=True)}

@@ -164,7 +164,7 @@ def _lessons(
         for some, spread in zip(np.array_split(np.arange(size), len(SPREADS)), SPREADS, strict=True):
             if len(some) == 0:
                 continue
-            demands = draw_demands([kind.model] * len(some), rng, spread)
+            demands = draw_demands([kind.model] * len(some), rng, spread, training=kind.training)
             # Attributions reach the head in single precision.
             seen = network.attributions(counters(demands, rng).values).astype(np.float32).astype(np.float64)
             inputs.append(task.inputs(seen, np.ones(seen.shape, dtype=np.bool_), throughput(demands, rng)))

@@ -100,7 +100,7 @@ class NominalTask:
     @classmethod
     def of(cls, kind: TaskKind, attributor: Attributor) -> NominalTask:
         """Read a nominal task of a kind as the attributor would."""
-        nominal, seconds = nominal_demands(kind.model)
+        nominal, seconds = nominal_demands(kind.model, training=kind.training)
         one = Demands(nominal[None], nominal[None], seconds[None])
         read = np.asarray(attributor(true_rates(one)), dtype=np.float64)[0]
         sample_s = float(sample_time_s(one)[0])

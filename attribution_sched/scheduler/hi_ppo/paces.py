@@ -48,7 +48,7 @@ def _plane(head: DemandHead, kind: TaskKind, attributor: Attributor) -> FloatArr
     if not head.fitted:
         return plane
     rng = np.random.default_rng(0)
-    demands = draw_demands([kind.model] * DRAWS, rng)
+    demands = draw_demands([kind.model] * DRAWS, rng, training=kind.training)
     attributions = np.asarray(attributor(counters(demands, rng).values), dtype=np.float64)
     reader = DemandReader.of(head, NominalTask.of(kind, attributor))
     ratio = reader.ratios(attributions, attributions, np.arange(DRAWS))
