@@ -77,14 +77,7 @@ def moment_of(cluster: SimulatedCluster, name: str) -> tuple[Decision, Sequence[
         task, at = None, slot
     if at is None:
         raise TaskError(problem("task", name, "is the only one, and on hold", f"Use release({name!r})"))
-    event = state.event[0].copy()
-    try:
-        # As if it were put up now; nothing is decided.
-        state.event[0, st.EVENT], state.event[0, st.SLOT] = st.PLACE, at
-        seen = view_of(cluster.engine)
-    finally:
-        state.event[0] = event
-    assert seen is not None
+    seen = _put_up_now(cluster, at)
     if task is not None:
         seen = put_up(seen, replace(task, slot=-1, hold=place == "held"))
     running = [
@@ -100,3 +93,28 @@ def moment_of(cluster: SimulatedCluster, name: str) -> tuple[Decision, Sequence[
     )
     behind = len(seen.queue) if place == "backlog" else 0
     return seen, running, allowed, behind
+
+
+def present_moment(cluster: SimulatedCluster) -> Decision:
+    """The moment as a decision, whoever it is about: what is known of the cluster now.
+
+    Raises:
+        TaskError: If nobody waits or runs.
+    """
+    present = np.flatnonzero(cluster.engine.state.slots[0, :, st.STATUS] != st.FREE)
+    if len(present) == 0:
+        rule = "nobody waits or runs, so nothing can be played on"
+        raise TaskError(problem("cluster", "empty", rule, "Submit a task, or let time pass with schedule_next_task()"))
+    return _put_up_now(cluster, int(present[0]))
+
+
+def _put_up_now(cluster: SimulatedCluster, slot: int) -> Decision:
+    """The moment as if the task of a slot were put up now; nothing is decided, nothing stays changed."""
+    event = cluster.engine.state.event[0].copy()
+    try:
+        cluster.engine.state.event[0, st.EVENT], cluster.engine.state.event[0, st.SLOT] = st.PLACE, slot
+        seen = view_of(cluster.engine)
+    finally:
+        cluster.engine.state.event[0] = event
+    assert seen is not None
+    return seen

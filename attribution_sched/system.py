@@ -39,7 +39,7 @@ from attribution_sched.errors import ExplanationError, JournalError, PolicyError
 from attribution_sched.executors.submission import SUBMIT_S
 from attribution_sched.explain.memory import QUICK, Memory
 from attribution_sched.explain.watch import Decided, perceived
-from attribution_sched.explain_memory import moment_of, warm_up
+from attribution_sched.explain_memory import moment_of, present_moment, warm_up
 from attribution_sched.journal import (
     DecisionRecord,
     EventRecord,
@@ -88,7 +88,10 @@ if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.billing.bill import Bill, Prices
     from attribution_sched.explain.decision_table import Alternative, DecisionTable
+    from attribution_sched.explain.delay import Delay
     from attribution_sched.explain.explanation import Explanation
+    from attribution_sched.explain.what_if import WhatIf
+    from attribution_sched.explain.when import When
     from attribution_sched.explain.why import Why
     from attribution_sched.feedback.loop import FeedbackChange
 
@@ -899,7 +902,7 @@ class System:
         with self._explaining_turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
             decided = self._recall(name)
-            return decision_table(self._memory_of(self.journal.decision(name)).looks(), decided)
+            return decision_table(self._memory_of(self.journal.decision(name)).looks(), decided, seed=self.seed)
 
     def why(self, task: str, *, private: bool = False) -> Why:
         """Why a task is still waiting: the binding cause, who holds the room, and what would start it now.
@@ -918,6 +921,106 @@ class System:
             asked = self._memory.looks()
         seen = weighted(seen, self.reward)
         return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
+
+    def delay(self, task: str, *, futures: int = 8, hours: float = 12.0, seed: int | None = None) -> Delay:
+        """Whose being there makes a task wait: Shapley shares of the wait that is still before it.
+
+        Args:
+            task: Its id.
+            futures: How many to play for every coalition.
+            hours: How far.
+            seed: Of the futures; the system's own by default.
+
+        Raises:
+            TaskError: If there is no such task, it does not wait, is held, or is behind the window of the policy.
+        """
+        from attribution_sched.explain.delay import delay_shares
+
+        with self._turn:
+            seen = weighted(moment_of(self.cluster, task)[0], self.reward)
+            asked = self._memory.looks()
+        return delay_shares(asked, seen, futures=futures, hours=hours, seed=self.seed if seed is None else seed)
+
+    def when(
+        self, task: str, *, futures: int | None = None, hours: float | None = None, seed: int | None = None
+    ) -> When:
+        """When a waiting task starts and ends: 80 % intervals from copies of the cluster under drawn futures.
+
+        Args:
+            task: Its id.
+            futures: How many to play; as many as the policy's speed allows by default.
+            hours: How far to play; as far as it takes, at most four days, by default.
+            seed: Of the futures; the system's own by default.
+
+        Raises:
+            TaskError: If there is no such task, it does not wait, is held, or is behind the window of the policy.
+            SettingsError: If there are too few futures.
+        """
+        from attribution_sched.explain.when import when_starts
+
+        with self._turn:
+            seen = weighted(moment_of(self.cluster, task)[0], self.reward)
+            asked = self._memory.looks()
+        return when_starts(asked, seen, futures=futures, hours=hours, seed=self.seed if seed is None else seed)
+
+    def what_if(
+        self,
+        *,
+        link: tuple[str, str | float] | None = None,
+        add: str | None = None,
+        drop: str | None = None,
+        task: Any = None,
+        without: str | None = None,
+        policy: Any = None,
+        carbon_price: float | None = None,
+        energy_price: float | None = None,
+        futures: int = 32,
+        hours: float = 24.0,
+        seed: int | None = None,
+    ) -> list[WhatIf]:
+        """What a change would do from now on: paired futures, absolute units, 95 % intervals; nothing is changed.
+
+        Args:
+            link: Two domains with a dash between and a factor on its bandwidth: ``("a-b", "x2")``.
+            add: Devices for a domain: ``8@domain``, ``8xTYPE@domain``, ``-8@domain``.
+            drop: A domain that is gone.
+            task: One more task, as for :meth:`submit`.
+            without: A task that is not there, by its id.
+            policy: Another policy, as for :class:`System`.
+            carbon_price: USD per tonne inside R_cost.
+            energy_price: USD per kWh inside R_cost.
+            futures: How many to play.
+            hours: How far.
+            seed: Of the futures; the system's own by default.
+
+        Returns:
+            One answer per change, each against no change.
+
+        Raises:
+            SettingsError: If there is no change, or one does not go with the cluster.
+            TaskError: If nothing waits or runs, or a task is wrong.
+        """
+        from attribution_sched.explain import what_if as asking
+
+        with self._turn:
+            seen = weighted(present_moment(self.cluster), self.reward)
+            asked = self._memory.looks()
+            more: Task | None = None
+            if task is not None:
+                record, made = prepared(task, {}, self.world, self.seed, self.journal, self.cluster)
+                more = replace(made.task, id=record.id)
+        changes = [
+            *([] if link is None else [asking.link(seen, *link)]),
+            *([] if add is None else [asking.devices(seen, add)]),
+            *([] if drop is None else [asking.lose(seen, drop)]),
+            *([] if more is None else [asking.one_more(more)]),
+            *([] if without is None else [asking.without(without)]),
+            *([] if policy is None else [asking.other_policy(seen, as_policy(policy))]),
+            *([] if carbon_price is None else [asking.price(carbon_usd_per_t=carbon_price)]),
+            *([] if energy_price is None else [asking.price(energy_usd_per_kwh=energy_price)]),
+        ]
+        seed = self.seed if seed is None else seed
+        return asking.what_if(asked, seen, changes, futures=futures, hours=hours, seed=seed)
 
     def why_not(self, task: str, domain: str) -> Alternative:
         """Why a task is not in a domain: the best plan there against what was done, what is missing, what would win.

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Attributor
 from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.rollout import SIGNS
 from attribution_sched.scheduler.hi_ppo.walk import Chooser
 
 Array = NDArray[np.float64]
@@ -64,7 +64,7 @@ class Days:
     @property
     def returns(self) -> Array:
         """Return of every day."""
-        return np.asarray((self.terms * SIGNS * self.weights).sum(axis=1))
+        return np.asarray(total_of(self.terms, self.weights))
 
     @property
     def task_kwh_per_h(self) -> float:

@@ -5,7 +5,8 @@
 Fresh days of the ``cross-domain`` preset. At every decision in which a task is left waiting it is asked why. Then the
 answer is followed, by the deployed policy and not by what gave the answer:
 
-- the *named blocker* is removed (its devices are free) and the policy decides again: placed?
+- the *named blocker* is removed (its devices are free; where the answer says that others that wait go first, these are
+  gone too) and the policy decides again: placed?
 - the *advised change* of the task's own request is made and the policy decides again: started?
 - *planted causes*: moments changed so that one cause is the binding one, as many of each token as asked for: named?
 - *contradictions*: the cause is lack of room, its holders are gone, and the policy still does not place the task.
@@ -29,10 +30,10 @@ from attribution_sched.explain.room import empty_cluster
 from attribution_sched.explain.watch import perceived
 from attribution_sched.explain.why import Cause, Holder, Why, why_waiting
 from attribution_sched.explain_memory import moment_of
-from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, twin
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-from attribution_sched.scheduler.policy import Policy
+from attribution_sched.scheduler.policy import Policy, twin
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.types import Task
 
@@ -42,6 +43,13 @@ def placed(policy: Policy, view: Decision, free: np.ndarray) -> bool:
     limit = None if view.task is None else view.task.devices
     changed = replace(view, free_devices=free if limit is None else np.minimum(free, limit))
     return redecided(policy, changed, perceived(policy, changed))[0] is not None
+
+
+def ahead_removed(view: Decision, why: Why) -> Decision:
+    """The moment without the others that wait, where the answer says that they go first."""
+    if not why.behind_others:
+        return view
+    return replace(view, queue=tuple(each for each in view.queue if each.slot == view.slot), backlog=0)
 
 
 def freed(view: Decision, holders: list[Holder], why: Why) -> np.ndarray:
@@ -126,7 +134,7 @@ def main() -> None:
     causes: Counter[str] = Counter()
     planted: Counter[str] = Counter()
     right: Counter[str] = Counter()
-    named, started, advised, followed, took = 0, 0, 0, 0, []
+    named, started, behind_others, advised, followed, took = 0, 0, 0, 0, 0, []
     while sum(causes.values()) < args.answers:
         cluster, call = SimulatedCluster(world, seed, attribute=attribute), PolicyCall()
         if hasattr(policy, "reset"):
@@ -143,7 +151,8 @@ def main() -> None:
                 causes[why.cause.value] += 1
                 if why.blockers:
                     named += 1
-                    started += placed(other, view, freed(view, list(holders), why))
+                    behind_others += why.behind_others
+                    started += placed(other, ahead_removed(view, why), freed(view, list(holders), why))
                 if why.change is not None:
                     advised += 1
                     followed += placed(other, view, np.minimum(view.free_devices, why.change["devices"]))
@@ -157,7 +166,8 @@ def main() -> None:
         seed += 1
     count = sum(causes.values())
     print(f"{args.policy}: {count} answers, seeds {args.seed}–{seed - 1}: {dict(causes)}")
-    print(f"named a blocker: {named} ({named / count:.1%}); removed, the policy places it: {started} of {named}")
+    print(f"named a blocker: {named} ({named / count:.1%}), {behind_others} with others that go first; ", end="")
+    print(f"removed, the policy places it: {started} of {named}")
     print(f"advised a change: {advised} ({advised / count:.1%}); followed, it starts: {followed} of {advised}")
     print("planted causes named: " + ", ".join(f"{c.value} {right[c.value]}/{planted[c.value]}" for c in Cause))
     print(f"CPU ms: median {1e3 * np.median(took):.0f}, p99 {1e3 * np.quantile(took, 0.99):.0f}")

@@ -37,6 +37,10 @@ from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
 from attribution_sched.cli.simulate import simulate
 from attribution_sched.cli.train import EXAMPLES as TRAIN
 from attribution_sched.cli.train import train
+from attribution_sched.cli.what_if import EXAMPLES as WHAT_IF
+from attribution_sched.cli.what_if import what_if
+from attribution_sched.cli.when import EXAMPLES as WHEN
+from attribution_sched.cli.when import when
 from attribution_sched.cli.why import EXAMPLES as WHY
 from attribution_sched.cli.why import why
 from attribution_sched.cli.why_not import EXAMPLES as WHY_NOT
@@ -87,6 +91,8 @@ _add(LOOP, run, RUN)
 _add(LOOP, explain, EXPLAIN)
 _add(LOOP, why, WHY)
 _add(LOOP, why_not, WHY_NOT)
+_add(LOOP, when, WHEN)
+_add(LOOP, what_if, WHAT_IF)
 _add(LOOP, report, REPORT)
 _add(LOOP, bill, BILL)
 _add(LOOP, export, EXPORT)

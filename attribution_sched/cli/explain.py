@@ -17,6 +17,7 @@ from attribution_sched.errors import ExplanationError, JournalError, SettingsErr
 if TYPE_CHECKING:
     from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
+    from attribution_sched.explain.played import Played
     from attribution_sched.journal import Journal
 
 
@@ -191,24 +192,54 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
     console, width = out(), columns()
     console.print(f"[bold]{escape(in_language(table.sentence, lang))}[/bold]", width=width)
     names = ("reward", "r_eff", "r_util", "r_cost", "hours", "usd", "kwh", "carbon_g")
-    heads = ("ΔR", "ΔR_eff", "ΔR_util", "ΔR_cost", say("table.hours", lang), "Δ$", "ΔkWh", "Δg")
-    rows = [(row, [getattr(row, name) for name in names]) for row in table.rows]
+    heads = ["ΔR", "ΔR_eff", "ΔR_util", "ΔR_cost", say("table.hours", lang), "Δ$", "ΔkWh", "Δg"]
+    played = next((row.played for row in table.rows if row.played is not None), None)
+    if played is not None:
+        heads[4] = say("table.start", lang)
+        rows = [(row, _played(row.played)) for row in table.rows]
+        note = say("table.note_played", lang, futures=played.futures, hours=number(played.hours, 2))
+    else:
+        rows = [(row, [_difference(getattr(row, name)) for name in names]) for row in table.rows]
+        note = say("table.note", lang)
     # A column in which nothing differs says nothing, and a narrow terminal has no room for the last two.
     most = len(names) if (width or console.width) >= WIDE else len(names) - 2
-    kept = [c for c in range(most) if any(values[c] for _, values in rows)]
+    kept = [c for c in range(most) if any(cells[c] not in (NONE, "0", "0 ± 0") for _, cells in rows)]
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     shown.add_column("", width=1)
     shown.add_column(say("table.what", lang), min_width=24)
     for c in kept:
         shown.add_column(heads[c], justify="right", no_wrap=True)
-    for row, values in rows:
-        cells = ["–" if values[c] is None else number(values[c], 2, signed=True) for c in kept]
+    for row, every in rows:
+        cells = [every[c] for c in kept]
         below = [in_language(row.missing, lang)] if row.missing else []
         below += [say("table.wins", lang, change=row.change)] if row.change else []
         lines = [escape(in_language(row.what, lang)), *(f"[dim]{escape(line)}[/dim]" for line in below)]
         shown.add_row("✔" if row.chosen else "", "\n".join(lines), *cells)
     console.print(shown)
-    console.print(say("table.note", lang), style="dim", width=width)
+    console.print(note, style="dim", width=width)
+
+
+NONE = "–"
+
+
+def _difference(value: float | None) -> str:
+    from attribution_sched.explain.digits import number
+
+    return NONE if value is None else number(value, 2, signed=True)
+
+
+def _played(played: Played | None) -> list[str]:
+    """Cells of a row that was played: rewards with half their interval, then start, dollars, energy, carbon."""
+    from attribution_sched.explain.digits import share
+
+    if played is None:
+        return [NONE] * 8
+    spans = (played.reward, played.r_eff, played.r_util, played.r_cost)
+    others = (played.start_s / 3600.0, played.usd, played.kwh, played.carbon_g)
+    return [
+        *(share(span.mean, (span.high - span.low) / 2.0) for span in spans),
+        *(_difference(value) for value in others),
+    ]
 
 
 def _drivers(explanation: Explanation, lang: str, most: int) -> Any:

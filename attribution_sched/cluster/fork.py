@@ -38,7 +38,7 @@ from attribution_sched.cluster.engine.engine import (
     reprice,
 )
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
-from attribution_sched.cluster.incidents import I_END, I_START
+from attribution_sched.cluster.incidents import I_END, I_START, DomainLoss, pack
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
 from attribution_sched.cluster.reward import total_of
@@ -47,7 +47,7 @@ from attribution_sched.cluster.wan import ou_advance
 from attribution_sched.cluster.world import TaskPool, World, build_pool
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import kernel
-from attribution_sched.types import FloatArray, IntArray, Task
+from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 # ------ Copies of a cluster, compiled: how one begins with a change, and the futures that all of them meet
 
@@ -422,9 +422,15 @@ class Wait:
 
 @dataclass(frozen=True)
 class Remove:
-    """A task, waiting or running, is not there."""
+    """A task, waiting or running, is not there.
+
+    Attributes:
+        task: Its slot, or its id.
+        others: Tasks that are not there either.
+    """
 
     task: int | str
+    others: tuple[int | str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -449,6 +455,17 @@ class Devices:
 
     domain: int
     more: int
+
+
+@dataclass(frozen=True)
+class Lose:
+    """A domain is gone from the next tick of the network on; what runs there returns to the queue.
+
+    Attributes:
+        domain: Its index.
+    """
+
+    domain: int
 
 
 @dataclass(frozen=True)
@@ -488,7 +505,7 @@ class Follow:
     follower: Follower
 
 
-Change = Choose | Wait | Remove | Add | Devices | Link | Price | Follow
+Change = Choose | Wait | Remove | Add | Devices | Lose | Link | Price | Follow
 
 
 # Who plays on, and what is believed ----------------------------------------------------------------------------------
@@ -512,6 +529,7 @@ class Copies:
         scratch: Buffers.
         tasks: Record of every task of the future's pool that has one.
         setting: The world that is played.
+        present: Which tasks of the future's pool each copy has or will have, shape ``(n, T)``.
     """
 
     world: WorldArrays
@@ -527,6 +545,7 @@ class Copies:
     scratch: Scratch
     tasks: Mapping[int, Task]
     setting: World
+    present: BoolArray
 
 
 class Follower(Protocol):
@@ -563,6 +582,11 @@ class Fork:
         until_s: How far they were played.
         decisions: Decisions that were followed.
         seed: Of the futures.
+        waited_s: Seconds from now on that all tasks waited for their start, shape ``(C + 1, F)``.
+        stayed_s: Seconds from now on that all tasks took to their end, the horizon for those without, ``(C + 1, F)``.
+        finished: Tasks that ended, shape ``(C + 1, F)``.
+        met: Tasks present, added or come before the horizon, shape ``(C + 1, F)``.
+        weights: Of R.
     """
 
     changes: tuple[Change, ...]
@@ -576,6 +600,10 @@ class Fork:
     until_s: float
     decisions: int
     seed: int
+    waited_s: FloatArray
+    stayed_s: FloatArray
+    finished: IntArray
+    met: IntArray
     weights: FloatArray = field(default_factory=lambda: np.ones(3))
 
     def of(self, quantity: str) -> FloatArray:
@@ -652,7 +680,8 @@ def fork(
     n = len(changes) + 1
     ledger = np.full((n, futures, t, len(LEDGER_COLUMNS)), np.nan)
     totals, ends = np.zeros((n, futures, len(LEDGER_COLUMNS))), np.zeros((n, futures, 3))
-    codes = np.zeros((n, futures), dtype=np.int64)
+    codes, finished, met = (np.zeros((n, futures), dtype=np.int64) for _ in range(3))
+    waited_s, stayed_s = np.zeros((n, futures)), np.zeros((n, futures))
     decisions = 0
     scratch = _scratch(state)
     for f, future in enumerate(drawn):
@@ -669,6 +698,7 @@ def fork(
             rows = np.array(members)
             ledger[rows, f], ends[rows, f], codes[rows, f] = copies.ledger[:, :t], copies.ends, copies.code
             totals[rows, f] = copies.ledger.sum(axis=1)
+            waited_s[rows, f], stayed_s[rows, f], finished[rows, f], met[rows, f] = _times(copies, state.now_s, until_s)
     if until_s >= state.ends_s:
         # Nothing counts beyond the end of an episode.
         ends[:] = 0.0
@@ -677,8 +707,20 @@ def fork(
     names = (*(state.tasks[slot].id for slot in order), *(task.id for task in added))
     slots = (*order, *(-1 for _ in added))
     return Fork(
-        tuple(changes), slots, names, ledger, totals, ends, codes, state.now_s, until_s, decisions, seed, weights
-    )
+        tuple(changes), slots, names, ledger, totals, ends, codes, state.now_s, until_s, decisions, seed, waited_s,
+        stayed_s, finished, met, weights,
+    )  # fmt: skip
+
+
+def _times(copies: Copies, now_s: float, until_s: float) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
+    """Seconds that the tasks of every copy waited and stayed from now on, how many ended, and how many there were."""
+    came_s = np.maximum(copies.world.arrival_times_s[: copies.ledger.shape[1]], now_s)
+    start_s, finish_s = copies.ledger[..., 0], copies.ledger[..., 1]
+    there = copies.present & (came_s < until_s)
+    waited_s = np.where(there, np.clip(np.where(np.isnan(start_s), until_s, start_s) - came_s, 0.0, None), 0.0)
+    stayed_s = np.where(there, np.clip(np.where(np.isnan(finish_s), until_s, finish_s) - came_s, 0.0, None), 0.0)
+    ended = (there & np.isfinite(finish_s)).sum(axis=1)
+    return waited_s.sum(axis=1), stayed_s.sum(axis=1), ended.astype(np.int64), there.sum(axis=1).astype(np.int64)
 
 
 def _play(follower: Follower, copies: Copies) -> int:
@@ -735,12 +777,16 @@ class _Variant:
     """The world as some copies have it."""
 
     def __init__(self, moment: Moment, change: Change | None) -> None:
-        self.change = change
+        self.change, self.now_s = change, moment.now_s
         self.moved: Moment | None = None
         self.world: World = moment.world
         if isinstance(change, Devices):
             self.moved = _with_devices(moment, change)
             self.world = self.moved.world
+        elif isinstance(change, Lose):
+            if not 0 <= change.domain < len(moment.world.cluster):
+                rule = f"must lie in 0..{len(moment.world.cluster) - 1}"
+                raise SettingsError(problem("domain", change.domain, rule, "Use its index"))
         elif isinstance(change, Link):
             k = moment.arrays.base.shape[1]
             if not (0 <= change.source < k and 0 <= change.target < k and change.source != change.target):
@@ -759,6 +805,9 @@ class _Variant:
             for i, j in ((change.source, change.target), (change.target, change.source)):
                 base[0, i, j] *= change.factor
             return world._replace(base=base), None
+        if isinstance(change, Lose):
+            lost = pack([DomainLoss(change.domain, self.now_s, math.inf)])
+            return world._replace(incidents=np.concatenate([world.incidents, lost])), None
         if isinstance(change, Price):
             energy = world.energy_usd_per_j if change.energy_usd_per_kwh is None else change.energy_usd_per_kwh / 3.6e6
             carbon = world.carbon_usd_per_g if change.carbon_usd_per_kg is None else change.carbon_usd_per_kg / 1e3
@@ -836,6 +885,8 @@ def _stand(
     action = np.zeros((n, width, 5), dtype=np.int64)
     action[:, :, 0] = len(moment.world.cluster)
     row = len(order) + added
+    present = np.ones((n, len(future.pool)), dtype=np.bool_)
+    present[:, len(order) : t] = False
     for i, member in enumerate(members):
         change = changes[member - 1] if member else None
         if isinstance(change, Choose):
@@ -850,8 +901,14 @@ def _stand(
             begin[i] = WAIT
         elif isinstance(change, Remove):
             begin[i], slot[i] = REMOVE, slot_of(moment, change.task)
+            present[i, list(order).index(int(slot[i]))] = False
+            for other in change.others:
+                gone = slot_of(moment, other)
+                present[i, list(order).index(gone)] = False
+                begin_copy(world, state, i, REMOVE, gone, action[i], False, np.zeros((1, len(LEDGER_COLUMNS))), scratch)
         elif isinstance(change, Add):
             _enter(moment, state, i, row, change.task)
+            present[i, row] = True
             row += 1
     ledger = np.zeros((n, len(future.pool), len(LEDGER_COLUMNS)))
     ledger[:, :, :2] = np.nan
@@ -861,6 +918,7 @@ def _stand(
     return Copies(
         world, state, begin, slot, action, future.pace, ledger, np.zeros((n, 3)), np.zeros(n, dtype=np.int64),
         not moment.world.reward.per_decision, scratch, {i: moment.tasks[s] for i, s in enumerate(order)}, moment.world,
+        present,
     )  # fmt: skip
 
 

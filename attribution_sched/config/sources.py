@@ -147,6 +147,15 @@ def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return "kind" not in new or new["kind"] == old.get("kind")
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The fields of a YAML file, read as carefully as settings are.
+
+    Raises:
+        SettingsError: If it cannot be read, or holds no mapping.
+    """
+    return _parse(_read(path, path, ()), str(path))
+
+
 def _read(path: Path, source: str | Path, presets: tuple[str, ...]) -> str:
     try:
         with path.open("rb") as file:

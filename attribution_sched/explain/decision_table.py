@@ -1,8 +1,9 @@
 """A decision as a table of what else could have been done, and one sentence with the binding reason.
 
-Differences are by the cost model for a nominal task of the kind: the plan alone, per step or for all steps left. What
-does not fit says which number is missing. The one change that would have made an alternative win is tried before it is
-told: the whole deployed policy decides anew on the changed decision.
+Differences are told twice: by the cost model for a nominal task of the kind (the plan alone, per step or for all steps
+left), and as the fork plays them (everybody, with intervals; :mod:`~attribution_sched.explain.played`). What does not
+fit says which number is missing. The one change that would have made an alternative win is tried before it is told: the
+whole deployed policy decides anew on the changed decision.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from attribution_sched.cluster.cost import JOULES_PER_KWH
 from attribution_sched.cluster.decision import Decisions, DecisionView
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
+from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
 from attribution_sched.explain.preference import devices_needed, redecided
 from attribution_sched.explain.room import best_across, best_inside, empty_cluster
 from attribution_sched.explain.watch import Decided
@@ -43,6 +45,7 @@ class Alternative:
         usd: Traffic between domains for the steps left, less that of what was done.
         carbon_g: Carbon for the steps left, less that of what was done.
         change: The one change with which the policy does it, tried; empty if none was found.
+        played: What it would have brought over what was done, everybody included; None where it cannot be played.
     """
 
     what: str
@@ -57,6 +60,7 @@ class Alternative:
     usd: float | None = None
     carbon_g: float | None = None
     change: str = ""
+    played: Played | None = None
 
 
 @dataclass(frozen=True)
@@ -74,12 +78,17 @@ class DecisionTable:
     rows: tuple[Alternative, ...]
 
 
-def decision_table(policy: Policy, decided: Decided) -> DecisionTable:
+def decision_table(
+    policy: Policy, decided: Decided, *, futures: int = FUTURES, hours: float = HOURS, seed: int = 0
+) -> DecisionTable:
     """Say what else could have been done, and why it was not.
 
     Args:
         policy: Who decided; it is asked again a few times.
         decided: The decision.
+        futures: Futures in which every choice is played; 0 plays none.
+        hours: How far.
+        seed: Of the futures.
     """
     view, own = decided.view, decided.plan
     names = [domain.name for domain in view.cost.cluster.domains]
@@ -105,11 +114,19 @@ def decision_table(policy: Policy, decided: Decided) -> DecisionTable:
     if own is None and view.current_plan is not None:
         # What stays is what runs already.
         known[0] = _priced(view, [view.current_plan])[0]
+    # What does not fit cannot be played.
+    able = [i for i, (_, _, missing, _) in enumerate(listed) if not missing]
+    played: dict[int, Played | None] = {}
+    if futures:
+        choices = [listed[i][1] for i in able]
+        played = dict(
+            zip(able, play_choices(policy, view, choices, futures=futures, hours=hours, seed=seed), strict=True)
+        )
     rows = []
     for i, ((what, _, missing, domain), numbers) in enumerate(zip(listed, known, strict=True)):
         differences = _less(numbers, known[0]) if i else {}
         change = "" if domain is None else _winning_change(policy, decided, domain, names)
-        rows.append(Alternative(what, i == 0, missing, **differences, change=change))
+        rows.append(Alternative(what, i == 0, missing, **differences, change=change, played=played.get(i)))
     return DecisionTable(decided.id, _sentence(decided, inside, names), tuple(rows))
 
 

@@ -73,6 +73,7 @@ class Why:
         advice: A change of its own request with which the policy starts it now, tried; empty if none was found.
         change: The same as fields of a request.
         tried: How often the policy was asked.
+        behind_others: Whether blockers alone do not do: others that wait would be placed first.
     """
 
     task: str
@@ -82,6 +83,7 @@ class Why:
     advice: str = ""
     change: Mapping[str, int] | None = None
     tried: int = 0
+    behind_others: bool = False
 
     def say(self, lang: str = "en") -> str:
         """All of it in a language."""
@@ -159,8 +161,10 @@ def why_waiting(
     def answer(cause: Cause, blockers: tuple[str, ...] = (), **values: object) -> Why:
         change, advice = _advice(asked, view, may, limit)
         named = tuple(Phrase("why.somebody") for _ in blockers) if private else blockers
-        sentence = Phrase(f"why.{cause.value}", task=task, **{**values, **({"who": named} if blockers else {})})
-        return Why(task, cause, sentence, () if private else blockers, advice, change, asked.count)
+        message = f"why.{cause.value}_behind" if "ahead" in values else f"why.{cause.value}"
+        sentence = Phrase(message, task=task, **{**values, **({"who": named} if blockers else {})})
+        behind_others = "ahead" in values
+        return Why(task, cause, sentence, () if private else blockers, advice, change, asked.count, behind_others)
 
     if not fits_at_all(empty):
         return answer(Cause.FITS_NOWHERE, devices=int(empty.free_devices.sum()))
@@ -177,6 +181,11 @@ def why_waiting(
         blockers = _blockers(asked, holders, may, limit)
         if blockers:
             return answer(Cause.NO_ROOM, blockers, **room)
+        # With the room free the policy would place another first: told who holds it, and that others go before.
+        blockers = _blockers(asked, holders, may, limit, alone=True)
+        if blockers:
+            ahead = max(1, len(view.queue) - 1)
+            return answer(Cause.NO_ROOM, blockers, **room, ahead=ahead)
         return answer(Cause.NO_ROOM, **room, who=(Phrase("why.nobody"),))
     if behind:
         return answer(Cause.BEHIND, count=behind)
@@ -200,8 +209,10 @@ def _advice(asked: _Asked, view: Decision, may: IntArray, limit: int | None) -> 
     return None, ""
 
 
-def _blockers(asked: _Asked, holders: Sequence[Holder], own: IntArray, limit: int | None) -> tuple[str, ...]:
-    """The fewest running tasks of one domain without which the policy places the task, tried."""
+def _blockers(
+    asked: _Asked, holders: Sequence[Holder], own: IntArray, limit: int | None, *, alone: bool = False
+) -> tuple[str, ...]:
+    """The fewest running tasks of one domain without which the policy places the task, tried; others waiting or not."""
     found: list[tuple[str, ...]] = []
     for domain in range(len(own)):
         there = sorted((each for each in holders if each.devices[domain]), key=lambda each: -each.devices[domain])
@@ -209,7 +220,7 @@ def _blockers(asked: _Asked, holders: Sequence[Holder], own: IntArray, limit: in
         for each in there:
             gone.append(each.task)
             freed = freed + np.array(each.devices)
-            if asked.places(free_devices=freed, most=limit) is not None:
+            if asked.places(free_devices=freed, most=limit, alone=alone) is not None:
                 found.append(tuple(gone))
                 break
         if any(len(each) == 1 for each in found):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
+from attribution_sched.errors import SettingsError, problem
 from attribution_sched.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from attribution_sched.cluster.fork import Beliefs, Follower
 
 
 class Policy(Protocol):
@@ -76,6 +80,15 @@ class LinkWatcher(Protocol):
 
     def watch_links(self, view: Decision) -> None:
         """Take in what a decision tells of the links, as deciding on it does."""
+        ...
+
+
+@runtime_checkable
+class Foresight(Protocol):
+    """A policy that says who plays copies of a cluster on in its place, quickly, and what it believes of tasks."""
+
+    def foresight(self, view: Decision) -> tuple[Follower, Beliefs]:
+        """Who goes on as it would, and its beliefs; the decision carries its moment."""
         ...
 
 
@@ -234,3 +247,32 @@ def twin(policy: Policy) -> Policy:
     if isinstance(other, Episodic):
         other.reset(0)
     return other
+
+
+def go_on_as(policy: Policy, view: Decision, *, quick: bool = False) -> tuple[Follower, Beliefs]:
+    """Who plays copies of a decision's cluster on as a policy would, and what is believed of tasks.
+
+    A policy that can say so itself (:class:`Foresight`) does; any other is asked in
+    every copy, which is far slower, and nothing is believed of a task but its kind.
+
+    Args:
+        policy: As whom.
+        view: The decision.
+        quick: Let the compiled rule go on in place of a policy that would have to be asked.
+
+    Raises:
+        SettingsError: If the decision does not carry its moment.
+    """
+    from attribution_sched.cluster.engine.engine import Engine
+    from attribution_sched.cluster.fork import PriorBeliefs
+    from attribution_sched.scheduler.policy_follower import PolicyFollower
+    from attribution_sched.scheduler.rule_follower import RuleFollower
+
+    if isinstance(policy, Foresight):
+        return policy.foresight(view)
+    moment = view.moment
+    if moment is None:
+        fix = "Take decisions from a cluster"
+        raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
+    rule, beliefs = RuleFollower.of(moment), PriorBeliefs(moment.world)
+    return rule if quick else PolicyFollower(policy, rule, Engine(moment.world)), beliefs

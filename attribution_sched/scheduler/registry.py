@@ -6,14 +6,10 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.scheduler.policy import Policy
-
-if TYPE_CHECKING:
-    from attribution_sched.cluster.decision import Moment
-    from attribution_sched.cluster.fork import Follower
 
 
 @dataclass(frozen=True)
@@ -240,20 +236,6 @@ def policy_spec(name: str) -> PolicySpec:
     if name not in POLICIES:
         raise SettingsError(problem("policy", name, "is not a known policy", nearest(name, POLICIES)))
     return POLICIES[name]
-
-
-def make_follower(name: str, moment: Moment) -> Follower:
-    """Who plays copies of a cluster on, by the name of a policy; ``rule`` is compiled.
-
-    Raises:
-        SettingsError: If no policy has this name.
-    """
-    from attribution_sched.cluster.engine.engine import Engine
-    from attribution_sched.scheduler.policy_follower import PolicyFollower
-    from attribution_sched.scheduler.rule_follower import RuleFollower
-
-    spec, rule = policy_spec(name), RuleFollower.of(moment)
-    return rule if name == "rule" else PolicyFollower(spec.make(), rule, Engine(moment.world))
 
 
 def make_policy(name: str) -> Policy:

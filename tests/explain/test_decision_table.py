@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attribution_sched import System
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.explain.decision_table import decision_table, with_free
@@ -70,3 +71,26 @@ def test_waiting_for_room_is_told_in_one_sentence():
     view = replace(one.view, free_devices=np.zeros_like(one.view.free_devices))
     table = decision_table(Greedy(), Decided("x", view, None, perceived(Greedy(), view)))
     assert "waits" in table.sentence and len(table.sentence.split()) <= 25 and "等待" in table.sentence.say("zh")
+
+
+def test_choices_are_played_against_what_was_done():
+    system = System("cross-domain", "rule", seed=5)
+    result = system.schedule_next_task()
+    while len(system.alternatives(result).rows) < 3:
+        result = system.schedule_next_task()
+    table = system.alternatives(result)
+    assert table.rows[0].played is None
+    told = [row for row in table.rows[1:] if row.played is not None]
+    assert any(row.what == "wait" for row in told)
+    weights = system.reward
+    for row in told:
+        each = row.played
+        parts = weights.w_eff * each.r_eff.mean + weights.w_util * each.r_util.mean - weights.w_cost * each.r_cost.mean
+        assert each.reward.mean == pytest.approx(parts, abs=1e-6)
+        assert each.reward.low <= each.reward.mean <= each.reward.high
+    # The same question has the same answer, and what does not fit is not played.
+    assert system.alternatives(result) == table
+    assert all(row.played is None for row in table.rows if row.missing)
+    # Waiting is worth something, and delays the task.
+    waits = next(row for row in told if row.what == "wait")
+    assert waits.played.start_s >= 0.0

@@ -124,3 +124,20 @@ def test_a_system_is_asked_by_name_and_refuses_what_does_not_wait():
     with pytest.raises(TaskError, match="does not wait here"):
         system.why("nobody")
     assert system.journal.count() == decisions
+
+
+def test_room_held_by_somebody_and_others_that_would_go_first():
+    one = moment(free=0)
+    assert len(one.queue) > 1
+    every = tuple(int(n) for n in one.cost.domains.rows.devices)
+    holders = [Holder("big", "t", every)]
+    told = why_waiting(Alone(), one, holders)
+    assert told.cause is Cause.NO_ROOM
+    assert told.blockers == ("big",)
+    assert told.behind_others
+    assert "would go first" in told.say()
+    assert "排在它前面" in told.say("zh")
+    # Greedy does not look at the others: without the holder it places the task, so nobody goes first.
+    plain = why_waiting(Greedy(), one, holders)
+    assert plain.blockers == ("big",)
+    assert not plain.behind_others

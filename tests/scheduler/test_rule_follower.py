@@ -43,6 +43,7 @@ def test_whole_days_are_the_same_and_the_ledger_adds_up(preset, hours):
     copies = Copies(
         engine.arrays, engine.state, nothing, nothing, actions, np.zeros(len(engine.pool)), ledger,
         np.zeros((DAYS, 3)), nothing.copy(), not world.reward.per_decision, engine._scratch, {}, world,
+        np.ones((DAYS, 2000), dtype=bool),
     )  # fmt: skip
     assert RuleFollower(planner, world).play(copies) > 10
     weights = [world.reward.w_eff, world.reward.w_util, -world.reward.w_cost]

@@ -131,6 +131,14 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "table.what": ("Instead", "可选方案"),
     "table.wins": ("wins if {change}", "若 {change} 则胜出"),
     "table.hours": ("Δh", "Δ小时"),
+    "table.start": ("Δstart h", "Δ启动 小时"),
+    "table.note_played": (
+        "Δ against what was done, all tasks together, {futures} paired futures of {hours} h in which the rule goes on, "
+        "± half a 95 % interval; what would win was tried.",
+        "Δ 为相对所做决策之差（所有任务合计，{futures} 个配对未来、各 {hours} 小时，其后由规则决策，"
+        "± 为 95 % 区间半宽）；"
+        "胜出条件均已实际试过。",
+    ),
     "table.note": (
         "Δ against what was done, by the cost model, for the steps left; what would win was tried.",
         "Δ 为相对所做决策之差（按成本模型、剩余步数计）；胜出条件均已实际试过。",
@@ -180,6 +188,12 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{who:, }.",
         "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}。",
     ),
+    "why.no_room_behind": (
+        "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
+        "{who:, }, and others of the {ahead} that wait would go first.",
+        "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}，"
+        "且另外 {ahead} 个等待任务中有排在它前面的。",
+    ),
     "why.held_for_another": (
         "{task} waits: there is room for it, and the policy holds it for one of {count} others that wait.",
         "{task} 在等待：虽有空间，但策略将其留给另外 {count} 个等待任务之一。",
@@ -202,6 +216,79 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Asking for {devices} devices, it would start now (tried).",
         "若申请 {devices} 块设备，它现在就能启动（已试过）。",
     ),
+    # Whose being there makes it wait.
+    "delay": (
+        "{task} still waits {hours} h on average, {alone} h with nobody else here; of the rest: {parts:, } (Shapley "
+        "shares, {futures} futures, ± half a 95 % interval).",
+        "{task} 平均还需等待 {hours} 小时，若无他人则为 {alone} 小时；其余归因：{parts:，}"
+        "（Shapley 份额，{futures} 个未来，± 为 95 % 区间半宽）。",
+    ),
+    "delay.nobody": (
+        "{task} still waits {hours} h on average, {alone} h with nobody else here: nobody here delays it "
+        "({futures} futures).",
+        "{task} 平均还需等待 {hours} 小时，若无他人则为 {alone} 小时：现有任务都没有延误它（{futures} 个未来）。",
+    ),
+    "delay.part": ("{who} {hours} h", "{who} {hours} 小时"),
+    # When a task starts.
+    "when.both": (
+        "{task} starts in {low} to {high} ({level} %; as often before {middle} as after) and ends in {end_low} to "
+        "{end_high}; {futures} futures, {follower} decides.",
+        "{task} 预计在 {low} 至 {high} 后启动（{level} % 区间，中位数 {middle}），{end_low} 至 {end_high} 后结束；"
+        "共推演 {futures} 个未来，由 {follower} 决策。",
+    ),
+    "when.start": (
+        "{task} starts in {low} to {high} ({level} %; as often before {middle} as after); it may still run after "
+        "{horizon}; {futures} futures, {follower} decides.",
+        "{task} 预计在 {low} 至 {high} 后启动（{level} % 区间，中位数 {middle}），{horizon} 后可能仍在运行；"
+        "共推演 {futures} 个未来，由 {follower} 决策。",
+    ),
+    "when.open": (
+        "{task} starts in {low} at the earliest ({level} %); in {unstarted} of {futures} futures it still waits after "
+        "{horizon}; {follower} decides.",
+        "{task} 最早在 {low} 后启动（{level} % 区间）；{futures} 个未来中有 {unstarted} 个在 {horizon} 后仍在等待；"
+        "由 {follower} 决策。",
+    ),
+    "when.never": (
+        "{task} still waits after {horizon} in nearly all of {futures} futures; {follower} decides.",
+        "{task} 在 {futures} 个未来的绝大多数中，{horizon} 后仍在等待；由 {follower} 决策。",
+    ),
+    "when.now": ("no time", "0 秒"),
+    "when.span": ("{value} {unit}", "{value} {unit}"),
+    "when.beyond": ("later", "更晚"),
+    # What if.
+    "what_if": (
+        "With {change}: {parts:, } (paired, 95 %; {futures} futures of {hours} h, {follower} decides).",
+        "若{change}：{parts:，}（配对 95 % 区间；{futures} 个未来，各 {hours} 小时，由 {follower} 决策）。",
+    ),
+    "what_if.nothing": (
+        "With {change} nothing changes for certain ({futures} futures of {hours} h, {follower} decides).",
+        "若{change}：没有确定的变化（{futures} 个未来，各 {hours} 小时，由 {follower} 决策）。",
+    ),
+    "what_if.part": ("{quantity} {delta}{unit} [{low}, {high}]", "{quantity} {delta}{unit} [{low}, {high}]"),
+    "what_if.heading.quantity": ("quantity", "指标"),
+    "what_if.heading.without": ("as it is", "现状"),
+    "what_if.heading.changed": ("changed", "改变后"),
+    "what_if.heading.delta": ("difference", "差值"),
+    "what_if.heading.interval": ("95 % interval", "95 % 区间"),
+    "what_if.unchanged": ("nothing changed", "什么都不变"),
+    "what_if.wait": ("wait per task", "每任务等待"),
+    "what_if.completion": ("time to the end per task", "每任务完成时间"),
+    "what_if.finished": ("tasks finished", "完成任务数"),
+    "what_if.energy": ("energy", "能耗"),
+    "what_if.bill": ("traffic bill", "流量费用"),
+    "what_if.carbon": ("carbon", "碳排放"),
+    "what_if.reward": ("R", "R"),
+    "what_if.r_eff": ("R_eff", "R_eff"),
+    "what_if.r_util": ("R_util", "R_util"),
+    "what_if.r_cost": ("R_cost", "R_cost"),
+    "what_if.change.link": ("link {link} × {factor}", "链路 {link} × {factor}"),
+    "what_if.change.devices": ("{count} {gpu} in {domain}", "{domain} 的 {gpu} {count} 块"),
+    "what_if.change.lose": ("{domain} gone", "{domain} 下线"),
+    "what_if.change.carbon": ("carbon at {price} USD/t", "碳价为 {price} 美元/吨"),
+    "what_if.change.energy": ("energy at {price} USD/kWh", "电价为 {price} 美元/千瓦时"),
+    "what_if.change.policy": ("{policy} deciding", "由 {policy} 决策"),
+    "what_if.change.task": ("one more task, {task}", "增加任务 {task}"),
+    "what_if.change.without": ("{task} not there", "没有任务 {task}"),
     "why_not": ("{task}, not in {domain}: {parts:; }.", "{task} 不在 {domain}：{parts:；}。"),
     "why_not.done": ("that is where it is", "它正在该处"),
     "why_not.worth": (

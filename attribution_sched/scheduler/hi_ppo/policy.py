@@ -18,7 +18,7 @@ from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import Decisions, DecisionView, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
-from attribution_sched.errors import PlanError, problem
+from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
@@ -31,6 +31,7 @@ from attribution_sched.scheduler.thinking import Think, Thinker, Thought, decisi
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from attribution_sched.cluster.fork import Beliefs, Follower
     from attribution_sched.scheduler.hi_ppo.candidates import Actor
     from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
@@ -302,6 +303,18 @@ class HiPpo:
         if self._thinker is None:
             self._thinker = Thinker(self.think or Think(), self.attributions)
         return self._thinker
+
+    def foresight(self, view: DecisionView) -> tuple[Follower, Beliefs]:
+        """The compiled rule goes on in its place, with what it believes of tasks itself.
+
+        Raises:
+            SettingsError: If the decision does not carry its moment.
+        """
+        if view.moment is None:
+            fix = "Take decisions from a cluster"
+            raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
+        planner, thinker = self.planner(view), self.thinker()
+        return thinker.follower(planner, view.moment.world), thinker.beliefs(view.moment.world, planner)
 
     def _think(
         self, view: DecisionView, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None

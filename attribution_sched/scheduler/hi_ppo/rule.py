@@ -8,6 +8,7 @@ Where a task cannot gain by waiting, Hi-PPO searches around 32 plans drawn from 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.thinking import Think
 from attribution_sched.types import Attributor, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from attribution_sched.cluster.fork import Beliefs, Follower
 
 
 class _MustAct(ShortestFirst):
@@ -99,6 +103,10 @@ class Rule:
     def decide(self, view: DecisionView) -> Plan | None:
         """Place, defer, move or keep the task of the view."""
         return self._coordinator.decide(view)
+
+    def foresight(self, view: DecisionView) -> tuple[Follower, Beliefs]:
+        """Itself, compiled, with what it believes of tasks."""
+        return self._coordinator.foresight(view)
 
     def attributions(self, counters: FloatArray) -> FloatArray:
         """States ``(n, 7)`` of counters ``(n, 12)``, as it reads them."""

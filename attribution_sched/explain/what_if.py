@@ -1,0 +1,309 @@
+"""What if: one thing changed in copies of the cluster, all played on under the same futures, told in absolute units.
+
+    Δ = what happens in the changed copy − what happens in the unchanged one, future by future
+
+Both copies of a future meet the same arrivals, links, failures and demands, so what is common to them cancels. With
+nothing changed every difference is zero, to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from attribution_sched.cluster.decision import Decision, Moment
+from attribution_sched.cluster.fork import Add, Change, Devices, Follow, Fork, Link, Lose, Price, Remove, fork
+from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.explain.digits import number
+from attribution_sched.explain.words import Phrase, say
+from attribution_sched.scheduler.policy import Policy, go_on_as
+from attribution_sched.types import FloatArray, Task
+
+FUTURES, HOURS, LEVEL = 32, 24.0, 0.95
+
+QUANTITIES: tuple[tuple[str, str], ...] = (
+    ("wait", "h"), ("completion", "h"), ("finished", ""), ("energy", "kWh"), ("bill", "USD"), ("carbon", "kg"),
+    ("reward", ""), ("r_eff", ""), ("r_util", ""), ("r_cost", ""),
+)  # fmt: skip
+"""Told, with units: mean wait and time to the end per task, tasks finished, energy, traffic bill, carbon, R."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One quantity with and without the change, means over futures.
+
+    Attributes:
+        quantity: Name, one of :data:`QUANTITIES`.
+        unit: Its unit.
+        without: Unchanged.
+        changed: With the change.
+        delta: Difference, paired by future.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+    """
+
+    quantity: str
+    unit: str
+    without: float
+    changed: float
+    delta: float
+    low: float
+    high: float
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return self.low > 0.0 or self.high < 0.0
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What the change does to one task that is here now.
+
+    Attributes:
+        task: Its id.
+        start_s: Mean seconds by which it starts later; negative is earlier. What had not started counts to the horizon.
+        finish_s: The same of its end.
+        share: Share of futures in which its start or end differs at all.
+    """
+
+    task: str
+    start_s: float
+    finish_s: float
+    share: float
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What a change would do.
+
+    Attributes:
+        change: It in words.
+        effects: In absolute units, in the order of :data:`QUANTITIES`.
+        shifts: Tasks present whose course differs, those moved most first.
+        futures: How many were played.
+        hours: How far.
+        follower: Who decided in them.
+        decisions: Decisions that were followed.
+        seed: Of the futures.
+    """
+
+    change: Phrase
+    effects: tuple[Effect, ...]
+    shifts: tuple[Shift, ...]
+    futures: int
+    hours: float
+    follower: str
+    decisions: int
+    seed: int
+
+    def __getitem__(self, quantity: str) -> Effect:
+        for effect in self.effects:
+            if effect.quantity == quantity:
+                return effect
+        names = [name for name, _ in QUANTITIES]
+        raise SettingsError(problem("quantity", quantity, "is not told", nearest(quantity, names)))
+
+    def say(self, lang: str = "en") -> str:
+        """It in one sentence: what is certain, in absolute units; or that nothing is."""
+        certain = [effect for effect in self.effects if effect.certain and not effect.quantity.startswith("r_")]
+        values = {
+            "change": self.change, "futures": self.futures, "hours": number(self.hours, 2), "follower": self.follower
+        }  # fmt: skip
+        if not certain:
+            return say("what_if.nothing", lang, **values)
+        parts = tuple(
+            Phrase(
+                "what_if.part",
+                quantity=Phrase(f"what_if.{each.quantity}"),
+                delta=number(each.delta, 2, signed=True),
+                unit=f" {each.unit}" if each.unit else "",
+                low=number(each.low, 2, signed=True),
+                high=number(each.high, 2, signed=True),
+            )
+            for each in certain[:4]
+        )
+        return say("what_if", lang, parts=parts, **values)
+
+
+def what_if(
+    policy: Policy,
+    view: Decision,
+    changes: Sequence[tuple[Phrase, Change]],
+    *,
+    futures: int = FUTURES,
+    hours: float = HOURS,
+    seed: int = 0,
+) -> list[WhatIf]:
+    """Play changes against no change, each by itself.
+
+    Args:
+        policy: Who decides; a copy of it, if it remembers.
+        view: Any decision of the moment; it must carry it.
+        changes: In words and as the fork takes them.
+        futures: How many to play; at least two.
+        hours: How far.
+        seed: Of the futures.
+
+    Raises:
+        SettingsError: If there are too few futures, or a change does not go with the cluster.
+    """
+    if isinstance(futures, bool) or not isinstance(futures, int) or futures < 2:
+        raise SettingsError(problem("futures", futures, "must be an integer >= 2", f"Use {FUTURES}"))
+    moment = _moment(view)
+    follower, beliefs = go_on_as(policy, view)
+    found = fork(moment, [change for _, change in changes], futures, hours, follower, seed, beliefs=beliefs)
+    if not changes:
+        return [_told(found, 0, Phrase("what_if.unchanged"), getattr(follower, "name", policy.name))]
+    name = getattr(follower, "name", policy.name)
+    return [_told(found, at, words, name) for at, (words, _) in enumerate(changes, start=1)]
+
+
+def _told(found: Fork, copy: int, words: Phrase, follower: str) -> WhatIf:
+    columns = _columns(found)
+    effects = []
+    for name, unit in QUANTITIES:
+        values = columns[name]
+        apart = values[copy] - values[0]
+        low, high = paired_interval(apart)
+        effects.append(
+            Effect(name, unit, float(values[0].mean()), float(values[copy].mean()), float(apart.mean()), low, high)
+        )
+    return WhatIf(
+        words, tuple(effects), _shifts(found, copy), found.totals.shape[1], (found.until_s - found.began_s) / 3600.0,
+        follower, found.decisions, found.seed,
+    )  # fmt: skip
+
+
+def _columns(found: Fork) -> dict[str, FloatArray]:
+    """Every quantity per copy and future, shape ``(C + 1, F)``."""
+    met = np.maximum(1, found.met)
+    terms = found.totals[..., 2:5] + found.ends
+    return {
+        "wait": found.waited_s / met / 3600.0,
+        "completion": found.stayed_s / met / 3600.0,
+        "finished": found.finished.astype(np.float64),
+        "energy": found.totals[..., 5] / 3.6e6,
+        "bill": found.totals[..., 6],
+        "carbon": found.totals[..., 7] / 1e3,
+        "reward": found.returns,
+        "r_eff": terms[..., 0],
+        "r_util": terms[..., 1],
+        "r_cost": terms[..., 2],
+    }
+
+
+def paired_interval(apart: FloatArray, level: float = LEVEL) -> tuple[float, float]:
+    """Student's interval of the mean of paired differences; a point where all are equal."""
+    mean, spread = float(apart.mean()), float(apart.std(ddof=1))
+    if spread == 0.0:
+        return mean, mean
+    half = float(stats.t.ppf(0.5 + level / 2.0, len(apart) - 1)) * spread / math.sqrt(len(apart))
+    return mean - half, mean + half
+
+
+def _shifts(found: Fork, copy: int) -> tuple[Shift, ...]:
+    start, finish = found.of("start_s"), found.of("finish_s")
+    moved = (start[copy] != start[0]) | (finish[copy] != finish[0])
+    shifts = [
+        Shift(name, float((start[copy] - start[0])[:, t].mean()), float((finish[copy] - finish[0])[:, t].mean()), share)
+        for t, name in enumerate(found.names)
+        if found.tasks[t] >= 0 and (share := float(moved[:, t].mean())) > 0.0
+    ]
+    return tuple(sorted(shifts, key=lambda each: -abs(each.finish_s)))
+
+
+# Changes in the words of a person ------------------------------------------------------------------------------------
+
+
+def link(view: Decision, ends: str, factor: str | float) -> tuple[Phrase, Change]:
+    """``a-b`` and ``x2``: the link between two domains carries another bandwidth."""
+    names = _domains(view)
+    pairs = [(a, b) for a in names for b in names if a != b and ends == f"{a}-{b}"]
+    if len(pairs) != 1:
+        listed = [f"{a}-{b}" for at, a in enumerate(names) for b in names[at + 1 :]]
+        raise SettingsError(problem("link", ends, "must name two domains with a dash between", nearest(ends, listed)))
+    text = str(factor).strip().lower().lstrip("x×")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0.0):
+        raise SettingsError(problem("link factor", factor, "must be x and a number > 0", "Write x2, or x0.5"))
+    a, b = pairs[0]
+    words = Phrase("what_if.change.link", link=ends, factor=number(value))
+    return words, Link(names.index(a), names.index(b), value)
+
+
+def devices(view: Decision, what: str) -> tuple[Phrase, Change]:
+    """``8xH100@munich`` or ``8@munich``: a domain has more devices of its own type; ``-8@munich`` fewer."""
+    found = re.fullmatch(r"\s*([+-]?\d{1,6})(?:[x×]([^@]+))?@(.+?)\s*", what)
+    if found is None:
+        raise SettingsError(
+            problem("devices", what, "is not COUNT[xTYPE]@DOMAIN", "Write 8xA100-80GB@DOMAIN, or 8@DOMAIN")
+        )
+    count, kind, name = int(found[1]), found[2], found[3]
+    index = _index(view, name)
+    domain = view.cost.cluster.domains[index]
+    if kind is not None and kind.lower() != domain.gpu.name.lower():
+        rule = f"must be the type that {name} has, {domain.gpu.name}: a domain has one"
+        fix = f"Write {count}x{domain.gpu.name}@{name}, or add a domain to the preset and compare two runs"
+        raise SettingsError(problem("devices", what, rule, fix))
+    if count == 0:
+        raise SettingsError(problem("devices", what, "changes nothing", "Write how many more, or fewer"))
+    words = Phrase("what_if.change.devices", count=f"{count:+d}".replace("-", "−"), gpu=domain.gpu.name, domain=name)
+    return words, Devices(index, count)
+
+
+def lose(view: Decision, domain: str) -> tuple[Phrase, Change]:
+    """A domain is gone."""
+    return Phrase("what_if.change.lose", domain=domain), Lose(_index(view, domain))
+
+
+def price(*, carbon_usd_per_t: float | None = None, energy_usd_per_kwh: float | None = None) -> tuple[Phrase, Change]:
+    """Another price of carbon (USD per tonne) or of energy inside R_cost."""
+    name, value = ("carbon", carbon_usd_per_t) if energy_usd_per_kwh is None else ("energy", energy_usd_per_kwh)
+    if value is None or not (math.isfinite(value) and value >= 0.0):
+        raise SettingsError(problem(f"{name} price", value, "must be finite and >= 0", "Use 50"))
+    words = Phrase(f"what_if.change.{name}", price=number(value))
+    per_kg = None if carbon_usd_per_t is None else carbon_usd_per_t / 1e3
+    return words, Price(energy_usd_per_kwh=energy_usd_per_kwh, carbon_usd_per_kg=per_kg)
+
+
+def other_policy(view: Decision, policy: Policy) -> tuple[Phrase, Change]:
+    """Another policy decides."""
+    follower, _ = go_on_as(policy, view)
+    return Phrase("what_if.change.policy", policy=policy.name), Follow(follower)
+
+
+def one_more(task: Task) -> tuple[Phrase, Change]:
+    """One more task is handed in."""
+    return Phrase("what_if.change.task", task=task.id or task.model), Add(task)
+
+
+def without(task: str) -> tuple[Phrase, Change]:
+    """A task is not there."""
+    return Phrase("what_if.change.without", task=task), Remove(task)
+
+
+def _domains(view: Decision) -> list[str]:
+    return [domain.name for domain in view.cost.cluster.domains]
+
+
+def _index(view: Decision, name: str) -> int:
+    names = _domains(view)
+    if name not in names:
+        raise SettingsError(problem("domain", name, "does not exist", nearest(name, names)))
+    return names.index(name)
+
+
+def _moment(view: Decision) -> Moment:
+    if view.moment is None:
+        fix = "Take decisions from a cluster"
+        raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
+    return view.moment

@@ -1,0 +1,53 @@
+"""``when`` and ``what-if`` on the command line."""
+
+import json
+
+import pytest
+
+from attribution_sched import System
+
+from .helpers import invoke
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory):
+    path = tmp_path_factory.mktemp("questions") / "journal.sqlite"
+    with System("cross-domain", "rule", seed=3, journal=path) as system:
+        while not len(queue := system.queue()):
+            system.schedule_next_task()
+        task, domain = str(queue["id"].iloc[0]), system.domains[0]
+    return path, task, domain
+
+
+def test_when(journal):
+    path, task, _ = journal
+    told = invoke("when", path, task, "--futures", "9", "--hours", "3")
+    assert told.exit_code == 0, told.output
+    assert task in told.stdout
+    found = json.loads(invoke("when", path, task, "--futures", "9", "--hours", "3", "--json").stdout)
+    assert found["futures"] == 9
+    assert found["start"]["low_s"] >= found["now_s"]
+
+
+def test_what_if(journal):
+    path, _, domain = journal
+    told = invoke("what-if", path, "--add", f"8@{domain}", "--futures", "3", "--hours", "2", "--lang", "zh")
+    assert told.exit_code == 0, told.output
+    assert "现状" in told.stdout
+    found = json.loads(invoke("what-if", path, "--drop", domain, "--futures", "3", "--hours", "2", "--json").stdout)
+    assert [each["quantity"] for each in found[0]["effects"]][:2] == ["wait", "completion"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("when", "nobody"), "nobody"),
+        (("what-if", "--drop", "nowhere"), "does not exist"),
+        (("what-if", "--task", "no.yaml"), "cannot be read"),
+    ],
+)  # fmt: skip
+def test_mistakes(journal, arguments, words):
+    name, *rest = arguments
+    told = invoke(name, journal[0], *rest)
+    assert told.exit_code == 2
+    assert words in told.stderr

@@ -1,0 +1,106 @@
+"""What if: nothing changed is nothing different, paired by future, in absolute units; every change by its words."""
+
+import numpy as np
+import pytest
+
+from attribution_sched import System
+from attribution_sched.errors import SettingsError, TaskError
+from attribution_sched.explain import what_if as asking
+from attribution_sched.explain_memory import present_moment
+
+
+@pytest.fixture(scope="module")
+def system():
+    made = System("cross-domain", "rule", seed=3)
+    while len(made.queue()) < 2:
+        made.schedule_next_task()
+    return made
+
+
+def seen(system):
+    return present_moment(system.cluster)
+
+
+def test_nothing_changed_is_nothing_different(system):
+    told = system.what_if(futures=16, hours=24.0)[0]
+    assert all(effect.delta == effect.low == effect.high == 0.0 for effect in told.effects)
+    assert told.shifts == ()
+    assert told.decisions >= 1000
+    assert "nothing changes for certain" in told.say()
+
+
+def test_a_factor_of_one_is_nothing_too(system):
+    ends = "-".join(system.domains[:2])
+    told = system.what_if(link=(ends, "x1"), futures=4, hours=6.0)[0]
+    assert all(effect.delta == 0.0 for effect in told.effects)
+
+
+def test_more_devices_never_hurt_and_a_lost_domain_does(system):
+    more, lost = system.what_if(add=f"16@{system.domains[0]}", drop=system.domains[1], futures=8, hours=6.0)
+    assert more["wait"].delta <= 0.0
+    assert lost["wait"].delta > 0.0
+    assert lost["wait"].certain
+    assert lost["finished"].delta < 0.0
+    assert f"{system.domains[1]} gone" in lost.say()
+    assert "下线" in lost.say("zh")
+    assert lost.shifts and lost.shifts[0].finish_s > 0.0
+
+
+def test_weights_times_components_are_the_reward(system):
+    told = system.what_if(drop=system.domains[2], futures=4, hours=4.0)[0]
+    weights = {"r_eff": system.reward.w_eff, "r_util": system.reward.w_util, "r_cost": -system.reward.w_cost}
+    parts = sum(weight * told[name].delta for name, weight in weights.items())
+    assert told["reward"].delta == pytest.approx(parts, abs=1e-6)
+
+
+def test_another_policy_another_price_another_task(system):
+    changes = {"policy": "fcfs", "carbon_price": 50.0, "energy_price": 0.2, "task": {"kind": "bert-large"}}
+    answers = system.what_if(**changes, futures=3, hours=2.0)
+    words = [str(each.change) for each in answers]
+    assert words[1:] == ["fcfs deciding", "carbon at 50 USD/t", "energy at 0.2 USD/kWh"]
+    assert words[0].startswith("one more task, ")
+    assert answers[2]["r_cost"].delta > 0.0
+    assert answers[2]["energy"].delta == 0.0
+    before = {task.id for task in system.journal.tasks()}
+    assert words[0].split(", ")[1] not in before
+
+
+def test_nothing_stays_changed(system):
+    state = {name: array.copy() for name, array in system.cluster.engine.state._asdict().items()}
+    count = system.journal.count()
+    system.what_if(drop=system.domains[0], futures=2, hours=1.0)
+    assert system.journal.count() == count
+    assert all(np.array_equal(array, state[name]) for name, array in system.cluster.engine.state._asdict().items())
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"link": ("nowhere-here", "x2")}, "must name two domains"),
+        ({"add": "many@there"}, "is not COUNT"),
+        ({"drop": "nowhere"}, "does not exist"),
+        ({"policy": "nobody"}, "is not a known policy"),
+        ({"carbon_price": -1.0}, "must be finite and >= 0"),
+        ({"energy_price": float("nan")}, "must be finite and >= 0"),
+        ({"futures": 1}, "must be an integer >= 2"),
+        ({"hours": 0.0}, "must be finite and > 0"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_clear_error(system, asked, words):
+    with pytest.raises(SettingsError, match=words):
+        system.what_if(**asked)
+
+
+def test_devices_of_another_type_or_too_few(system):
+    name = system.domains[0]
+    with pytest.raises(SettingsError, match="must be the type that"):
+        system.what_if(add=f"8xT4@{name}")
+    with pytest.raises(SettingsError, match="must be >= 1"):
+        system.what_if(add=f"-100000@{name}", futures=2, hours=1.0)
+    with pytest.raises(SettingsError, match="x and a number"):
+        asking.link(seen(system), "-".join(system.domains[:2]), "twice")
+
+
+def test_an_empty_cluster_has_nothing_to_play_on():
+    with pytest.raises(TaskError, match="nobody waits or runs"):
+        System("testbed", "sjf", queue="empty").what_if(policy="fcfs")

@@ -1,0 +1,33 @@
+"""Scripts beside the package import what is there: a module that moved takes along those who use it."""
+
+import ast
+import importlib
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("benchmarks", "calibration", "research", "docs", "examples", "tests/campaigns")
+SCRIPTS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+
+def imported(path):
+    """Names that a script takes from modules of the package."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attribution_sched"):
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def exists(module, name):
+    if hasattr(importlib.import_module(module), name):
+        return True
+    return (
+        hasattr(importlib.import_module(module), "__path__")
+        and importlib.util.find_spec(f"{module}.{name}") is not None
+    )
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_script_imports_of_the_package_exists(path):
+    assert [each for each in imported(path) if not exists(*each)] == []
