@@ -151,6 +151,8 @@ def _astra(settings: Settings, policy: str, seed: int, given: Path | None, as_js
             result = system.schedule_next_task()
             if result is None or len(rows) == PIPELINES:
                 break
+            if result.decision.plan is None:
+                continue
             try:
                 pipeline = program_of(system._memory[result.id].view, result.decision.plan)
             except PlanError:

@@ -45,6 +45,7 @@ COMP, SEND, RECV = 4, 5, 6
 REFERENCE_GIB_PER_S, REFERENCE_LATENCY_NS = 16.0, 500
 """Of the network that ASTRA-sim is told; links differ in what is sent over them."""
 RUN_S = 300.0
+"""Longest that ASTRA-sim may take: 32 stages of 1,024 microbatches take it seconds."""
 VARIABLE = "ATTRIBUTION_SCHED_ASTRA"
 BINARIES = ("AstraSim_Analytical_Congestion_Unaware", "AstraSim_Analytical_Congestion_Aware")
 FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles")

@@ -29,6 +29,7 @@ from attribution_sched.types import FloatArray, IntArray
 
 MILP = "milp"
 UNLIMITED_S = 1e7
+MOST_NODES = 2**31 - 1
 TINY_PAIRS = 32
 """Problems of up to so many variables are presolved."""
 
@@ -86,8 +87,8 @@ def solve_milp(
             "time_limit": min(time_limit_s, UNLIMITED_S),
             "mip_rel_gap": relative_gap,
             "presolve": pairs <= TINY_PAIRS,
-        }
-        | ({} if nodes is None else {"node_limit": nodes}),
+            "node_limit": MOST_NODES if nodes is None else nodes,
+        },
     )
     choice = np.full(n, NONE)
     if found.x is not None:

@@ -255,7 +255,8 @@ def test_provenance_says_how_it_was_got(gaussian):
     assert got.provenance["coalitions"] == "exact"
     assert got.provenance["n_coalitions"] == 2**D == int(sum(comb(D, k) for k in range(D + 1)))
     assert got.units == "J"
-    assert got.base == pytest.approx(energy(rows()).mean())
+    # Under the fitted distribution, which has the rows' own mean and covariance.
+    assert got.base == pytest.approx(energy(rows()).mean(), rel=2e-3)
 
 
 def test_same_seed_same_result_other_seed_other_points():

@@ -338,6 +338,9 @@ def _summarise(
     counted: set[int] = set()
     groups: dict[int, str] = {}
     for event, chain in zip(host, chains, strict=True):
+        if event.name == _STEP:
+            # Between operators lies Python, which is none.
+            continue
         group = groups[id(event)] = _group(chain, forward, scores)
         seconds[group] += 1e-6 * (event.self_device_time_total if cuda else event.self_cpu_time_total) / steps
         if any(id(e) in counted for e in chain[:-1]):
@@ -379,7 +382,7 @@ def _by_place(
         return mean_s, {}
     each: FloatArray = np.array([[1e-6 * event.self_cpu_time_total for event in step] for step in inside])
     first = inside[0]
-    member = np.array([[groups[id(e)] == group for group in GROUPS] for e in first], dtype=np.float64)
+    member = np.array([[groups.get(id(e)) == group for group in GROUPS] for e in first], dtype=np.float64)
     quiet = np.quantile(each, LOW_QUANTILE, axis=0) @ member
     if quiet.sum() <= 0.0:
         return mean_s, {}
