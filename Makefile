@@ -61,14 +61,18 @@ bench: $(STAMP)
 
 # Campaigns: what breaks the package is looked for at length. Each is a script with its arguments (commas for spaces),
 # prints what it tried and what it found, and fails if it found anything. Small runs of them are among the tests.
-CAMPAIGNS := benchmarks/campaign_fuzz.py,--cases,80000 benchmarks/campaign_journal.py,--runs,5000 \
+CAMPAIGNS := benchmarks/campaign_fuzz.py,--cases,54000 benchmarks/campaign_journal.py,--runs,5000 \
 	-m,tests.campaigns.fail_points,--runs,8000 \
 	-m,tests.campaigns.fail_points,--runs,1500,--session,feedback \
 	-m,tests.campaigns.fail_points,--runs,300,--session,hi-ppo \
 	-m,tests.campaigns.fail_points,--runs,200,--session,train \
-	-m,tests.campaigns.kills,--kills,1000 -m,tests.campaigns.executor_kills,--kills,1000 \
-	-m,tests.campaigns.executor_kills,--kills,200,--engine,slurm -m,tests.campaigns.soak,--minutes,10 -m,tests.campaigns.repeatable \
-	-m,tests.campaigns.disturbed,--runs,50 -m,tests.campaigns.energy,--worlds,500
+	-m,tests.campaigns.kills,--kills,500,--world,small -m,tests.campaigns.kills,--kills,200,--world,everything \
+	-m,tests.campaigns.kills,--kills,100,--world,cross-domain -m,tests.campaigns.kills,--kills,200,--world,migration \
+	-m,tests.campaigns.executor_kills,--kills,1000 -m,tests.campaigns.executor_kills,--kills,200,--engine,slurm \
+	-m,tests.campaigns.executor_kills,--kills,100,--engine,ray \
+	-m,tests.campaigns.soak,--minutes,10 -m,tests.campaigns.repeatable -m,tests.campaigns.disturbed,--runs,50 \
+	-m,tests.campaigns.energy,--worlds,500 -m,tests.campaigns.large,--placements,40 \
+	-m,tests.campaigns.large,--placements,40,--policy,hi-ppo
 
 campaign: $(STAMP)
 	set -e; for campaign in $(CAMPAIGNS); do \

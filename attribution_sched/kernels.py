@@ -23,19 +23,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, update_wrapper
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 import numba
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.extending import models, register_model
+from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
 
 # ------ Compiled kernels: one decorator, a cache that cannot be stale, and a clock that does not count compilation
 
 types: Any = numba_types
+Record = TypeVar("Record")
 
 KEPT = 4
 """Digests that are kept on disk in any case, last used first."""
@@ -47,6 +53,7 @@ ROOMS = ("billing", "cluster", "planning", "scheduler")
 """Where kernels stand."""
 
 PACKAGE = Path(__file__).parent
+_KERNELS = re.compile(r"^from attribution_sched\.kernels import .*\bkernel\b", re.M)
 _IMPORT = re.compile(
     r"^\s*(?:from\s+(attribution_sched[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+(attribution_sched[\w.]+))", re.M
 )
@@ -133,6 +140,109 @@ def _plain(given: Any) -> Any:
     if isinstance(given, types.Integer) and given.signed and given.bitwidth < types.int64.bitwidth:
         return types.int64
     return given
+
+
+class _Reference(types.Type):
+    """A named tuple of arrays as kernels get it: where its fields stand, not the fields themselves.
+
+    numba hands a tuple over field by field, seven numbers for an array: kernels that take the world and its state had
+    six hundred arguments, and each call of one wrote them all out. That was most of the time of a first use.
+    """
+
+    def __init__(self, record: type[Any], fields: tuple[Any, ...]) -> None:
+        self.names, self.fields = record._fields, fields
+        told = hashlib.sha256("|".join(map(str, fields)).encode()).hexdigest()[:12]
+        super().__init__(f"Reference({record.__module__}.{record.__qualname__}.{told})")
+
+
+def by_reference(record: type[Record]) -> type[Record]:
+    """Let kernels get these named tuples by reference; a kernel reads their fields, and makes none of them."""
+    fields: tuple[str, ...] = record._fields  # type: ignore[attr-defined]
+
+    def kind_of(given: Any, context: Any) -> _Reference:
+        return _Reference(record, tuple(typeof_impl(getattr(given, name), context) for name in fields))
+
+    typeof_impl.register(record)(kind_of)
+    return record
+
+
+@register_model(_Reference)
+class _ReferenceModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, ir.IntType(8).as_pointer())
+
+
+@infer_getattr
+class _ReferenceFields(AttributeTemplate):
+    key = _Reference
+
+    def generic_resolve(self, kind: _Reference, name: str) -> Any:
+        names = kind.names
+        return kind.fields[names.index(name)] if name in names else None
+
+
+_offsets: dict[str, tuple[list[int], int]] = {}
+
+
+def _layout(context: Any, kind: _Reference) -> tuple[list[int], int]:
+    """Where each field stands, in bytes, and how many they take together."""
+    if kind.name not in _offsets:
+        sizes = [context.get_abi_sizeof(context.data_model_manager[each].get_data_type()) for each in kind.fields]
+        ends = list(accumulate(-(-size // 8) * 8 for size in sizes))
+        _offsets[kind.name] = [0, *ends[:-1]], ends[-1]
+    return _offsets[kind.name]
+
+
+def _place(context: Any, builder: Any, kind: _Reference, value: Any, at: int) -> Any:
+    """Pointer to a field."""
+    stored = context.data_model_manager[kind.fields[at]].get_data_type()
+    there = builder.gep(value, [ir.Constant(ir.IntType(64), _layout(context, kind)[0][at])], inbounds=True)
+    return builder.bitcast(there, stored.as_pointer())
+
+
+def _field(context: Any, builder: Any, kind: _Reference, value: Any, name: str) -> Any:
+    at = kind.names.index(name)
+    model = context.data_model_manager[kind.fields[at]]
+    before = len(builder.block.instructions)
+    found = model.load_from_data_pointer(builder, _place(context, builder, kind, value, at))
+    # Nobody writes to the fields while a kernel runs, so they need not be read again after every write to an array.
+    never = builder.module.add_metadata([])
+    for each in builder.block.instructions[before:]:
+        if isinstance(each, ir.instructions.LoadInstr):
+            each.set_metadata("invariant.load", never)
+    return impl_ret_borrowed(context, builder, kind.fields[at], found)
+
+
+lower_getattr_generic(_Reference)(_field)
+
+
+def _read_record(kind: _Reference, given: Any, c: Any) -> Any:
+    """Write the fields where kernels find them: on the stack of whoever calls from Python."""
+    builder, context = c.builder, c.context
+    place = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), _layout(context, kind)[1] // 8))
+    plain = builder.bitcast(place, ir.IntType(8).as_pointer())
+    failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    releases = []
+    for at, each in enumerate(kind.fields):
+        native = c.unbox(each, c.pyapi.tuple_getitem(given, at))
+        model = context.data_model_manager[each]
+        builder.store(model.as_data(builder, native.value), _place(context, builder, kind, plain, at))
+        builder.store(builder.or_(builder.load(failed), native.is_error), failed)
+        releases.append((each, native))
+
+    def release() -> None:
+        for each, native in releases:
+            if native.cleanup is not None:
+                native.cleanup()
+            if context.enable_nrt:
+                context.nrt.decref(builder, each, native.value)
+
+    # The optimiser must not look through to the writes above: it takes what kernels read for constant.
+    hidden = builder.asm(ir.FunctionType(plain.type, [plain.type]), "", "=r,0,~{memory}", [plain], True)
+    return NativeValue(hidden, is_error=builder.load(failed), cleanup=release)
+
+
+unbox(_Reference)(_read_record)
 
 
 class _PartLibrary(JITCodeLibrary):
@@ -358,7 +468,7 @@ def digest() -> str:
 def sources() -> list[Path]:
     """The files with kernels, all modules of the package they import, and the tables these read."""
     texts = {path: path.read_text("utf-8") for room in ROOMS for path in (PACKAGE / room).rglob("*.py")}
-    open_ends = [path for path, text in texts.items() if "import kernel\n" in text]
+    open_ends = [path for path, text in texts.items() if _KERNELS.search(text)]
     found = {Path(__file__)}
     while open_ends:
         path = open_ends.pop()

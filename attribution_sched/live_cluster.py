@@ -328,12 +328,19 @@ class SimulatedCluster:
         """Whether time passes tick by tick, so that it can stop at any of them."""
         return math.isfinite(limit_s) or not self.endless
 
+    corrected = False
+    """Whether links were measured since, so that the world's own figures are not those in force."""
+
     def observed(self, kind: str, name: str, more: Mapping[str, Any]) -> None:
         """Let the cluster know what a real one reported; a simulation reports to itself."""
 
-    def pending(self) -> Decision:
-        """The decision that is pending."""
-        seen = view(self.engine)
+    def pending(self, *, background: bool = False) -> Decision:
+        """The decision that is pending.
+
+        Args:
+            background: Whether it is only what others are compared with: nobody will take it, or play copies of it.
+        """
+        seen = view(self.engine, neighbours=not background, moment=not background)
         if seen is None:
             raise RuntimeError("no decision is pending")
         allowed = self.allowed_devices(seen)

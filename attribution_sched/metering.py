@@ -6,7 +6,8 @@ devices adds up to the engine's own meter.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from attribution_sched.billing.usage import TaskUse, Usage
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import domain_power_w
 from attribution_sched.cluster.plan import DOMAIN
+from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError, problem
 from attribution_sched.journal import Journal
 from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.operations import FAILED, FINISHED, STARTED, recorded
 from attribution_sched.resume import live_through
 from attribution_sched.types import FloatArray, IntArray, Task
 
@@ -109,6 +112,28 @@ class MeteredCluster(SimulatedCluster):
             meter_egress_usd=float(self.engine.state.totals[0, st.BILL_TOTAL]),
         )
 
+    def finished_s(self, task: str) -> float | None:
+        """When a task was done; None if it was not, or never ran."""
+        found = self._uses.get(task)
+        return None if found is None else found.finished_s
+
+    def take_tenants(self) -> list[tuple[str, float, float]]:
+        """Joules and device-seconds of each tenant since this was last asked; devices that hold no task are ``""``.
+
+        What was asked for is forgotten: a page that follows a journal for weeks keeps sums, no intervals. A cluster
+        that is read in this way has no :meth:`usage`.
+        """
+        sums: dict[str, list[float]] = {"": [0.0, 0.0]}
+        tenants = [use.tenant for use in self._uses.values()]
+        lasted = np.diff(self._edges_s)
+        for at, task, _, devices, _, dynamic_j, static_j in self._spans:
+            booked = sums.setdefault(tenants[int(task)], [0.0, 0.0])
+            booked[0] += dynamic_j + static_j
+            booked[1] += devices * float(lasted[int(at)])
+        sums[""][0] += float(sum(each.sum() for each in self._idle_j))
+        self._spans, self._idle_j, self._edges_s = [], [], [self._edges_s[-1]]
+        return [(tenant, joules, seconds) for tenant, (joules, seconds) in sums.items()]
+
     def _use(self, task: Task) -> str:
         """Enter a task into the books, once; its name there."""
         if task.id not in self._uses:
@@ -173,10 +198,15 @@ def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> 
         journal: Only read.
         electricity_usd_per_kwh: As for :meth:`MeteredCluster.usage`.
 
+    Returns:
+        Joules of a simulated cluster; of a real one what its executors metered, see :func:`measured_usage`.
+
     Raises:
         JournalError: If it cannot be lived through again: its beginning is archived, no system wrote it, or this
             release prices its decisions otherwise.
     """
+    if journal.header.settings.get("cluster", "simulated") != "simulated":
+        return measured_usage(journal)
     lived = live_through(journal, MeteredCluster)
     if lived is None:
         rule = "cannot be billed: its beginning is archived, or no system wrote it"
@@ -189,3 +219,102 @@ def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> 
     if not isinstance(cluster, MeteredCluster):
         raise TypeError("live_through makes the cluster it is told to")
     return cluster.usage(electricity_usd_per_kwh)
+
+
+def measured_usage(journal: Journal) -> Usage:
+    """What executors metered of a real cluster's tasks: device time, and CPU-seconds in place of joules.
+
+    No machine here has a meter of energy that could be asked, so none is made up. A launch that was given up counts
+    with what was metered of it until then; what nobody metered is not in it.
+
+    Args:
+        journal: Only read.
+
+    Raises:
+        JournalError: If its beginning is archived.
+    """
+    if journal.first():
+        rule = "cannot be billed: its beginning is archived"
+        raise JournalError(problem("journal", str(journal.path), rule, "Bill a period before its rows are archived"))
+    domains = load_settings(journal.header.settings["world"]).build_world().cluster.domains
+    at = {domain.name: place for place, domain in enumerate(domains)}
+    launches = _launches(journal, at)
+    edges = sorted({0.0} | {edge for each in launches for edge in (each.start_s, each.end_s)})
+    number = {name: place for place, name in enumerate(dict.fromkeys(each.task for each in launches))}
+    spans: list[tuple[float, ...]] = []
+    for each in launches:
+        first, stop = edges.index(each.start_s), edges.index(each.end_s)
+        lasted = each.end_s - each.start_s
+        for domain, devices in each.devices.items():
+            for interval in range(first, stop):
+                part = (edges[interval + 1] - edges[interval]) / lasted
+                cpu_s = each.cpu_s.get(domain, 0.0) * part
+                spans.append((interval, number[each.task], at[domain], devices, cpu_s, cpu_s, 0.0))
+    rows, intervals = np.array(spans, dtype=np.float64).reshape(-1, 7), len(edges) - 1
+    nothing = np.zeros((intervals, len(domains)))
+    return Usage(
+        domains=tuple(at), devices=np.array([domain.devices for domain in domains], dtype=np.int64),
+        edges_s=np.array(edges), tasks=_task_uses(journal, launches, number), span_interval=rows[:, 0].astype(np.int64),
+        span_task=rows[:, 1].astype(np.int64), span_domain=rows[:, 2].astype(np.int64), span_devices=rows[:, 3],
+        span_busy_s=rows[:, 4], span_dynamic_j=rows[:, 5], span_static_j=rows[:, 6], idle_j=nothing,
+        carbon_g_per_j=nothing, electricity_usd_per_j=nothing,
+        meter_j=sum(sum(each.cpu_s.values()) for each in launches if each.end_s > each.start_s),
+        meter_egress_usd=0.0, provenance="measured", metered="CPU time",
+    )  # fmt: skip
+
+
+@dataclass
+class _Launch:
+    """One launch of a task, as it was reported; it ends when the last of its parts does."""
+
+    task: str
+    devices: dict[str, int]
+    start_s: float
+    end_s: float
+    done: bool
+    cpu_s: dict[str, float]
+
+
+def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
+    plans = {journal.key(each.id): each.plan for each in journal.decisions() if each.plan is not None}
+    started: dict[str, float] = {}
+    found = []
+    for each in recorded(journal):
+        key = str(each.more.get("key", ""))
+        plan = plans.get(key)
+        if plan is None:
+            continue
+        if each.kind == STARTED:
+            started[key] = float(each.more["start_s"])
+        elif each.kind in (FINISHED, FAILED) and key in started:
+            devices: dict[str, int] = {}
+            for replica in plan["replicas"]:
+                for part in replica["segments"]:
+                    held = part["dp"] * part["tp"] * part["pp"]
+                    devices[part["domain"]] = devices.get(part["domain"], 0) + held
+            end_s = float(each.more.get("end_s", each.cluster_time_s))
+            cpu_s = {name: float(value) for name, value in (each.more.get("cpu_by_domain") or {}).items()}
+            start_s = max(0.0, started.pop(key))
+            found.append(_Launch(each.name, devices, start_s, max(start_s, end_s), each.kind == FINISHED, cpu_s))
+    return found
+
+
+def _task_uses(journal: Journal, launches: list[_Launch], number: Mapping[str, int]) -> tuple[TaskUse, ...]:
+    uses = []
+    for name in number:
+        own = [each for each in launches if each.task == name]
+        record = journal.task(name)
+        ended = [each.end_s for each in own if each.done]
+        tenant, devices = str(record.meta.get("tenant", "default")), record.meta.get("devices")
+        uses.append(
+            TaskUse(
+                name,
+                tenant,
+                record.kind,
+                record.submitted_s,
+                min(each.start_s for each in own),
+                ended[-1] if ended else None,
+                devices if isinstance(devices, int) else None,
+            )
+        )
+    return tuple(uses)

@@ -50,6 +50,7 @@ from attribution_sched.executors.records import (
 )
 from attribution_sched.journal import HandleRecord, Journal, JournalHeader, store
 from attribution_sched.live_cluster import Held, SimulatedCluster, Waiting
+from attribution_sched.metering import MeteredCluster
 from attribution_sched.operations import Operation
 from attribution_sched.types import IntArray, Outcome, Quantities, Task
 
@@ -64,6 +65,12 @@ FEWEST_STEPS = 3
 
 DRIFT = 0.1
 """Relative change of the measured step after which the twin is corrected again."""
+
+LINK_DRIFT = 0.25
+"""Relative change of what a link is measured to carry after which the twin is told."""
+
+RECENT = 9
+"""Newest measured steps that the twin is corrected by: a change counts once it fills more than half of them."""
 
 ATTEMPTS = 3
 """Failures of a task's job after which it is set aside."""
@@ -123,8 +130,21 @@ class Twin(SimulatedCluster):
         elif kind == operations.FAILED:
             self._wait_again(slot, str(more.get("reason", "")), aside=bool(more.get("aside")))
 
+    def _correct_links(self, links: Sequence[Sequence[Any]]) -> None:
+        """Believe what links were measured to carry, both ways; whoever uses one that changed is asked about again."""
+        names = [each.name for each in self.world.cluster.domains]
+        state, base = self.engine.state, self._arrays.base
+        for source, target, _, usable in links:
+            i, j = names.index(source), names.index(target)
+            for a, b in ((i, j), (j, i)):
+                base[0, a, b] = state.links[0, 1, a, b] = float(usable)
+        if links:
+            self.corrected = True
+            reprice(self.engine.arrays, state, 0, False, self.engine._scratch)
+
     def _correct(self, slot: int, told: Mapping[str, Any]) -> None:
         """Scale a task's demands until its step takes what was measured; what is left of it, too."""
+        self._correct_links(told.get("links") or ())
         world, state = self.engine.arrays, self.engine.state
         wanted_s, done = told.get("step_s"), told.get("done")
         task = state.tasks[0, slot]
@@ -167,6 +187,16 @@ class Twin(SimulatedCluster):
         seats = self.engine.state.occupant[0].reshape(-1, 2)
         others = {int(other) for pair in seats if slot in pair for other in pair if other not in (slot, -1)}
         return next((self.residents[other].id for other in sorted(others) if other in self.residents), None)
+
+
+class MeteredTwin(MeteredCluster, Twin):
+    """The twin with a meter on every device: joules are what its model says of the steps that were measured."""
+
+    def observed(self, kind: str, name: str, more: Mapping[str, Any]) -> None:
+        """Let the twin know what was reported, and the books when it ended."""
+        super().observed(kind, name, more)
+        if kind == operations.FINISHED and name in self._uses:
+            self._uses[name] = replace(self._uses[name], finished_s=self.now_s)
 
 
 class RealCluster(Twin):
@@ -240,6 +270,9 @@ class Launched:
         told_step_s: The step that the twin was last told.
         started_unix_s: When the last of its parts began.
         reason: Why it is being given up.
+        next: Domain → the domain of the stage after it.
+        told_links: What the twin was last told of links, by their first end.
+        duplex: What is left of a link's direction while the other is busy.
     """
 
     key: str
@@ -256,11 +289,24 @@ class Launched:
     told_step_s: float | None = None
     started_unix_s: float = 0.0
     reason: str = ""
+    next: dict[str, str] = field(default_factory=dict)
+    told_links: dict[str, float] = field(default_factory=dict)
+    duplex: float = 1.0
+
+    def links(self) -> dict[str, float]:
+        """Bytes a second to the next stage's domain, by domain, as jobs that measure it report it."""
+        found = {}
+        for domain in self.next:
+            rates = [each.get("link_bytes_per_s") for each in self.steps.get(domain, ())]
+            known = [float(rate) for rate in rates if isinstance(rate, float | int) and 0.0 < rate < math.inf][-3:]
+            if known:
+                found[domain] = statistics.median(known)
+        return found
 
     def measured(self) -> dict[str, Any] | None:
         """The step as it was measured, by its slowest part; None while too little is known."""
         medians = [
-            statistics.median(float(each["step_s"]) for each in steps[-32:])
+            statistics.median(float(each["step_s"]) for each in steps[-RECENT:])
             for steps in self.steps.values()
             if len(steps) >= FEWEST_STEPS
         ]
@@ -271,7 +317,15 @@ class Launched:
             known = [[float(each[name]) for each in steps if name in each] for steps in self.steps.values()]
             per_step[name] = sum(statistics.median(values) for values in known if values)
         count = min(len(steps) for steps in self.steps.values())
-        return {"step_s": max(medians), "steps": count, "done": self.done, **per_step}
+        # As measured, one way and undisturbed; and as a pipeline has it, which sends both ways at once.
+        links = [[domain, self.next[domain], rate, rate * self.duplex] for domain, rate in self.links().items()]
+        return {
+            "step_s": max(medians),
+            "steps": count,
+            "done": self.done,
+            **per_step,
+            **({"links": links} if links else {}),
+        }
 
 
 class Live:
@@ -303,7 +357,7 @@ class Live:
         self._cursors: dict[str, Mapping[str, Any]] = {}
         self._attempts: dict[str, int] = {}
         self._failures: dict[str, int] = {}
-        self._origin_s = 0.0
+        self._origin_s, self._duplex = 0.0, 1.0
         self.domains: list[str] = list(self.executors)
 
     def world_of(self, world: World) -> World:
@@ -315,7 +369,7 @@ class Live:
         self.domains = [each.name for each in world.cluster.domains]
         return twin_world(world, self.tick_s)
 
-    def make(self, world: World, seed: int, *, arrivals: bool) -> RealCluster:
+    def make(self, world: World, seed: int, *, arrivals: bool) -> Twin:
         """The cluster of a world, with these machines behind it."""
         return RealCluster(world, seed, arrivals=arrivals, live=self)
 
@@ -331,6 +385,8 @@ class Live:
             ExecutorError: If the wall clock lies behind what the journal recorded.
         """
         self.journal = journal
+        network = (journal.header.settings.get("world") or {}).get("network") or {}
+        self._duplex = float(network.get("duplex_efficiency") or 1.0)
         ticks = journal.header.settings.get("tick_s", self.tick_s)
         if ticks != self.tick_s:
             rule = f"the journal was written with ticks of {ticks} s"
@@ -351,6 +407,7 @@ class Live:
         newest: dict[str, Launched] = {}
         for record in journal.handles():
             found = launched_of(record)
+            found.duplex = self._duplex
             self._attempts[found.task] = found.attempt + 1
             if found.phase != GONE and found.key not in ended:
                 for operation in told.get(found.key, ()):
@@ -402,6 +459,9 @@ class Live:
         jobs = jobs_of(key, task.id, plan, self.domains, command, steps=steps, attempt=attempt, partner=partner)
         since = time.time() if known is None else launched_of(known).since_unix_s
         made = Launched(key, task.id, {}, HELD if len(jobs) > 1 else RELEASED, since, attempt)
+        parts = {(job.component.replica, job.component.stage): job.component.domain for job in jobs}
+        made.duplex = self._duplex
+        made.next = {at: parts[r, s + 1] for (r, s), at in parts.items() if (r, s + 1) in parts}
         self.launched[key] = made
         self._attempts[task.id] = attempt + 1
         refused = ""
@@ -441,7 +501,7 @@ class Live:
         assert self.journal is not None
         told = {
             "task": made.task, "parts": dict(made.parts), "phase": made.phase, "since_unix_s": made.since_unix_s,
-            "attempt": made.attempt, "reason": made.reason,
+            "attempt": made.attempt, "reason": made.reason, "next": made.next,
         }  # fmt: skip
         self.journal.record_handle(HandleRecord(made.key, self.kind, told))
 
@@ -504,11 +564,19 @@ class Live:
             waited = made.started_unix_s - made.since_unix_s
             return operations.STARTED, {"start_s": made.started_unix_s - self._origin_s, "launch_s": max(0.0, waited)}
         step = made.measured()
-        if step is not None and (made.told_step_s is None or abs(step["step_s"] / made.told_step_s - 1.0) > DRIFT):
+        if step is not None and self._is_news(made, step):
             made.told.add(operations.MEASURED)
-            made.told_step_s = step["step_s"]
+            made.told_step_s, made.told_links = step["step_s"], made.links()
             return operations.MEASURED, step
         return None
+
+    @staticmethod
+    def _is_news(made: Launched, step: Mapping[str, Any]) -> bool:
+        """Whether a measured step, or a link, differs from what the twin was last told."""
+        if made.told_step_s is None or abs(step["step_s"] / made.told_step_s - 1.0) > DRIFT:
+            return True
+        links = made.links().items()
+        return any(abs(rate / made.told_links.get(at, math.inf) - 1.0) > LINK_DRIFT for at, rate in links)
 
     def _advance_gang(self, made: Launched, states: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
         """One phase of a gang further, if it is due; that it is let go is on disk before the first part is."""
@@ -531,8 +599,11 @@ class Live:
         made.phase, made.reason = CANCELLING, reason
         self._keep(made)
         self._end(made)
+        known = {domain: self.executors[domain].find(made.key) for domain in made.parts}
+        spent = {domain: each.cpu_s for domain, each in known.items() if each is not None and each.cpu_s is not None}
         failures = self._failures[made.task] = self._failures.get(made.task, 0) + 1
-        return operations.FAILED, {"reason": reason, "aside": failures >= ATTEMPTS}
+        more = {"end_s": self.now_s, "cpu_by_domain": spent} if spent else {}
+        return operations.FAILED, {"reason": reason, "aside": failures >= ATTEMPTS, **more}
 
     def _spent(self, made: Launched) -> dict[str, Any]:
         step = made.measured() or {}
@@ -545,6 +616,9 @@ class Live:
             known = [float(end[name]) for end in ends if end.get(name) is not None]
             if known:
                 told[f"job_{name}"] = sum(known)
+        told["cpu_by_domain"] = {
+            domain: float(end["cpu_s"]) for domain, end in made.ends.items() if end.get("cpu_s") is not None
+        }
         return told | step
 
     def drive(self, system: System, limit_s: float) -> bool:
@@ -572,12 +646,54 @@ class Live:
             time.sleep(self.poll_s)
 
 
+class Onlooker(Live):
+    """No machines at all: whoever only reads a real cluster's journal lives through it in its twin.
+
+    Nothing is launched, asked or stopped; a decision that is pending in the journal takes effect in the twin alone.
+
+    Args:
+        header: Of the journal.
+    """
+
+    def __init__(self, header: JournalHeader) -> None:
+        super().__init__({}, tick_s=float(header.settings["tick_s"]), kind=str(header.settings["cluster"]))
+
+    def world_of(self, world: World) -> World:
+        """A world as the twin takes it; no machines are needed."""
+        self.domains = [each.name for each in world.cluster.domains]
+        return twin_world(world, self.tick_s)
+
+    def make(self, world: World, seed: int, *, arrivals: bool) -> Twin:
+        """The twin, with nothing behind it."""
+        return Twin(world, seed, arrivals=arrivals)
+
+    def attach(self, journal: Journal) -> None:
+        """Know the journal; nothing in it is taken over."""
+        self.journal = journal
+        self._origin_s = datetime.datetime.fromisoformat(journal.header.created_at).timestamp()
+
+    def drive(self, system: System, limit_s: float) -> bool:
+        """No time passes."""
+        return False
+
+
+def onlooker(path: str | os.PathLike[str]) -> Onlooker | str:
+    """What a copy of a journal is built again with, to be asked and never to go on: a twin, or ``simulated``.
+
+    Raises:
+        JournalError: If there is no such journal.
+    """
+    store.inspect(Path(path).resolve())
+    with Journal.read(path) as journal:
+        return Onlooker(journal.header) if is_real(journal.header) else "simulated"
+
+
 def launched_of(record: HandleRecord) -> Launched:
     """A launch as its handle in the journal tells it."""
     told = record.handle
     return Launched(
         record.key, told["task"], dict(told["parts"]), told["phase"], float(told["since_unix_s"]), int(told["attempt"]),
-        reason=told["reason"],
+        reason=told["reason"], next=dict(told.get("next", {})),
     )  # fmt: skip
 
 
@@ -595,8 +711,8 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
     """The machines that a system was asked to run on; None if it simulates.
 
     Args:
-        cluster: ``local``, ``slurm`` (a partition for each domain, of the same name), a :class:`Live`, executors by
-            domain, or what a simulated cluster is asked for by.
+        cluster: ``local``, ``slurm`` (a partition for each domain, of the same name), ``ray`` (nodes with the label
+            ``domain``), a :class:`Live`, executors by domain, or what a simulated cluster is asked for by.
         settings: Of the world whose domains need executors.
         journal: Path of the journal. Local jobs are kept in a folder beside it.
 
@@ -619,6 +735,16 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
 
         folder, domains = local_folder(journal), settings.build_world().cluster.domains
         made = Live({each.name: SlurmExecutor(each.name, folder=folder) for each in domains}, poll_s=1.0, kind="slurm")
+        made.check_inventory()
+        return made
+    if cluster == "ray":
+        if journal is None:
+            rule = "jobs outlive this process, so what was launched must be on disk"
+            raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='ray'"))
+        from attribution_sched.executors.ray import RayExecutor
+
+        folder, domains = local_folder(journal), settings.build_world().cluster.domains
+        made = Live({each.name: RayExecutor(each.name, folder=folder) for each in domains}, poll_s=0.2, kind="ray")
         made.check_inventory()
         return made
     if isinstance(cluster, Mapping):
@@ -649,7 +775,7 @@ def recorded_cluster(path: str | os.PathLike[str]) -> str:
     store.inspect(Path(path).resolve())
     with Journal.read(path) as journal:
         kind = str(journal.header.settings.get("cluster", "simulated"))
-    if kind not in ("simulated", "local", "slurm"):
+    if kind not in ("simulated", "local", "slurm", "ray"):
         rule = "ran on machines that cannot be made by their name"
         raise SettingsError(problem("cluster", kind, rule, "Pass them: System.resume(path, cluster={...})"))
     return kind

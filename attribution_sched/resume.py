@@ -61,6 +61,7 @@ def replay(
     otherwise: list[str] | None = None,
     before: Before | None = None,
     after: After | None = None,
+    looking: range | None = None,
 ) -> int:
     """Let everything a journal holds happen again.
 
@@ -75,6 +76,8 @@ def replay(
             such a decision is an error.
         before: Told before each decision.
         after: Told after each.
+        looking: Numbers of the decisions that ``after`` is told of, for whoever wants a background and no check:
+            nothing is compared with what was recorded then, and what nobody looks at is not described.
 
     Returns:
         Tasks that were handed in.
@@ -94,25 +97,29 @@ def replay(
         _reach(journal, cluster, decision)
         if before is not None:
             before(cluster, decision)
-        view = cluster.pending()
-        if decision.slot is not None and not view.replanning and decision.slot != view.slot:
+        if decision.slot is not None and not cluster.replanning and decision.slot != cluster.up:
             cluster.choose(decision.slot)
-            view = cluster.pending()
-        there = cluster.residents[view.slot].id
+        there = cluster.residents[cluster.up].id
         if there != decision.task_id:
             raise _differs(journal, decision, "task", there, decision.task_id)
         if stop is not None and number == stop:
             return count
-        idle = cluster.running == 0
+        action = np.array(decision.action, dtype=np.int64)
+        if looking is not None and number not in looking and outcome is not None:
+            cluster.apply(action)
+            continue
+        view, idle = cluster.pending(background=looking is not None), cluster.running == 0
         view = weighted(view, with_weights(view.reward, decision.weights))
-        slot, paid, action = view.slot, cluster.paid, np.array(decision.action, dtype=np.int64)
+        slot, paid = view.slot, cluster.paid
         if outcome is None:
             # Nobody knows whether it was carried out before the end came; its key tells whoever launches things.
             effect = cluster.carry_out(action, journal.key(decision.id))
         else:
             cluster.apply(action)
             effect = cluster.effect(slot, paid)
-        apart = None if outcome is None else _apart_in(decision, effect, view, outcome)
+        apart = None
+        if outcome is not None and looking is None:
+            apart = _apart_in(decision, effect, view, outcome)
         if apart is not None:
             if otherwise is None:
                 raise _differs(journal, decision, *apart)
@@ -321,6 +328,8 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         }
         parts = [_demands(each.demands) for each in waiting]
         arrays |= {f"backlog.demands.{name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if cluster.corrected:
+        arrays["links.base"] = cluster._arrays.base.copy()
     facts = {
         "residents": {str(slot): _task(task) for slot, task in cluster.residents.items()},
         "backlog": [_task(each.task) for each in waiting],
@@ -357,6 +366,9 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
             raise JournalError(problem(f"snapshot.{name}", shape, rule, "Resume with the release that wrote it"))
     for name, target in targets.items():
         target[...] = arrays[name]
+    if "links.base" in arrays:
+        cluster._arrays.base[...] = arrays["links.base"]
+        cluster.corrected = True
     cluster.residents.clear()
     cluster.backlog = Backlog()
     cluster.held.clear()

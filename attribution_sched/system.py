@@ -267,9 +267,9 @@ class System:
             :func:`~attribution_sched.attribution.attributor.as_attributor`. By default what the shipped networks
             learnt on.
         cluster: ``simulated``; ``local``, which runs tasks as processes of this machine; ``slurm``, with a partition
-            for each domain, of the same name; executors by domain, or
-            :class:`~attribution_sched.real_cluster.Live`, for machines of your own; or what makes a simulated cluster
-            from world, seed and ``arrivals=``.
+            for each domain, of the same name; ``ray``, with nodes that carry the label ``domain``; executors by
+            domain, or :class:`~attribution_sched.real_cluster.Live`, for machines of your own; or what makes a
+            simulated cluster from world, seed and ``arrivals=``.
         targets: What :meth:`feedback` works toward and a report judges by: a mapping such as
             ``{"utilisation_at_least": 0.85}``, or :class:`~attribution_sched.feedback.targets.Targets`.
 
@@ -1064,7 +1064,7 @@ class System:
         memory, number = self._memory_of(record), record.sequence or 0
         if name in memory and not memory.lacks(number):
             return memory[name]
-        first, _ = memory.window(number)
+        first, until = memory.window(number)
         if self._again is None or self.journal.newest_snapshot(first) is None:
             arrivals, made = self._queue == "preset", SimulatedCluster if self._live is None else Twin
             self._again = made(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
@@ -1086,7 +1086,8 @@ class System:
         def after(decision: DecisionRecord, asked: PolicyAnswer, *_: Any) -> None:
             seen(decision, asked.view)
 
-        replay(again, self.journal, self.seed, start=start, stop=number, otherwise=[], after=after)
+        looking = range(number) if isinstance(eyes, LinkWatcher) else range(first, until)
+        replay(again, self.journal, self.seed, start=start, stop=number, after=after, looking=looking)
         seen(record, again.pending())
         return memory.recall(name, number, lived)
 

@@ -24,7 +24,8 @@ began = time.process_time()
 from attribution_sched import System
 result = System().schedule_next_task()
 spent = time.process_time() - began
-print(json.dumps({"cpu_s": spent, "decision_ms": 1e3 * result.latencies_s["decision"], "plan": str(result.plan)}))
+decision_ms = 1e3 * result.latencies_s["decision"]
+print(json.dumps({"cpu_s": spent, "decision_ms": decision_ms, "plan": str(result.decision.plan)}))
 """
 LIMIT_RATIO, LIMIT_WARM_S = 0.45, 3.0
 

@@ -119,12 +119,14 @@ ROWS = (
     ),
     Row(
         "J7 · killed at random: lost, doubled or half-released",
-        "{none} with {kills} kills of local processes ({tasks} tasks and gangs), {zero} with {slurm} on Slurm",
+        "{none} with {kills} kills of local processes ({tasks} tasks and gangs), {zero} with {slurm} on Slurm, "
+        "{nothing} with {ray} on Ray",
         "before: every job launched twice after a resume",
         "results_executors.md",
         (
-            rf"within 5 s \| (?P<kills>{N}) \| (?P<tasks>{N}), {N} \| (?P<none>{N})",
-            rf"two controllers \| (?P<slurm>{N}) \|[^|]*\| (?P<zero>{N})",
+            rf"within 0.9 s \| (?P<kills>{N}) \| {N}, (?P<tasks>{N}), {N} \| (?P<none>{N})",
+            rf"within 3 s \| (?P<slurm>{N}) \|[^|]*\| (?P<zero>{N})",
+            rf"within 6 s \| (?P<ray>{N}) \|[^|]*\| (?P<nothing>{N})",
         ),
         "python -m tests.campaigns.executor_kills",
     ),

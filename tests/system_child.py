@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from attribution_sched import System
-from attribution_sched import system as system_module
 from attribution_sched.attribution.attributor import DefaultAttributor
 from attribution_sched.config import load_settings
 from attribution_sched.journal import Journal
+from tests.campaigns.quick import thinking_little
 from tests.small_world import small
 
 SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 500.0})
@@ -76,9 +75,7 @@ def work_on_everything(system: System, count: int, tell: Tell = quiet) -> None:
         due = number // 10
         if number % 10 == 0 and sum(event.kind == "feedback" for event in system.journal.events()) < due:
             tell("at feedback")
-            # Few rows an explanation: what is tried is whether it survives, not how sure it is.
-            with mock.patch.object(system_module, "QUICK", {"rows": 60}):
-                system.feedback(explain=3, episodes=1, decisions=6)
+            system.feedback(explain=3, episodes=1, decisions=6)
         if beside is not None and number % 10 == 5:
             report = beside.with_name(f"report-{number}.md")
             if not report.exists():
@@ -152,6 +149,13 @@ def live(name: str, path: Path, count: int) -> None:
 
 
 def main() -> None:
+    # What is tried is whether decisions survive, not how good they are.
+    with thinking_little():
+        serve()
+
+
+def serve() -> None:
+    """Fork a system for every line, until there is none."""
     for name in sys.argv[1:] or ["small"]:
         if name in TRIALS:
             warm = TRIALS[name].new()

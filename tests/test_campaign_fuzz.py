@@ -8,7 +8,9 @@ from attribution_sched.text import shown
 
 CASES = {
     "settings": 60, "settings-yaml": 40, "training-settings": 60, "arrivals-csv": 300, "bandwidth-csv": 300,
-    "recordings-csv": 300, "recordings-parquet": 150, "prometheus": 500, "tasks": 300, "commands": 40,
+    "recordings-csv": 300, "recordings-parquet": 150, "prometheus": 500, "tasks": 300, "commands": 40, "logs": 200,
+    "signals-csv": 200, "slurm-text": 100, "slurm-json": 100, "checkpoints-damaged": 100, "checkpoints-forged": 60,
+    "attributors": 40, "journal-rows": 60,
 }  # fmt: skip
 
 
@@ -28,8 +30,10 @@ def test_only_errors_of_the_package_come_out(doors, name):
     assert count.findings == {}
     assert count.accepted + count.refused == CASES[name]
     # A fuzzer whose every input is refused at the first look, or taken as it is, tries nothing.
-    assert count.refused > CASES[name] / 4
-    assert count.accepted > 0
+    assert (
+        count.refused > CASES[name] / 4 or name == "slurm-text"
+    )  # of a queue that is only watched, lines are left out
+    assert (count.accepted > 0) == (name != "checkpoints-damaged")  # no damage passes a checksum
 
 
 def test_a_case_is_made_from_its_number_alone(doors):

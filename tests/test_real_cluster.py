@@ -7,7 +7,7 @@ from dataclasses import replace as changed
 import numpy as np
 import pytest
 
-from attribution_sched import System
+from attribution_sched import System, operations
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, TaskError
 from attribution_sched.executors.local import LocalExecutor
@@ -251,3 +251,24 @@ def test_a_clock_that_was_set_back_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("attribution_sched.real_cluster.time.time", lambda: now() - 1000.0)
     with pytest.raises(ExecutorError, match="behind what the journal last recorded"):
         resumed(tmp_path)
+
+
+def test_a_bill_of_real_processes_adds_up_to_their_cpu_seconds(tmp_path):
+    spin = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; "
+    with began(tmp_path) as system:
+        for number, tenant in enumerate(("vision", "speech", "vision")):
+            name = f"task-{number}"
+            system.submit("bert-base", steps=20, id=name, tenant=tenant, command=sh(STEPS + spin + "sleep 0.2"))
+        system.run(until="empty")
+        ended = [each.more for each in operations.recorded(system.journal) if each.kind == "finished"]
+        metered_s = sum(more["job_cpu_s"] for more in ended)
+        for rule in ("shapley", "usage", "reservation"):
+            bill = system.bill(rule=rule)
+            assert set(bill.meter) == {"CPU time", "device time", "egress"} and bill.provenance == "measured"
+            assert bill.meter["CPU time"] == pytest.approx(metered_s, rel=1e-9) and bill.gap() < 1e-9
+        by_domain = system.bill(by="domain")
+        assert by_domain.gap() < 1e-9 and by_domain.meter["CPU time"] == pytest.approx(metered_s, rel=1e-9)
+        own = sum(more["job_cpu_s"] for more in ended[1:2])
+        assert metered_s > own > 0.0
+        units = {row["part"]: row["unit"] for row in system.bill().rows()}
+        assert units["CPU time"] == "s" and "energy" not in units

@@ -22,13 +22,15 @@ BY: tuple[str, ...] = ("tenant", "task", "model", "domain")
 
 PARTS: Mapping[str, str] = {
     "energy": "J",
+    "CPU time": "s",
     "electricity": "USD",
     "carbon": "g",
     "device time": "h",
     "egress": "USD",
     "congestion": "task-h",
 }
-"""What a bill consists of, and its unit. Congestion has a sum of its own: hours waited, not a meter."""
+"""What a bill consists of, and its unit. CPU time stands for energy where no device has a meter. Congestion has a sum
+of its own: hours waited, not a meter."""
 
 NOBODY = "(unallocated)"
 """Name of the rest that nobody answers for."""
@@ -230,7 +232,7 @@ def make_bill(
     lines: list[Line] = []
     unallocated: dict[str, float] = {}
     meter: dict[str, float] = {}
-    for part in ("energy", "electricity", "carbon", "device time"):
+    for part in _metered_parts(usage):
         found = sharing.allocate(rule, part)
         meter[part] = sharing.metered(part).total
         # What is left of rounding is no rest.
@@ -252,6 +254,13 @@ def make_bill(
     return Bill(
         by, rule, tuple(lines), unallocated, meter, exact, core, usage.hours, float(usage.edges_s[0]), usage.provenance
     )
+
+
+def _metered_parts(usage: Usage) -> tuple[str, ...]:
+    """What was metered of a period; CPU-seconds have neither a price of electricity nor carbon."""
+    if usage.metered == "energy":
+        return "energy", "electricity", "carbon", "device time"
+    return "CPU time", "device time"
 
 
 def _lines(sharing: Sharing, rule: str, part: str, found: Allocation, prices: Prices) -> Iterator[Line]:
@@ -292,12 +301,14 @@ def _by_domain(usage: Usage, rule: str, prices: Prices) -> Bill:
     everyone = np.zeros(len(usage.tasks), dtype=np.int64)
     held_h = usage.total(usage.span_devices * usage.lengths_s[usage.span_interval], everyone, 1)[0] / 3600.0
     lines, meter = [], {}
-    for part, weight in (
-        ("energy", np.ones_like(usage.idle_j)),
-        ("electricity", usage.electricity_usd_per_j),
-        ("carbon", usage.carbon_g_per_j),
-        ("device time", None),
-    ):
+    weights = {
+        "energy": np.ones_like(usage.idle_j),
+        "CPU time": np.ones_like(usage.idle_j),
+        "electricity": usage.electricity_usd_per_j,
+        "carbon": usage.carbon_g_per_j,
+    }
+    for part in _metered_parts(usage):
+        weight = weights.get(part)
         if weight is None:
             own, shared = held_h, usage.devices * usage.hours - held_h
         else:

@@ -123,7 +123,8 @@ class Sharing:
         """A quantity by cause.
 
         Args:
-            what: ``energy`` (J), ``electricity`` (USD), ``carbon`` (g) or ``device time`` (h).
+            what: ``energy`` (J) or ``CPU time`` (s), whichever is metered, ``electricity`` (USD), ``carbon`` (g) or
+                ``device time`` (h).
         """
         usage, count = self.usage, len(self.names)
         if what == "device time":
@@ -131,6 +132,7 @@ class Sharing:
             return Metered(np.zeros_like(held_h), held_h, usage.devices * usage.hours - held_h.sum(axis=0))
         prices = {
             "energy": np.ones_like(usage.idle_j),
+            "CPU time": np.ones_like(usage.idle_j),
             "electricity": usage.electricity_usd_per_j,
             "carbon": usage.carbon_g_per_j,
         }[what]

@@ -65,6 +65,8 @@ class Usage:
         meter_j: What the meters of all devices read.
         meter_egress_usd: What the network's bill reads.
         provenance: How the numbers were got: measured, estimated, simulated.
+        metered: What the meters count: ``energy``, or ``CPU time`` where no device has a meter. Then everything that
+            is named in joules is CPU-seconds, and has neither a price nor carbon.
     """
 
     domains: tuple[str, ...]
@@ -84,6 +86,7 @@ class Usage:
     meter_j: float
     meter_egress_usd: float
     provenance: str = field(default="simulated")
+    metered: str = field(default="energy")
 
     def __post_init__(self) -> None:
         """Refuse a record whose parts do not add up to its meters.

@@ -23,6 +23,8 @@ from attribution_sched.cli.export import EXAMPLES as EXPORT
 from attribution_sched.cli.export import export
 from attribution_sched.cli.import_log import EXAMPLES as IMPORT
 from attribution_sched.cli.import_log import import_log
+from attribution_sched.cli.init import EXAMPLES as INIT
+from attribution_sched.cli.init import init
 from attribution_sched.cli.probe import probe
 from attribution_sched.cli.profile import EXAMPLES as PROFILE
 from attribution_sched.cli.profile import profile
@@ -31,6 +33,8 @@ from attribution_sched.cli.report import report
 from attribution_sched.cli.retention import ARCHIVE, COMPACT, archive, compact
 from attribution_sched.cli.run import EXAMPLES as RUN
 from attribution_sched.cli.run import run
+from attribution_sched.cli.serve import EXAMPLES as SERVE
+from attribution_sched.cli.serve import serve
 from attribution_sched.cli.shadow import EXAMPLES as SHADOW
 from attribution_sched.cli.shadow import shadow
 from attribution_sched.cli.simulate import EXAMPLES as SIMULATE
@@ -94,6 +98,7 @@ _add(LOOP, why_not, WHY_NOT)
 _add(LOOP, when, WHEN)
 _add(LOOP, what_if, WHAT_IF)
 _add(LOOP, report, REPORT)
+_add(LOOP, serve, SERVE)
 _add(LOOP, bill, BILL)
 _add(LOOP, export, EXPORT)
 _add(LOOP, shadow, SHADOW)
@@ -103,6 +108,7 @@ _add(LOOP, import_log, IMPORT, name="import")
 _add(POLICIES, train, TRAIN)
 app.add_typer(bench, rich_help_panel=POLICIES)
 _add(POLICIES, simulate, SIMULATE)
+_add(MACHINE, init, INIT)
 _add(MACHINE, profile, PROFILE)
 _add(MACHINE, attribute, ATTRIBUTE)
 app.add_typer(probe, rich_help_panel=MACHINE)

@@ -14,6 +14,7 @@ EXAMPLES = examples(
     "attribution-sched export --journal runs/cross-domain-0-1/journal.sqlite -o decisions.parquet",
     "attribution-sched export --journal runs/cross-domain-0-1/journal.sqlite -o everything.json",
     "attribution-sched export --journal run.sqlite --kubernetes d000042 --image pytorch/pytorch:2.4.0 -o jobs.yaml",
+    "attribution-sched export --journal run.sqlite --chakra d000042 -o traces/",
 )
 
 
@@ -30,11 +31,21 @@ def export(
         typer.Option(metavar="DECISION", help="Write the plan of this decision as Kubernetes Jobs (.yaml) instead."),
     ] = None,
     image: Annotated[str, typer.Option(help="Container image of those Jobs.")] = "",
+    chakra: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DECISION",
+            help="Write the pipeline of this decision as Chakra traces for ASTRA-sim instead; --output is a folder.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print path, size and number of decisions as JSON.")] = False,
 ) -> None:
     """Write the decisions of a journal for other tools; a file of that name is replaced."""
     from attribution_sched.journal import Journal
 
+    if chakra is not None:
+        typer.echo(str(_chakra(journal, output, chakra)))
+        return
     if kubernetes is not None:
         _kubernetes(journal, output, kubernetes, image)
         typer.echo(str(output))
@@ -48,6 +59,43 @@ def export(
         say_json({"path": str(path), "decisions": count, "bytes": path.stat().st_size})
     else:
         typer.echo(str(path))
+
+
+def _chakra(path: Path, folder: Path, decision: str) -> Path:
+    """Write the pipeline of a decision as traces.
+
+    Raises:
+        SettingsError: If it placed nothing, or the folder cannot be written.
+        PlanError: If its plan is no pipeline.
+        JournalError: If there is no such decision.
+    """
+    from attribution_sched.cluster.chakra import program_of, write
+    from attribution_sched.journal import Journal
+    from attribution_sched.live_cluster import SimulatedCluster
+    from attribution_sched.real_cluster import twin_of
+    from attribution_sched.results import plan_of
+    from attribution_sched.resume import replay
+
+    with Journal.read(path) as recording:
+        record, header = recording.decision(decision), recording.header
+        if record.plan is None:
+            raise SettingsError(problem("decision", decision, "placed nothing", "Give one that placed a task"))
+        from attribution_sched.config import load_settings
+
+        made, world = twin_of(header) or (SimulatedCluster, load_settings(header.settings["world"]).build_world())
+        seed = int(header.seeds["cluster"])
+        cluster = made(world, seed, arrivals=header.settings.get("queue") == "preset")
+        replay(cluster, recording, seed, stop=record.sequence, otherwise=[])
+        view = cluster.pending()
+    plan = plan_of(record.plan, [each.name for each in world.cluster.domains])
+    assert plan is not None
+    pipeline = program_of(view, plan)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return write(pipeline, folder, decision)
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror})"
+        raise SettingsError(problem("--output", str(folder), rule, "Choose another folder")) from error
 
 
 def _kubernetes(path: Path, output: Path, decision: str, image: str) -> None:

@@ -176,9 +176,11 @@ def rebuild_system(path: Path, stages: Stages, policy: str | None = None) -> Ite
         count = recording.count()
     with temporary_copy(path) as copy:
         with stages.stage(f"living through {count} decisions"):
+            from attribution_sched.real_cluster import onlooker
             from attribution_sched.system import System
 
-            system = System.resume(copy, policy=policy, rehearse=count <= REHEARSED)
+            # Whoever reads a real cluster's journal must not carry on with it: what is pending there is not ours.
+            system = System.resume(copy, policy=policy, rehearse=count <= REHEARSED, cluster=onlooker(copy))
         if count > REHEARSED:
             words = f"more than {REHEARSED} decisions: a policy with a memory (forecasts) begins it anew"
             notes().print(words, style="yellow")

@@ -38,7 +38,7 @@ EXAMPLES = examples(
 )
 
 TASKS = 80
-CLUSTERS = ("simulated", "local", "slurm")
+CLUSTERS = ("simulated", "local", "slurm", "ray")
 PRESET, POLICY = "cross-domain", "hi-ppo"
 WORLD, LOOP, FILES, TELLING = "What runs", "The loop", "Files", "What is printed"
 
@@ -66,8 +66,8 @@ def run(
     cluster: Annotated[
         str | None,
         typer.Option(
-            help="Where tasks run: simulated, local (processes of this machine) or slurm (a partition for each "
-            "domain), both by the wall clock. "
+            help="Where tasks run: simulated, or by the wall clock: local (processes of this machine), slurm (a "
+            "partition for each domain) or ray (nodes with the label domain=NAME). "
             "\\[default: simulated]",
             rich_help_panel=WORLD,
         ),

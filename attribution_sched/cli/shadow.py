@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "attribution-sched shadow --slurm",
     "attribution-sched shadow --slurm --job 4711",
+    "attribution-sched shadow --kueue workloads.json --queues queues.json",
     "attribution-sched shadow --squeue squeue.json --nodes nodes.json --sacct sacct.json --json",
 )
 READ, TELLING = "What is read", "What is printed"
@@ -32,6 +33,17 @@ def shadow(
         Path | None, typer.Option(help="Recorded scontrol show nodes --json.", rich_help_panel=READ)
     ] = None,
     sacct: Annotated[Path | None, typer.Option(help="Recorded sacct --json.", rich_help_panel=READ)] = None,
+    kueue: Annotated[
+        Path | None,
+        typer.Option(help="Recorded Kueue Workloads (kubectl get workloads -A -o json).", rich_help_panel=READ),
+    ] = None,
+    queues: Annotated[
+        Path | None,
+        typer.Option(help="Recorded ClusterQueues and LocalQueues that go with them.", rich_help_panel=READ),
+    ] = None,
+    resource: Annotated[
+        str, typer.Option(help="What counts as a device there.", rich_help_panel=READ)
+    ] = "nvidia.com/gpu",
     job: Annotated[str | None, typer.Option(help="One job only.", rich_help_panel=TELLING)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.", rich_help_panel=TELLING)] = False,
 ) -> None:
@@ -42,7 +54,10 @@ def shadow(
     """
     from attribution_sched.executors.shadow import advise
 
-    found = read(slurm=slurm, conf=conf, squeue=squeue, nodes=nodes, sacct=sacct)
+    if kueue is not None:
+        found = read_recorded_kueue(kueue, queues, resource, alone=not slurm and squeue is None)
+    else:
+        found = read(slurm=slurm, conf=conf, squeue=squeue, nodes=nodes, sacct=sacct)
     advice = advise(found)
     if job is not None:
         found.job(job)
@@ -73,6 +88,24 @@ def read(*, slurm: bool, conf: Path | None, squeue: Path | None, nodes: Path | N
     texts = [_text(path) for path in (squeue, nodes, sacct) if path is not None]
     past = texts[2] if len(texts) > 2 else ""
     return read_json(texts[0], texts[1], squeue.stat().st_mtime, past, source=f"recorded: {squeue.name}")
+
+
+def read_recorded_kueue(workloads: Path, queues: Path | None, resource: str, *, alone: bool) -> Shadow:
+    """The queue of recorded Kueue objects.
+
+    Raises:
+        SettingsError: If the queues are missing, or a Slurm is asked for as well.
+        ExecutorError: If they are no such objects.
+    """
+    from attribution_sched.executors.kueue import read_kueue
+
+    if not alone:
+        raise SettingsError(problem("--kueue", str(workloads), "goes with no Slurm", "Ask for one of them"))
+    if queues is None:
+        fix = "Record kubectl get clusterqueues,localqueues -A -o json, and give it"
+        raise SettingsError(problem("--queues", None, "is missing", fix))
+    source, now = f"recorded: {workloads.name}", workloads.stat().st_mtime if workloads.exists() else 0.0
+    return read_kueue(_text(workloads), _text(queues), now, resource=resource, source=source)
 
 
 def _text(path: Path) -> str:

@@ -7,6 +7,7 @@ as SimPy processes, which also knows devices that fail. ``--engine simpy`` plays
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,14 +18,16 @@ from attribution_sched.errors import SettingsError, nearest, problem
 if TYPE_CHECKING:
     from attribution_sched.cluster.simulator.job import SimulationResult
     from attribution_sched.cluster.world import World
+    from attribution_sched.config import Settings
 
 EXAMPLES = examples(
     "attribution-sched simulate --policy sjf --seed 3",
     "attribution-sched simulate --preset mine.yaml",
     "attribution-sched simulate --engine simpy --mtbf-h 200",
+    "attribution-sched simulate --engine astra-sim --astra-binary ~/astra-sim/AstraSim_Analytical_Congestion_Unaware",
 )
 
-ENGINES = ("compiled", "simpy")
+ENGINES = ("compiled", "simpy", "astra-sim")
 
 ROWS: tuple[tuple[str, str, str], ...] = (
     ("arrived", "Tasks arrived", "{:d}"),
@@ -59,8 +62,15 @@ def simulate(
     policy: Annotated[str, typer.Option(help="Who decides; see `bench policies`.")] = "greedy",
     seed: Annotated[int, typer.Option(help="Seed of arrivals and network.")] = 0,
     engine: Annotated[
-        str, typer.Option(help="compiled, or simpy: the event simulator, its figures beside the compiled engine's.")
+        str,
+        typer.Option(
+            help="compiled; simpy: the event simulator, its figures beside the compiled engine's; astra-sim: the step "
+            "of the first plans that are cut, by a build of your own beside our recurrence."
+        ),
     ] = "compiled",
+    astra_binary: Annotated[
+        Path | None, typer.Option(help="Your build of ASTRA-sim; else ATTRIBUTION_SCHED_ASTRA, else the path.")
+    ] = None,
     mtbf_h: Annotated[
         float | None, typer.Option(help="Mean hours between two failures of a device; only with --engine simpy.")
     ] = None,
@@ -85,6 +95,9 @@ def simulate(
     if seed < 0:
         raise SettingsError(problem("--seed", seed, "must be a whole number >= 0", "Use for example --seed 0"))
     settings, spec = load_settings(preset), policy_spec(policy)
+    if engine == "astra-sim":
+        _astra(settings, policy, seed, astra_binary, as_json)
+        return
     from attribution_sched.scheduler.episode import play
 
     world = settings.build_world()
@@ -117,6 +130,49 @@ def simulate(
             row.append(form.format(beside[field]) if field in beside else "–")
         table.add_row(label, *row)
     out().print(table)
+
+
+PIPELINES, PLACEMENTS = 3, 40
+"""Plans that are cut which ASTRA-sim is asked about, and placements among which they are looked for."""
+
+
+def _astra(settings: Settings, policy: str, seed: int, given: Path | None, as_json: bool) -> None:
+    """Steps of plans over several stages, by ASTRA-sim beside our recurrence."""
+    import tempfile
+
+    from attribution_sched.cluster.chakra import find_binary, program_of, run_astra
+    from attribution_sched.errors import PlanError
+    from attribution_sched.system import System
+
+    binary = find_binary(given)
+    rows: list[dict[str, Any]] = []
+    with System(settings, policy, seed=seed) as system:
+        for _ in range(PLACEMENTS):
+            result = system.schedule_next_task()
+            if result is None or len(rows) == PIPELINES:
+                break
+            if result.decision.plan is None:
+                continue
+            try:
+                pipeline = program_of(system._memory[result.id].view, result.decision.plan)
+            except PlanError:
+                continue
+            with tempfile.TemporaryDirectory(prefix="attribution-sched-") as folder:
+                theirs_s = run_astra(binary, pipeline, Path(folder))
+            rows.append({
+                "decision": result.id, "plan": result.decision.words, "stages": pipeline.stages,
+                "recurrence_s": pipeline.step_s, "astra_sim_s": theirs_s,
+                "difference": theirs_s / pipeline.step_s - 1.0,
+            })  # fmt: skip
+    if as_json:
+        say_json({"binary": str(binary), "pipelines": rows})
+        return
+    if not rows:
+        out().print(f"no plan over several stages among the first {PLACEMENTS} placements")
+    for row in rows:
+        words = f"{row['decision']}  {row['stages']} stages  recurrence {row['recurrence_s']:.6f} s  "
+        words += f"ASTRA-sim {row['astra_sim_s']:.6f} s  ({row['difference']:+.1e})  {row['plan']}"
+        out(wide=True).print(words, markup=False)
 
 
 EVENT_ROWS: tuple[tuple[str, str, str], ...] = (

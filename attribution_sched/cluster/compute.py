@@ -50,6 +50,7 @@ from attribution_sched.cluster.throughput import (
     prompt_share,
 )
 from attribution_sched.cluster.world import Runtime
+from attribution_sched.kernels import by_reference
 from attribution_sched.types import FloatArray, IntArray
 
 LayerLaws = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
@@ -127,6 +128,7 @@ SIZE_COLUMNS = (
 values are 0 where nothing is generated."""
 
 
+@by_reference
 class CostTables(NamedTuple):
     """Prefix sums of layer costs for several models and GPU types, ready for compiled kernels.
 

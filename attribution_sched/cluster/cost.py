@@ -61,7 +61,7 @@ from attribution_sched.cluster.plan import (
 from attribution_sched.cluster.power import cap_reached, cap_slowdown, capped_w, draw_law, draw_w, precision_factor
 from attribution_sched.cluster.world import Cluster, TaskKind
 from attribution_sched.errors import NetworkError, PlanError, problem
-from attribution_sched.kernels import kernel
+from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 # ------ The compiled heart of the cost model: one plan in, its step time, memory, energy and bill out
@@ -123,6 +123,7 @@ bandwidth, idle, rated and capped power, the constants P0, a_c, a_m, β_c, β_m 
 carbon intensity."""
 
 
+@by_reference
 class DomainArrays(NamedTuple):
     """The cluster as arrays over K domains.
 
@@ -137,6 +138,7 @@ class DomainArrays(NamedTuple):
     price_usd_per_byte: FloatArray
 
 
+@by_reference
 class RuntimeArrays(NamedTuple):
     """Framework switches as plain numbers."""
 
@@ -149,6 +151,7 @@ class RuntimeArrays(NamedTuple):
     collective_latency_s: float
 
 
+@by_reference
 class PowerArrays(NamedTuple):
     """Constants of the power laws that all chips share (see ``power.py``)."""
 
@@ -176,6 +179,7 @@ class Workload(NamedTuple):
     host_factor: float
 
 
+@by_reference
 class Scratch(NamedTuple):
     """Reusable buffers of the kernel: S stages at most, M microbatches at most.
 

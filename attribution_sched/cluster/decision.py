@@ -304,13 +304,14 @@ def _own_task(decision: Decision) -> Task:
     )  # fmt: skip
 
 
-def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True) -> Decision | None:
+def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True, moment: bool = True) -> Decision | None:
     """Describe the pending decision of a cluster; None when there is none.
 
     Args:
         engine: The clusters.
         cluster: Which of them.
         neighbours: Whether to list the neighbours a task could be put beside: only who pairs looks at them.
+        moment: Whether to take down all that is known of the cluster: only who plays copies looks at it.
     """
     state = engine.state
     if state.event[cluster, st.EVENT] == st.NO_EVENT:
@@ -363,7 +364,7 @@ def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True) -> Decisi
         task=task.at(slot, left, now - float(state.tasks[cluster, slot, st.ARRIVAL])),
         attribution=task.attribution,
         neighbours=_neighbours(engine, cluster, slot, real) if neighbours and engine.world.share_limit > 1 else (),
-        moment=capture(engine, cluster),
+        moment=capture(engine, cluster) if moment else None,
     )
 
 

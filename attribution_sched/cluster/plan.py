@@ -20,7 +20,7 @@ from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.world import Cluster
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.kernels import kernel
+from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.types import BoolArray, IntArray
 
 if TYPE_CHECKING:
@@ -338,6 +338,7 @@ _WIDEST_TP = TP_DEGREES[-1]
 _FORMATS = len(PRECISIONS)
 
 
+@by_reference
 class Limits(NamedTuple):
     """What plans of one task are held to.
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from attribution_sched.cluster.wan import read_trace_rows
 from attribution_sched.errors import TraceError, nearest, problem
+from attribution_sched.text import csv_text
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import World
@@ -130,7 +131,7 @@ def read_swf(path: str | Path) -> Iterator[LoggedJob]:
         yield LoggedJob(submitted, run, int(allocated if allocated > 0 else asked), f"user{int(user)}", line)
 
 
-_GRES = re.compile(r"gres/gpu(?::[\w.-]+)?=(\d+)")
+_GRES = re.compile(r"gres/gpu(?::[\w.-]+)?=(\d{1,9})(?!\d)")
 
 
 def read_slurm(path: str | Path) -> Iterator[LoggedJob]:
@@ -146,7 +147,10 @@ def read_slurm(path: str | Path) -> Iterator[LoggedJob]:
                     raise _error(path, 1, "header", "|".join(header), f"must name the column {needed!r}", fix)
             for row in reader:
                 line = reader.line_num
-                found = _GRES.search(row["AllocTRES"] or "")
+                if None in row or None in row.values():
+                    rule = f"must have {len(header)} fields like the header"
+                    raise _error(path, line, "row", list(row.values()), rule, "Mend the line")
+                found = _GRES.search(row["AllocTRES"])
                 when = _moment(path, line, "Submit", row["Submit"])
                 elapsed = _number(path, line, "ElapsedRaw", row["ElapsedRaw"])
                 yield LoggedJob(when, elapsed, int(found[1]) if found else 0, row[account] or "unknown", line)
@@ -232,7 +236,7 @@ def import_log(
             steps = max(1, round(job.duration_s / step_s(choice, job.gpus)))
             mode = "training" if kind.training else "inference"
             rows.append((f"{job.submitted_s - origin:.3f}", kind.model.name, steps, kind.batch_size, kind.priority,
-                         job.tenant, mode, job.gpus, f"{job.duration_s:.3f}"))  # fmt: skip
+                         csv_text(job.tenant), mode, job.gpus, f"{job.duration_s:.3f}"))  # fmt: skip
             drawn[kind.model.name] += 1
             tenants.add(job.tenant)
             gpu_s += job.gpus * job.duration_s

@@ -52,4 +52,4 @@ def _ray() -> Engine:
     try:
         return Engine("ray", version("ray"))
     except PackageNotFoundError:
-        return Engine("ray", "", "is not installed")
+        return Engine("ray", "", "is not installed; pip install 'attribution-sched[ray]'")

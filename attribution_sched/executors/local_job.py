@@ -1,12 +1,15 @@
 """Hands in and keeps one job of a local domain; a script of its own, which needs nothing but Python.
 
-    python -I -S local_job.py ROOT KEY LOCK_FILE < job.json
+    python -I -S local_job.py ROOT KEY LOCK_FILE [stay] < job.json
 
 The process that is started here is the submission: it makes a draft of the job's folder and forks the keeper, which
 closes the journal's lock. The keeper's first act is to rename the draft to ``jobs/KEY``: of two that hand in the same
 key one succeeds, and a job whose folder is there has a keeper. It then takes devices (files that it locks, and its
 command inherits, so that they are busy for as long as anybody uses them), waits at the gate if the job is held, runs
 the command and writes down what came of it. Locks go with their holder: a keeper that dies is noticed by that.
+
+With ``stay`` the process itself is the keeper, and it and its command end with whoever started it: so an engine that
+has devices of its own keeps a job.
 """
 
 from __future__ import annotations
@@ -126,6 +129,8 @@ class Keeper:
         """In the child: the command itself, in a group of its own, with the devices' locks and without ours."""
         try:
             os.setpgid(0, 0)
+            if self.job.get("tied"):
+                end_with_parent()
             output = os.open(os.path.join(self.folder, "output"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)  # noqa: PTH118
             os.dup2(output, 1)
             os.dup2(output, 2)
@@ -178,15 +183,31 @@ def keep(root: str, key: str, draft: str, job: dict[str, Any], answer: int) -> N
     Keeper(root, folder, job).run()
 
 
+def end_with_parent() -> None:
+    """Let this process be killed when the thread that started it ends, however that comes about; only on Linux."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+
+
 def main() -> int:
     """The command; it ends once the key is claimed."""
     root, key, lock_file = sys.argv[1], sys.argv[2], int(sys.argv[3])
     job = json.load(sys.stdin)
+    stay = sys.argv[4:] == ["stay"]
+    if stay:
+        end_with_parent()
+        os.makedirs(os.path.join(root, "jobs"), exist_ok=True)  # noqa: PTH103, PTH118
+        os.makedirs(os.path.join(root, "devices"), exist_ok=True)  # noqa: PTH103, PTH118
     draft = os.path.join(root, "jobs", f".{key}.{os.getpid()}")  # noqa: PTH118
     os.mkdir(draft)  # noqa: PTH102
     with open(os.path.join(draft, "job.json"), "w") as file:  # noqa: PTH118, PTH123
         json.dump(job, file)
     heard, answer = os.pipe()
+    if stay:
+        keep(root, key, draft, {**job, "tied": True}, answer)
+        return 0
     if os.fork() == 0:
         os.setsid()
         os.close(heard)

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,8 +29,14 @@ HELD, BEGIN_TIME, DEPENDENCY, NEVER, NODE, DEVICES, PRIORITY, NEXT = PRECEDENCE 
 job; its domain could not hold it if it were empty; only nodes that are down could; too few devices are free; devices
 are free, and kept for more urgent jobs; nothing is in its way, and the engine has not looked yet."""
 
+Told = TypeVar("Told")
+Found = TypeVar("Found")
+
 UNLIMITED_S = 30 * 86400.0
 """Limit that is assumed of a job without one."""
+
+LONGEST_NUMBER = 12
+"""Digits of a number of seconds, devices or tasks."""
 
 DOWN = (
     "down",
@@ -373,13 +379,26 @@ def read_live(ask: Callable[..., str], now: float) -> Shadow:
         ask: Runs a command and gives what it says, with times as seconds.
         now: The time.
     """
-    jobs = [_text_job(_fields(line)) for line in ask("scontrol", "-o", "show", "jobs").splitlines() if "JobId=" in line]
+    jobs = [
+        _read("scontrol show jobs", line, lambda each: _text_job(_fields(each)))
+        for line in ask("scontrol", "-o", "show", "jobs").splitlines()
+        if "JobId=" in line
+    ]
     nodes = [
-        _text_node(_fields(line))
+        _read("scontrol show nodes", line, lambda each: _text_node(_fields(each)))
         for line in ask("scontrol", "-d", "-o", "show", "nodes").splitlines()
         if "NodeName=" in line
     ]
     return Shadow(tuple(filter(None, jobs)), tuple(nodes), now, _shares(ask), ask("sinfo", "--version").strip())
+
+
+def _read(what: str, told: Told, read: Callable[[Told], Found]) -> Found:
+    """Read one thing that a Slurm told; what cannot be read is one clear error that shows it."""
+    try:
+        return read(told)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        rule = f"cannot be read ({type(error).__name__}: {error})"
+        raise ExecutorError(problem(what, told, rule, "Record it again, or leave this entry out")) from error
 
 
 def _fields(line: str) -> dict[str, str]:
@@ -423,21 +442,24 @@ def read_json(queue: str, nodes: str, now: float, accounting: str = "", source: 
     Raises:
         ExecutorError: If one of them is no such JSON, or of a version whose fields are others.
     """
-    jobs = [_json_job(each) for each in _listed("squeue", queue, "jobs")]
-    places = [_json_node(each) for each in _listed("nodes", nodes, "nodes")]
-    shares = []
-    for each in _listed("sacct", accounting, "jobs") if accounting else []:
-        times = each.get("time", {})
-        elapsed, minutes = _number_of(times.get("elapsed")), _number_of(times.get("limit"))
-        if elapsed is not None and minutes:
-            shares.append(min(1.0, max(1.0, elapsed) / (60.0 * minutes)))
+    jobs = [_read("squeue", each, _json_job) for each in _listed("squeue", queue, "jobs")]
+    places = [_read("nodes", each, _json_node) for each in _listed("nodes", nodes, "nodes")]
+    past = _listed("sacct", accounting, "jobs") if accounting else []
+    shares = [share for each in past if (share := _read("sacct", each, _json_share)) is not None]
     return Shadow(tuple(filter(None, jobs)), tuple(places), now, tuple(shares[-2000:]), source)
+
+
+def _json_share(told: Mapping[str, Any]) -> float | None:
+    """Run time over limit of a job that has ended."""
+    times = told.get("time", {})
+    elapsed, minutes = _number_of(times.get("elapsed")), _number_of(times.get("limit"))
+    return min(1.0, max(1.0, elapsed) / (60.0 * minutes)) if elapsed is not None and minutes else None
 
 
 def _listed(what: str, text: str, key: str) -> list[dict[str, Any]]:
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         rule = f"is no JSON ({error})"
         raise ExecutorError(problem(what, text[:60], rule, "Record it again with --json")) from error
     rows = found.get(key) if isinstance(found, dict) else None
@@ -497,21 +519,23 @@ def _shares(ask: Callable[..., str]) -> tuple[float, ...]:
     for line in told.splitlines():
         state, elapsed, minutes = [*line.split("|"), "", ""][:3]
         ended = state.split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT")
-        if ended and elapsed.isdigit() and minutes.isdigit() and int(minutes) > 0:
-            found.append(min(1.0, max(1.0, float(elapsed)) / (60.0 * float(minutes))))
+        known = elapsed.isdecimal() and len(elapsed) <= LONGEST_NUMBER
+        if ended and known and (limit := _seconds(minutes)):
+            found.append(min(1.0, max(1.0, float(elapsed)) / (60.0 * limit)))
     return tuple(found[-2000:])
 
 
 def _tres(words: str) -> int:
     """GPUs in ``cpu=2,node=1,gres/gpu=2,gres/gpu:a100=2``; 0 where no GPU was asked for."""
     found = dict(re.findall(r"([\w/:.-]+)=(\d+)", words))
-    return int(found.get("gres/gpu", 0)) or sum(int(n) for name, n in found.items() if name.startswith("gres/gpu:"))
+    typed = sum(_count(n) for name, n in found.items() if name.startswith("gres/gpu:"))
+    return _count(found.get("gres/gpu", "0")) or typed
 
 
 def _gres(words: str) -> int:
     """GPUs in ``gpu:a100:4(S:0-1)``, ``gres:gpu:2`` or ``gres/gpu:2``."""
     bare = re.sub(r"\([^)]*\)", "", words)
-    return sum(int(count) for count in re.findall(r"(?:^|[:/,])gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)", bare))
+    return sum(_count(count) for count in re.findall(r"(?:^|[:/,])gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)", bare))
 
 
 def _asked(tres: str, per_job: str, per_node: str, per_task: str, nodes: int, tasks: int) -> int:
@@ -521,11 +545,22 @@ def _asked(tres: str, per_job: str, per_node: str, per_task: str, nodes: int, ta
 
 def _first(words: str) -> int:
     found = re.match(r"\d+", words)
-    return int(found[0]) if found else 1
+    return _count(found[0]) if found else 1
+
+
+def _count(digits: str) -> int:
+    """A number of devices, nodes or tasks.
+
+    Raises:
+        ValueError: If no cluster has so many.
+    """
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _seconds(text: str) -> float | None:
-    return float(text) if text.isdigit() and int(text) > 0 else None
+    return float(text) or None if text.isdecimal() and len(text) <= LONGEST_NUMBER else None
 
 
 def _limit_s(text: str) -> float:
@@ -533,9 +568,10 @@ def _limit_s(text: str) -> float:
     found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
     if found is None:
         return UNLIMITED_S
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (_count(part or "0") for part in found.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def _number(job: str) -> int:
-    return int(re.split(r"[_+.]", job)[0] or 0) if job[:1].isdigit() else 0
+    found = re.match(r"\d{1,18}", job)
+    return int(found[0]) if found else 0

@@ -86,8 +86,10 @@ class Memory:
         self._policy = policy
         self._warm_up = warm_up
         self._seed = seed
-        # Shared by whoever decides and whoever explains; held for a moment only.
-        self._lock = threading.Lock()
+        # Shared by whoever decides and whoever explains; held for a moment only. Its own thread may take it again: an
+        # exception that a trace function raises as the block ends leaves it taken, and the next call would wait for
+        # ever.
+        self._lock = threading.RLock()
         self._kept: OrderedDict[str, Memorised] = OrderedDict()
         self._next = 0
         self._twin: Policy | None = None

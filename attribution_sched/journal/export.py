@@ -30,6 +30,10 @@ COLUMNS: dict[str, type] = {
     "decision_id": str,
     "task_id": str,
     "task_kind": str,
+    "task_tenant": str,
+    "task_priority": int,
+    "task_deadline_s": float,
+    "task_devices": int,
     "cluster_time_s": float,
     "policy": str,
     "source": str,
@@ -57,7 +61,8 @@ COLUMNS: dict[str, type] = {
     "outcome_details": dict,
     "outcome_hash": str,
 }
-"""Columns and what they hold; ``dict`` is JSON. From ``r_eff`` on they are the outcome's, empty while it is pending."""
+"""Columns and what they hold; ``dict`` is JSON. From ``r_eff`` on they are the outcome's, empty while it is pending.
+Priority, deadline (on the cluster's clock) and devices are what whoever handed the task in asked for, else empty."""
 
 TERMS = ("r_eff", "r_util", "r_cost", "reward", "step_s", "bill_usd", "energy_j", "code")
 
@@ -89,9 +94,16 @@ def pages(journal: Reader, start: int = 0, stop: int | None = None) -> Iterator[
             outcome, task = _known("outcomes", row[first:second]), _known("tasks", row[second:])
             values = decision | {f"outcome_{name}": outcome[name] for name in ("provenance", "details", "hash")}
             values |= {name: outcome[name] for name in TERMS}
-            values |= {"decision_id": decision["id"], "task_kind": task["kind"]}
+            values |= {"decision_id": decision["id"], "task_kind": task["kind"]} | _asked_for(task["meta"])
             page.append(tuple(values[name] for name in COLUMNS))
         yield page
+
+
+def _asked_for(meta: str | None) -> dict[str, Any]:
+    """Columns of what a task asked for, from what the journal keeps beside it."""
+    told = store.load("meta", meta) or {}
+    asked = told if (more := told.get("asked")) is None else {"tenant": told.get("tenant"), **more}
+    return {f"task_{name}": asked.get(name) for name in ("tenant", "priority", "deadline_s", "devices")}
 
 
 def _known(table: str, row: tuple[Any, ...]) -> dict[str, Any]:

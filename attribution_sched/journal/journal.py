@@ -369,6 +369,13 @@ class Reader:
         """
         return export.export(self, Path(path))
 
+    def one_moment(self) -> contextlib.AbstractContextManager[int]:
+        """A block in which everything that is read is as of one moment; its writer is not held up.
+
+        The block's value changes whenever somebody has written. Only for a journal that was opened for reading.
+        """
+        return self._store.one_moment()
+
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Copy the journal as it is now to a new file; its writer is not held up."""
         self._store.backup(Path(path))

@@ -1361,6 +1361,27 @@ class Store:
             connection.execute("BEGIN")
             return work(connection)
 
+    @contextlib.contextmanager
+    def one_moment(self) -> Iterator[int]:
+        """Everything read inside the block is as of one moment, without holding up those who write.
+
+        Yields:
+            A number that changes whenever somebody has written.
+
+        Raises:
+            JournalError: If this is the writer, whose records would not be on disk before the block ends.
+        """
+        if self.writable:
+            rule = "is open for writing"
+            raise JournalError(problem("journal", self.name, rule, "Open it with Journal.read to look at one moment"))
+        with self._mine(), readable(self.name):
+            version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+            self._connection.execute("BEGIN")
+            try:
+                yield version
+            finally:
+                self._connection.execute("ROLLBACK")
+
     def backup(self, target: Path) -> None:
         """Copy the file as it is now; its writer is not held up."""
         with contextlib.closing(sqlite3.connect(target)) as copy, readable(self.name):

@@ -16,7 +16,7 @@ import numpy as np
 from attribution_sched.cluster.compute import TP_DEGREES, CostTables
 from attribution_sched.cluster.cost import DomainArrays, PowerArrays, RuntimeArrays, Workload
 from attribution_sched.cluster.memory import in_flight
-from attribution_sched.kernels import kernel
+from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.segment_table import (
     BACKWARD_S,
     END_S,
@@ -34,6 +34,7 @@ SUM_S, SLOWEST_S, LAST_S, ESTIMATE_S = range(4)
 """Columns of a partial pipeline: Σ(comp + comm), max(comp + comm), max(update + sync), and T from these."""
 
 
+@by_reference
 class Even(NamedTuple):
     """A pipeline whose layers are dealt evenly over its stages.
 
@@ -54,6 +55,7 @@ class Even(NamedTuple):
     m: int
 
 
+@by_reference
 class Arrays(NamedTuple):
     """The cost model's arrays, as the kernels take them."""
 

@@ -72,7 +72,7 @@ from attribution_sched.cluster.reward import (
     worth,
 )
 from attribution_sched.cluster.world import within_budgets
-from attribution_sched.kernels import kernel
+from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.planning.segment_table import (
@@ -541,6 +541,7 @@ MIX, MASK = 0x1E3779B97F4A7C15, 2**63 - 1
 """Spread keys over places (Fibonacci hashing)."""
 
 
+@by_reference
 class StageMemory(NamedTuple):
     """Stages that were priced before.
 
@@ -553,6 +554,7 @@ class StageMemory(NamedTuple):
     stages: FloatArray
 
 
+@by_reference
 class PlanJudge(NamedTuple):
     """What a decision's plans are judged by.
 

@@ -28,7 +28,7 @@ from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.memory import activation_share, in_flight, state_bytes_per_parameter
 from attribution_sched.cluster.plan import MAX_PP, layout_table
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
-from attribution_sched.kernels import kernel
+from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.segment_table import hardware_classes
 
 FloatArray = NDArray[np.float64]
@@ -41,6 +41,7 @@ STAGE_CHOICES = 4
 FORMATS = 4
 
 
+@by_reference
 class PlannerTables(NamedTuple):
     """A cluster and its kinds of tasks, ready for the compiled planner.
 

@@ -129,8 +129,8 @@ class Solution:
         value: Utility of the choice.
         bound: Proven upper bound on any choice's utility.
         seconds: Wall time it took.
-        status: ``optimal`` (the bound is met within the gap asked for), ``time limit``, or ``gap left`` (a heuristic
-            that ended with a positive gap).
+        status: ``optimal`` (the bound is met within the gap asked for), ``time limit``, ``node limit``, or ``gap left``
+            (a heuristic that ended with a positive gap).
         method: Who solved it.
         iterations: Nodes or dual steps.
     """

@@ -17,6 +17,7 @@ the devices the assignment leaves free.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -41,6 +42,9 @@ WEIGHTS = {"work": 1.0, "rate": 0.0, "ratio": -1.0}
 
 LEAST_WORK_S = 1.0
 """Work that a task is taken to have at least, so that a ratio stays finite."""
+
+NODES = 1000
+"""Nodes, not seconds: the same queue is placed alike on a busy machine."""
 
 QUICK = Smoothing(stages=5, steps=20, rounds=200)
 """Effort of one decision: queues are short, and a decision should take milliseconds."""
@@ -209,7 +213,7 @@ class IntegerProgramme(_Optimiser):
     """Joint placement of the queue by mixed-integer programming (HiGHS).
 
     Args:
-        time_limit_s: Most seconds per decision; the best choice found by then is used.
+        nodes: Nodes of the search that a decision may look at; the best choice found by then is used.
         relative_gap: Gap at which HiGHS may stop.
         weight: How a task's work counts: ``ratio``, ``rate`` or ``work``.
         waiting_r_eff: R_eff of a task that waits.
@@ -220,14 +224,18 @@ class IntegerProgramme(_Optimiser):
 
     def __init__(
         self,
-        time_limit_s: float = 1.0,
+        nodes: int = NODES,
         relative_gap: float = 1e-4,
         weight: str = "ratio",
         waiting_r_eff: float = WAITING_R_EFF,
         all_sizes: bool = True,
     ) -> None:
-        check_limits(time_limit_s, relative_gap)
-        super().__init__(lambda given: solve_milp(given, time_limit_s, relative_gap), weight, waiting_r_eff, all_sizes)
+        check_limits(math.inf, relative_gap, nodes)
+
+        def solve(given: Assignment) -> Solution:
+            return solve_milp(given, math.inf, relative_gap, nodes)
+
+        super().__init__(solve, weight, waiting_r_eff, all_sizes)
 
 
 class DualSmoothing(_Optimiser):

@@ -29,6 +29,7 @@ from attribution_sched.types import FloatArray, IntArray
 
 MILP = "milp"
 UNLIMITED_S = 1e7
+MOST_NODES = 2**31 - 1
 TINY_PAIRS = 32
 """Problems of up to so many variables are presolved."""
 
@@ -36,23 +37,28 @@ EXACT = 1e-9
 """Relative gap below which two floating-point sums of utilities are the same."""
 
 
-def check_limits(time_limit_s: float, relative_gap: float) -> None:
+def check_limits(time_limit_s: float, relative_gap: float, nodes: int | None = None) -> None:
     """Raise ``SettingsError`` unless the limits make sense."""
+    if nodes is not None and not nodes >= 1:
+        raise SettingsError(problem("nodes", nodes, "must be >= 1", "Give HiGHS some nodes to look at"))
     if not time_limit_s > 0:
         raise SettingsError(problem("time_limit_s", time_limit_s, "must be > 0", "Give HiGHS some seconds"))
     if not 0 <= relative_gap < 1:
         raise SettingsError(problem("relative_gap", relative_gap, "must lie in [0, 1)", "Use 0.01 for one per cent"))
 
 
-def solve_milp(programme: Assignment, time_limit_s: float = 60.0, relative_gap: float = 1e-4) -> Solution:
-    """Solve a problem to a relative gap, or as far as the time limit allows.
+def solve_milp(
+    programme: Assignment, time_limit_s: float = 60.0, relative_gap: float = 1e-4, nodes: int | None = None
+) -> Solution:
+    """Solve a problem to a relative gap, or as far as the limits allow.
 
     Args:
         programme: What to solve.
-        time_limit_s: Wall time HiGHS may take.
+        time_limit_s: Wall time HiGHS may take; what is found by then differs from machine to machine.
         relative_gap: HiGHS stops when the bound lies within this share of the value; 0 asks for a proof.
+        nodes: Nodes of the search that HiGHS may look at; what is found by then is always the same.
     """
-    check_limits(time_limit_s, relative_gap)
+    check_limits(time_limit_s, relative_gap, nodes)
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
@@ -81,6 +87,7 @@ def solve_milp(programme: Assignment, time_limit_s: float = 60.0, relative_gap: 
             "time_limit": min(time_limit_s, UNLIMITED_S),
             "mip_rel_gap": relative_gap,
             "presolve": pairs <= TINY_PAIRS,
+            "node_limit": MOST_NODES if nodes is None else nodes,
         },
     )
     choice = np.full(n, NONE)
@@ -94,9 +101,10 @@ def solve_milp(programme: Assignment, time_limit_s: float = 60.0, relative_gap: 
     value = programme.value(choice)
     bound = max(bound, value)
     met = bound - value <= max(relative_gap, EXACT) * abs(value)
-    nodes = int(found.mip_node_count or 0)
+    looked_at = int(found.mip_node_count or 0)
     spent = time.perf_counter() - start
-    return Solution(choice, value, bound, spent, "optimal" if met else "time limit", MILP, nodes)
+    left = "time limit" if nodes is None else "node limit"
+    return Solution(choice, value, bound, spent, "optimal" if met else left, MILP, looked_at)
 
 
 def _power_of_two(size: FloatArray) -> FloatArray:

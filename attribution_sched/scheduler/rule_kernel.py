@@ -30,7 +30,7 @@ from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.fork import begin_copy
 from attribution_sched.cluster.plan import DP, PP, TP
 from attribution_sched.cluster.world import BATCH_LEVELS
-from attribution_sched.kernels import kernel
+from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
 from attribution_sched.scheduler.hi_ppo.choices import (
     _completes,
@@ -59,6 +59,7 @@ from attribution_sched.scheduler.hi_ppo.teachers import (
 from attribution_sched.types import BoolArray, Float32Array, FloatArray, IntArray
 
 
+@by_reference
 class RuleArrays(NamedTuple):
     """What the compiled rule looks things up in; n kinds, C classes of hardware, D devices, W waiting tasks.
 
@@ -85,6 +86,7 @@ class RuleArrays(NamedTuple):
     worth: FloatArray
 
 
+@by_reference
 class Buffers(NamedTuple):
     """Arrays that a call of the rule writes to and nobody reads afterwards."""
 

@@ -20,7 +20,10 @@ from attribution_sched.errors import AttributionSchedError
 
 RELATIVE = 1e-9
 MODELS = ("bert-base", "bert-large", "gpt2-small", "resnet-50", "vit-l-16", "llama-2-7b", "gpt3-13b")
-POLICIES = ("fcfs", "sjf", "greedy", "round-robin", "least-loaded", "greedy-bandwidth", "speed-proportional", "mast")
+POLICIES = (
+    "fcfs", "sjf", "greedy", "round-robin", "least-loaded", "greedy-bandwidth", "speed-proportional", "mast", "packing",
+    "matching",
+)  # fmt: skip
 
 
 def draw(chance: random.Random) -> dict[str, Any]:
@@ -65,6 +68,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
         "episode": {
             "horizon_s": 3600.0, "max_segments": min(count, 3), "max_running": chance.randint(1, 12),
             "queue_capacity": chance.randint(1, 12), "pool_size": 32, "retry_s": chance.uniform(10.0, 600.0),
+            "share_limit": chance.choice([1, 2]),
         },
     }  # fmt: skip
     return found

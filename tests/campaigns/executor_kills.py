@@ -2,6 +2,7 @@
 
     python -m tests.campaigns.executor_kills --kills 1000
     python -m tests.campaigns.executor_kills --kills 200 --engine slurm
+    python -m tests.campaigns.executor_kills --kills 100 --engine ray
 
 A third of the tasks are gangs over both domains. The witness is a file to which every job writes when it begins and
 when it ends: a task is lost if it never ends, doubled if a part of it runs twice under one key, or under two keys of
@@ -173,7 +174,9 @@ def child_of(trial: Trial, attributor: DefaultAttributor) -> int:
     return child
 
 
-def campaign(make: MakeExecutors, kills: int, seed: int, *, tasks: int = 9, longest_s: float = 0.9) -> Tally:
+def campaign(
+    make: MakeExecutors, kills: int, seed: int, *, tasks: int = 9, longest_s: float = 0.9, progress: bool = False
+) -> Tally:
     """Kill so often; a new journal begins whenever one is done."""
     chance, tally = random.Random(seed), Tally()
     attributor = DefaultAttributor(SETTINGS.build_world())
@@ -193,6 +196,8 @@ def campaign(make: MakeExecutors, kills: int, seed: int, *, tasks: int = 9, long
             tally.lives, tally.tasks, tally.gangs = tally.lives + 1, tally.tasks + tasks, tally.gangs + -(-tasks // 3)
             if trial.journal.exists():
                 tally.wrong += trial.wrong()
+        if progress:
+            sys.stderr.write(f"{tally.kills} kills, {tally.lives} journals, {len(tally.wrong)} wrong so far\n")
     return tally
 
 
@@ -222,10 +227,26 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--longest", type=float, default=0.9, help="seconds within which a process is killed (local)")
-    parser.add_argument("--engine", choices=["local", "slurm"], default="local")
+    parser.add_argument("--engine", choices=["local", "slurm", "ray"], default="local")
     chosen = parser.parse_args()
     if chosen.engine == "local":
-        tally = campaign(local, chosen.kills, chosen.seed, longest_s=chosen.longest)
+        tally = campaign(local, chosen.kills, chosen.seed, longest_s=chosen.longest, progress=True)
+    elif chosen.engine == "ray":
+        from attribution_sched.executors.ray import RayExecutor
+        from tests.engines.ray_here import Unavailable as NoRay
+        from tests.engines.ray_here import ray_here
+
+        try:
+            with ray_here() as found:
+
+                def on_ray(folder: Path) -> dict[str, Executor]:
+                    spool, at = folder / "spool", found.address
+                    return {name: RayExecutor(name, folder=spool, address=at, resource="CPU") for name in DOMAINS}
+
+                tally = campaign(on_ray, chosen.kills, chosen.seed, tasks=6, longest_s=6.0, progress=True)
+        except NoRay as error:
+            sys.stdout.write(f"executor kills (ray): skipped, Ray cannot be had here: {error}\n")
+            return 0
     else:
         from attribution_sched.executors.slurm import SlurmExecutor
         from tests.engines.slurm_here import Unavailable, slurm_here
@@ -237,7 +258,7 @@ def main() -> int:
                     spool = folder / "spool"
                     return {name: SlurmExecutor(name, folder=spool, conf=slurm.conf(name)) for name in DOMAINS}
 
-                tally = campaign(executors, chosen.kills, chosen.seed, tasks=6, longest_s=3.0)
+                tally = campaign(executors, chosen.kills, chosen.seed, tasks=6, longest_s=3.0, progress=True)
         except Unavailable as error:
             sys.stdout.write(f"executor kills (slurm): skipped, Slurm cannot be had here: {error}\n")
             return 0

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attribution_sched.journal import Journal, store
+from tests.campaigns.quick import thinking_little
 from tests.campaigns.same import account, quick_folder
 from tests.system_child import TRIALS
 
@@ -45,6 +46,9 @@ WORK = {
     "cross-domain": ("pid", "submit", "decide", "explain", "feedback", "feedback", "report", "export"),
 }
 """What is killed in which world."""
+
+PER_LIFE = {"small": 25, "everything": 12, "cross-domain": 6}
+"""Kills of one journal: it is lived through again after each, so many short ones say as much as few long ones."""
 
 
 class Children:
@@ -188,11 +192,10 @@ def kill_again_and_again(children: Children, world: str, kills: int, seed: int, 
             if problem:
                 tally.wrong.append(f"after kill {sum(tally.kills.values())} at {doing}: {problem}")
     told += children.run_and_kill(path, count, 0.0, ("pid", -1), world)[0]
-    straight = trial.new(folder / "straight" / path.name)
-    with straight:
+    with thinking_little(), trial.new(folder / "straight" / path.name) as straight:
         trial.work(straight, count)
         expected = account(straight)
-    with trial.resumed(path) as system:
+    with thinking_little(), trial.resumed(path) as system:
         problem = expected.difference(account(system))
         if problem:
             tally.wrong.append(problem)
@@ -244,8 +247,7 @@ def campaign(world: str, kills: int, seed: int) -> Tally:
             if world == "migration":
                 return kill_migrations(children, kills, seed, folder)
             tally = Tally()
-            # A journal is lived through again after every kill: many short ones say as much as few long ones.
-            lives = max(1, kills // 25)
+            lives = max(1, kills // PER_LIFE[world])
             for life in range(lives):
                 share = kills // lives + (life < kills % lives)
                 place = folder / f"life-{life}"

@@ -4,13 +4,16 @@
     python -m tests.campaigns.repeatable --world large
 
 Each world is lived in by two processes: one alone with one thread, one with two threads beside a process that does
-nothing but count. Decisions, explanations, weights and feedback must be the same to the bit; only what clocks
-said may differ. ``command`` is ``attribution-sched run``, twice.
+nothing but count. Every row of every table of their journals must be the same, snapshots byte by byte; only columns
+that hold what a clock said may differ. Where feedback is asked for, it must have changed a weight. ``thinking`` is
+Hi-PPO, which plays copies of the cluster before it decides; ``command`` is ``attribution-sched run``, twice, and
+``command-small`` the same in a small world.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -21,19 +24,22 @@ from pathlib import Path
 from typing import Any
 
 from attribution_sched import System
-from attribution_sched.journal import Journal
-from tests.campaigns.same import journaled, quick_folder
-from tests.small_world import small
+from tests.campaigns.same import quick_folder, rows
+from tests.small_world import SMALL, small
 
 ROOT = Path(__file__).parents[2]
 MISSED = {"step_ratio_at_most": 0.05}
 WORLDS: dict[str, tuple[Any, str, int]] = {
     "small": (small(), "greedy", 10),
     "sjf": (small(), "sjf", 12),
+    "thinking": (small(arrivals={"kind": "poisson", "rate_per_hour": 500.0}), "hi-ppo", 9),
     "cross-domain": ("cross-domain", "hi-ppo", 12),
     "large": ("large", "hi-ppo", 8),
 }
 """Settings, policy, and placements between two steps of feedback."""
+
+COMMANDS = {"command": ("testbed", "hi-ppo", 12), "command-small": ("small.yaml", "greedy", 16)}
+"""Of ``attribution-sched run``: preset, policy, tasks."""
 
 
 def live(name: str, path: Path) -> None:
@@ -65,30 +71,35 @@ def lived(name: str, folder: Path, threads: int, under_load: bool) -> dict[str, 
     path = folder / f"{name}-{threads}-{under_load}" / "run.journal"
     path.parent.mkdir()
     command = [sys.executable, "-m", "tests.campaigns.repeatable", "--live", name, str(path)]
-    if name == "command":
+    if name in COMMANDS:
+        preset, policy, tasks = COMMANDS[name]
+        if preset.endswith(".yaml"):
+            preset = str(path.with_name(preset))
+            Path(preset).write_text(json.dumps(SMALL), encoding="utf-8")  # JSON is YAML
         files = ["--journal", str(path), "--report", str(path.with_name("report.md"))]
-        asked = ["--preset", "testbed", "--tasks", "12", "--target", "step_ratio_at_most=0.05", *files]
-        command = [sys.executable, "-m", "attribution_sched.cli", "run", *asked]
+        asked = ["--preset", preset, "--policy", policy, "--tasks", str(tasks), "--target", "step_ratio_at_most=0.05"]
+        command = [sys.executable, "-m", "attribution_sched.cli", "run", *asked, *files]
     number = str(threads)
     environment = os.environ | {"OMP_NUM_THREADS": number, "OPENBLAS_NUM_THREADS": number, "MKL_NUM_THREADS": number}
     with busy() if under_load else nullcontext():
         subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
-    with Journal.read(path) as journal:
-        return journaled(journal)
+    return rows(path)
 
 
-def campaign(name: str) -> str:
-    """Whether two processes agree in a world; what differs first (nothing: empty)."""
+def campaign(name: str) -> tuple[int, str]:
+    """Whether two processes agree in a world: rows compared, and what differs first (nothing: empty)."""
     with tempfile.TemporaryDirectory(dir=quick_folder()) as place:
         one = lived(name, Path(place), 1, under_load=False)
         other = lived(name, Path(place), 2, under_load=True)
-    for table, rows in one.items():
-        if rows != other[table]:
-            at = next((n for n, (a, b) in enumerate(zip(rows, other[table], strict=False)) if a != b), -1)
-            return f"{table} {at} of {len(rows)} and {len(other[table])}: {differing(rows[at], other[table][at])}"
-    if name != "command" and name != "sjf" and not one["feedback"]:
-        return "no step of feedback changed a weight"
-    return ""
+    count = sum(map(len, one.values()))
+    for table, mine in one.items():
+        theirs = other[table]
+        if mine != theirs:
+            at = next((n for n, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), -1)
+            return count, f"{table} {at} of {len(mine)} and {len(theirs)}: {differing(mine[at], theirs[at])}"
+    if name != "sjf" and not one["feedback"]:
+        return count, "no step of feedback changed a weight"
+    return count, ""
 
 
 def differing(one: Any, other: Any, path: str = "") -> str:
@@ -104,17 +115,17 @@ def differing(one: Any, other: Any, path: str = "") -> str:
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--world", choices=[*WORLDS, "command"], action="append")
+    parser.add_argument("--world", choices=[*WORLDS, *COMMANDS], action="append")
     parser.add_argument("--live", nargs=2, metavar=("WORLD", "JOURNAL"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.live:
         live(chosen.live[0], Path(chosen.live[1]))
         return 0
     wrong = 0
-    for name in chosen.world or [*WORLDS, "command"]:
-        problem = campaign(name)
+    for name in chosen.world or [*WORLDS, *COMMANDS]:
+        count, problem = campaign(name)
         wrong += bool(problem)
-        sys.stdout.write(f"repeatable ({name}): 2 processes, {problem or 'the same journal'}\n")
+        sys.stdout.write(f"repeatable ({name}): 2 processes, {count} rows, {problem or 'the same journal'}\n")
         sys.stdout.flush()
     return 1 if wrong else 0
 

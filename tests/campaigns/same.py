@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,20 @@ from typing import Any
 import numpy as np
 
 from attribution_sched import System
-from attribution_sched.journal import Journal
+from attribution_sched.journal import Journal, store
 
 CLOCKS = {"recorded_at", "created_at", "seconds", "compute_time", "decision_s", "attribution_s"}
 """Names of what a clock says; it differs between any two runs."""
+
+CLOCK_COLUMNS = {
+    "created_at", "recorded_at", "opened_at", "latencies_s",  # what a clock said
+    "journal_id", "writer",  # drawn anew for every journal: its keys must not meet those of another
+    "digest", "hash",  # of rows, clocks included
+}  # fmt: skip
+"""Columns of a journal that differ between any two runs."""
+
+SAVED = (*store.TABLES, "snapshot_data")
+"""Tables of a journal."""
 
 LASTING = ("feedback", "learnt")
 """Events that a disturbed run must have as often as one that was left alone; it has others besides (``resumed``)."""
@@ -82,6 +94,26 @@ def journaled(journal: Journal) -> dict[str, Any]:
             timeless([(e.target, dict(e.explanation)) for e in journal.explanations(str(row[0]))]) for row in taken
         ],
     }
+
+
+def rows(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table of a journal, column by column, but for what clocks said; snapshots by their bytes."""
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    connection.row_factory = sqlite3.Row
+    try:
+        found = {table: connection.execute(f"SELECT * FROM {table} ORDER BY position").fetchall() for table in SAVED}
+    finally:
+        connection.close()
+    return {
+        table: [{name: _timeless_column(row[name]) for name in row.keys() if name not in CLOCK_COLUMNS} for row in each]  # noqa: SIM118
+        for table, each in found.items()
+    }
+
+
+def _timeless_column(value: Any) -> Any:
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        return timeless(json.loads(value))
+    return value
 
 
 def account(system: System) -> Account:

@@ -1,10 +1,17 @@
 """Small runs of the campaigns; ``make campaign`` has the large ones. Each has a test that sees it fail."""
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from attribution_sched import System
+from attribution_sched.cli import app
 from attribution_sched.live_cluster import SimulatedCluster
-from tests.campaigns import disturbed, energy, repeatable, soak
-from tests.small_world import small
+from tests.campaigns import disturbed, energy, large, repeatable, soak
+from tests.campaigns.same import rows
+from tests.small_world import SMALL, small
 
 
 def test_joules_of_tasks_and_idle_devices_are_those_of_the_meters_in_random_worlds():
@@ -26,6 +33,17 @@ def test_a_joule_that_is_lost_is_found_out(monkeypatch):
         SimulatedCluster, "totals", lambda self: {**totals(self), "idle_j": totals(self)["idle_j"] + 1.0}
     )
     assert "are not the meter's" in energy.live(small(), "sjf", 0, 5)
+
+
+def test_a_busy_neighbour_changes_nothing_that_is_kept():
+    found = large.campaign(3, preset=small())
+    assert found.problem == "" and found.decisions >= 8 and found.fallbacks == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["sjf", "hi-ppo"])
+def test_sixty_four_domains_of_sixty_four_devices_under_load(policy):
+    assert large.campaign(10, policy).problem == ""
 
 
 def test_memory_is_flat_while_it_decides_at_full_rate():
@@ -71,13 +89,34 @@ def test_full_disks_and_clocks_set_back():
 
 
 def test_a_loaded_process_with_other_threads_comes_to_the_same_journal():
-    assert repeatable.campaign("small") == ""
+    count, problem = repeatable.campaign("small")
+    assert problem == "" and count > 150
+
+
+def test_the_command_run_twice_gives_the_same_journal_but_for_clocks(tmp_path, monkeypatch):
+    """All of ``attribution-sched run`` but the report, which does not touch the journal and takes most of the time."""
+    preset = tmp_path / "small.yaml"
+    preset.write_text(json.dumps(SMALL))
+    monkeypatch.setattr(System, "report", lambda self, path, **_: Path(path))
+    found = []
+    for turn in ("one", "other"):
+        path = tmp_path / f"{turn}.sqlite"
+        asked = ["run", "--preset", str(preset), "--policy", "greedy", "--tasks", "16", "--journal", str(path)]
+        asked += ["--target", "step_ratio_at_most=0.05", "--report", str(tmp_path / f"{turn}.md")]
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code == 0, done.output
+        found.append(rows(path))
+    one, other = found
+    assert one["feedback"] and one["explanations"] and len(one["decisions"]) >= 16
+    assert one == other
+    other["decisions"][3]["cluster_time_s"] += 1e-9
+    assert one != other
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", ["sjf", "cross-domain", "command"])
+@pytest.mark.parametrize("world", ["sjf", "thinking", "cross-domain", "command", "command-small"])
 def test_processes_that_share_nothing_but_a_seed_agree(world):
-    assert repeatable.campaign(world) == ""
+    assert repeatable.campaign(world)[1] == ""
 
 
 def test_a_journal_that_differs_is_found_out():

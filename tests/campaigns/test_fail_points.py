@@ -1,5 +1,6 @@
 """An exception anywhere between recorded and done, and then going on: nothing lost, doubled or decided otherwise."""
 
+import contextlib
 import gc
 from collections import Counter
 from typing import ClassVar
@@ -8,7 +9,7 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.live_cluster import SimulatedCluster
-from tests.campaigns.fail_points import SETTINGS, campaign, raising, straight
+from tests.campaigns.fail_points import SETTINGS, Cut, campaign, in_time, raising, straight
 from tests.campaigns.same import account, decisions
 from tests.small_world import small
 
@@ -54,6 +55,22 @@ def test_what_is_collected_meanwhile_is_neither_counted_nor_interrupted():
         del garbage
     assert gc.isenabled() and count == [0]
     gc.collect()
+
+
+def test_an_interrupt_as_a_lock_is_given_back_does_not_stop_the_next_call():
+    """Found by the campaign: the line of a ``with`` is reached again as its block ends, and the lock stayed taken."""
+    system = System(SETTINGS, "sjf", seed=3)
+    first = system.schedule_next_task()
+    lasting = system._memory[first.id]
+    count = [0]
+    with raising(set(), count):
+        system._memory.remember("as often as it goes", lasting.view, None, 1)
+    assert count[0] > 5
+    for point in range(1, count[0] + 1):
+        with contextlib.suppress(Cut), raising({point}, [0]):
+            system._memory.remember(f"cut at {point}", lasting.view, None, 1 + point)
+        with in_time(10.0):
+            system._memory.remember(f"after {point}", lasting.view, None, 100 + point)
 
 
 class Unreachable(SimulatedCluster):

@@ -78,6 +78,9 @@ def test_a_job_larger_than_the_cluster_is_an_error_or_left_out(tmp_path):
         ("pai", PAI.replace("500,1700", "500,100"), "must not lie before creation_time"),
         ("swf", "1 2 3\n", "must be 18"),
         ("slurm", SLURM.replace("ElapsedRaw", "Elapsed"), "must name the column 'ElapsedRaw'"),
+        # Found by the fuzz campaign: a line that was cut off raised a TypeError.
+        ("slurm", SLURM + "9|2024-05-01T10:00:00\n", "must have 5 fields like the header"),
+        ("slurm", SLURM + "9\n", "must have 5 fields like the header"),
         ("lsf", PHILLY, "is not one that can be read"),
     ],
 )
@@ -95,3 +98,10 @@ def test_a_trace_refuses_unknown_columns_and_negative_durations(tmp_path):
         path.write_text(f"{head},{extra}\n0,bert-base,1,32,0,a,{value}\n")
         with pytest.raises(TraceError, match=match):
             TraceArrivals.from_csv(path)
+
+
+def test_a_tenant_of_a_log_is_no_formula_in_the_trace(tmp_path):
+    log, trace = tmp_path / "log", tmp_path / "trace.csv"
+    log.write_text(SLURM.replace("|vision", "|=cmd()").replace("gres/gpu=2", f"gres/gpu=2,gres/gpu:x={'9' * 5000}"))
+    import_log("slurm", log, tiny_world(), trace, drop_larger=True)
+    assert ",'=cmd()," in trace.read_text()

@@ -1,10 +1,11 @@
-"""One Slurm for all tests of it; where it cannot be had, they skip and say why."""
+"""One Slurm and one Ray for all tests of them; where one cannot be had, they skip and say why."""
 
 import os
 import signal
 
 import pytest
 
+from tests.engines import ray_here as ray_cluster
 from tests.engines.slurm_here import Unavailable, missing, slurm_here
 
 
@@ -22,3 +23,12 @@ def slurm():
         pytest.skip(f"Slurm cannot be had here: {error}")
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture(scope="session")
+def ray_nodes():
+    try:
+        with ray_cluster.ray_here() as found:
+            yield found
+    except ray_cluster.Unavailable as error:
+        pytest.skip(f"Ray cannot be had here: {error}")

@@ -142,6 +142,45 @@ def test_an_old_or_broken_recording_is_one_clear_error(text):
         read_json(text, '{"nodes": []}', NOW)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "nodes", "message"),
+    [
+        ("XJobId=1 JobState=PENDING", "", "scontrol show jobs .*KeyError"),
+        ("JobId=1 JobState=PENDING Priority=4-1", "", "could not convert"),
+        (f"JobId=1 JobState=PENDING TresPerNode=gres:gpu:{'9' * 5000}", "", "a number of 5000 digits"),
+        ("", "XNodeName=n1 State=IDLE", "scontrol show nodes .*KeyError"),
+        ("", f"NodeName=n1 CfgTRES=gres/gpu={'9' * 5000}", "a number of 5000 digits"),
+    ],
+)
+def test_what_slurm_cannot_have_said_is_one_clear_error(jobs, nodes, message):
+    """Found by the fuzz campaign: each was a raw KeyError or ValueError."""
+
+    def ask(*command):
+        return {"jobs": jobs, "nodes": nodes}.get(command[-1], "")
+
+    with pytest.raises(ExecutorError, match=message):
+        read_live(ask, NOW)
+
+
+@pytest.mark.parametrize("times", ["\u00b2|\u00b2", f"{'9' * 5000}|1", "5|0", "x|1"])
+def test_accounting_that_makes_no_sense_is_left_out(times):
+    assert read_live(lambda *command: f"COMPLETED|{times}" if command[0] == "sacct" else "", NOW).used_shares == ()
+
+
+@pytest.mark.parametrize(
+    ("queue", "nodes", "past"),
+    [
+        ("[" * 100_000, '{"nodes": []}', ""),
+        ('{"jobs": [{"job_state": "PENDING", "node_count": 1e400}]}', '{"nodes": []}', ""),
+        ('{"jobs": []}', '{"nodes": [{"partitions": 3}]}', ""),
+        ('{"jobs": []}', '{"nodes": []}', '{"jobs": [{"time": []}]}'),
+    ],
+)
+def test_a_recording_that_makes_no_sense_is_one_clear_error(queue, nodes, past):
+    with pytest.raises(ExecutorError):
+        read_json(queue, nodes, NOW, past)
+
+
 TEXT_JOBS = """\
 JobId=11 JobName=a b UserId=ada(1000) GroupId=x(1) Priority=4294901757 JobState=RUNNING Reason=None TimeLimit=00:02:00 \
 SubmitTime=999000 EligibleTime=999000 StartTime=999990 EndTime=1000110 Partition=east NumNodes=1 \

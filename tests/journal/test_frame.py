@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from attribution_sched import System
 from attribution_sched.journal import Journal
 from tests.journal.journal_records import decision, fill
 
@@ -35,3 +36,15 @@ def test_an_empty_history_has_the_same_columns():
         full = journal.history()
     assert set(full.columns) - set(empty.columns) == {"latency_attribute_s", "latency_decide_s"}
     assert (full.dtypes[empty.columns] == empty.dtypes).all()
+
+
+def test_history_says_what_tasks_asked_for():
+    with System("testbed", "sjf", seed=1, queue="empty") as system:
+        system.submit("bert-base", steps=200, tenant="ada", priority=3, deadline_s=7200.0, devices=1)
+        system.schedule_next_task()
+        row = system.history().iloc[0]
+    asked = ["task_tenant", "task_priority", "task_deadline_s", "task_devices"]
+    assert row[asked].tolist() == ["ada", 3, 7200.0, 1]
+    with System("testbed", "sjf", seed=1) as system:
+        system.schedule_next_task()
+        assert system.history()[asked[1:]].isna().all(axis=None)

@@ -160,7 +160,7 @@ def test_a_choice_for_one_world_is_not_taken_for_another():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"weight": "works"}, "Did you mean 'work'"), ({"waiting_r_eff": np.nan}, "waiting_r_eff"),
-     ({"time_limit_s": 0.0}, "time_limit_s")],
+     ({"nodes": 0}, "nodes")],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(changes, message):
     with pytest.raises(SettingsError, match=message):

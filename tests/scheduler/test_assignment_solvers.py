@@ -1,5 +1,8 @@
 """HiGHS and dual smoothing: feasible choices, proven bounds."""
 
+import itertools
+import time
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -58,6 +61,17 @@ def test_out_of_time_it_still_answers_with_a_feasible_choice_and_a_bound():
     assert programme.feasible(short.choice)
     assert 0.0 < short.value < short.bound
     assert short.seconds < 5.0
+
+
+def test_out_of_nodes_it_answers_the_same_however_busy_the_machine_is(monkeypatch):
+    programme = random_problem("correlated", 60, 10, 1)
+    first = solve_milp(programme, np.inf, nodes=3)
+    assert first.status == "node limit" and programme.feasible(first.choice)
+    # A clock that runs a thousand times faster is a machine that is a thousand times slower.
+    ticks = itertools.count(0.0, 1000.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    again = solve_milp(programme, np.inf, nodes=3)
+    assert again.choice.tolist() == first.choice.tolist() and again.bound == first.bound
 
 
 @pytest.mark.parametrize("overstep", [False, True], ids=["empty-handed", "overloaded"])

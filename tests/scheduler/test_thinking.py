@@ -1,5 +1,7 @@
 """Thinking: the better of two choices wins, noise does not, and the same decision is always thought about alike."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -62,10 +64,18 @@ def test_what_thinking_found_is_weighed_against_the_policys_own_odds():
 
 
 def test_without_a_moment_the_rule_decides_as_ever():
-    from dataclasses import replace
-
     engine = engine_at(20)
     seen = replace(view(engine), moment=None)
+    thinking, plain = RuleFork(think=LITTLE), Rule()
+    for policy in (thinking, plain):
+        policy.reset(0)
+    assert thinking.select(seen) == plain.select(seen)
+    assert thinking._coordinator._chosen[1].thought is None
+
+
+def test_with_more_waiting_than_it_sees_nothing_is_thought():
+    """A long queue: 10,000 waiting tasks and 100 ms for each placement would be 17 minutes."""
+    seen = replace(view(engine_at(0)), backlog=1)
     thinking, plain = RuleFork(think=LITTLE), Rule()
     for policy in (thinking, plain):
         policy.reset(0)

@@ -14,6 +14,7 @@ from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import DomainArrays, PowerArrays, RuntimeArrays
 from attribution_sched.cluster.plan import REFUSALS, SEGMENT_FIELDS
 from attribution_sched.cluster.streams import StreamState
+from attribution_sched.kernels import by_reference
 from attribution_sched.types import FloatArray, IntArray
 
 NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W, LAST_TICK = range(6)
@@ -88,6 +89,7 @@ CODES = {
 """What an applied action came to; negative codes are refusals that leave the world as it was."""
 
 
+@by_reference
 class WorldArrays(NamedTuple):
     """The constant part of a world, shared by all clusters of a batch.
 
@@ -157,6 +159,7 @@ class WorldArrays(NamedTuple):
     lambda_intra_comm: float
 
 
+@by_reference
 class StateArrays(NamedTuple):
     """The changing part; every array has the cluster axis first.
 

@@ -10,6 +10,7 @@ from attribution_sched.explain.words import (
     messages_reasoning,
     messages_records,
     messages_report,
+    messages_serve,
 )
 
 Message = tuple[str, str]
@@ -23,6 +24,7 @@ PAGES: tuple[dict[str, Message], ...] = (
     messages_feedback.MESSAGES,
     messages_cli.MESSAGES,
     messages_billing.MESSAGES,
+    messages_serve.MESSAGES,
 )
 
 MESSAGES: dict[str, Message] = {name: pair for page in PAGES for name, pair in page.items()}

@@ -39,7 +39,7 @@ from attribution_sched.cluster.plan import (
     STOP,
     TP,
 )
-from attribution_sched.kernels import kernel
+from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.exact.bounds import Floors, bottleneck
 from attribution_sched.planning.exact.profiles import BUSY_S, FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, WORK_S
 
@@ -50,6 +50,7 @@ G_TIME, G_UTILISATION, G_DOLLAR, G_JOULE, G_GRAM, G_CROWDING, G_CAP = range(7)
 """Positions in the array form of an ``Objective``."""
 
 
+@by_reference
 class Pricing(NamedTuple):
     """What the cost kernel needs to price a plan."""
 
@@ -62,6 +63,7 @@ class Pricing(NamedTuple):
     latency: FloatArray
 
 
+@by_reference
 class Space(NamedTuple):
     """The plans to choose from, for one microbatch size.
 

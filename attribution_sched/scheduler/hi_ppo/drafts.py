@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.kernels import kernel
+from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables, holds
 
 FloatArray = NDArray[np.float64]
@@ -30,6 +30,7 @@ DRAFT_FEATURES = 8
 """Numbers that describe one choice of each kind, and the draft itself."""
 
 
+@by_reference
 class Drafts(NamedTuple):
     """R unfinished plans, each of some decision.
 

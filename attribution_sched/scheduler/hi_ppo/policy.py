@@ -246,6 +246,11 @@ class HiPpo:
             return self._fall_back(view, began, timings, missed.reason)
         slot, plan, source = self._agree(view, planner, decisions, found, others, began + self.deadline_s)
         settled = self.clock()
+        if settled > began + self.deadline_s:
+            # A search that was cut short gives one plan on a busy machine and another on an idle one: nobody may take
+            # it for what this policy decides.
+            reason = f"coordination took {settled - began:.3f} s of {self.deadline_s:.3f} s allowed, at: search"
+            return self._fall_back(view, began, timings, reason)
         thought = self._think(view, planner, decisions, slot, plan)
         if thought is not None and thought.chosen:
             better = thought.options[thought.chosen]
@@ -321,6 +326,9 @@ class HiPpo:
     ) -> Thought | None:
         """Compare what was settled on with single changes of it; None if there is nothing to compare."""
         if self.think is None or view.moment is None or len(view.cost.cluster) > self.think.most_domains:
+            return None
+        if view.backlog:
+            # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
             return None
         thinker = self.thinker()
         listed = thinker.candidates(self._actor(), planner, decisions, slot, plan)

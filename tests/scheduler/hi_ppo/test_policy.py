@@ -37,6 +37,24 @@ def test_after_the_deadline_a_rule_decides_and_this_is_said():
     assert late.last.source == "fallback:sjf" and "took" in late.last.reason
 
 
+def test_a_search_that_the_clock_cut_short_is_no_decision_of_its_own():
+    """A plan that depends on how busy the machine was would be kept in the journal under the policy's own name."""
+    seen = view(worlds.begun(worlds.worlds()["equal"], 1, 2))
+    asked = policy(0, deadline_s=2.0)
+    in_time = asked.decide(seen)
+    assert asked.last.source == "policy+search"
+    late, past = [0.0], asked._agree
+    asked.clock = lambda: late[0]
+
+    def agree(*given):
+        late[0] = 2.5
+        return past(*given)
+
+    asked._agree = agree
+    assert asked.decide(seen) == asked.fallback.decide(seen) != in_time
+    assert asked.last.source == "fallback:sjf" and asked.last.reason.endswith("at: search")
+
+
 def test_nothing_chosen_for_the_queue_holds_for_all_of_it_until_something_changes():
     engine = worlds.begun(worlds.worlds()["equal"], 1, 2)
     seen, asked = view(engine), policy()

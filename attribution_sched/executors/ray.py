@@ -1,0 +1,434 @@
+"""Jobs of a Ray cluster: a domain is the nodes with one label, a job a placement group and an actor that keeps it.
+
+The placement group's name is the key, and Ray makes a name once: two that launch the same key share one job, without
+looking first. The group and its actor are detached, so that they outlive whoever launched them. The actor claims the
+job's folder, which nodes and this machine share, and keeps the command there as a local job is kept; what Ray forgets
+when an actor has ended, the folder remembers. A command ends with its actor, and the actor with its node.
+
+Ray's token authentication is left as it is: it is read by Ray itself, never switched off, never printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attribution_sched.errors import ExecutorError, LaunchRefused, problem
+from attribution_sched.executors import local_job
+from attribution_sched.executors.executor import check_job, check_key
+from attribution_sched.executors.local import _lines
+from attribution_sched.executors.records import (
+    CANCELLED,
+    FAILED,
+    FINISHED,
+    GRANTED,
+    LOST,
+    QUEUED,
+    RUNNING,
+    STEP,
+    Event,
+    Handle,
+    Inventory,
+    JobSpec,
+    Observed,
+    Reason,
+)
+
+NAMESPACE = "attribution-sched"
+LABEL = "domain"
+"""Label of a node that says which domain it belongs to: ``ray start --labels domain=east``."""
+OVER = (FINISHED, FAILED, CANCELLED)
+MIGRATE_S = 60.0
+PATIENCE_S = 10.0
+"""How long a job may be without an actor before it counts as lost: names appear a little after groups do."""
+
+
+def connect(address: str = "auto") -> Any:
+    """Ray itself, connected to a cluster; once in a process.
+
+    Raises:
+        ExecutorError: If Ray is not installed, the cluster does not answer, or does not let us in.
+    """
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        fix = "pip install 'attribution-sched[ray]'"
+        raise ExecutorError(problem("ray", "import ray", "is not installed here", fix)) from error
+    if ray.is_initialized():
+        return ray
+    _reachable(address)
+    try:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="error")
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        # Words of the error are not passed on: nobody knows what of an address or a token is in them.
+        kind = type(error).__name__
+        if "auth" in kind.lower() or "token" in str(error).lower():
+            rule, fix = f"does not let us in ({kind})", "Give this process the cluster's token, as RAY_AUTH_TOKEN_PATH"
+        else:
+            rule, fix = f"does not answer ({kind})", "See whether `ray status` works from here"
+        raise ExecutorError(problem("ray", address, rule, fix)) from None
+    return ray
+
+
+def _reachable(address: str) -> None:
+    """Whether somebody listens at an address: Ray ends the process that asks where nobody does."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        with socket.create_connection((host.rpartition("/")[2].strip("[]"), int(port)), timeout=5.0):
+            return
+    except OSError as error:
+        rule = f"does not answer ({error.strerror or type(error).__name__})"
+        fix = "See whether `ray status` works from here"
+        raise ExecutorError(problem("ray", address, rule, fix)) from None
+
+
+class RayExecutor:
+    """Runs the jobs of one domain on the nodes of a Ray cluster that carry its label.
+
+    Args:
+        domain: Name of the domain, and value of the nodes' label ``domain``.
+        folder: Where jobs are kept; nodes and this machine must share it.
+        address: Of the cluster; ``auto`` takes the one that this machine belongs to.
+        resource: What of a node is a device: ``GPU``, ``CPU``, or a resource of your own.
+        grace_s: Seconds between asking a job to end and ending it.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        domain: str,
+        *,
+        folder: str | os.PathLike[str],
+        address: str = "auto",
+        resource: str = "GPU",
+        grace_s: float = 10.0,
+    ) -> None:
+        self.domain, self.address, self.resource, self.grace_s = check_key(domain), address, resource, grace_s
+        self.lock_file: int | None = None
+        self.root = Path(folder).resolve() / domain
+        self._missing: dict[str, float] = {}
+        try:
+            (self.root / "jobs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            rule = f"cannot be made ({error.strerror})"
+            raise ExecutorError(problem("folder", str(folder), rule, "Give a folder that nodes share")) from error
+
+    # --- Ray's side ---
+
+    @property
+    def _ray(self) -> Any:
+        return connect(self.address)
+
+    def _name(self, key: str) -> str:
+        return f"{check_key(key)}.{self.domain}"
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if (node.get("Labels") or {}).get(LABEL) == self.domain]
+
+    def _group(self, key: str) -> dict[str, Any] | None:
+        """What Ray knows of a placement group; None if there is none, or it was removed."""
+        util = self._ray.util
+        try:
+            group = util.get_placement_group(self._name(key))
+        except ValueError:
+            return None
+        told: dict[str, Any] = util.placement_group_table(group)
+        return None if told.get("state") == "REMOVED" else {**told, "group": group}
+
+    def _actor(self, key: str) -> Any | None:
+        try:
+            return self._ray.get_actor(self._name(key), namespace=NAMESPACE)
+        except ValueError:
+            return None
+
+    def _clear(self, key: str) -> None:
+        """Give the devices of a job back, if it still has some."""
+        actor, group = self._actor(key), self._group(key)
+        with contextlib.suppress(Exception):
+            if actor is not None:
+                self._ray.kill(actor, no_restart=True)
+        if group is not None:
+            self._ray.util.remove_placement_group(group["group"])
+
+    # --- The protocol ---
+
+    def inventory(self) -> Inventory:
+        """Nodes with the domain's label, their devices, and those that nobody holds."""
+        ray = self._ray
+        nodes = self._nodes()
+        if not nodes:
+            rule = f"no node has the label {LABEL}={self.domain}"
+            fix = f"Start nodes with: ray start --labels {LABEL}={self.domain}"
+            raise ExecutorError(problem("domain", self.domain, rule, fix))
+        alive = [node for node in nodes if node["Alive"]]
+        devices = int(sum(node["Resources"].get(self.resource, 0.0) for node in alive))
+        held = 0.0
+        ours = {node["NodeID"] for node in alive}
+        for told in ray.util.placement_group_table().values():
+            if told.get("state") == "CREATED":
+                for at, node in told.get("bundles_to_node_id", {}).items():
+                    held += told["bundles"][at].get(self.resource, 0.0) if node in ours else 0.0
+        names = {node["NodeName"] + ":" + node["NodeID"][:8]: "alive" if node["Alive"] else "dead" for node in nodes}
+        version = f"ray {ray.__version__}"
+        return Inventory(self.domain, devices, max(0, devices - int(held)), names, version, time.time())
+
+    def launch(self, key: str, job: JobSpec) -> Handle:
+        """Start a job under a key, once; see :meth:`~attribution_sched.executors.executor.Executor.launch`."""
+        check_job(self, job)
+        known = self._kept(key)
+        if known is not None:
+            return known
+        most = max((node["Resources"].get(self.resource, 0.0) for node in self._nodes()), default=0.0)
+        wanted = job.component.devices
+        if wanted > int(most):
+            rule = f"no node of domain {self.domain} has as many; the largest has {int(most)} {self.resource}"
+            raise LaunchRefused(problem("job.devices", wanted, rule, "Place it on fewer devices, or start such a node"))
+        self._make_group(key, wanted)
+        self._make_actor(key, job)
+        found = self.find(key)
+        if found is None:
+            rule = "was handed in, and is not known to Ray"
+            raise ExecutorError(problem("job", key, rule, "See whether `ray status` works from here"))
+        return found
+
+    def _make_group(self, key: str, devices: int) -> None:
+        name = self._name(key)
+        if self._group(key) is not None:
+            return
+        bundle = {self.resource: float(devices)}
+        try:
+            self._ray.util.placement_group(
+                [bundle], name=name, lifetime="detached", bundle_label_selector=[{LABEL: self.domain}]
+            )
+        except Exception:
+            # Somebody else made it in between: that is what its name is for.
+            if self._group(key) is None:
+                raise
+
+    def _make_actor(self, key: str, job: JobSpec) -> None:
+        ray, known = self._ray, self._group(key)
+        if known is None:
+            return
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        strategy = PlacementGroupSchedulingStrategy(known["group"], placement_group_bundle_index=0)
+        needs: dict[str, Any] = {"num_cpus": 0}
+        devices = float(job.component.devices)
+        if self.resource == "CPU":
+            needs["num_cpus"] = devices
+        elif self.resource == "GPU":
+            needs["num_gpus"] = devices
+        else:
+            needs["resources"] = {self.resource: devices}
+        told = {
+            "command": list(job.command), "environment": job.variables(key), "devices": 0, "held": job.held,
+            "hold_s": job.hold_s, "grace_s": self.grace_s, "task": job.task,
+        }  # fmt: skip
+        name = self._name(key)
+        options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True,
+                   "max_restarts": 0, "scheduling_strategy": strategy, **needs}  # fmt: skip
+        source = Path(local_job.__file__).read_text("utf-8")
+        ray.remote(_stage_class()).options(**options).remote(source, str(self.root), key, name, told)
+
+    def _kept(self, key: str) -> Handle | None:
+        """What the job's folder says; None if the actor has not begun."""
+        folder = self.root / "jobs" / check_key(key)
+        if not folder.is_dir():
+            return None
+        told: dict[str, Any] = {}
+        state, started, ended = QUEUED, None, None
+        for line in _lines(folder / "events.jsonl", 0)[0]:
+            state = line["kind"]
+            started = line["unix_s"] if state == RUNNING else started
+            if state in OVER:
+                told, ended = line, line["unix_s"]
+        reason = str(told.get("reason", ""))
+        if ended is None and self._gone(key):
+            state, reason = LOST, "its actor is gone, and its node may be"
+        return Handle(
+            key, self.domain, self._name(key), state, started, ended, told.get("exit_code"), told.get("cpu_s"),
+            told.get("max_rss_bytes"), (), reason,
+        )  # fmt: skip
+
+    def _gone(self, key: str) -> bool:
+        """Whether nobody keeps a job that has not ended; a name that is not there yet is waited for."""
+        if self._actor(key) is not None:
+            self._missing.pop(key, None)
+            return False
+        since = self._missing.setdefault(key, time.monotonic())
+        # An actor whose lock is gone has ended for certain; else its name may only be late.
+        return not _held(self.root / "jobs" / key / "alive") or time.monotonic() - since > PATIENCE_S
+
+    def find(self, key: str) -> Handle | None:
+        """The job's folder, or else the placement group of its name; None if Ray never had one."""
+        found = self._kept(key)
+        if found is not None:
+            return found
+        group = self._group(key)
+        if group is None:
+            # It may have begun and ended between the two questions.
+            return self._kept(key)
+        word = str(group.get("state", ""))
+        if self._actor(key) is None:
+            since = self._missing.setdefault(key, time.monotonic())
+            if time.monotonic() - since > PATIENCE_S:
+                return self._kept(key) or Handle(key, self.domain, self._name(key), LOST, reason="it has no actor")
+        return Handle(key, self.domain, self._name(key), QUEUED, reason=word)
+
+    def observe(self, since: Mapping[str, Any]) -> Observed:
+        """What the folders of jobs say since, and which actors are gone; a cursor is as for local jobs."""
+        events: list[Event] = []
+        cursor: dict[str, Any] = {}
+        names = {folder.name for folder in (self.root / "jobs").iterdir() if folder.name[0] != "."}
+        for key in sorted(names | set(since)):
+            seen = list(since.get(key) or (0, 0, 0))
+            if seen[2]:
+                cursor[key] = seen
+                continue
+            folder = self.root / "jobs" / key
+            # Asked before its events are read: an actor that ends in between has written its last line by then.
+            lost = self._gone(key) if folder.is_dir() else self._never_began(key)
+            steps, seen[1] = _lines(folder / "steps.jsonl", seen[1])
+            happened, seen[0] = _lines(folder / "events.jsonl", seen[0])
+            now = time.time()
+            events.extend(Event(key, self.domain, STEP, float(line.get("unix_s", now)), line) for line in steps)
+            last = ""
+            for line in happened:
+                last = line["kind"]
+                data = {name: value for name, value in line.items() if name not in ("kind", "unix_s")}
+                events.append(Event(key, self.domain, last, line["unix_s"], data))
+            if last in OVER:
+                seen[2] = 1
+                self._clear(key)
+            elif lost:
+                seen[2] = 1
+                events.append(Event(key, self.domain, LOST, time.time(), {"reason": "its actor is gone"}))
+                self._clear(key)
+            cursor[key] = seen
+        return Observed(tuple(events), cursor)
+
+    def _never_began(self, key: str) -> bool:
+        """Whether a job that is asked for by its key has neither a folder nor a group with an actor."""
+        found = self.find(key)
+        return found is None or found.state == LOST
+
+    def release(self, key: str) -> None:
+        """Open the gate of a job."""
+        self._leave(key, "release")
+
+    def cancel(self, key: str) -> None:
+        """Ask a job to end (TERM), and end it after the grace; one that has not begun never will."""
+        if self._claimed(key):
+            self._clear(key)
+        elif (known := self._kept(key)) is not None and known.state == LOST:
+            local_job.write_event(str(self.root / "jobs" / key), CANCELLED, reason="its actor is gone")
+            self._clear(key)
+        else:
+            self._leave(key, "cancel")
+
+    def _claimed(self, key: str) -> bool:
+        """Take the folder of a job that has not begun, so that its actor finds it taken."""
+        if self._group(key) is None and not (self.root / "jobs" / check_key(key)).is_dir():
+            return False
+        draft = self.root / "jobs" / f".{key}.{os.getpid()}"
+        draft.mkdir(exist_ok=True)
+        local_job.write_event(str(draft), CANCELLED, reason="cancelled before it began")
+        try:
+            draft.rename(self.root / "jobs" / key)
+        except OSError:
+            (draft / "events.jsonl").unlink(missing_ok=True)
+            draft.rmdir()
+            return False
+        return True
+
+    def migrate(self, key: str, job: JobSpec) -> Handle:
+        """Stop a job so that it can save itself, and start it as another attempt of the same key."""
+        self.cancel(key)
+        until = time.monotonic() + self.grace_s + MIGRATE_S
+        while (known := self.find(key)) is not None and not known.ended:
+            if time.monotonic() > until:
+                rule = f"did not end within {self.grace_s + MIGRATE_S:g} s of being asked to"
+                raise ExecutorError(problem("job", key, rule, "Let the command end on SIGTERM"))
+            time.sleep(0.05)
+        self._clear(key)
+        return self.launch(f"{key}-{max(1, job.attempt)}", job)
+
+    def why_waiting(self, key: str) -> Reason | None:
+        """A job waits for devices, for a node of its domain, or at its gate for the other parts of its gang."""
+        known = self.find(key)
+        if known is None or known.state not in (QUEUED, GRANTED):
+            return None
+        if known.state == GRANTED:
+            return Reason("JobHeld", "gang", "it has its devices and waits for the other parts of its gang")
+        group = self._group(key) or {}
+        word = str(group.get("state", "PENDING"))
+        alive = [node for node in self._nodes() if node["Alive"]]
+        if not alive:
+            return Reason(word, "node not available", f"no node with {LABEL}={self.domain} is alive")
+        found = self.inventory()
+        return Reason(word, "devices", f"{found.free} of {found.devices} devices are free")
+
+    def _leave(self, key: str, word: str) -> None:
+        folder = self.root / "jobs" / check_key(key)
+        if folder.is_dir():
+            (folder / word).touch()
+
+
+def _held(path: Path) -> bool:
+    """Whether somebody holds the lock on a file; True where that cannot be told."""
+    import fcntl
+
+    try:
+        with path.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _stage_class() -> type:
+    """The actor of one stage; its class is sent to the nodes, which need nothing of this package."""
+
+    class Stage:
+        """Keeps one job from its claim to its end."""
+
+        def __init__(self, source: str, root: str, key: str, name: str, told: dict[str, Any]) -> None:
+            import threading
+
+            # Begun here and not by a call: what creates an actor is Ray's to keep, a call dies with its caller.
+            threading.Thread(target=self.keep, args=(source, root, key, name, told), daemon=True).start()
+
+        def keep(self, source: str, root: str, key: str, name: str, told: dict[str, Any]) -> None:
+            """Run the keeper, then give the devices back."""
+            import json
+            import os
+            import subprocess
+            import sys
+
+            import ray
+
+            with subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", source, root, key, "-1", "stay"], stdin=subprocess.PIPE
+            ) as keeper:
+                keeper.communicate(json.dumps(told).encode())
+            try:
+                ray.util.remove_placement_group(ray.util.get_placement_group(name))
+            except Exception:
+                os._exit(0)
+
+        def ready(self) -> bool:
+            """Whether it runs."""
+            return True
+
+    Stage.__module__ = "__main__"
+    return Stage

@@ -1,0 +1,96 @@
+"""Answers to questions about tasks of a journal: the system is built again from a copy of it, and asked.
+
+A copy is kept until the journal has grown, so that the second question is quick. Nothing of a real cluster is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attribution_sched.errors import AttributionSchedError, problem
+from attribution_sched.explain.digits import number
+from attribution_sched.explain.words import in_language, say
+from attribution_sched.explain.words.say import LANGUAGES
+from attribution_sched.journal import Journal
+from attribution_sched.journal.journal import temporary_copy
+
+if TYPE_CHECKING:
+    from attribution_sched.system import System
+
+KINDS = ("why", "why-not")
+REHEARSED = 2000
+"""Decisions up to which a policy with a memory is asked all of them again."""
+
+
+class Questions:
+    """Answers questions about the tasks of a journal.
+
+    Args:
+        path: The journal; only read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._open = contextlib.ExitStack()
+        self._system: System | None = None
+        self._at = (-1, -1)
+
+    def close(self) -> None:
+        """Forget the copy."""
+        self._open.close()
+        self._system = None
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The answer, or ``error`` with what is wrong with the question."""
+        try:
+            kind, task, lang = (str(question.get(name, "")) for name in ("kind", "task", "lang"))
+            lang = lang if lang in LANGUAGES else "en"
+            if kind not in KINDS:
+                raise AttributionSchedError(problem("question", kind, f"must be one of {', '.join(KINDS)}", "Ask why"))
+            system = self._current()
+            if kind == "why":
+                return self._why(system, task, lang)
+            return self._why_not(system, task, str(question.get("domain", "")), lang)
+        except AttributionSchedError as error:
+            return {"error": str(error)}
+
+    def _current(self) -> System:
+        from attribution_sched.real_cluster import onlooker
+        from attribution_sched.system import System
+
+        with Journal.read(self.path) as journal, journal.one_moment():
+            operations = sum(1 for _ in journal.intents())
+            at = journal.count(), journal.task_count() + operations
+        if self._system is None or at != self._at:
+            self.close()
+            copy = self._open.enter_context(temporary_copy(self.path))
+            made = System.resume(copy, cluster=onlooker(copy), rehearse=at[0] <= REHEARSED)
+            self._system, self._at = self._open.enter_context(made), at
+        return self._system
+
+    def _why(self, system: System, task: str, lang: str) -> dict[str, Any]:
+        found = system.why(task)
+        plain = {"cause": found.cause.value, "sentence": str(found.sentence), "advice": str(found.advice)}
+        return asdict(found) | plain | {"words": found.say(lang), "decisions": self._at[0]}
+
+    def _why_not(self, system: System, task: str, domain: str, lang: str) -> dict[str, Any]:
+        row = system.why_not(task, domain)
+        told = [in_language(row.missing, lang)] if row.missing else []
+        if row.chosen:
+            told.append(say("why_not.done", lang))
+        if row.reward is not None:
+            terms = (row.reward, row.r_eff or 0.0, row.r_util or 0.0, row.r_cost or 0.0)
+            total, eff, util, cost = (number(value, 2, signed=True) for value in terms)
+            told.append(say("why_not.worth", lang, reward=total, eff=eff, util=util, cost=cost))
+        if row.change:
+            told.append(say("table.wins", lang, change=row.change))
+        words = say("why_not", lang, task=task, domain=domain, parts=tuple(told))
+        return {
+            "task": task, "domain": domain, "missing": str(row.missing), "chosen": row.chosen, "reward": row.reward,
+            "r_eff": row.r_eff, "r_util": row.r_util, "r_cost": row.r_cost, "change": str(row.change),
+            "words": words, "decisions": self._at[0],
+        }  # fmt: skip

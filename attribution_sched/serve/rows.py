@@ -1,0 +1,57 @@
+"""Rows of a journal as the page and the API tell them; nothing of the simulation is loaded for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord
+
+CODES: Mapping[int, str] = {1: "placed", 2: "moved"}
+OBSERVED = frozenset({"started", "measured", "finished", "failed"})
+"""What a real cluster reports of a task, by the word the journal keeps it under."""
+
+
+def measured_of(journal: Journal, key: str) -> dict[str, Any]:
+    """What was reported of a launched decision, the newest of each figure."""
+    told: dict[str, Any] = {}
+    for intent in journal.intents():
+        if intent.kind in OBSERVED and intent.details.get("key") == key:
+            told |= observed_figures(intent.kind, intent.details)
+    return told
+
+
+def observed_figures(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of one report."""
+    moment = ("key", "name", "came", "deciding")
+    return {name: value for name, value in details.items() if name not in moment and value is not None} | {
+        "state": kind
+    }
+
+
+def decision_row(decision: DecisionRecord, outcome: OutcomeRecord | None, key: str) -> dict[str, Any]:
+    """A decision as the page and the API tell it."""
+    plan = decision.plan or {}
+    vector = decision.attribution or {}
+    named = zip(vector.get("names", ()), vector.get("values", ()), vector.get("standard_error", ()), strict=False)
+    parts = sorted(named, key=lambda part: -abs(part[1]))
+    told: dict[str, Any] = {
+        "id": decision.id, "key": key, "task": decision.task_id, "cluster_time_s": decision.cluster_time_s,
+        "recorded_at": decision.recorded_at, "policy": decision.policy, "source": decision.source,
+        "plan": plan.get("words", ""), "segments": [
+            {**segment, "replica": at} for at, replica in enumerate(plan.get("replicas", ()))
+            for segment in replica["segments"]
+        ],
+        "attribution": [{"name": str(n), "value": float(v), "standard_error": float(e)} for n, v, e in parts],
+        "units": str(vector.get("units", "")),
+        "weights": decision.weights, "latencies_s": dict(decision.latencies_s), "pending": outcome is None,
+        "result": "pending", "provenance": dict(decision.provenance), "measured": {},
+    }  # fmt: skip
+    if outcome is not None:
+        told |= {
+            "result": CODES.get(outcome.code, "kept" if outcome.code >= 0 else "refused"),
+            "step_s": outcome.step_s, "energy_j": outcome.energy_j, "bill_usd": outcome.bill_usd,
+            "r_eff": outcome.r_eff, "r_util": outcome.r_util, "r_cost": outcome.r_cost, "reward": outcome.reward,
+            "base_step_s": outcome.details.get("base_step_s"), "steps": outcome.details.get("steps"),
+        }  # fmt: skip
+    return told
