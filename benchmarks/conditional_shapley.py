@@ -486,7 +486,7 @@ def run_families(cases: list[str], seeds: list[int], rows: int, names: str, cell
         "### Families of worlds, four functions, intervals of the truth",
         "",
         f"d = 7, 2,000 training rows, {rows} test rows a sample, samples {', '.join(map(str, seeds))}; none was",
-        "in view while the models were built (those were samples 0 to 3 and 10). Error as above for f smooth · products",
+        "in view while the models were built (those were samples 0 to 3 and 10). Error as above, f smooth · products",
         "· with steps · boosted; share of cells whose 95 % interval holds the truth. Truth: closed-form conditionals,",
         "Sobol points as in the script. Processor time of one thread.",
         "",
