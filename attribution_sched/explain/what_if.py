@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -219,6 +220,35 @@ def _shifts(found: Fork, copy: int) -> tuple[Shift, ...]:
 
 
 # Changes in the words of a person ------------------------------------------------------------------------------------
+
+
+CHANGES = ("link", "add", "drop", "without", "policy", "carbon-price", "energy-price")
+
+
+def read_change(text: str) -> dict[str, Any]:
+    """A change in one line, as the command line has its options: ``drop munich``, ``link a-b x2``, ``policy sjf``.
+
+    Returns:
+        It as :meth:`attribution_sched.system.System.what_if` takes it.
+
+    Raises:
+        SettingsError: If it is none.
+    """
+    name, *rest = text.split() or [""]
+    wanted = 2 if name == "link" else 1
+    if name not in CHANGES or len(rest) != wanted:
+        rule = f"must be one of {', '.join(CHANGES)}, and what of it"
+        raise SettingsError(
+            problem("change", text, rule, "Write drop DOMAIN, add 8@DOMAIN, link A-B x2, or policy sjf")
+        )
+    if name == "link":
+        return {"link": (rest[0], rest[1])}
+    if not name.endswith("-price"):
+        return {name: rest[0]}
+    try:
+        return {name.replace("-", "_"): float(rest[0])}
+    except ValueError:
+        raise SettingsError(problem(name, rest[0], "must be a number", "Use 50")) from None
 
 
 def link(view: Decision, ends: str, factor: str | float) -> tuple[Phrase, Change]:

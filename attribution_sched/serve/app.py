@@ -32,6 +32,7 @@ from attribution_sched.explain.words.say import LANGUAGES, say
 from attribution_sched.journal import Journal
 from attribution_sched.serve import page
 from attribution_sched.serve.metrics import metrics
+from attribution_sched.serve.questions import NEEDS
 from attribution_sched.serve.rows import decision_row, measured_of
 from attribution_sched.serve.source import Busy, Source
 
@@ -185,10 +186,18 @@ class Site:
         """Why a task is not in a domain."""
         return await self._answered(request, "why-not", "serve.ask.why_not")
 
+    async def when(self, request: Request) -> Response:
+        """When a waiting task starts and ends."""
+        return await self._answered(request, "when", "serve.ask.when")
+
+    async def what_if(self, request: Request) -> Response:
+        """What a change would do."""
+        return await self._answered(request, "what-if", "serve.ask.what_if")
+
     async def _answered(self, request: Request, kind: str, title: str) -> Response:
         lang = language(request)
         status, told = await self._ask(request, kind, lang)
-        about = " ".join(request.query_params.get(name, "")[:LONGEST] for name in ("task", "domain")).strip()
+        about = " ".join(request.query_params.get(name, "")[:LONGEST] for name in ("task", "domain", "change")).strip()
         again = urlencode([(k, v) for k, v in request.query_params.multi_items() if k != "lang"])
         text = page.render(
             "answer.html", lang, title=say("serve.answer", lang), question=f"{say(title, lang)} {about}",
@@ -199,7 +208,7 @@ class Site:
 
     async def _ask(self, request: Request, kind: str, lang: str) -> tuple[int, dict[str, Any]]:
         question = {"kind": kind, "lang": lang}
-        for name in ("task", "domain") if kind == "why-not" else ("task",):
+        for name in NEEDS[kind]:
             value = request.query_params.get(name, "")
             if not value or len(value) > LONGEST:
                 return 400, {"error": f"{name} must be given, with at most {LONGEST} characters"}
@@ -282,6 +291,16 @@ class Site:
         status, told = await self._ask(request, "why-not", language(request))
         return answer(told, status)
 
+    async def api_when(self, request: Request) -> Response:
+        """When a waiting task starts and ends, as 80 % intervals."""
+        status, told = await self._ask(request, "when", language(request))
+        return answer(told, status)
+
+    async def api_what_if(self, request: Request) -> Response:
+        """What a change would do, in paired futures."""
+        status, told = await self._ask(request, "what-if", language(request))
+        return answer(told, status)
+
     async def description(self, _: Request) -> Response:
         """What can be asked, for programs that read such a description."""
         return answer(openapi())
@@ -293,6 +312,7 @@ class Site:
 
 TASK = ("task", "query", "string", "Id of the task")
 DOMAIN = ("domain", "query", "string", "Name of the domain")
+CHANGE = ("change", "query", "string", "drop DOMAIN, add 8@DOMAIN, link A-B x2, policy sjf, …")
 LANG = ("lang", "query", "string", "en or zh")
 ID = ("id", "path", "string", "Id of the decision")
 ENDPOINTS: tuple[tuple[str, str, tuple[tuple[str, str, str, str], ...]], ...] = (
@@ -308,6 +328,8 @@ ENDPOINTS: tuple[tuple[str, str, tuple[tuple[str, str, str, str], ...]], ...] = 
     ("/api/decisions/{id}", "one_decision", (ID,)),
     ("/api/why", "api_why", (TASK, LANG)),
     ("/api/why-not", "api_why_not", (TASK, DOMAIN, LANG)),
+    ("/api/when", "api_when", (TASK, LANG)),
+    ("/api/what-if", "api_what_if", (CHANGE, LANG)),
     ("/api/openapi.json", "description", ()),
 )  # fmt: skip
 """Path, handler and parameters of the JSON API: routes and description are both made of this."""
@@ -327,12 +349,12 @@ def openapi() -> dict[str, Any]:
         }
         if parameters:
             told["parameters"] = [
-                {"name": each, "in": where, "required": where == "path" or each in ("task", "domain"),
+                {"name": each, "in": where, "required": where == "path" or each in ("task", "domain", "change"),
                  "schema": {"type": kind}, "description": about}
                 for each, where, kind, about in parameters
             ]  # fmt: skip
             told["responses"] |= {"400": {"description": "Wrongly asked"}, "404": {"description": "Not there"}}
-        if name in ("api_why", "api_why_not"):
+        if name in ("api_why", "api_why_not", "api_when", "api_what_if"):
             told["responses"]["503"] = {"description": "Too many questions at once"}
         paths[path] = {"get": told}
     info = {"title": "attribution-sched", "version": __version__, "description": "A journal, read-only."}
@@ -370,7 +392,7 @@ def make_app(
 
     pages: list[tuple[str, Handler]] = [
         ("/", site.index), ("/part", site.part), ("/decision/{id}", site.decision), ("/why", site.why),
-        ("/why-not", site.why_not), ("/metrics", site.prometheus),
+        ("/why-not", site.why_not), ("/when", site.when), ("/what-if", site.what_if), ("/metrics", site.prometheus),
     ]  # fmt: skip
     routes: list[Any] = [Route(at, handler) for at, handler in pages]
     routes += [Route(at, getattr(site, name)) for at, name, _ in ENDPOINTS]

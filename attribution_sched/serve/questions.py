@@ -6,13 +6,16 @@ A copy is kept until the journal has grown, so that the second question is quick
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution_sched.errors import AttributionSchedError, problem
 from attribution_sched.explain.digits import number
+from attribution_sched.explain.what_if import read_change
 from attribution_sched.explain.words import in_language, say
 from attribution_sched.explain.words.say import LANGUAGES
 from attribution_sched.journal import Journal
@@ -21,7 +24,10 @@ from attribution_sched.journal.journal import temporary_copy
 if TYPE_CHECKING:
     from attribution_sched.system import System
 
-KINDS = ("why", "why-not")
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "why": ("task",), "why-not": ("task", "domain"), "when": ("task",), "what-if": ("change",)
+}  # fmt: skip
+"""What can be asked, and what has to be said with it."""
 REHEARSED = 2000
 """Decisions up to which a policy with a memory is asked all of them again."""
 
@@ -49,11 +55,18 @@ class Questions:
         try:
             kind, task, lang = (str(question.get(name, "")) for name in ("kind", "task", "lang"))
             lang = lang if lang in LANGUAGES else "en"
-            if kind not in KINDS:
-                raise AttributionSchedError(problem("question", kind, f"must be one of {', '.join(KINDS)}", "Ask why"))
+            if kind not in NEEDS:
+                raise AttributionSchedError(problem("question", kind, f"must be one of {', '.join(NEEDS)}", "Ask why"))
             system = self._current()
             if kind == "why":
                 return self._why(system, task, lang)
+            if kind == "when":
+                told = system.when(task)
+                return _plain(asdict(told)) | {"words": told.say(lang), "decisions": self._at[0]}
+            if kind == "what-if":
+                found = system.what_if(**read_change(str(question.get("change", ""))))[0]
+                effects = [asdict(effect) for effect in found.effects]
+                return {"effects": effects, "words": found.say(lang), "decisions": self._at[0]}
             return self._why_not(system, task, str(question.get("domain", "")), lang)
         except AttributionSchedError as error:
             return {"error": str(error)}
@@ -94,3 +107,10 @@ class Questions:
             "r_eff": row.r_eff, "r_util": row.r_util, "r_cost": row.r_cost, "change": str(row.change),
             "words": words, "decisions": self._at[0],
         }  # fmt: skip
+
+
+def _plain(told: Any) -> Any:
+    """As JSON takes it: what lies beyond all that was played is null."""
+    if isinstance(told, dict):
+        return {name: _plain(value) for name, value in told.items()}
+    return None if isinstance(told, float) and not math.isfinite(told) else told

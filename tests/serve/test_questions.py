@@ -1,5 +1,7 @@
 """Questions about a journal's tasks: asked of a copy, and nothing of a real cluster is touched."""
 
+import json
+
 import pytest
 
 from attribution_sched import System
@@ -69,4 +71,18 @@ def test_a_second_question_is_asked_of_the_same_copy_until_the_journal_grows(wri
 def test_a_wrong_question_is_told_what_is_wrong(written, question, words):
     questions = Questions(written)
     assert words in questions.ask(question)["error"]
+    questions.close()
+
+
+def test_when_and_what_if_are_asked_like_why(written):
+    questions = Questions(written)
+    told = questions.ask({"kind": "when", "task": "by-hand", "lang": "en"})
+    assert "by-hand" in told["words"]
+    assert told["start"]["low_s"] is None or told["start"]["low_s"] >= told["now_s"]
+    json.dumps(told, allow_nan=False)
+    found = questions.ask({"kind": "what-if", "change": "policy fcfs", "lang": "zh"})
+    assert "fcfs" in found["words"]
+    assert {each["quantity"] for each in found["effects"]} >= {"wait", "energy", "carbon"}
+    assert "must be one of" in questions.ask({"kind": "what-if", "change": "paint it blue", "lang": "en"})["error"]
+    assert "must be a number" in questions.ask({"kind": "what-if", "change": "carbon-price much"})["error"]
     questions.close()

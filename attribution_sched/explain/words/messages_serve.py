@@ -78,6 +78,9 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "serve.ask": ("Ask", "提问"),
     "serve.ask.why": ("Why does this task wait?", "该任务为何等待？"),
     "serve.ask.why_not": ("Why is this task not there?", "该任务为何不在该域？"),
+    "serve.ask.when": ("When does this task start?", "该任务何时启动？"),
+    "serve.ask.what_if": ("What if?", "如果……会怎样？"),
+    "serve.change": ("Change", "改变"),
     "serve.ask.slow": (
         "The first answer takes some seconds: the cluster is built again from the journal.",
         "首次回答需数秒：需由日志重建集群。",
