@@ -62,7 +62,8 @@ class Questions:
                 return self._why(system, task, lang)
             if kind == "when":
                 told = system.when(task)
-                return _plain(asdict(told)) | {"words": told.say(lang), "decisions": self._at[0]}
+                fields: dict[str, Any] = _plain(asdict(told))
+                return fields | {"words": told.say(lang), "decisions": self._at[0]}
             if kind == "what-if":
                 found = system.what_if(**read_change(str(question.get("change", ""))))[0]
                 effects = [asdict(effect) for effect in found.effects]
