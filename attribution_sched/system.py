@@ -975,7 +975,7 @@ class System:
         carbon_price: float | None = None,
         energy_price: float | None = None,
         futures: int = 32,
-        hours: float = 24.0,
+        hours: float | None = None,
         seed: int | None = None,
     ) -> list[WhatIf]:
         """What a change would do from now on: paired futures, absolute units, 95 % intervals; nothing is changed.
@@ -990,7 +990,7 @@ class System:
             carbon_price: USD per tonne inside R_cost.
             energy_price: USD per kWh inside R_cost.
             futures: How many to play.
-            hours: How far.
+            hours: How far; a day by default, or less where many tasks come or a policy has to be asked in every copy.
             seed: Of the futures; the system's own by default.
 
         Returns:

@@ -36,7 +36,7 @@ def what_if(
     carbon_price: Annotated[float | None, typer.Option(help="USD per tonne of carbon inside R_cost.")] = None,
     energy_price: Annotated[float | None, typer.Option(help="USD per kWh inside R_cost.")] = None,
     futures: Annotated[int, typer.Option(help="Futures to play.")] = 32,
-    hours: Annotated[float, typer.Option(help="How far to play.")] = 24.0,
+    hours: Annotated[float | None, typer.Option(help="How far to play; at most a day by default.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the futures; the journal's own by default.")] = None,
     lang: Annotated[str, typer.Option(help="Language of words: en or zh.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,

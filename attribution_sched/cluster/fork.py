@@ -349,6 +349,12 @@ def arrivals_per_s(law: ArrivalLaw, now_s: float) -> float:
     return float(law.params[0])
 
 
+def within_arrivals(moment: Moment, hours: float, most: float) -> float:
+    """So many hours, or fewer where more than ``most`` tasks are expected to come in them: a budget in tasks."""
+    rate = 0.0 if moment.law is None else arrivals_per_s(moment.law, moment.now_s)
+    return min(hours, most / rate / 3600.0) if rate > 0.0 else hours
+
+
 def _arrivals(moment: Moment, beliefs: Beliefs, until_s: float, seed: int, future: int) -> tuple[FloatArray, IntArray]:
     law = moment.law
     if law is None:

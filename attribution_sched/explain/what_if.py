@@ -18,14 +18,28 @@ import numpy as np
 from scipy import stats
 
 from attribution_sched.cluster.decision import Decision, Moment
-from attribution_sched.cluster.fork import Add, Change, Devices, Follow, Fork, Link, Lose, Price, Remove, fork
+from attribution_sched.cluster.fork import (
+    Add,
+    Change,
+    Devices,
+    Follow,
+    Fork,
+    Link,
+    Lose,
+    Price,
+    Remove,
+    fork,
+    within_arrivals,
+)
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.words import Phrase, say
-from attribution_sched.scheduler.policy import Policy, go_on_as
+from attribution_sched.scheduler.policy import Foresight, Policy, go_on_as
 from attribution_sched.types import FloatArray, Task
 
 FUTURES, HOURS, LEVEL = 32, 24.0, 0.95
+MOST_ARRIVALS, FEWER_ARRIVALS = 1000.0, 30.0
+"""No further than so many tasks are expected to come; fewer where a policy has to be asked in every copy."""
 
 QUANTITIES: tuple[tuple[str, str], ...] = (
     ("wait", "h"), ("completion", "h"), ("finished", ""), ("energy", "kWh"), ("bill", "USD"), ("carbon", "kg"),
@@ -138,7 +152,7 @@ def what_if(
     changes: Sequence[tuple[Phrase, Change]],
     *,
     futures: int = FUTURES,
-    hours: float = HOURS,
+    hours: float | None = None,
     seed: int = 0,
 ) -> list[WhatIf]:
     """Play changes against no change, each by itself.
@@ -148,7 +162,7 @@ def what_if(
         view: Any decision of the moment; it must carry it.
         changes: In words and as the fork takes them.
         futures: How many to play; at least two.
-        hours: How far.
+        hours: How far; by default a day, or less where many tasks come or the policy has to be asked in every copy.
         seed: Of the futures.
 
     Raises:
@@ -158,6 +172,9 @@ def what_if(
         raise SettingsError(problem("futures", futures, "must be an integer >= 2", f"Use {FUTURES}"))
     moment = _moment(view)
     follower, beliefs = go_on_as(policy, view)
+    if hours is None:
+        asked = not isinstance(policy, Foresight) or any(isinstance(change, Follow) for _, change in changes)
+        hours = within_arrivals(moment, HOURS, FEWER_ARRIVALS if asked else MOST_ARRIVALS)
     found = fork(moment, [change for _, change in changes], futures, hours, follower, seed, beliefs=beliefs)
     if not changes:
         return [_told(found, 0, Phrase("what_if.unchanged"), getattr(follower, "name", policy.name))]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.fork import fork, slot_of
+from attribution_sched.cluster.fork import fork, slot_of, within_arrivals
 from attribution_sched.errors import SettingsError, TaskError, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.words import Phrase, say
@@ -29,6 +29,9 @@ FUTURES = 59
 
 FEWER_FUTURES = 19
 """The same with the second of so many: for policies that are asked in every copy, far slower than the compiled rule."""
+
+MOST_ARRIVALS, FEWER_ARRIVALS = 1000.0, 60.0
+"""Copies are played no further than so many tasks are expected to come; fewer by policies that are asked."""
 
 HORIZONS_H = (6.0, 24.0, 96.0)
 """Copies are played so far, and further only while the end of an interval lies beyond; by slow policies one less."""
@@ -141,6 +144,8 @@ def when_starts(
     follower, beliefs = go_on_as(policy, view)
     horizons_h = HORIZONS_H[: None if quick else -1] if hours is None else (hours,)
     for horizon_h in horizons_h:
+        if hours is None:
+            horizon_h = within_arrivals(moment, horizon_h, MOST_ARRIVALS if quick else FEWER_ARRIVALS)
         found = fork(moment, (), futures, horizon_h, follower, seed, beliefs=beliefs)
         at = found.tasks.index(slot_of(moment, view.slot))
         start, finish = found.ledger[0, :, at, 0], found.ledger[0, :, at, 1]
@@ -149,7 +154,8 @@ def when_starts(
             level, futures, found.until_s, int(np.isnan(start).sum()), getattr(follower, "name", policy.name),
             found.decisions, seed,
         )  # fmt: skip
-        if math.isfinite(told.finish.high_s) or found.until_s >= moment.ends_s:
+        cut_short = hours is None and horizon_h not in horizons_h
+        if math.isfinite(told.finish.high_s) or found.until_s >= moment.ends_s or cut_short:
             break
     return told
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions, Moment
-from attribution_sched.cluster.fork import Beliefs, Choose, Fork, Wait, arrivals_per_s, fork
+from attribution_sched.cluster.fork import Beliefs, Choose, Fork, Wait, fork, within_arrivals
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World
@@ -228,8 +228,7 @@ class Thinker:
         )  # fmt: skip
 
     def _hours(self, moment: Moment) -> float:
-        rate = 0.0 if moment.law is None else arrivals_per_s(moment.law, moment.now_s)
-        return min(self.think.hours, self.think.arrivals / rate / 3600.0) if rate > 0.0 else self.think.hours
+        return within_arrivals(moment, self.think.hours, self.think.arrivals)
 
     def follower(self, planner: Planner, world: World) -> RuleFollower:
         """The compiled rule of a cluster."""
