@@ -15,7 +15,7 @@ from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
     from attribution_sched.config import Settings
-    from attribution_sched.scheduler.arena.play import Tick
+    from attribution_sched.scheduler.arena.play import Pool, Tick
     from attribution_sched.scheduler.arena.report import ArenaResult
     from attribution_sched.scheduler.policy import Policy
 
@@ -34,7 +34,7 @@ def evaluate(
     bounds: Mapping[str, Sequence[float]] | None = None,
     folder: str | Path | None = None,
     replay: bool = False,
-    workers: int = 1,
+    workers: int | str = 1,
     tick: Tick | None = None,
 ) -> ArenaResult:
     """Play policies over the same held-out episodes of a preset, and compare them pair by pair.
@@ -50,7 +50,7 @@ def evaluate(
         bounds: Scenario → highest possible return of each episode.
         folder: Where played episodes are kept and found again.
         replay: Play stale episodes of the folder again.
-        workers: Processes that play side by side.
+        workers: Processes that play side by side; ``ray``, or the address of a Ray cluster, lets its workers play.
         tick: Told how far it has come.
 
     Raises:
@@ -75,6 +75,16 @@ def evaluate(
         bounds=bounds,
         folder=None if folder is None else Path(folder),
         replay=replay,
-        workers=workers,
+        workers=workers if isinstance(workers, int) else 1,
+        pool=None if isinstance(workers, int) else _ray(workers),
         tick=tick,
     )
+
+
+def _ray(address: Any) -> Pool:
+    from attribution_sched.scheduler.arena.ray_workers import RayWorkers
+
+    if not isinstance(address, str) or not (address == "ray" or ":" in address):
+        rule = "must be a number, 'ray' or the address of a Ray cluster"
+        raise SettingsError(problem("workers", address, rule, "Use 2, or 'ray'"))
+    return RayWorkers("auto" if address == "ray" else address)

@@ -64,10 +64,11 @@ def _arena(policy: str, name: str, column: int) -> str:
 
 ROWS = (
     Row(
-        "J1 · joules of fresh tasks by their counters, `cross-domain` and `testbed`; with 2–4 of 7 counters hidden",
-        "median error {cross} and {bed} %, R² within a kind {r_cross} and {r_bed} (**0.7 missed**); "
+        "J1 · joules of fresh tasks by counters, `cross-domain` and `testbed` (10,000 each); with 2–4 of 7 hidden",
+        "median error {cross} and {bed} %, R² within a kind {r_cross} and {r_bed} (0.7 wanted); "
         "parts {cut_cross} and {cut_bed} off",
-        "the mean in place of EmSHAP {mean_cross} and {mean_bed}; regression {reg_cross} (**level**) and {reg_bed}",
+        "the mean in place of EmSHAP {mean_cross} and {mean_bed}; regression {reg_cross} and {reg_bed}, beyond the "
+        "interval",
         "results_accounts.md",
         (
             rf"^\| cross-domain \| (?P<cross>{N}) % \| (?P<r_cross>{N}) ",
@@ -75,7 +76,7 @@ ROWS = (
             rf"^\| cross-domain \| (?P<cut_cross>{N}) \| (?P<mean_cross>{N}) \([^|]*\| (?P<reg_cross>{N}) ",
             rf"^\| testbed \| (?P<cut_bed>{N}) \| (?P<mean_bed>{N}) \([^|]*\| (?P<reg_bed>{N}) ",
         ),
-        "python benchmarks/attribution_accounts.py --quick",
+        "python benchmarks/attribution_accounts.py",
     ),
     Row(
         "J4 · thinking: copies of the cluster under the same futures; return a day over the rule, 12 days (`burst` 11)",
@@ -104,6 +105,17 @@ ROWS = (
             rf"^\| a random input put back to them \| (?P<random>{N})",
         ),
         "python benchmarks/explain_joint.py",
+    ),
+    Row(
+        "When does it start: real starts inside the 80 % interval, {answers} waiting tasks of four fresh days (`rule`)",
+        "{covered}; interval score {ratio} of that of history",
+        "played in 59 futures of copies of the cluster; Hi-PPO and the Philly log **not measured yet**",
+        "results_explain.md",
+        (
+            rf"^\| all \| (?P<answers>{N}) \| (?P<covered>{N} \[[^]]*\])",
+            rf"ratio (?P<ratio>{N} \[[^]]*\])",
+        ),
+        "python benchmarks/when_starts.py --runs 4",
     ),
     Row(
         "Why is it waiting: the named running tasks removed, the task is placed",

@@ -80,7 +80,9 @@ def schedulers(
     limit: Annotated[
         str | None, typer.Option(help="Policy that stands for the limit.", rich_help_panel=PLAY, show_default=False)
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes that play side by side.", rich_help_panel=PLAY)] = 1,
+    workers: Annotated[
+        str, typer.Option(help="Processes that play side by side; ray, or a Ray address.", rich_help_panel=PLAY)
+    ] = "1",
     output: Annotated[
         Path,
         typer.Option(
@@ -128,7 +130,7 @@ def schedulers(
 
             result = evaluate(
                 _names(policies), preset, episodes, seed, scenarios=_names(scenarios), limit=limit, folder=output,
-                replay=replay_stale, workers=workers, tick=tick,
+                replay=replay_stale, workers=int(workers) if workers.isdigit() else workers, tick=tick,
             )  # fmt: skip
     except KeyboardInterrupt:
         notes().print(f"stopped; episodes played are in {output}: the same command goes on from there", soft_wrap=True)

@@ -73,6 +73,10 @@ def held_out_seeds(episodes: int, seed: int = 0) -> tuple[int, ...]:
     return tuple(range(first, first + episodes))
 
 
+Pool = Callable[[Sequence["Job"], Mapping[str, World], Sequence["str | Policy"]], Iterator[EpisodeRecord]]
+"""Who plays episodes of some worlds by some policies, in any order."""
+
+
 def evaluate(
     policies: Sequence[str | Policy],
     worlds: World | Mapping[str, World],
@@ -85,6 +89,7 @@ def evaluate(
     folder: Path | None = None,
     replay: bool = False,
     workers: int = 1,
+    pool: Pool | None = None,
     resamples: int = RESAMPLES,
     tick: Tick | None = None,
 ) -> ArenaResult:
@@ -103,6 +108,7 @@ def evaluate(
         replay: Play episodes again that the folder has from other settings or code, instead of raising.
         workers: Processes that play side by side; decision latencies are cleanest with one. Policies that are handed
             over, not named, must then be picklable.
+        pool: Somebody else who plays, in place of processes here.
         resamples: Bootstrap resamples.
         tick: Told how far it has come.
 
@@ -130,8 +136,12 @@ def evaluate(
         found = store.load({(job.scenario, job.policy, job.seed): job.fingerprint for job in jobs}, replay=replay)
     todo = [job for job in jobs if (job.scenario, job.policy, job.seed) not in found]
     counted = _Counter(len(jobs), len(found), tick)
-    side_by_side = workers > 1 and len(todo) > 1
-    played = _in_processes(todo, named, policies, workers) if side_by_side else _in_turn(todo, named, players, counted)
+    if pool is not None:
+        played = pool(todo, named, policies)
+    elif workers > 1 and len(todo) > 1:
+        played = _in_processes(todo, named, policies, workers)
+    else:
+        played = _in_turn(todo, named, players, counted)
     for record in played:
         found[record.key] = record
         if store is not None:
@@ -277,15 +287,18 @@ def _warm_up(world: World, policy: Policy) -> None:
 _worker: dict[str, _Table] = {}
 
 
-def _start_worker(worlds: Mapping[str, World], policies: Sequence[str | Policy]) -> None:
+def start_worker(worlds: Mapping[str, World], policies: Sequence[str | Policy]) -> None:
+    """Tell a worker process what it will be asked to play."""
     _worker["table"] = _Table(worlds, _players(policies))
 
 
-def _play_in_worker(job: Job) -> EpisodeRecord:
+def play_in_worker(job: Job) -> EpisodeRecord:
+    """Play one episode in a worker process that was told of its world and policy."""
     return _worker["table"].play(job)
 
 
-def _read_only(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+def read_only(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    """A mapping that nobody writes to, as another process was sent it."""
     return MappingProxyType(mapping)
 
 
@@ -296,10 +309,10 @@ def _in_processes(
     from multiprocessing import get_context
     from multiprocessing.reduction import ForkingPickler
 
-    ForkingPickler.register(MappingProxyType, lambda mapping: (_read_only, (dict(mapping),)))
+    ForkingPickler.register(MappingProxyType, lambda mapping: (read_only, (dict(mapping),)))
     arguments = (dict(worlds), list(policies))
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, arguments) as pool:
-        futures = [pool.submit(_play_in_worker, job) for job in jobs]
+    with ProcessPoolExecutor(workers, get_context("spawn"), start_worker, arguments) as pool:
+        futures = [pool.submit(play_in_worker, job) for job in jobs]
         try:
             for future in as_completed(futures):
                 yield future.result()
