@@ -134,9 +134,9 @@ def test_a_process_killed_meanwhile_leaves_one_version_or_the_other(old, tmp_pat
     whole = old.read_bytes()
     code = (
         "import sys, time\n"
-        "from attribution_sched.journal import Journal, migration\n"
-        "real = migration._checked\n"
-        "migration._checked = lambda *given: (time.sleep(0.004), real(*given))[1]\n"
+        "from attribution_sched.journal import Journal, store\n"
+        "real = store._checked\n"
+        "store._checked = lambda *given: (time.sleep(0.004), real(*given))[1]\n"
         "print('ready', flush=True)\n"
         "Journal.open(sys.argv[1]).close()\n"
     )

@@ -74,7 +74,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "attributions.value": ("attribution", "归因"),
     "attributions.title": ("where the energy of each task goes", "各任务的能耗归因"),
     "accounts.idle": ("idle", "空闲功耗"),
-    "accounts.share": ("share of the task's joules; whiskers: 95 % interval", "占任务能耗的份额；误差线：95 % 区间"),
+    "accounts.share": ("share of its joules; whiskers: 95 %", "能耗份额；误差线：95 %"),
     "accounts.title": ("where the joules of each task go", "各任务的能耗去向"),
     # Traffic.
     "traffic.key": ("✂ n: the model is cut after layer n", "✂ n：在第 n 层之后切分"),
