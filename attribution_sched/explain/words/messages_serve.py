@@ -19,7 +19,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "serve.task": ("Task", "任务"),
     "serve.kind": ("Model", "模型"),
     "serve.tenant": ("Tenant", "租户"),
-    "serve.priority": ("Priority", "优先级"),
     "serve.waited": ("Waited", "已等待"),
     "serve.reason": ("Reason", "原因"),
     "serve.starts": ("Starts in", "预计开始"),
