@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 TRAINER = Path(__file__).parents[2] / "examples" / "trainer" / "train.py"
 DOMAINS = ("east", "west", "north")
 MBIT, THROTTLED_MBIT = 50.0, 3.0
-JOBS, LONG, SHORT = 6, 30, 4
+JOBS, LONG, SHORT = 6, 60, 4
 BLOCK = {"count": 8, "flops": 1.0e8, "params": 2.6e5, "activations": 1.0e4, "outputs": 16384.0}
 SETTINGS = load_settings({
     "name": "closed-loop",
