@@ -155,9 +155,6 @@ def _recorded(journal: Journal, name: str, options: dict[str, Any]) -> Explanati
     return Explanation.from_dict(fitting[0].explanation)
 
 
-WIDE = 100
-"""Columns of a terminal that has room for every column of the table of alternatives."""
-
 RULES = 4
 """Thresholds that are shown."""
 
@@ -201,9 +198,14 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
     else:
         rows = [(row, [_difference(getattr(row, name)) for name in names]) for row in table.rows]
         note = say("table.note", lang)
-    # A column in which nothing differs says nothing, and a narrow terminal has no room for the last two.
-    most = len(names) if (width or console.width) >= WIDE else len(names) - 2
-    kept = [c for c in range(most) if any(cells[c] not in (NONE, "0", "0 ± 0") for _, cells in rows)]
+    # A column in which nothing differs says nothing, and a narrow terminal has no room for the last ones.
+    room = (width or console.width) - NAMED
+    kept: list[int] = []
+    for c, head in enumerate(heads):
+        wide = 2 + max(len(head), *(len(cells[c]) for _, cells in rows))
+        if any(cells[c] not in (NONE, "0") for _, cells in rows) and (room >= wide or not kept):
+            kept.append(c)
+            room -= wide
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     shown.add_column("", width=1)
     shown.add_column(say("table.what", lang), min_width=24)
@@ -220,6 +222,10 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
 
 
 NONE = "–"
+NAMED = 32
+"""Characters for what a row is."""
+SMALL = 5e-4
+"""Below this a difference of R is rounding."""
 
 
 def _difference(value: float | None) -> str:
@@ -237,7 +243,10 @@ def _played(played: Played | None) -> list[str]:
     spans = (played.reward, played.r_eff, played.r_util, played.r_cost)
     others = (played.start_s / 3600.0, played.usd, played.kwh, played.carbon_g)
     return [
-        *(share(span.mean, (span.high - span.low) / 2.0) for span in spans),
+        *(
+            "0" if max(abs(span.low), abs(span.high)) < SMALL else share(span.mean, (span.high - span.low) / 2.0)
+            for span in spans
+        ),
         *(_difference(value) for value in others),
     ]
 
