@@ -14,7 +14,7 @@ import numpy as np
 
 from attribution_sched.billing.usage import TaskUse, Usage
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import domain_power_w
+from attribution_sched.cluster.engine.engine import domain_power_w, signal_hour
 from attribution_sched.cluster.plan import DOMAIN
 from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError, problem
@@ -34,6 +34,7 @@ class MeteredCluster(SimulatedCluster):
         self._edges_s: list[float] = [0.0]
         self._spans: list[tuple[float, ...]] = []
         self._idle_j: list[FloatArray] = []
+        self._ticks_s: list[float] = []
         self._uses: dict[str, TaskUse] = {}
         self._number: dict[str, int] = {}
         super().__init__(*given, **options)
@@ -45,6 +46,7 @@ class MeteredCluster(SimulatedCluster):
         running = np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING)
         bills = state.tasks[0, running, st.BILL].copy()
         names = [self._use(self.residents[slot]) for slot in running.tolist()]
+        tick_s = float(state.clock[0, st.LAST_TICK])
         wanted = super()._pass_time()
         now_s = self.now_s
         lasted_s = now_s - before_s
@@ -53,6 +55,7 @@ class MeteredCluster(SimulatedCluster):
         at = len(self._idle_j)
         self._edges_s.append(now_s)
         self._idle_j.append(idle_w * lasted_s)
+        self._ticks_s.append(tick_s)
         own_idle_w = held * self._idle_device_w()
         for slot, bill, name in zip(running.tolist(), bills.tolist(), names, strict=True):
             use = self._uses[name]
@@ -92,6 +95,9 @@ class MeteredCluster(SimulatedCluster):
         domains, intervals = self.world.cluster.domains, len(self._idle_j)
         spans = np.array(self._spans, dtype=np.float64).reshape(-1, 7)
         grams = np.array([domain.carbon_g_per_kwh / J_PER_KWH for domain in domains])
+        arrays = self.engine.arrays
+        hours = [signal_hour(arrays, tick_s) for tick_s in self._ticks_s]
+        ratios = arrays.signals[:, hours].reshape(2, intervals, len(domains))
         paid = self.world.reward.energy_usd_per_kwh if electricity_usd_per_kwh is None else electricity_usd_per_kwh
         return Usage(
             domains=tuple(domain.name for domain in domains),
@@ -106,8 +112,8 @@ class MeteredCluster(SimulatedCluster):
             span_dynamic_j=spans[:, 5],
             span_static_j=spans[:, 6],
             idle_j=np.array(self._idle_j).reshape(intervals, len(domains)),
-            carbon_g_per_j=np.broadcast_to(grams, (intervals, len(domains))),
-            electricity_usd_per_j=np.full((intervals, len(domains)), paid / J_PER_KWH),
+            carbon_g_per_j=grams * ratios[st.CARBON],
+            electricity_usd_per_j=ratios[st.ELECTRICITY] * paid / J_PER_KWH,
             meter_j=float(self.engine.state.totals[0, st.METER_J]),
             meter_egress_usd=float(self.engine.state.totals[0, st.BILL_TOTAL]),
         )
@@ -131,7 +137,7 @@ class MeteredCluster(SimulatedCluster):
             booked[0] += dynamic_j + static_j
             booked[1] += devices * float(lasted[int(at)])
         sums[""][0] += float(sum(each.sum() for each in self._idle_j))
-        self._spans, self._idle_j, self._edges_s = [], [], [self._edges_s[-1]]
+        self._spans, self._idle_j, self._ticks_s, self._edges_s = [], [], [], [self._edges_s[-1]]
         return [(tenant, joules, seconds) for tenant, (joules, seconds) in sums.items()]
 
     def _use(self, task: Task) -> str:
