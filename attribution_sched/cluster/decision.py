@@ -277,9 +277,6 @@ class Decision:
 DecisionView = Decision
 """The name of the first edition."""
 
-QueuedTask = Task
-"""A waiting task is a task; the name of the first edition."""
-
 
 def attributed(decision: Decision, attribute: Callable[[Task], AttributionVector]) -> Decision:
     """A decision all of whose measured tasks have an attribution; those that have one keep it.

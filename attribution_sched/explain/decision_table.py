@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH
-from attribution_sched.cluster.decision import Decisions, DecisionView
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
 from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
@@ -130,14 +130,14 @@ def decision_table(
     return DecisionTable(decided.id, _sentence(decided, inside, names), tuple(rows))
 
 
-def _words(plan: Plan | None, names: Sequence[str], view: DecisionView) -> str:
+def _words(plan: Plan | None, names: Sequence[str], view: Decision) -> str:
     if plan is None:
         return Phrase("plan.keep" if view.replanning else "plan.wait")
     parts = tuple(f"{names[segment.domain]} ×{segment.device_count}" for segment in plan.segments)
     return Phrase("list.segments", parts=parts)
 
 
-def least_devices(view: DecisionView, domain: int) -> int | None:
+def least_devices(view: Decision, domain: int) -> int | None:
     """Fewest devices of a domain that hold the task, if the domain were empty; None if it never does."""
     empty = empty_cluster(view)
     total = int(empty.free_devices[domain])
@@ -149,14 +149,14 @@ def least_devices(view: DecisionView, domain: int) -> int | None:
     return None
 
 
-def _missing(view: DecisionView, domain: int) -> str:
+def _missing(view: Decision, domain: int) -> str:
     need, free = least_devices(view, domain), int(view.free_devices[domain])
     if need is None:
         return Phrase("table.too_small")
     return Phrase("table.needs", need=need, free=free)
 
 
-def _priced(view: DecisionView, plans: Sequence[Plan | None]) -> list[dict[str, float] | None]:
+def _priced(view: Decision, plans: Sequence[Plan | None]) -> list[dict[str, float] | None]:
     acting = [as_carried_out(view.cost, view.kind_index, view.kind.batch_size, p) for p in plans if p is not None]
     if not acting:
         return [None for _ in plans]
@@ -183,7 +183,7 @@ def _less(numbers: dict[str, float] | None, own: dict[str, float] | None) -> dic
     return {name: value - own[name] for name, value in numbers.items()}
 
 
-def with_free(decided: Decided, free: dict[int, int]) -> tuple[DecisionView, Decisions]:
+def with_free(decided: Decided, free: dict[int, int]) -> tuple[Decision, Decisions]:
     """A decision with other numbers of free devices in some domains."""
     view = decided.view
     whole = {field.name: np.array(getattr(decided.seen, field.name)) for field in fields(Decisions)}
