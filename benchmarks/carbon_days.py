@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,7 @@ def main() -> None:
         ("rule", 0.1, lambda: make_policy("rule")),
         ("rule+fork, no price", 0.0, lambda: RuleFork(think=think)),
     ]
-    for price in prices:
-        arms.append((f"rule+fork, {price:g} USD/kg", price, lambda: RuleFork(think=think)))
+    arms += [(f"rule+fork, {price:g} USD/kg", price, lambda: RuleFork(think=think)) for price in prices]
     arms.append((f"the same, annual mean ({prices[-1]:g})", prices[-1], lambda: AnnualMean(RuleFork(think=think))))
     played: dict[str, list[EpisodeSummary]] = {}
     for label, price, make in arms:
@@ -119,13 +119,16 @@ def main() -> None:
             label: [{"kg": d.carbon_kg, "base_h": d.baseline_running_h, "r_eff": d.r_eff} for d in days]
             for label, days in played.items()
         }
-        with open(given.json, "w", encoding="utf-8") as out:
-            json.dump({"seed": given.seed, "without_bpat": given.without_bpat, "days": rows}, out)
+        told = {"seed": given.seed, "without_bpat": given.without_bpat, "days": rows}
+        Path(given.json).write_text(json.dumps(told), "utf-8")
 
 
 def print_row(label: str, days: list[EpisodeSummary], against: list[EpisodeSummary] | None) -> None:
     """One policy: grams, time, dollars; and both over cleanest-first, paired."""
-    mean = {name: float(np.mean([getattr(d, name) for d in days])) for name in ("carbon_kg", "r_eff", "traffic_usd", "waiting_h", "baseline_running_h")}  # noqa: E501
+    mean = {
+        name: float(np.mean([getattr(d, name) for d in days]))
+        for name in ("carbon_kg", "r_eff", "traffic_usd", "waiting_h", "baseline_running_h")
+    }
     line = (
         f"{label:36s} {np.mean([grams(d) for d in days]):8.1f} kg/kh  {mean['carbon_kg']:6.1f} kg/day"
         f"  R_eff {mean['r_eff']:7.2f}  waited {mean['waiting_h']:5.1f} h  {mean['traffic_usd']:6.0f} USD"

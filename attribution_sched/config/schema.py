@@ -152,7 +152,19 @@ class SeriesSignal(Record):
 
     kind: Literal["series"]
     path: FilePath
-    column: Name = "value"
+    column: Name
+
+
+class SeriesCarbon(SeriesSignal):
+    """Carbon intensity from a file."""
+
+    column: Name = "carbon_g_per_kwh"
+
+
+class SeriesPrice(SeriesSignal):
+    """Price of electricity from a file."""
+
+    column: Name = "usd_per_kwh"
 
 
 class DaySignal(Record):
@@ -167,8 +179,8 @@ class DaySignal(Record):
     values: Annotated[tuple[NonNegative, ...], Field(min_length=24, max_length=24)]
 
 
-CarbonSettings = Annotated[GridCarbon | SeriesSignal | DaySignal, Field(discriminator="kind")]
-ElectricitySettings = Annotated[SeriesSignal | DaySignal, Field(discriminator="kind")]
+CarbonSettings = Annotated[GridCarbon | SeriesCarbon | DaySignal, Field(discriminator="kind")]
+ElectricitySettings = Annotated[SeriesPrice | DaySignal, Field(discriminator="kind")]
 
 
 class DomainDefaults(Record):

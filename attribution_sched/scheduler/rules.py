@@ -138,7 +138,7 @@ class CleanestFirst(ShortestJobFirst):
 
     name = "cleanest-first"
 
-    def preference(self, view: DecisionView) -> Iterable[int]:
+    def preference(self, view: Decision) -> Iterable[int]:
         """Domains by grams of carbon per kWh, as the table has them."""
         return [int(d) for d in np.argsort(np.asarray(view.cost.domains.rows.carbon_g_per_j), kind="stable")]
 

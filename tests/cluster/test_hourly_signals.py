@@ -1,6 +1,7 @@
 """Prices and grids by the hour in the engine, the simulator and the fork: what is paid, accounted and forecast."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -25,8 +26,7 @@ PRICED = {"energy_usd_per_kwh": 0.1, "carbon_usd_per_kg": 0.1}
 def with_signals(cluster, **signals):
     """The cluster, every domain with these signals; the first argument of each is the domain's number."""
     domains = [
-        replace(domain, **{name: make(k) for name, make in signals.items()})
-        for k, domain in enumerate(cluster.domains)
+        replace(domain, **{name: make(k) for name, make in signals.items()}) for k, domain in enumerate(cluster.domains)
     ]
     return Cluster(tuple(domains), cluster.wan, cluster.runtime)
 
@@ -84,7 +84,7 @@ def test_grams_are_joules_times_the_hours_intensity():
     rows, engine = hour_by_hour(world)
     inside = [
         (int(t0 // 3600), joules, grams)
-        for (t0, joules, grams), (t1, *_) in zip(rows, rows[1:], strict=False)
+        for (t0, joules, grams), (t1, *_) in pairwise(rows)
         if t0 // 3600 == t1 // 3600 and joules > 0
     ]
     assert len({hour for hour, *_ in inside}) >= 6
@@ -109,7 +109,10 @@ def test_the_reward_pays_the_hours_price():
                 key = int(engine.state.slots[0, slot, st.SERIAL]), engine.state.plans[0, slot].tobytes()
                 seen_cost.setdefault(key, {})[hour] = float(engine.state.tasks[0, slot, st.T_COST])
     ratios = [
-        costs[hour + 1] / costs[hour] for costs in seen_cost.values() for hour in costs if hour % 2 == 0 and hour + 1 in costs
+        costs[hour + 1] / costs[hour]
+        for costs in seen_cost.values()
+        for hour in costs
+        if hour % 2 == 0 and hour + 1 in costs
     ]
     assert ratios and np.allclose(ratios, 8.0, rtol=1e-9)
 
@@ -159,9 +162,7 @@ def test_futures_are_drawn_from_forecasts_and_never_read(moment):
         def forecast(self, time_s, horizon_s):
             return self.real.forecast(time_s, horizon_s)
 
-    changed = with_signals(
-        moment.world.cluster, carbon=lambda k: OtherFuture(moment.world.cluster.domains[k].carbon)
-    )
+    changed = with_signals(moment.world.cluster, carbon=lambda k: OtherFuture(moment.world.cluster.domains[k].carbon))
     planted = replace(moment, world=replace(moment.world, cluster=changed))
     again = draw_futures(planted, beliefs, 64, until_s, 9)
     assert all((one.signals == two.signals).all() for one, two in zip(drawn, again, strict=True))

@@ -277,9 +277,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
             _demands(world, shares, busy, bus * slowdown[row], row_load)
         memory_ratio = max(memory_ratio, row_load[st.MEMORY] / world.domains.rows[domain].memory_bytes)
     bill = plan_out[BILL_USD] * norm
-    cost = cost_usd_kernel(
-        bill, priced_j * norm, carbon_g * norm, world.energy_usd_per_j, world.carbon_usd_per_g
-    )
+    cost = cost_usd_kernel(bill, priced_j * norm, carbon_g * norm, world.energy_usd_per_j, world.carbon_usd_per_g)
     task[st.STEP] = step
     task[st.STEP_BILL] = bill
     task[st.T_EFF] = r_eff_kernel(step, world.kinds[kind, st.K_BASE_STEP])
