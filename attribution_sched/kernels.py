@@ -11,6 +11,7 @@ stale one when another file changes, and forgets all when the same files are ins
 
 from __future__ import annotations
 
+import gc
 import glob
 import hashlib
 import logging
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from functools import cache, update_wrapper
+from inspect import CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from itertools import accumulate
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -37,6 +39,7 @@ from numba.core import types as numba_types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
@@ -104,6 +107,7 @@ class Kernel:
             began = time.perf_counter()
             door = numba.njit(no_cfunc_wrapper=True, **self.targetoptions)(self.py_func)
             door._cache = _DigestCache(self)
+            door._compiler.compile = _quickly(door._compiler.compile)
             self._door = door
             _off_the_clock(time.perf_counter() - began)
         return self._door(*args, **named)
@@ -307,7 +311,7 @@ class _PartCompiler(CompilerBase):
 
 _OWN = Path(__file__).read_bytes()
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.generic)
-_CODE = ("co_code", "co_names", "co_varnames", "co_argcount", "co_kwonlyargcount", "co_freevars", "co_flags",
+_CODE = ("co_code", "co_names", "co_varnames", "co_argcount", "co_kwonlyargcount", "co_freevars",
          "co_exceptiontable")  # fmt: skip
 """What a function's code is made of; where it stands in its file is no part of it."""
 
@@ -353,7 +357,9 @@ def _told(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, CodeType):
-        return _told((*(getattr(value, name) for name in _CODE), value.co_consts))
+        # Other flags than these tell how the code came about, and a profiler changes them.
+        flags = value.co_flags & (CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR)
+        return _told((*(getattr(value, name) for name in _CODE), flags, value.co_consts))
     if isinstance(value, type):
         parts = getattr(value, "_fields", ()) or [f"{name}={int(each)}" for name, each in _members(value)]
         return f"{value.__module__}.{value.__qualname__}{tuple(parts)}"
@@ -376,6 +382,44 @@ def _shape(kind: Any) -> str:
     if isinstance(kind, types.BaseTuple):
         return f"({', '.join(map(_shape, kind))})"
     return str(kind)
+
+
+_resolved: dict[Any, tuple[Any, Any]] = {}
+_resolve = types.BaseFunction.get_call_type
+
+
+def _quickly(compile_: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile with what numba does again and again done once: half the time of a first use.
+
+    To type ``a + b`` numba tries a dozen implementations, each time anew; what a function of its own registry answers
+    for arguments of some types is remembered here. And garbage is not collected meanwhile: each collection would walk
+    through everything that compilation, torch and the caller hold.
+    """
+
+    def compile_quickly(*args: Any, **named: Any) -> Any:
+        with global_compiler_lock:
+            collecting, before = gc.isenabled(), types.BaseFunction.get_call_type
+            types.BaseFunction.get_call_type = _resolve_once
+            gc.disable()
+            try:
+                return compile_(*args, **named)
+            finally:
+                types.BaseFunction.get_call_type = before
+                if collecting:
+                    gc.enable()
+
+    return compile_quickly
+
+
+def _resolve_once(function: Any, context: Any, args: Any, kws: Any) -> Any:
+    key = id(function), id(context), args, tuple(kws.items())
+    if key in _resolved:
+        return _resolved[key][1]
+    found = _resolve(function, context, args, kws)
+    # Overloads are compiled for the options of their caller, and have keys of their own: those are asked every time.
+    if found is not None and function.get_impl_key(found) is function.typing_key:
+        _resolved[key] = function, found
+    return found
 
 
 class _DigestLocator(_CacheLocator):

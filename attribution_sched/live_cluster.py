@@ -41,6 +41,7 @@ from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World
 from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.explain.words.say import Phrase
 from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import FunctionPolicy, Policy, QueueOrder
 from attribution_sched.scheduler.registry import POLICIES, make_policy
@@ -770,11 +771,11 @@ def beyond_limits(cluster: SimulatedCluster, seen: Decision, plan: Plan | None) 
         return ""
     used = devices_of(plan, len(seen.free_devices))
     if task.devices is not None and used.sum() > task.devices:
-        return f"the plan uses {used.sum()} devices, the task asked for at most {task.devices}"
+        return Phrase("breach.devices", used=int(used.sum()), most=task.devices)
     reserved = cluster.reserved_devices(task.tenant) if cluster.reservations else np.zeros_like(used)
     for at in np.flatnonzero((used > seen.free_devices) & (reserved > 0)).tolist():
         name = cluster.world.cluster.domains[at].name
-        return f"the plan uses {used[at]} devices of {name}, {reserved[at]} are reserved for others"
+        return Phrase("breach.reserved", used=int(used[at]), domain=name, reserved=int(reserved[at]))
     return ""
 
 
@@ -803,11 +804,11 @@ def more_urgent(cluster: SimulatedCluster, seen: Decision, asked_before: frozens
     behind = cluster.backlog.most_urgent() if cluster.backlog else None
     told = []
     if passed:
-        told.append(f"placed before {_named(passed)}, more urgent than priority {own}")
+        told.append(Phrase("breach.passed", tasks=_named(passed), own=own))
     if left:
-        told.append(f"placed while {_named(left)}, more urgent than priority {own}, was asked about and left waiting")
+        told.append(Phrase("breach.left", tasks=_named(left), own=own))
     if behind is not None and behind.task.priority > own:
-        told.append(f"placed before {_named([behind.task])} behind the window, more urgent than priority {own}")
+        told.append(Phrase("breach.behind", tasks=_named([behind.task]), own=own))
     return tuple(told)
 
 
@@ -818,12 +819,14 @@ def expected_late(task: Task, steps_left: float, now_s: float, effect: Outcome) 
     late_s = now_s + effect.move_s + steps_left * effect.step_s - task.deadline_s
     if late_s <= 1e-9 * max(1.0, abs(task.deadline_s)):
         return ()
-    return (f"expected to finish {late_s:.0f} s after its deadline",)
+    return (Phrase("breach.late", late_s=late_s),)
 
 
-def _named(tasks: list[Task]) -> str:
-    listed = [f"{task.id} (priority {task.priority})" for task in tasks[:MOST_NAMED]]
-    return ", ".join(listed) + (f" and {len(tasks) - MOST_NAMED} more" if len(tasks) > MOST_NAMED else "")
+def _named(tasks: list[Task]) -> Phrase:
+    listed = tuple(Phrase("breach.task", id=task.id, priority=task.priority) for task in tasks[:MOST_NAMED])
+    if len(tasks) > MOST_NAMED:
+        return Phrase("breach.tasks and more", tasks=listed, more=len(tasks) - MOST_NAMED)
+    return Phrase("breach.tasks", tasks=listed)
 
 
 # --- The call ---

@@ -39,6 +39,7 @@ from attribution_sched.errors import ExplanationError, JournalError, PolicyError
 from attribution_sched.executors.submission import SUBMIT_S
 from attribution_sched.explain.memory import QUICK, Memory
 from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.words.say import check_language
 from attribution_sched.explain_memory import moment_of, present_moment, warm_up
 from attribution_sched.journal import (
     DecisionRecord,
@@ -548,10 +549,11 @@ class System:
         self.journal.record_effect(int(number or 0))
         self._operating = None
 
-    def queue(self) -> pd.DataFrame:
+    def queue(self, lang: str = "en") -> pd.DataFrame:
         """Every task that waits or is held, in the order in which they are asked about, and what is known of why."""
+        check_language(lang)
         with self._turn:
-            return queue_table(self.cluster)
+            return queue_table(self.cluster, lang)
 
     def status(self) -> Status:
         """The clock, free devices, tasks, reservations, weights: how all of it stands now."""

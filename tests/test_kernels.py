@@ -2,6 +2,9 @@
 
 import ast
 import copy
+import gc
+import itertools
+import operator
 import os
 import pickle
 import shutil
@@ -210,6 +213,45 @@ def test_what_others_still_use_is_not_swept_however_many_they_are(tmp_path):
         (tmp_path / f"f-{number}.py311.nbi").touch()
     kernels._sweep(tmp_path)
     assert len(list(tmp_path.iterdir())) == 9
+
+
+def test_what_is_remembered_while_compiling_is_what_numba_answers():
+    """Also after the same function was asked with other types, and for constants, which have types of their own."""
+    from numba.core import types
+    from numba.core.registry import cpu_target
+
+    context = cpu_target.typing_context
+    context.refresh()
+    kinds = (types.int64, types.float64, types.boolean, types.uint64, types.IntegerLiteral(2), types.float64[:, ::1])
+    for _ in range(2):
+        for what in (operator.add, operator.mul, operator.pow, operator.lt, operator.floordiv):
+            function = context.resolve_value_type(what)
+            for given in itertools.product(kinds, kinds):
+                answers = []
+                for resolve in (kernels._resolve, kernels._resolve_once):
+                    try:
+                        answers.append(resolve(function, context, given, {}))
+                    except numba.TypingError:
+                        answers.append(None)
+                assert answers[0] == answers[1], (what, given)
+    assert len(kernels._resolved) > 100
+
+
+def test_compiling_leaves_numba_and_the_garbage_collector_as_they_were():
+    @kernels.kernel
+    def fails(x):
+        return x.nothing
+
+    before = kernels.types.BaseFunction.get_call_type
+    with pytest.raises(numba.TypingError):
+        fails(1.0)
+    assert gc.isenabled()
+    assert kernels.types.BaseFunction.get_call_type is before is kernels._resolve
+
+
+def test_flags_that_a_profiler_sets_make_no_other_kernel():
+    code = add.py_func.__code__
+    assert kernels._told(code.replace(co_flags=2)) == kernels._told(code)
 
 
 def test_copies_and_pickles_are_the_kernel_itself():
