@@ -920,9 +920,9 @@ class System:
 
         with self._turn:
             seen, holders, allowed, behind = moment_of(self.cluster, task)
-            asked = self._memory.looks()
+            quota, asked = self.cluster.quota_reason(seen), self._memory.looks()
         seen = weighted(seen, self.reward)
-        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
+        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind, quota=quota)
 
     def delay(self, task: str, *, futures: int = 8, hours: float = 12.0, seed: int | None = None) -> Delay:
         """Whose being there makes a task wait: Shapley shares of the wait that is still before it.

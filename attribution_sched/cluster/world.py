@@ -21,6 +21,7 @@ from attribution_sched.cluster.incidents import Incident, check_incidents
 from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.models import Model, TaskType
 from attribution_sched.cluster.models.opaque import REQUESTS, is_opaque
+from attribution_sched.cluster.objective import Quota
 from attribution_sched.cluster.objective import Reward as Reward
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.power import check_cap
@@ -273,6 +274,7 @@ class World:
         pool_seed: Seed of those instances.
         incidents: Links that are cut and domains that are lost on the way.
         pairs_measured: Whether two measured jobs on one device run as they were measured; else by the law alone.
+        quotas: What tenants may use, one each; a system obeys them, an episode of the arena knows no tenants' limits.
     """
 
     cluster: Cluster
@@ -294,6 +296,7 @@ class World:
     pool_seed: int = 20261116
     incidents: tuple[Incident, ...] = ()
     pairs_measured: bool = True
+    quotas: tuple[Quota, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -317,6 +320,10 @@ class World:
                 rule = f"must be > 0: {domain.name} has a price of electricity by the hour, told as multiples of it"
                 fix = "Set it to the usual price, or leave the hourly one out"
                 raise SettingsError(problem("reward.energy_usd_per_kwh", self.reward.energy_usd_per_kwh, rule, fix))
+        owners = [quota.tenant for quota in self.quotas]
+        twice = next((owner for owner in owners if owners.count(owner) > 1), None)
+        if twice is not None:
+            raise SettingsError(problem("quotas", twice, "a tenant has one quota", "Write its limits into one"))
         for kind in self.kinds:
             self._check_size(kind)
 

@@ -84,8 +84,9 @@ def build_world(settings: Settings) -> World:
     with _named("episode"):
         incidents = _incidents(settings)
         return World(
-            cluster, tuple(kinds), arrivals, settings.reward, incidents=incidents, **settings.episode.model_dump()
-        )
+            cluster, tuple(kinds), arrivals, settings.reward, incidents=incidents, quotas=settings.quotas,
+            **settings.episode.model_dump(),
+        )  # fmt: skip
 
 
 @contextmanager

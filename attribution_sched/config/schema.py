@@ -13,7 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from attribution_sched.cluster.objective import Interval, Reward, Switch
+from attribution_sched.cluster.objective import Interval, Quota, Reward, Switch
 from attribution_sched.errors import NetworkError, nearest
 from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
 
@@ -700,6 +700,7 @@ class EpisodeSettings(Record):
 MOST_DOMAINS = 1_000
 MOST_KINDS = 1_000
 MOST_INCIDENTS = 10_000
+MOST_QUOTAS = 10_000
 _DOMAINS = Why("every pair of domains is a link")
 
 
@@ -724,6 +725,7 @@ class Settings(Record):
         reward: What a decision is worth.
         episode: Length and limits of a run.
         incidents: Links that are cut and domains that are lost on the way.
+        quotas: What tenants may use.
     """
 
     name: Name = "unnamed"
@@ -746,6 +748,7 @@ class Settings(Record):
     incidents: Annotated[
         tuple[IncidentSettings, ...], Field(max_length=MOST_INCIDENTS), Why("every event looks through them")
     ] = ()
+    quotas: Annotated[tuple[Quota, ...], Field(max_length=MOST_QUOTAS), Why("every decision looks them up")] = ()
 
     @field_validator("gpus")
     @classmethod
