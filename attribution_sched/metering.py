@@ -12,19 +12,30 @@ from typing import Any
 
 import numpy as np
 
+from attribution_sched.billing import games
+from attribution_sched.billing.bill import Bill, Prices, make_bill
+from attribution_sched.billing.games import Shares
+from attribution_sched.billing.rules import Sharing
 from attribution_sched.billing.usage import TaskUse, Usage
+from attribution_sched.cluster.decision import capture
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import domain_power_w, signal_hour
+from attribution_sched.cluster.engine.engine import Engine, domain_power_w, signal_hour
+from attribution_sched.cluster.fork import replay
 from attribution_sched.cluster.plan import DOMAIN
+from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
-from attribution_sched.errors import JournalError, problem
+from attribution_sched.errors import JournalError, SettingsError, problem
 from attribution_sched.journal import Journal
-from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.live_cluster import SimulatedCluster, Waiting
 from attribution_sched.operations import FAILED, FINISHED, STARTED, recorded
 from attribution_sched.resume import live_through
-from attribution_sched.types import FloatArray, IntArray, Task
+from attribution_sched.scheduler.rule_follower import RuleFollower
+from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 J_PER_KWH = 3.6e6
+
+CONGESTION_ORDERS = 64
+"""Orders of payers drawn for congestion beyond eight of them; each is a play of the journal for every payer."""
 
 
 class MeteredCluster(SimulatedCluster):
@@ -37,6 +48,7 @@ class MeteredCluster(SimulatedCluster):
         self._ticks_s: list[float] = []
         self._uses: dict[str, TaskUse] = {}
         self._number: dict[str, int] = {}
+        self._rows_of: dict[str, FloatArray] = {}
         super().__init__(*given, **options)
 
     def _pass_time(self) -> int:
@@ -118,6 +130,52 @@ class MeteredCluster(SimulatedCluster):
             meter_egress_usd=float(self.engine.state.totals[0, st.BILL_TOTAL]),
         )
 
+    def _admit(self, waiting: Waiting) -> None:
+        self._rows_of.setdefault(waiting.task.id, waiting.row)
+        super()._admit(waiting)
+
+    def _enter(self, waiting: Waiting) -> None:
+        self._rows_of.setdefault(waiting.task.id, waiting.row)
+        super()._enter(waiting)
+
+    def congestion(self, usage: Usage, by: str = "tenant", *, orders: int = CONGESTION_ORDERS, seed: int = 0) -> Shares:
+        """Whose being there makes tasks wait, in task-hours.
+
+        v(S) is how long the tasks of S would have waited had only S handed in, from the empty cluster on, each at its
+        recorded time, links at their base; the compiled rule decides for every group alike, also for all of them, so
+        the sum is the rule's waiting and not the policy's. Nobody has devices of its own here, so shares are
+        externalities: what a group adds to what others wait.
+
+        Args:
+            usage: This cluster's, whose payers share.
+            by: ``tenant``, ``task`` or ``model``.
+            orders: Orders drawn beyond eight payers.
+            seed: Of the orders.
+        """
+        sharing = Sharing(usage, by)
+        moment = capture(Engine(self._plain_world()))
+        known = [at for at, use in enumerate(usage.tasks) if use.id in self._rows_of]
+        known.sort(key=lambda at: (usage.tasks[at].submitted_s, at))
+        rows = np.array([self._rows_of[usage.tasks[at].id] for at in known]).reshape(-1, 9)
+        came_s = np.array([usage.tasks[at].submitted_s for at in known])
+        group, until_s = np.asarray(sharing.group)[known], float(usage.edges_s[-1])
+        follower = RuleFollower.of(moment)
+
+        def hours(masks: BoolArray) -> FloatArray:
+            found = np.zeros(len(masks))
+            for at, mask in enumerate(masks):
+                there = mask[group]
+                if there.any():
+                    found[at] = replay(moment, rows[there], came_s[there], until_s, follower).sum() / 3600.0
+            return found
+
+        return games.congestion(len(sharing.names), hours, orders=orders, seed=seed)
+
+    def _plain_world(self) -> World:
+        """The world with room for everybody who came at once, so that nobody is turned away."""
+        waiting = max(self.world.queue_capacity, len(self._rows_of))
+        return replace(self.world, queue_capacity=waiting)
+
     def finished_s(self, task: str) -> float | None:
         """When a task was done; None if it was not, or never ran."""
         found = self._uses.get(task)
@@ -197,6 +255,33 @@ class MeteredCluster(SimulatedCluster):
         return np.array(self.engine.arrays.domains.rows["idle_w"], dtype=np.float64)
 
 
+def metered(journal: Journal) -> MeteredCluster:
+    """A simulated journal's cluster, lived through again with meters on.
+
+    Args:
+        journal: Only read.
+
+    Raises:
+        JournalError: If it cannot be lived through again: its beginning is archived, no system wrote it, this release
+            prices its decisions otherwise, or its cluster is a real one.
+    """
+    if journal.header.settings.get("cluster", "simulated") != "simulated":
+        rule = "is of a real cluster, which cannot be played again"
+        raise JournalError(problem("journal", str(journal.path), rule, "Ask for what its executors metered"))
+    lived = live_through(journal, MeteredCluster)
+    if lived is None:
+        rule = "cannot be billed: its beginning is archived, or no system wrote it"
+        fix = "Bill a period before its rows are archived; `attribution-sched doctor` tells what is there"
+        raise JournalError(problem("journal", str(journal.path), rule, fix))
+    cluster, otherwise = lived
+    if otherwise:
+        rule = f"{len(otherwise)} of its decisions, {otherwise[0]} first, are priced otherwise by this release"
+        raise JournalError(problem("journal", str(journal.path), rule, "Bill it with the release that wrote it"))
+    if not isinstance(cluster, MeteredCluster):
+        raise TypeError("live_through makes the cluster it is told to")
+    return cluster
+
+
 def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> Usage:
     """What was used by the tasks of a system's journal.
 
@@ -213,18 +298,28 @@ def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> 
     """
     if journal.header.settings.get("cluster", "simulated") != "simulated":
         return measured_usage(journal)
-    lived = live_through(journal, MeteredCluster)
-    if lived is None:
-        rule = "cannot be billed: its beginning is archived, or no system wrote it"
-        fix = "Bill a period before its rows are archived; `attribution-sched doctor` tells what is there"
-        raise JournalError(problem("journal", str(journal.path), rule, fix))
-    cluster, otherwise = lived
-    if otherwise:
-        rule = f"{len(otherwise)} of its decisions, {otherwise[0]} first, are priced otherwise by this release"
-        raise JournalError(problem("journal", str(journal.path), rule, "Bill it with the release that wrote it"))
-    if not isinstance(cluster, MeteredCluster):
-        raise TypeError("live_through makes the cluster it is told to")
-    return cluster.usage(electricity_usd_per_kwh)
+    return metered(journal).usage(electricity_usd_per_kwh)
+
+
+def bill_of(
+    journal: Journal,
+    by: str = "tenant",
+    rule: str = "shapley",
+    electricity_usd_per_kwh: float | None = None,
+    prices: Prices | None = None,
+    *,
+    congestion: bool = False,
+) -> tuple[Bill, Usage]:
+    """The bill of a journal, and what it rests on; see :meth:`attribution_sched.System.bill`."""
+    if not congestion:
+        usage = usage_of(journal, electricity_usd_per_kwh)
+        return make_bill(usage, by, rule, prices=prices), usage
+    if by == "domain":
+        fix = "Bill tenants, tasks or models"
+        raise SettingsError(problem("by", by, "cannot be made to wait by others", fix))
+    cluster = metered(journal)
+    usage = cluster.usage(electricity_usd_per_kwh)
+    return make_bill(usage, by, rule, prices=prices, congestion=cluster.congestion(usage, by)), usage
 
 
 def measured_usage(journal: Journal) -> Usage:

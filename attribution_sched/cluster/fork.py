@@ -743,6 +743,35 @@ def fork(
     )  # fmt: skip
 
 
+def replay(moment: Moment, pool: FloatArray, arrival_s: FloatArray, until_s: float, follower: Follower) -> FloatArray:
+    """Play a cluster on under arrivals that are written down: links as they are, nothing drawn.
+
+    Args:
+        moment: Where it begins; tasks present are played on with the rest.
+        pool: Tasks that come, in order of arrival, rows as the engine takes them, shape ``(T, 9)``.
+        arrival_s: When each comes, ascending, not before the moment, shape ``(T,)``.
+        until_s: How far to play.
+        follower: Who decides.
+
+    Returns:
+        Seconds that each task waited for its start, or to the end if it never started, shape ``(T,)``.
+    """
+    order = resident_slots(moment)
+    t = len(order)
+    known = moment.arrays.pool[list(order)] if order else np.zeros((0, pool.shape[1]))
+    k = moment.arrays.base.shape[1]
+    future = Future(
+        np.concatenate([known, pool]), np.zeros(t + len(pool)), np.concatenate([np.zeros(t), arrival_s]),
+        np.array([float(moment.state.clock[0, st.LAST_TICK]) - 1e-6]), np.ones((1, k, k)), moment.arrays.incidents,
+        moment.arrays.signals,
+    )  # fmt: skip
+    world = _future_world(moment, future, until_s)
+    copies = _stand(moment, world, [0], [], order, t, future, _scratch(moment), 0)
+    _play(follower, copies)
+    start_s = copies.ledger[0, t:, 0]
+    return np.asarray(np.clip(np.where(np.isnan(start_s), until_s, start_s) - arrival_s, 0.0, None))
+
+
 def _times(copies: Copies, now_s: float, until_s: float) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
     """Seconds that the tasks of every copy waited and stayed from now on, how many ended, and how many there were."""
     came_s = np.maximum(copies.world.arrival_times_s[: copies.ledger.shape[1]], now_s)
