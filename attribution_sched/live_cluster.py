@@ -1152,7 +1152,7 @@ def _plan_of(policy: Policy, cluster: SimulatedCluster, seen: Decision) -> tuple
 
 def with_weights(reward: Reward, weights: tuple[float, float, float] | None) -> Reward:
     """A reward with other weights of its three terms; None leaves them."""
-    if weights is None:
+    if weights is None or weights == (reward.w_eff, reward.w_util, reward.w_cost):
         return reward
     w_eff, w_util, w_cost = weights
     return replace(reward, w_eff=w_eff, w_util=w_util, w_cost=w_cost)

@@ -1073,24 +1073,25 @@ class System:
             self._again.compared = self._compares
         again, eyes, version = self._again, memory.looks(), self._versions.at(number)
         start = restore_snapshot(self.journal, again, first, eyes)
-        lived: list[tuple[str, int, Decision, Plan | None, Decisions]] = []
+        watcher, appraises = eyes if isinstance(eyes, LinkWatcher) else None, isinstance(eyes, Appraiser)
+        lived: list[tuple[str, int, Decision, Plan | None, Decisions | None]] = []
 
-        def seen(decision: DecisionRecord, view: Decision) -> None:
+        def seen(decision: DecisionRecord, cluster: SimulatedCluster) -> None:
             at = decision.sequence or 0
+            wanted = at == number or (first <= at < until and self._versions.at(at) == version)
+            if not wanted and watcher is None:
+                return
             reward = self._reward_feedback.in_force(at, self.world.reward)
-            view = weighted(view, with_weights(reward, decision.weights))
-            if isinstance(eyes, LinkWatcher):
-                eyes.watch_links(view)
-            if at >= first and self._versions.at(at) == version:
-                plan = plan_of(decision.plan, self.domains)
-                lived.append((decision.id, at, view, plan, perceived(eyes, view)))
+            view = weighted(cluster.pending(background=at < number), with_weights(reward, decision.weights))
+            if watcher is not None:
+                watcher.watch_links(view)
+            if wanted:
+                # As for decisions of now: only what such a policy sees depends on what it saw before.
+                known = perceived(eyes, view) if appraises else None
+                lived.append((decision.id, at, view, plan_of(decision.plan, self.domains), known))
 
-        def after(decision: DecisionRecord, asked: PolicyAnswer, *_: Any) -> None:
-            seen(decision, asked.view)
-
-        looking = range(number) if isinstance(eyes, LinkWatcher) else range(first, until)
-        replay(again, self.journal, self.seed, start=start, stop=number, after=after, looking=looking)
-        seen(record, again.pending())
+        replay(again, self.journal, self.seed, start=start, stop=number, seen=seen)
+        seen(record, again)
         return memory.recall(name, number, lived)
 
     def outcome(self, decision: SchedulingResult | str) -> Outcome:
