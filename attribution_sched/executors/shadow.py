@@ -593,8 +593,11 @@ def _past(ask: Callable[..., str]) -> list[_Ended]:
         limit = _seconds(minutes)
         found.append(
             _Ended(
-                domain, float(elapsed) if known else None, 60.0 * limit if limit else None,
-                *(_seconds(each) for each in times), over,
+                domain,
+                float(elapsed) if known else None,
+                60.0 * limit if limit else None,
+                *(_seconds(each) for each in times),
+                over,
             )  # fmt: skip
         )
     return found
