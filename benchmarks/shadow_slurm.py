@@ -158,9 +158,8 @@ def main() -> None:
         for each in found:
             tell(each)
     rows = [row for each in found for row in each["rows"]]
-    print(
-        f"all {len(found)} queues: {len(rows)} jobs, 80 % interval covers {statistics.mean(r['inside'] for r in rows):.1%}"
-    )
+    covered = statistics.mean(row["inside"] for row in rows)
+    print(f"all {len(found)} queues: {len(rows)} jobs, 80 % interval covers {covered:.1%}")
 
 
 if __name__ == "__main__":

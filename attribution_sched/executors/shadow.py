@@ -591,15 +591,9 @@ def _past(ask: Callable[..., str]) -> list[_Ended]:
         over = state.split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT")
         known = elapsed.isdecimal() and len(elapsed) <= LONGEST_NUMBER
         limit = _seconds(minutes)
-        found.append(
-            _Ended(
-                domain,
-                float(elapsed) if known else None,
-                60.0 * limit if limit else None,
-                *(_seconds(each) for each in times),
-                over,
-            )  # fmt: skip
-        )
+        limit_s = 60.0 * limit if limit else None
+        when_s = [_seconds(each) for each in times]
+        found.append(_Ended(domain, float(elapsed) if known else None, limit_s, *when_s, over))
     return found
 
 

@@ -42,8 +42,7 @@ class QueueChange:
 
 
 def read_queue_change(shadow: Shadow, text: str) -> QueueChange:
-    """A change in one line: ``drop east-1``, ``add 4@east``, ``without 12``, ``move 12 west``, ``devices 12 2``,
-    ``limit 12 30m``, ``first 12``.
+    """A change in one line: ``drop east-1``, ``add 4@east``, ``without 12``, ``limit 12 30m``; see :data:`CHANGES`.
 
     Raises:
         SettingsError: If it is none, or names what is not there.
