@@ -19,7 +19,7 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.what_if import FUTURES, Effect, Shift, WhatIf, paired_interval
 from attribution_sched.explain.words import Phrase
 
-FOLLOWER = "EASY backfill"
+FOLLOWER = "backfill"
 """Who decides in the futures."""
 
 CHANGES = ("drop", "add", "without", "move", "devices", "limit", "first")
