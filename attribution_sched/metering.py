@@ -286,9 +286,12 @@ def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
             continue
         if each.kind == STARTED:
             started[key] = float(each.more["start_s"])
-        elif each.kind in (FINISHED, FAILED) and key in started:
+        elif each.kind in (FINISHED, FAILED):
             told = {"end_s": each.cluster_time_s, **each.more}
-            found.append(_launch(each.name, plan, started.pop(key), told, done=each.kind == FINISHED))
+            # One that began and ended between two looks has its start with its end.
+            start_s = started.pop(key, each.more.get("start_s"))
+            if start_s is not None:
+                found.append(_launch(each.name, plan, float(start_s), told, done=each.kind == FINISHED))
     for handle in journal.handles():
         # One that was moved away, or cancelled, has no end among what was reported: its handle has it.
         spent = handle.handle.get("spent")
