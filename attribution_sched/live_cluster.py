@@ -277,6 +277,8 @@ class SimulatedCluster:
         self.reservations: dict[str, Reservation] = {}
         self._reserved = 0
         self.spending = Spending(world.quotas)
+        # Kind → task → by how much its demands turned out to exceed what was expected; a simulation learns nothing.
+        self.learnt: dict[int, dict[str, float]] = {}
         self.set_aside = 0
         self.operated = 0
         self._least_bytes = [_least_bytes(kind) for kind in world.kinds]

@@ -387,17 +387,29 @@ def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
             continue
         if each.kind == STARTED:
             started[key] = float(each.more["start_s"])
-        elif each.kind in (FINISHED, FAILED) and key in started:
-            devices: dict[str, int] = {}
-            for replica in plan["replicas"]:
-                for part in replica["segments"]:
-                    held = part["dp"] * part["tp"] * part["pp"]
-                    devices[part["domain"]] = devices.get(part["domain"], 0) + held
-            end_s = float(each.more.get("end_s", each.cluster_time_s))
-            cpu_s = {name: float(value) for name, value in (each.more.get("cpu_by_domain") or {}).items()}
-            start_s = max(0.0, started.pop(key))
-            found.append(_Launch(each.name, devices, start_s, max(start_s, end_s), each.kind == FINISHED, cpu_s))
+        elif each.kind in (FINISHED, FAILED):
+            told = {"end_s": each.cluster_time_s, **each.more}
+            # One that began and ended between two looks has its start with its end.
+            start_s = started.pop(key, each.more.get("start_s"))
+            if start_s is not None:
+                found.append(_launch(each.name, plan, float(start_s), told, done=each.kind == FINISHED))
+    for handle in journal.handles():
+        # One that was moved away, or cancelled, has no end among what was reported: its handle has it.
+        spent = handle.handle.get("spent")
+        if spent and handle.key in started:
+            found.append(_launch(handle.handle["task"], plans[handle.key], started[handle.key], spent, done=False))
     return found
+
+
+def _launch(task: str, plan: Mapping[str, Any], start_s: float, told: Mapping[str, Any], *, done: bool) -> _Launch:
+    devices: dict[str, int] = {}
+    for replica in plan["replicas"]:
+        for part in replica["segments"]:
+            held = part["dp"] * part["tp"] * part["pp"]
+            devices[part["domain"]] = devices.get(part["domain"], 0) + held
+    start_s = max(0.0, start_s)
+    cpu_s = {name: float(value) for name, value in (told.get("cpu_by_domain") or {}).items()}
+    return _Launch(task, devices, start_s, max(start_s, float(told["end_s"])), done, cpu_s)
 
 
 def _task_uses(journal: Journal, launches: list[_Launch], number: Mapping[str, int]) -> tuple[TaskUse, ...]:

@@ -355,6 +355,7 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         "held": {name: [each.reason, each.aside] for name, each in cluster.held.items()},
         "reservations": [asdict(each) for each in cluster.reservations.values()],
         "operated": [cluster.operated, cluster._reserved, cluster.set_aside],
+        "learnt": {str(kind): list(known.items()) for kind, known in cluster.learnt.items()},
     }
     return arrays, facts
 
@@ -403,6 +404,7 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
             cluster.backlog.add(waiting)
     cluster.reservations = {each["id"]: Reservation(**each) for each in facts["reservations"]}
     cluster.operated, cluster._reserved, cluster.set_aside = facts["operated"]
+    cluster.learnt = {int(kind): dict(known) for kind, known in facts.get("learnt", {}).items()}
     cluster._arrived, cluster._came = int(facts["arrived"]), int(facts["came"])
     cluster._next_s = float("inf") if facts["next_s"] is None else float(facts["next_s"])
     cluster._swaps, cluster._refilled_s = facts["swaps"]

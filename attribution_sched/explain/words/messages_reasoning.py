@@ -301,6 +301,20 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "what_if.change.policy": ("{policy} deciding", "由 {policy} 决策"),
     "what_if.change.task": ("one more task, {task}", "增加任务 {task}"),
     "what_if.change.without": ("{task} not there", "没有任务 {task}"),
+    "what_if.started": ("jobs that start", "能启动的作业数"),
+    "queue_if.first": ("{job} the most urgent", "{job} 优先级最高"),
+    "queue_if.move": ("{job} in {domain}", "{job} 改投 {domain}"),
+    "queue_if.devices": ("{job} asking for {count} devices", "{job} 只申请 {count} 个设备"),
+    "queue_if.limit": ("{job} asking for at most {limit}", "{job} 的时限为 {limit}"),
+    "queue_if.add": ("{count} devices in {domain}", "{domain} 的设备 {count}"),
+    "queue_if.later": (
+        "job {job} starts {minutes} min later (in {share} of futures)",
+        "作业 {job} 晚 {minutes} 分钟启动（{share} 的未来）",
+    ),
+    "queue_if.sooner": (
+        "job {job} starts {minutes} min sooner (in {share} of futures)",
+        "作业 {job} 早 {minutes} 分钟启动（{share} 的未来）",
+    ),
     "why_not": ("{task}, not in {domain}: {parts:; }.", "{task} 不在 {domain}：{parts:；}。"),
     "why_not.done": ("that is where it is", "它正在该处"),
     "why_not.worth": (
