@@ -34,16 +34,15 @@ must win clearly: its queries walk through the hidden features one by one and co
 NEGLIGIBLE_NATS = 1e-3
 CLEARLY = 3.0
 PANEL_DRAWS = 64
-RIVAL_NATS = 0.05
-RIVAL_WEIGHT = 1.0
-"""A rival family weighs exp(-nats behind / 0.05) in the model's error."""
+RESAMPLES, MOST_RIVALS, LEAST_CHANCE = 1000, 2, 0.02
+"""Resamples of the held-out rows that give rivals their chances; how many count, and from which chance on."""
 
 DENSITIES = ("gaussian", "mixture", "copula-mixture", "empirical", "regression")
 """Candidates beside the strata where counters have atoms; judged by squared error."""
 
 Function = Callable[[FloatArray], FloatArray]
 
-_TRIAL: dict[str, dict[str, Any]] = {"energy": {"members": 3}, "energy-mixture": {"members": 3}}
+_TRIAL: dict[str, dict[str, Any]] = dict.fromkeys(("energy", "energy-mixture"), {"members": 3, "repeat": False})
 """Cheaper settings while a candidate is only being judged."""
 
 
@@ -245,18 +244,24 @@ def choose(scored: Sequence[Scored]) -> Scored:
     return chosen
 
 
-def rivals(scored: Sequence[Scored], chosen: Scored) -> list[tuple[Conditional, float]]:
-    """Runner-up models as fitted on the training part, and what their difference weighs in the model's error."""
+def rivals(scored: Sequence[Scored], chosen: Scored, rng: np.random.Generator) -> list[tuple[Conditional, float]]:
+    """Other models as fitted on the training part, each with the chance that it is the better one.
+
+    The chance is the share of resamples of the held-out rows in which it has the best likelihood of all: if it is the
+    truth with chance p, the chosen model's values are off by its difference with chance p.
+    """
     if not chosen.comparable:
         return []
-    out = []
-    for s in scored:
-        if s is chosen or not s.comparable or s.model is None or s.kind in TOLERANCE:
-            continue
-        behind = max(chosen.mean - s.mean, 0.0)
-        out.append((s.model, float(np.exp(-behind / RIVAL_NATS))))
-    out.sort(key=lambda pair: -pair[1])
-    return [(m, w * RIVAL_WEIGHT) for m, w in out[:1] if w > 0.05]
+    others = [s for s in scored if s is not chosen and s.comparable and s.model is not None and s.kind not in TOLERANCE]
+    if not others:
+        return []
+    rows = np.stack([s.log_likelihood.reshape(-1, MASKS_PER_ROW).mean(axis=1) for s in (chosen, *others)])
+    counts = rng.multinomial(rows.shape[1], np.full(rows.shape[1], 1.0 / rows.shape[1]), RESAMPLES)
+    # A model that is level with the chosen one (a mixture of one component, say) does not beat it.
+    mean = (rows - rows[0]) @ counts.T / rows.shape[1] - NEGLIGIBLE_NATS * (np.arange(len(rows)) > 0)[:, None]
+    wins = np.bincount(mean.argmax(axis=0), minlength=len(rows))[1:] / RESAMPLES
+    order = np.argsort(-wins, kind="stable")[:MOST_RIVALS]
+    return [(m, float(wins[i])) for i in order if (m := others[i].model) is not None and wins[i] > LEAST_CHANCE]
 
 
 def _better(candidate: Scored, rival: Scored, errors: float) -> bool:
