@@ -42,7 +42,7 @@ DENSITIES = ("gaussian", "mixture", "copula-mixture", "empirical", "regression")
 
 Function = Callable[[FloatArray], FloatArray]
 
-_TRIAL: dict[str, dict[str, Any]] = dict.fromkeys(("energy", "energy-mixture"), {"members": 3, "repeat": False})
+_TRIAL: dict[str, dict[str, Any]] = {k: {"members": 3, "repeat": False} for k in ("energy", "energy-mixture")}
 """Cheaper settings while a candidate is only being judged."""
 
 

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from attribution_sched.attribution.conditionals.base import Conditional, FloatArray, State, pick
 from attribution_sched.attribution.conditionals.catalogue import restore
 
-
 REFIT, FOLD, REPEAT, RIVAL = "refit", "fold", "repeat", "rival"
 RIVAL_DEGREES = 4
 LEAST_LEFT = 0.2
