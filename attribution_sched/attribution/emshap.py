@@ -37,7 +37,6 @@ from attribution_sched.errors import ModelFitError, nearest, problem
 
 IntArray = NDArray[np.intp]
 
-NETWORKS = ("energy",)
 ROWS_THEMSELVES = ("marginal", "empirical", "regression")
 """Models whose E[f(X)] is the mean over the training rows."""
 
@@ -489,16 +488,11 @@ class EmSHAP:
             return "neural-mlp", []
         if model not in ("auto", "energy"):
             return model, []
-        few = z.shape[1] <= EXACT_LIMIT
-        # Walking through many hidden features for thousands of sampled coalitions would take seconds a row.
-        networks = ("energy",) if model == "energy" or self.proposal == "closed" or not few else NETWORKS
         functions = None
         if f is not None:
             predict = predictor(f, self.names_, self.nonnegative)
             functions = [lambda rows: predict(self.scale_.restore(np.array(rows)))]
-        scored = search(
-            z, self.held_out, rng, networks, tick, origin=self._origin(), functions=functions, atoms=model == "auto"
-        )
+        scored = search(z, self.held_out, rng, tick, origin=self._origin(), functions=functions, atoms=model == "auto")
         self.scores_ = {s.kind: s.mean for s in scored if s.comparable}
         self.squared_errors_ = {s.kind: s.squared_error for s in scored}
         chosen = choose(scored)

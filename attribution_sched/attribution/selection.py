@@ -26,10 +26,8 @@ from attribution_sched.attribution.progress import Tick, silent
 from attribution_sched.coalitions import EXACT_LIMIT
 
 MASKS_PER_ROW = 4
-TOLERANCE = {"neural-mlp": 2.0}
-USUAL_TOLERANCE = 0.5
-"""A simpler model wins while it is behind the best by less than this many standard errors. The autoregressive network
-must win clearly: its queries walk through the hidden features one by one and cost several times more."""
+TOLERANCE = 0.5
+"""A simpler model wins while it is behind the best by less than this many standard errors."""
 
 NEGLIGIBLE_NATS = 1e-3
 CLEARLY = 3.0
@@ -168,20 +166,18 @@ def search(
     x: FloatArray,
     held_out: float,
     rng: np.random.Generator,
-    networks: Sequence[str],
     tick: Tick = silent,
     *,
     origin: FloatArray | None = None,
     functions: Sequence[Function] | None = None,
     atoms: bool = True,
 ) -> list[Scored]:
-    """Score the closed forms, then the networks that can still gain; simplest first.
+    """Score the closed forms, then the energy networks over them; simplest first.
 
     Args:
         x: (n, d) standardised rows.
         held_out: Share of rows to score on.
         rng: Source of the split, the masks and the starts.
-        networks: Network kinds to try; beside ``energy`` also ``energy-mixture`` where a mixture beats the copula.
         tick: Progress callback.
         origin: (d,) where raw zero lies, NaN for columns that go below it.
         functions: What ``E[f | x_S]`` is judged by; default the :func:`panel`.
@@ -207,12 +203,9 @@ def search(
         scored.append(score(kind, split, rng, origin=origin, functions=asked))
     others = ("empirical", "regression")
     scored += [score(kind, split, rng, functions=asked, comparable=False) for kind in others]
-    closed = tuple(scored)
-    for kind in networks:
-        if kind == "energy" and energy_over(closed) == "energy-mixture":
-            # Over a mixture the energy has less to learn, over a copula it learns more easily: try both.
-            scored.append(score("energy-mixture", split, rng, tick, functions=asked))
-        scored.append(score(kind, split, rng, tick, functions=asked))
+    # Over a mixture the energy has less to learn, over a copula it learns more easily: both, where a mixture is better.
+    kinds = ("energy-mixture", "energy") if energy_over(scored) == "energy-mixture" else ("energy",)
+    scored += [score(kind, split, rng, tick, functions=asked) for kind in kinds]
     return [s for s in scored if s.usable]
 
 
@@ -229,10 +222,7 @@ def choose(scored: Sequence[Scored]) -> Scored:
     """Best by likelihood, then by squared error among those not clearly behind, then the simplest."""
     ranked = [s for s in scored if s.comparable]
     best = max(ranked, key=lambda s: s.mean)
-    near = [s for s in ranked if s is best or _close(s, best, TOLERANCE.get(best.kind, USUAL_TOLERANCE))]
-    if best.kind in TOLERANCE and len(near) > 1:
-        # Beaten to a draw by cheaper models: the choice is now among those.
-        return choose([s for s in scored if s.kind not in TOLERANCE])
+    near = [s for s in ranked if s is best or _close(s, best)]
     # Candidates come simplest first; one that is better by its squared error beyond the noise takes the place.
     chosen = near[0]
     for s in near[1:]:
@@ -252,7 +242,7 @@ def rivals(scored: Sequence[Scored], chosen: Scored, rng: np.random.Generator) -
     """
     if not chosen.comparable:
         return []
-    others = [s for s in scored if s is not chosen and s.comparable and s.model is not None and s.kind not in TOLERANCE]
+    others = [s for s in scored if s is not chosen and s.comparable and s.model is not None]
     if not others:
         return []
     rows = np.stack([s.log_likelihood.reshape(-1, MASKS_PER_ROW).mean(axis=1) for s in (chosen, *others)])
@@ -272,11 +262,11 @@ def _better(candidate: Scored, rival: Scored, errors: float) -> bool:
     return bool(gap.mean() > errors * gap.std(ddof=1) / np.sqrt(len(gap)))
 
 
-def _close(candidate: Scored, best: Scored, tolerance: float) -> bool:
+def _close(candidate: Scored, best: Scored) -> bool:
     """Whether a candidate is behind the best by no more than the noise of their paired difference."""
     gap = (best.log_likelihood - candidate.log_likelihood).reshape(-1, MASKS_PER_ROW).mean(axis=1)
     error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
-    return bool(gap.mean() <= max(tolerance * error, NEGLIGIBLE_NATS))
+    return bool(gap.mean() <= max(TOLERANCE * error, NEGLIGIBLE_NATS))
 
 
 def fit_chosen(

@@ -26,12 +26,6 @@ def test_noise_alone_does_not_buy_a_network():
     assert choose(pair).kind == "gaussian"
 
 
-def test_the_slow_network_must_win_clearly():
-    options = [scored("energy", -4.0), scored("neural-mlp", -3.97, noise=0.5, seed=3)]
-    assert choose(options).kind == "energy"
-    assert choose([options[0], scored("neural-mlp", -3.0, noise=0.5)]).kind == "neural-mlp"
-
-
 def rival(kind, log_likelihood):
     return Scored(kind, log_likelihood, model=GaussianConditional())
 
