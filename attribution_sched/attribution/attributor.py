@@ -248,7 +248,8 @@ class SampleEnergy:
             idle = self.idle_w * float(weights @ (every @ self.idle_s[mode] / samples_per_s))
             hats = weights @ every
         mean = weights @ each
-        members = (hats @ self.members[:, mode] * usual) @ self._owners
+        prices = (hats @ self._member_prices[mode]).reshape(len(self.members), -1)
+        members = (prices * usual) @ self._owners
         model = np.square(members - mean).mean(axis=0) + np.square(self.spread * mean)
         return mean, idle, weights @ np.square(each) - np.square(mean), model
 
@@ -317,6 +318,12 @@ class SampleEnergy:
         rows = np.arange(len(logs))
         hats[rows, at], hats[rows, at + 1] = 1.0 - share, share
         return hats
+
+    @cached_property
+    def _member_prices(self) -> FloatArray:
+        """Weights of all members in one row for each knot, ``(modes, k, members · terms)``."""
+        by_mode = self.members.transpose(1, 2, 0, 3)
+        return np.ascontiguousarray(by_mode).reshape(*by_mode.shape[:2], -1)
 
     @cached_property
     def _knot_list(self) -> list[float]:
