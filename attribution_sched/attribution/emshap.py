@@ -454,8 +454,8 @@ class EmSHAP:
         return CoalitionSample(sample.masks[:groups, :size], sample.weights[:groups, :size])
 
     def _fewer(self, points: Points) -> Points:
-        """The first of the points, mirrored again."""
-        half = min(points.n_draws, REFIT_DRAWS) // 2
+        """The first of the points, mirrored again; all of them where draws weigh too unevenly for few to do."""
+        half = (points.n_draws if self.model_.kind == "curved" else min(points.n_draws, REFIT_DRAWS)) // 2
         first = points.uniforms[:, :half]
         return Points(np.concatenate([first, 1.0 - first], axis=1))
 
