@@ -33,10 +33,10 @@ from attribution_sched.scheduler.thinking import Think
 PRESET = "cross-domain-hourly"
 
 
-def world_of(number: int, price: float, *, without_bpat: bool = False, start_h: int | None = None) -> World:
-    """A day of the preset at a carbon price; day and grids hang on its number alone."""
+def world_of(number: int, price: float, w_cost: float, *, without_bpat: bool = False) -> World:
+    """A day of the preset at a carbon price and a weight of cost; day and grids hang on its number alone."""
     rng = np.random.default_rng([20261117, number])
-    begins = int(rng.integers(365)) * 24 if start_h is None else start_h
+    begins = int(rng.integers(365)) * 24
     world = load_settings(PRESET).build_world()
     domains = []
     for k, domain in enumerate(world.cluster.domains):
@@ -47,7 +47,7 @@ def world_of(number: int, price: float, *, without_bpat: bool = False, start_h: 
         grid = Grid(name, seed=int(rng.integers(2**31)) + k, start_h=float(begins))
         domains.append(replace(domain, carbon=grid, carbon_g_per_kwh=grid.annual_mean))
     cluster = replace(world.cluster, domains=tuple(domains))
-    return replace(world, cluster=cluster, reward=replace(world.reward, carbon_usd_per_kg=price))
+    return replace(world, cluster=cluster, reward=replace(world.reward, carbon_usd_per_kg=price, w_cost=w_cost))
 
 
 class AnnualMean:
@@ -95,6 +95,8 @@ def main() -> None:
     asked.add_argument("--days", type=int, default=12)
     asked.add_argument("--seed", type=int, default=1_960_000)
     asked.add_argument("--prices", default="100", help="USD per kg that thinking pays for carbon, comma-separated")
+    asked.add_argument("--w-cost", type=float, default=0.5, help="weight of R_cost while thinking pays for carbon")
+    asked.add_argument("--only", default="", help="arms whose label holds one of these words, comma-separated")
     asked.add_argument("--without-bpat", action="store_true")
     asked.add_argument("--json", default="")
     given = asked.parse_args()
@@ -109,9 +111,11 @@ def main() -> None:
     arms += [(f"rule+fork, {price:g} USD/kg", price, lambda: RuleFork(think=think)) for price in prices]
     arms.append((f"the same, annual mean ({prices[-1]:g})", prices[-1], lambda: AnnualMean(RuleFork(think=think))))
     played: dict[str, list[EpisodeSummary]] = {}
-    for label, price, make in arms:
+    wanted = given.only.split(",")
+    for label, price, make in (arm for arm in arms if any(word in arm[0] for word in wanted)):
         policy = make()
-        worlds = (world_of(given.seed + d, price, without_bpat=given.without_bpat) for d in range(given.days))
+        weight = given.w_cost if price > 1.0 else 0.5
+        worlds = (world_of(given.seed + d, price, weight, without_bpat=given.without_bpat) for d in range(given.days))
         played[label] = [play(world, policy, given.seed + d) for d, world in enumerate(worlds)]
         print_row(label, played[label], played.get("cleanest-first"))
     if given.json:
