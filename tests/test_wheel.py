@@ -59,7 +59,8 @@ def test_the_wheel_works_where_the_repository_is_not(wheel, tmp_path):
     python = tmp_path / "clean" / "bin" / "python"
     site = next((tmp_path / "clean" / "lib").glob("python*/site-packages"))
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    target = ["--no-deps", "--no-compile", "--prefix", tmp_path / "clean", wheel]
+    # What is installed here stays: it is the environment these tests run in.
+    target = ["--no-deps", "--no-compile", "--ignore-installed", "--prefix", tmp_path / "clean", wheel]
     run(sys.executable, "-m", "pip", "install", "-q", *target, cwd=tmp_path)
     version = run(python, "-c", USE, cwd=tmp_path).strip().splitlines()[-1]
     assert version in wheel.name
