@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attribution_sched import __version__, arguments, operations
-from attribution_sched.admission import DEMO, Admission, handed_in, kind_of, prepared
+from attribution_sched.admission import Admission, demo_of, handed_in, prepared
 from attribution_sched.attribution.attributor import TaskAttributor, as_attributor
 from attribution_sched.attribution.vector import measured
 from attribution_sched.cluster.decision import Decision, Decisions, attributed
@@ -367,9 +367,6 @@ class System:
         self._explaining = arguments.explaining(explain)
         self.settings, self.policy, self._attributor = settings, policy, attributor
         self.world = settings.build_world() if self._live is None else self._live.world_of(settings.build_world())
-        if self._queue == "demo":
-            for request in DEMO:
-                kind_of(self.world, request)
         self.domains = tuple(domain.name for domain in self.world.cluster.domains)
         self.reward = self.world.reward
         self.attribute = AttributionCache(as_attributor(attributor, self.world, policy))
@@ -1272,7 +1269,7 @@ class System:
         """Hand in the demonstration's tasks, those that a killed process did not."""
         if self._queue == "demo" and self.journal.count() == 0:
             known = {task.id for task in self.journal.tasks()}
-            for request in DEMO:
+            for request in demo_of(self.world):
                 if request.id not in known:
                     self.submit(request)
 
