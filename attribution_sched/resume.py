@@ -340,6 +340,8 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         }
         parts = [_demands(each.demands) for each in waiting]
         arrays |= {f"backlog.demands.{name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if cluster.world.quotas:
+        arrays["quotas.used"] = cluster.spending.used.copy()
     if cluster.corrected:
         arrays["links.base"] = cluster._arrays.base.copy()
     facts = {
@@ -370,6 +372,8 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
         "pool.samples_per_s": pool.samples_per_s, "pool.rows": cluster._arrays.pool,
     }  # fmt: skip
     targets |= {f"pool.demands.{name}": getattr(pool.demands, name) for name in _demands(pool.demands)}
+    if cluster.world.quotas:
+        targets["quotas.used"] = cluster.spending.used
     for name, target in targets.items():
         given = arrays.get(name)
         if given is None or given.shape != target.shape or given.dtype != target.dtype:

@@ -920,9 +920,9 @@ class System:
 
         with self._turn:
             seen, holders, allowed, behind = moment_of(self.cluster, task)
-            asked = self._memory.looks()
+            quota, asked = self.cluster.quota_reason(seen), self._memory.looks()
         seen = weighted(seen, self.reward)
-        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
+        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind, quota=quota)
 
     def delay(self, task: str, *, futures: int = 8, hours: float = 12.0, seed: int | None = None) -> Delay:
         """Whose being there makes a task wait: Shapley shares of the wait that is still before it.
@@ -1217,6 +1217,7 @@ class System:
         *,
         electricity_usd_per_kwh: float | None = None,
         prices: Prices | None = None,
+        congestion: bool = False,
     ) -> Bill:
         """Who answers for the energy, electricity, egress, carbon and device time of everything so far.
 
@@ -1225,16 +1226,16 @@ class System:
             rule: ``shapley``, ``reservation``, ``usage``, ``cpu-time`` or ``max-request-use``.
             electricity_usd_per_kwh: Price of electricity; what the preset pays for energy by default.
             prices: What else is charged for; see :class:`~attribution_sched.billing.bill.Prices`.
+            congestion: Whether to work out who makes whom wait, too; a play of everything for each group of payers.
 
         Raises:
             SettingsError: If an argument is wrong.
-            JournalError: If the beginning of the journal is archived.
+            JournalError: If the beginning of the journal is archived, or congestion is asked of a real cluster.
         """
-        from attribution_sched.billing.bill import make_bill
-        from attribution_sched.metering import usage_of
+        from attribution_sched.metering import bill_of
 
         with self._turn:
-            return make_bill(usage_of(self.journal, electricity_usd_per_kwh), by, rule, prices=prices)
+            return bill_of(self.journal, by, rule, electricity_usd_per_kwh, prices, congestion=congestion)[0]
 
     def close(self) -> None:
         """Close the journal and let the next writer in; harmless when done twice.

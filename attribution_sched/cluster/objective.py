@@ -129,3 +129,49 @@ class KindFields:
             return "deadline_slack", self.deadline_slack, "must be finite and > 0", fix
         unnamed = name_rule(self.tenant)
         return None if unnamed is None else ("tenant", self.tenant, unnamed, "Use letters, digits and signs")
+
+
+Amount = Annotated[float, Field(strict=True, gt=0, le=1e15, allow_inf_nan=False), Why("a sum over a run")]
+Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000), Why("more devices than any cluster here has")]
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What a tenant may use: devices at once, and budgets for a window of time that begins again when it ends.
+
+    A tenant that has spent a budget gets no further placement until the window ends; what runs is not stopped, so a
+    budget can be exceeded by what its last tasks still use.
+
+    Attributes:
+        tenant: Whose.
+        devices: Most devices at once.
+        device_hours: Most device-hours in a window.
+        energy_kwh: Most energy of its tasks.
+        usd: Most dollars of its tasks: traffic, and electricity where that is priced.
+        carbon_kg: Most accounted carbon of its tasks.
+        per_h: Length of the window.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    tenant: Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+    devices: Count | None = None
+    device_hours: Amount | None = None
+    energy_kwh: Amount | None = None
+    usd: Amount | None = None
+    carbon_kg: Amount | None = None
+    per_h: Amount = 24.0
+
+    def __post_init__(self) -> None:
+        limits = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "tenant"}
+        for name, value in limits.items():
+            if value is not None and not value > 0:
+                fix = "Leave it out for no limit"
+                raise SettingsError(problem(f"quota of {self.tenant}: {name}", value, "must be > 0", fix))
+        if all(limits[name] is None for name in (*BUDGETS, "devices")):
+            fix = f"Give one of devices, {', '.join(BUDGETS)}"
+            raise SettingsError(problem(f"quota of {self.tenant}", "no limit", "must limit something", fix))
+
+
+BUDGETS = ("device_hours", "energy_kwh", "usd", "carbon_kg")
+"""What a quota may limit over a window."""

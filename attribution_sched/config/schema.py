@@ -14,7 +14,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from attribution_sched.cluster.objective import Interval, KindFields, Positive, Reward, Switch
+from attribution_sched.cluster.objective import Interval, KindFields, Positive, Quota, Reward, Switch
 from attribution_sched.errors import NetworkError, nearest
 from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
 
@@ -141,21 +141,46 @@ class GridCarbon(Record):
     start_h: Annotated[float, Field(strict=True, ge=0, lt=8760, allow_inf_nan=False)] = 0.0
 
 
-class SeriesCarbon(Record):
-    """Carbon intensity from a file, see :class:`attribution_sched.cluster.signals.Series`.
+class SeriesSignal(Record):
+    """A signal from a file, see :class:`attribution_sched.cluster.signals.Series`.
 
     Attributes:
         kind: ``series``.
         path: CSV file with ``time_s`` and the values; a relative path starts at the file that names it.
-        column: Column of the values, gCO2/kWh.
+        column: Column of the values: gCO2/kWh, or USD/kWh for a price.
     """
 
     kind: Literal["series"]
     path: FilePath
+    column: Name
+
+
+class SeriesCarbon(SeriesSignal):
+    """Carbon intensity from a file."""
+
     column: Name = "carbon_g_per_kwh"
 
 
-CarbonSettings = Annotated[GridCarbon | SeriesCarbon, Field(discriminator="kind")]
+class SeriesPrice(SeriesSignal):
+    """Price of electricity from a file."""
+
+    column: Name = "usd_per_kwh"
+
+
+class DaySignal(Record):
+    """A signal that repeats every day, such as a tariff by the hour.
+
+    Attributes:
+        kind: ``day``.
+        values: Its 24 hours, the first from the start of the run: gCO2/kWh, or USD/kWh for a price.
+    """
+
+    kind: Literal["day"]
+    values: Annotated[tuple[NonNegative, ...], Field(min_length=24, max_length=24)]
+
+
+CarbonSettings = Annotated[GridCarbon | SeriesCarbon | DaySignal, Field(discriminator="kind")]
+ElectricitySettings = Annotated[SeriesPrice | DaySignal, Field(discriminator="kind")]
 
 
 class DomainDefaults(Record):
@@ -170,7 +195,8 @@ class DomainDefaults(Record):
         power_cap_w: Cap on every device; its TDP when left out.
         power_budget_w: What all devices together may draw; unlimited when left out.
         carbon_g_per_kwh: Carbon intensity of the grid where the region table has no figure.
-        carbon: Carbon intensity as a signal; the world accounts its mean over the episode.
+        carbon: Carbon intensity by the hour, in place of one figure.
+        electricity: Price of electricity by the hour, USD/kWh; the reward's ``energy_usd_per_kwh`` when left out.
     """
 
     gpu: Name = "A100-80"
@@ -182,6 +208,7 @@ class DomainDefaults(Record):
     power_budget_w: Watts | None = None
     carbon_g_per_kwh: NonNegative | None = None
     carbon: CarbonSettings | None = None
+    electricity: ElectricitySettings | None = None
 
 
 class DomainSettings(Record):
@@ -197,7 +224,8 @@ class DomainSettings(Record):
         power_cap_w: Cap per device.
         power_budget_w: Budget of the domain.
         carbon_g_per_kwh: Carbon intensity of the grid, in place of the region table's.
-        carbon: The same as a signal; one of the two.
+        carbon: The same by the hour; one of the two.
+        electricity: Price of electricity by the hour.
     """
 
     name: Name
@@ -210,6 +238,7 @@ class DomainSettings(Record):
     power_budget_w: Watts | None = None
     carbon_g_per_kwh: NonNegative | None = None
     carbon: CarbonSettings | None = None
+    electricity: ElectricitySettings | None = None
 
     @model_validator(mode="after")
     def _one_carbon(self) -> Self:
@@ -645,6 +674,7 @@ class EpisodeSettings(Record):
 MOST_DOMAINS = 1_000
 MOST_KINDS = 1_000
 MOST_INCIDENTS = 10_000
+MOST_QUOTAS = 10_000
 _DOMAINS = Why("every pair of domains is a link")
 
 
@@ -669,6 +699,7 @@ class Settings(Record):
         reward: What a decision is worth.
         episode: Length and limits of a run.
         incidents: Links that are cut and domains that are lost on the way.
+        quotas: What tenants may use.
     """
 
     name: Name = "unnamed"
@@ -691,6 +722,7 @@ class Settings(Record):
     incidents: Annotated[
         tuple[IncidentSettings, ...], Field(max_length=MOST_INCIDENTS), Why("every event looks through them")
     ] = ()
+    quotas: Annotated[tuple[Quota, ...], Field(max_length=MOST_QUOTAS), Why("every decision looks them up")] = ()
 
     @field_validator("gpus")
     @classmethod
@@ -745,16 +777,16 @@ class Settings(Record):
 
     def resolved_domains(self) -> tuple[DomainSettings, ...]:
         """Every domain with the defaults and its carbon intensity: its own, its signal's mean, the region table's."""
-        from attribution_sched.config.build import known_carbon, mean_carbon
+        from attribution_sched.config.build import known_carbon, usual_carbon
 
-        shared = self.domain_defaults.model_dump(exclude={"carbon", "carbon_g_per_kwh"})
+        signals = {"carbon", "electricity"}
+        shared = self.domain_defaults.model_dump(exclude={*signals, "carbon_g_per_kwh"})
         own = self.domains or tuple(DomainSettings(name=name) for name in self.domain_names)
         resolved = []
-        for domain in own:
-            given = domain.model_dump(exclude_none=True, exclude={"carbon"})
-            signal = domain.carbon or (None if "carbon_g_per_kwh" in given else self.domain_defaults.carbon)
-            if signal is not None:
-                given["carbon_g_per_kwh"] = mean_carbon(signal, self.episode.horizon_s)
+        for domain, (hourly, _) in zip(own, self.domain_signals(), strict=True):
+            given = domain.model_dump(exclude_none=True, exclude=signals)
+            if hourly is not None:
+                given["carbon_g_per_kwh"] = usual_carbon(hourly)
             elif "carbon_g_per_kwh" not in given:
                 carbon = known_carbon(domain.name)
                 carbon = self.domain_defaults.carbon_g_per_kwh if carbon is None else carbon
@@ -762,6 +794,18 @@ class Settings(Record):
                     given["carbon_g_per_kwh"] = carbon
             resolved.append(DomainSettings(**(shared | given)))
         return tuple(resolved)
+
+    def domain_signals(self) -> tuple[tuple[CarbonSettings | None, ElectricitySettings | None], ...]:
+        """Carbon and price of electricity by the hour of every domain, as it or the defaults give them."""
+        own = self.domains or tuple(DomainSettings(name=name) for name in self.domain_names)
+        usual = self.domain_defaults
+        return tuple(
+            (
+                domain.carbon or (None if domain.carbon_g_per_kwh is not None else usual.carbon),
+                domain.electricity or usual.electricity,
+            )
+            for domain in own
+        )
 
     def build_world(self) -> World:
         """Build the world these settings describe.

@@ -13,6 +13,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "the plan uses {used} devices of {domain}, {reserved} are reserved for others",
         "方案使用 {domain} 的 {used} 个设备，其中 {reserved} 个已为他人预留",
     ),
+    "breach.quota": (
+        "the plan uses {used} devices, the quota of {tenant} leaves {left}",
+        "方案使用 {used} 个设备，租户 {tenant} 的配额只剩 {left} 个",
+    ),
     "breach.passed": (
         "placed before {tasks}, more urgent than priority {own}",
         "先于 {tasks} 放置，后者比优先级 {own} 更紧急",
