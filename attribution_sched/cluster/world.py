@@ -21,7 +21,8 @@ from attribution_sched.cluster.incidents import Incident, check_incidents
 from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.models import Model, TaskType
 from attribution_sched.cluster.models.opaque import REQUESTS, is_opaque
-from attribution_sched.cluster.objective import Quota
+from attribution_sched.cluster.objective import BATCH_LEVELS as BATCH_LEVELS
+from attribution_sched.cluster.objective import KindFields, Quota
 from attribution_sched.cluster.objective import Reward as Reward
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.power import check_cap
@@ -186,38 +187,12 @@ Arrivals = Poisson | Diurnal | TraceArrivals | Philly | PhillyWeek
 TRAINING_BYTES_PER_PARAMETER = 16.0
 """Weights, gradients and Adam states, in full or mixed precision."""
 
-BATCH_LEVELS = 4
-"""Microbatch choices per task kind."""
-
 
 @dataclass(frozen=True)
-class TaskKind:
-    """A kind of task that arrives.
-
-    Attributes:
-        model: What is trained or run.
-        batch_size: Global batch: samples per step.
-        microbatches: The four microbatch sizes (samples) a plan may choose, ascending; each divides the batch.
-        steps: Fewest and most steps a task of this kind needs (log-uniform between them).
-        epoch_steps: Steps after which a running task may be re-planned.
-        training: False for inference.
-        share: How often this kind arrives, relative to the others.
-        priority: Larger is more urgent.
-        tenant: Who asks for it.
-        deadline_slack: A task is late when it takes longer from arrival to finish than so many times what its steps
-            take on the baseline plan.
-    """
+class TaskKind(KindFields):
+    """A kind of task that arrives; its fields are those of :class:`~attribution_sched.cluster.objective.KindFields`."""
 
     model: Model
-    batch_size: int
-    microbatches: tuple[int, int, int, int]
-    steps: tuple[int, int]
-    epoch_steps: int
-    training: bool = True
-    share: float = 1.0
-    priority: int = 0
-    tenant: str = "default"
-    deadline_slack: float = 2.0
 
     @property
     def features(self) -> tuple[float, float, float, float, float]:
@@ -231,23 +206,10 @@ class TaskKind:
         )
 
     def __post_init__(self) -> None:
-        name = self.model.name
-        if self.batch_size < 1:
-            raise TaskError(problem(f"{name}.batch_size", self.batch_size, "must be >= 1", "Use samples per step"))
-        levels = self.microbatches
-        wrong = [m for m in levels if m < 1 or self.batch_size % m]
-        if len(levels) != BATCH_LEVELS or wrong or list(levels) != sorted(levels):
-            rule = f"must be {BATCH_LEVELS} ascending divisors of the batch {self.batch_size}"
-            raise TaskError(problem(f"{name}.microbatches", levels, rule, "Use powers of two"))
-        if not 1 <= self.steps[0] <= self.steps[1]:
-            raise TaskError(problem(f"{name}.steps", self.steps, "must be 1 <= fewest <= most", "Swap or raise them"))
-        if self.epoch_steps < 1:
-            raise TaskError(problem(f"{name}.epoch_steps", self.epoch_steps, "must be >= 1", "Use steps per epoch"))
-        if not self.share > 0:
-            raise TaskError(problem(f"{name}.share", self.share, "must be > 0", "Leave the kind out instead"))
-        if not (math.isfinite(self.deadline_slack) and self.deadline_slack > 0):
-            fix = "Use multiples of the time on the baseline plan"
-            raise TaskError(problem(f"{name}.deadline_slack", self.deadline_slack, "must be finite and > 0", fix))
+        broken = self.broken()
+        if broken is not None:
+            field_name, value, rule, fix = broken
+            raise TaskError(problem(f"{self.model.name}.{field_name}", value, rule, fix))
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, cast
 
+from attribution_sched.cluster.objective import KindFields
 from attribution_sched.config.schema import (
     PROFILED_PREFIX,
     DaySignal,
@@ -201,7 +202,8 @@ def _kind(kind: KindSettings, settings: Settings) -> TaskKind:
     model = _model(kind.model, settings)
     if kind.output_tokens is not None:
         model = replace(model, output_tokens=kind.output_tokens)
-    return TaskKind(model=model, **kind.model_dump(exclude={"model", "output_tokens"}))
+    shared = {each.name: getattr(kind, each.name) for each in fields(KindFields)}
+    return TaskKind(**shared | {"model": model})
 
 
 def _arrivals(settings: Settings) -> Arrivals:

@@ -7,13 +7,14 @@ instead of guessed at; a whole number is accepted where a real one is asked for,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from attribution_sched.cluster.objective import Interval, Quota, Reward, Switch
+from attribution_sched.cluster.objective import Interval, KindFields, Positive, Quota, Reward, Switch
 from attribution_sched.errors import NetworkError, nearest
 from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
 
@@ -28,7 +29,6 @@ RULE = "settings_rule"
 _LARGEST = 1e15
 DIGITS = Why("beyond it sums lose their digits")
 
-Positive = Annotated[float, Field(strict=True, gt=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Real = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False), DIGITS]
@@ -446,12 +446,6 @@ class DomainLossSettings(_Window):
 IncidentSettings = Annotated[LinkCutSettings | DomainLossSettings, Field(discriminator="kind")]
 
 
-Samples = Annotated[
-    int,
-    Field(strict=True, ge=1, le=10**8),
-    Why("bytes of a batch are whole numbers of 64 bits, and no step is so large"),
-]
-Steps = Annotated[int, Field(strict=True, ge=1, le=10**12), Why("at a millisecond each, that is 30 years")]
 Rate = Annotated[
     float,
     Field(strict=True, ge=1e-6, le=1e6, allow_inf_nan=False),
@@ -466,47 +460,27 @@ PROFILED_PREFIX = "profiled:"
 """Before the name of a network whose layers were measured one by one, as in ``profiled:LLAMA-3-8``."""
 
 
-class KindSettings(Record):
-    """A kind of task, see :class:`attribution_sched.cluster.world.TaskKind`.
+@dataclass(frozen=True)
+class KindSettings(KindFields):
+    """A kind of task; its other fields are those of :class:`~attribution_sched.cluster.objective.KindFields`.
 
     Attributes:
         model: Name in the model zoo (a language model with its length: ``bert-base@384``), a name under ``models:``,
             ``profiled:`` and the name of a profiled network, or ``opaque-`` and the number of devices that a job of
             which nothing else is known asks for.
-        batch_size: Samples per step.
-        microbatches: Four microbatch sizes a plan may choose from, ascending divisors of the batch.
-        steps: Fewest and most steps of a task.
-        epoch_steps: Steps after which a running task may be re-planned.
-        training: False for inference.
-        share: How often the kind arrives, relative to the others.
-        priority: Larger is more urgent.
-        tenant: Who asks for it.
-        deadline_slack: Multiple of its time on the baseline plan within which a task should finish.
         output_tokens: Tokens that a served language model writes after its prompt; half its sequence when left out.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
     model: Name
-    batch_size: Samples
-    microbatches: tuple[Samples, Samples, Samples, Samples]
-    steps: tuple[Steps, Steps]
-    epoch_steps: Steps
-    training: Switch = True
-    share: Positive = 1.0
-    priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000), Why("policies weigh it as a number")] = 0
-    tenant: Name = "default"
-    deadline_slack: Positive = 2.0
     output_tokens: Annotated[int, Field(strict=True, ge=0, le=10**7), Why("a sequence has no more")] | None = None
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        levels = self.microbatches
-        if list(levels) != sorted(levels) or any(self.batch_size % level for level in levels):
-            rule = f"must be ascending divisors of batch_size = {self.batch_size}"
-            raise broken_rule(rule, "Use powers of two", key=("microbatches",), value=levels)
-        if self.steps[0] > self.steps[1]:
-            rule = "must give the fewest steps first, then the most"
-            raise broken_rule(rule, "Swap them", key=("steps",), value=self.steps)
-        return self
+    def __post_init__(self) -> None:
+        broken = self.broken()
+        if broken is not None:
+            name, value, rule, fix = broken
+            raise broken_rule(rule, fix, key=(name,), value=value)
 
 
 class LayerSettings(Record):

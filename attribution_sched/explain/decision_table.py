@@ -17,11 +17,12 @@ from attribution_sched.cluster.cost import JOULES_PER_KWH
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
 from attribution_sched.explain.preference import devices_needed, redecided
 from attribution_sched.explain.room import best_across, best_inside, empty_cluster
 from attribution_sched.explain.watch import Decided
-from attribution_sched.explain.words import Phrase
+from attribution_sched.explain.words import Phrase, in_language, say
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.scheduler.policy import Policy
 
@@ -61,6 +62,19 @@ class Alternative:
     carbon_g: float | None = None
     change: str = ""
     played: Played | None = None
+
+    def why_not(self, task: str, domain: str, lang: str = "en") -> str:
+        """The row as an answer to why a task is not in a domain: what is missing, what it would be worth, what wins."""
+        told = [in_language(self.missing, lang)] if self.missing else []
+        if self.chosen:
+            told.append(say("why_not.done", lang))
+        if self.reward is not None:
+            terms = (self.reward, self.r_eff or 0.0, self.r_util or 0.0, self.r_cost or 0.0)
+            total, eff, util, cost = (number(value, 2, signed=True) for value in terms)
+            told.append(say("why_not.worth", lang, reward=total, eff=eff, util=util, cost=cost))
+        if self.change:
+            told.append(say("table.wins", lang, change=self.change))
+        return say("why_not", lang, task=task, domain=domain, parts=tuple(told))
 
 
 @dataclass(frozen=True)
