@@ -246,7 +246,8 @@ class SlurmExecutor:
             return {}
         shape = "JobIDRaw,JobName,State,ExitCode,Start,End,TotalCPU,NodeList,Comment"
         told = self._ask(
-            "sacct", "-n", "-P", "-X", "-D", f"--starttime=now-{MEMORY_DAYS}days", f"--name={','.join(keys)}",
+            # Root is told of everybody's; a job of somebody else is never ours, whatever it is called.
+            "sacct", "-n", "-P", "-X", "-D", "-u", getpass.getuser(), f"--starttime=now-{MEMORY_DAYS}days", f"--name={','.join(keys)}",
             f"--delimiter={SEPARATOR}", "-o", shape,
         )  # fmt: skip
         found: dict[str, Handle] = {}
