@@ -88,7 +88,12 @@ def test_an_engine_that_is_not_running(slurm, tmp_path, monkeypatch):
             slurm.until(f"the nodes of {name}", lambda c=name: slurm.idle(c) == 2)
         monkeypatch.setattr("attribution_sched.executors.slurm.WAIT_S", 20.0)
         assert system.run(until="empty").completed == 1
-        assert all(len(submitted_in(slurm, each.key)) == len(each.handle["parts"]) for each in system.journal.handles())
+        launched = {each.key: sorted(each.handle["parts"].values()) for each in system.journal.handles()}
+        # Accounting hears of it a little later.
+        until(lambda: {name: len(submitted_in(slurm, name)) for name in launched} == {
+            name: len(parts) for name, parts in launched.items()
+        }, 90.0)  # fmt: skip
+        assert {name: sorted(submitted_in(slurm, name)) for name in launched} == launched
 
 
 def submitted_in(slurm, name):
