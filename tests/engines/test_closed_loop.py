@@ -165,11 +165,12 @@ line() {
 }
 trap 'exit 143' TERM
 if [ $ATTR_ATTEMPT -ge 1 ]; then for i in 1 2 3; do line 0.54 6200000 0.5; done; sleep 1; exit 0; fi
-for i in 1 2 3; do line 0.54 6200000 0.0$i; done; sleep 2
+for i in 1 2 3; do line 0.54 6200000 0.0$i; done
+until [ -e "$1" ]; do sleep 0.05; done
 for i in 4 5 6 7; do line 3.1 388000 0.0$i; done
 i=0; while [ $i -lt 150 ]; do sleep 0.1; i=$((i+1)); done
 """
-"""Says that its link is throttled after a while, and that all is well once it was moved."""
+"""Says that its link is throttled once it was measured, and that all is well once it was moved."""
 
 
 @pytest.mark.parametrize("policy", ["hi-ppo", "exact-switch"])
@@ -178,9 +179,10 @@ def test_the_default_policy_moves_a_job_whose_link_is_throttled(tmp_path, policy
     script = tmp_path / "job.sh"
     script.write_text(JOB)
     executors = {name: LocalExecutor(name, 1, tmp_path / "jobs", grace_s=2.0) for name in DOMAINS}
-    live = Live(executors, tick_s=0.5, poll_s=0.1, gang_s=30.0, kind="made up")
+    live = Watch(executors, tick_s=0.5, poll_s=0.1, gang_s=30.0, kind="made up")
+    live.throttle = lambda *_: (tmp_path / "throttled").touch()
     with System(SETTINGS, policy, journal=tmp_path / "j.sqlite", queue="empty", cluster=live) as system:
-        system.submit("blocks", steps=LONG, id="long", command=["sh", str(script)])
+        system.submit("blocks", steps=LONG, id="long", command=["sh", str(script), str(tmp_path / "throttled")])
         assert system.run(until="empty").completed == 1
         (placed, _), (moved, _) = [each for each in system.journal.entries() if each[1].code in (1, 2)]
         ends = [{part["domain"] for part in each.plan["replicas"][0]["segments"]} for each in (placed, moved)]
