@@ -11,14 +11,17 @@ decision is taken once. It is not carried over to forked processes.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import math
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +40,7 @@ from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
 from attribution_sched.executors.submission import SUBMIT_S
+from attribution_sched.executors.workers import check_workers, spread
 from attribution_sched.explain.memory import QUICK, Memory
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.explain.words.say import check_language
@@ -50,6 +54,7 @@ from attribution_sched.journal import (
     TaskRecord,
     WaitRecord,
 )
+from attribution_sched.journal.journal import temporary_copy
 from attribution_sched.kernels import clock
 from attribution_sched.live_cluster import (
     Moment,
@@ -63,7 +68,7 @@ from attribution_sched.live_cluster import (
 )
 from attribution_sched.online_learning import ORIGINAL, Learnt, RewardFeedback, Versions, learn, targets_of
 from attribution_sched.operations import Status, queue_table, status_of
-from attribution_sched.real_cluster import Twin, live_of, outcome_of, recorded_cluster
+from attribution_sched.real_cluster import Twin, live_of, onlooker, outcome_of, recorded_cluster
 from attribution_sched.results import (
     RunSummary,
     SchedulingResult,
@@ -80,6 +85,7 @@ from attribution_sched.results import (
 )
 from attribution_sched.resume import EVERY, recall_newest, record_snapshot, replay, restore_snapshot
 from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, Recallable
+from attribution_sched.scheduler.registry import POLICIES
 from attribution_sched.text import clean_text
 from attribution_sched.types import FloatArray, IntArray, Outcome, RewardTerms, Task
 
@@ -111,6 +117,9 @@ FAILURES = 3
 
 LONGEST_REASON = 300
 """Characters of an error that are kept with a task that was set aside."""
+
+DECISION = "decision"
+"""What is explained by default."""
 
 MOST_VECTORS = 2048
 """Vectors that are kept by default."""
@@ -250,6 +259,89 @@ class Turn:
     since: int
     clock: Clock = field(repr=False)
     waits: tuple[WaitRecord, ...] = ()
+
+
+@dataclass(frozen=True)
+class ManyExplained:
+    """What came of explaining many decisions.
+
+    Attributes:
+        explained: Ids of those that were explained now.
+        known: Ids of those that the journal had such an explanation of.
+        failed: Id → why it cannot be explained.
+    """
+
+    explained: tuple[str, ...]
+    known: tuple[str, ...]
+    failed: Mapping[str, str]
+
+
+def unexplained(
+    journal: Journal, ids: Sequence[str] | None, options: Mapping[str, Any]
+) -> tuple[list[str], tuple[str, ...]]:
+    """Decisions of a journal that have no such explanation yet, and those that have.
+
+    Raises:
+        JournalError: If there is no such decision; the message names the nearest.
+    """
+    names = [each.id for each in journal.decisions()] if ids is None else [journal.decision(name).id for name in ids]
+    target = "parts" if options.get("parts") else options.get("target") or ("" if options.get("against") else DECISION)
+    # One that is compared with something has a target of its own, by the policy: it is always explained.
+    known = {name for name in names if any(each.target == target for each in journal.explanations(name))}
+    return [name for name in dict.fromkeys(names) if name not in known], tuple(n for n in names if n in known)
+
+
+BLOCKS = 8
+"""Decisions that a worker is handed at a time: neighbours share most of what has to be lived through again."""
+
+Aside = tuple[str, dict[str, bytes], Any, Any, dict[str, Any]]
+"""A journal's name and files, its policy and attributor where they cannot be made by their names, how to explain."""
+
+
+def explain_aside(
+    path: Path, todo: Sequence[str], workers: int | str, options: Mapping[str, Any], policy: Any, attributor: Any
+) -> Iterator[tuple[str, str, dict[str, Any] | str]]:
+    """Explain decisions of a journal in workers; the journal itself is only read.
+
+    Returns:
+        Id, target and explanation of each as it is ready, or in the explanation's place why there is none.
+    """
+    who = check_workers(workers)
+    if not todo:
+        return
+    with temporary_copy(path) as copy:
+        files = {each.name: each.read_bytes() for each in copy.parent.iterdir()}
+        shared: Aside = (copy.name, files, policy, attributor, dict(options))
+    jobs = [todo[at : at + BLOCKS] for at in range(0, len(todo), BLOCKS)]
+    for _, found in spread(who, _explain_block, shared, jobs):
+        yield from found
+
+
+_rebuilt: dict[str, System] = {}
+
+
+def _explain_block(run: str, shared: Aside, names: Sequence[str]) -> list[tuple[str, str, dict[str, Any] | str]]:
+    """Explain some decisions in a worker, which keeps the system that it built again from one block to the next."""
+    journal, files, policy, attributor, options = shared
+    if run not in _rebuilt:
+        for old in _rebuilt.values():
+            old.close()
+        _rebuilt.clear()
+        folder = Path(tempfile.mkdtemp(prefix="explain-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        path = folder / journal
+        # What is pending in a real cluster's journal is not ours to carry out.
+        _rebuilt[run] = System.resume(path, policy=policy, attributor=attributor, cluster=onlooker(path))
+    found: list[tuple[str, str, dict[str, Any] | str]] = []
+    for name in names:
+        try:
+            told = _rebuilt[run].explain(name, **options)
+            found.append((name, "parts" if options.get("parts") else told.target, told.to_dict()))
+        except ExplanationError as error:
+            found.append((name, "", str(error)))
+    return found
 
 
 class System:
@@ -886,6 +978,59 @@ class System:
             kept = ExplanationRecord(name, "parts" if chosen.get("parts") else told.target, told.to_dict())
             self.journal.record_explanation(kept, replace=True)
             return told
+
+    def explain_many(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        workers: int | str | None = None,
+        progress: Progress | None = None,
+        **given: Any,
+    ) -> ManyExplained:
+        """Explain decisions of the journal that have no such explanation yet; each as :meth:`explain` does, to the bit.
+
+        Every explanation is journaled as it is ready, so a run that was stopped goes on where it was.
+
+        Args:
+            ids: Which decisions; all of the journal by default.
+            workers: Processes that explain side by side, each with a copy of the journal; ``ray``, or the address of a
+                Ray cluster, whose nodes are sent the journal. By default this process explains.
+            progress: Told how many are done, and of how many.
+            **given: As for :meth:`explain`; budgets in ``rows``, never in seconds.
+
+        Raises:
+            JournalError: If the journal has no such decision, or is in memory, where no worker can read it.
+            ExplanationError: If an option is wrong. A decision that cannot be explained stops nobody: it is told with
+                its reason.
+        """
+        chosen = arguments.explain_options(given)
+        todo, known = unexplained(self.journal, ids, chosen)
+        done: dict[str, str] = {}
+        for name, target, told in self._each_explained(todo, workers, chosen):
+            done[name] = told if isinstance(told, str) else ""
+            if workers is not None and not isinstance(told, str):
+                self.journal.record_explanation(ExplanationRecord(name, target, told), replace=True)
+            if progress is not None:
+                progress(len(done), len(todo))
+        failed = {name: why for name, why in done.items() if why}
+        return ManyExplained(tuple(name for name in todo if not done[name]), known, failed)
+
+    def _each_explained(
+        self, todo: list[str], workers: int | str | None, chosen: dict[str, Any]
+    ) -> Iterator[tuple[str, str, dict[str, Any] | str]]:
+        if workers is None:
+            for name in todo:
+                try:
+                    self.explain(name, **chosen)
+                    yield name, "", {}
+                except ExplanationError as error:
+                    yield name, "", str(error)
+            return
+        if self.journal.path is None:
+            fix = "Give System a journal, or leave out workers="
+            raise JournalError(problem("journal", "in memory", "no worker can read it", fix))
+        policy = None if self.journal.header.policy in POLICIES else self.policy
+        yield from explain_aside(self.journal.path, todo, workers, chosen, policy, self._attributor)
 
     def alternatives(self, decision: SchedulingResult | str) -> DecisionTable:
         """What else could have been done at a decision: one sentence with the binding reason, and a table.

@@ -64,7 +64,7 @@ CAUSES: Mapping[str, str] = {
 REFUSALS = (
     "invalid partition", "invalid account", "requested node configuration is not available", "more processors",
     "permission denied", "access/permission", "invalid generic resource", "invalid feature", "qos", "node count",
-    "requested time limit", "unsupported", "violates", "invalid node name",
+    "requested time limit", "unsupported", "violates", "invalid node name", "not permitted", "invalid qos",
 )  # fmt: skip
 """Words of Slurm by which a job is refused for good; any other failure of a submission is looked into again."""
 
@@ -246,8 +246,9 @@ class SlurmExecutor:
             return {}
         shape = "JobIDRaw,JobName,State,ExitCode,Start,End,TotalCPU,NodeList,Comment"
         told = self._ask(
-            "sacct", "-n", "-P", "-X", "-D", f"--starttime=now-{MEMORY_DAYS}days", f"--name={','.join(keys)}",
-            f"--delimiter={SEPARATOR}", "-o", shape,
+            # Root is told of everybody's; a job of somebody else is never ours, whatever it is called.
+            "sacct", "-n", "-P", "-X", "-D", "-u", getpass.getuser(), f"--starttime=now-{MEMORY_DAYS}days",
+            f"--name={','.join(keys)}", f"--delimiter={SEPARATOR}", "-o", shape,
         )  # fmt: skip
         found: dict[str, Handle] = {}
         for line in told.splitlines():
