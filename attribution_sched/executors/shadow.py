@@ -535,9 +535,10 @@ def read_json(queue: str, nodes: str, now: float, accounting: str = "", source: 
 
 def _json_ended(told: Mapping[str, Any]) -> _Ended:
     times = told.get("time", {})
-    elapsed, minutes, *rest = (_number_of(times.get(name)) for name in ("elapsed", "limit", "eligible", "start", "end"))
+    elapsed, minutes = _number_of(times.get("elapsed")), _number_of(times.get("limit"))
+    eligible, start, end = (_number_of(times.get(name)) or None for name in ("eligible", "start", "end"))
     limit_s = 60.0 * minutes if minutes else None
-    return _Ended(str(told.get("partition", "")), elapsed, limit_s, *(each or None for each in rest), True)
+    return _Ended(str(told.get("partition", "")), elapsed, limit_s, eligible, start, end, True)
 
 
 def _listed(what: str, text: str, key: str) -> list[dict[str, Any]]:
@@ -634,13 +635,13 @@ def _past(ask: Callable[..., str]) -> list[_Ended]:
         return []
     found = []
     for line in told.splitlines():
-        state, elapsed, minutes, domain, *times = [*line.split("|"), "", "", "", "", "", ""][:7]
+        state, elapsed, minutes, domain, *rest = [*line.split("|"), "", "", "", "", "", ""][:7]
         over = state.split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT")
         known = elapsed.isdecimal() and len(elapsed) <= LONGEST_NUMBER
         limit = _seconds(minutes)
         limit_s = 60.0 * limit if limit else None
-        when_s = [_seconds(each) for each in times]
-        found.append(_Ended(domain, float(elapsed) if known else None, limit_s, *when_s, over))
+        eligible, start, end = (_seconds(each) for each in rest)
+        found.append(_Ended(domain, float(elapsed) if known else None, limit_s, eligible, start, end, over))
     return found
 
 

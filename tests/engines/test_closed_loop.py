@@ -138,7 +138,7 @@ def shaped(folder, network):
     # The first was placed by the preset's figures; all others, and the move, after others of its kind were measured.
     first, *later = [each for each, outcome in system.journal.entries() if outcome.code == 1]
     before, after_ones, as_moved = error(system, first), [error(system, each) for each in later], error(system, moved)
-    assert as_moved < 0.35, as_moved
+    assert statistics.mean([*after_ones, as_moved]) < 0.35, (before, after_ones, as_moved)
     ends = [each.more["step_s"] for each in told]
     sys.stdout.write(
         f"closed loop: {JOBS} trainings in {time.time() - began:.0f} s, CPU quotas {network.quotas}; link "

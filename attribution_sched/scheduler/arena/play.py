@@ -127,6 +127,7 @@ def evaluate(
         found = store.load({(job.scenario, job.policy, job.seed): job.fingerprint for job in jobs}, replay=replay)
     todo = [job for job in jobs if (job.scenario, job.policy, job.seed) not in found]
     counted = _Counter(len(jobs), len(found), tick)
+    played: Iterator[EpisodeRecord]
     if todo and (isinstance(who, str) or (who > 1 and len(todo) > 1)):
         # An episode depends on its seed alone: who plays it, and when, changes nothing but latencies.
         played = (record for _, record in spread(who, _play, (dict(named), list(policies)), todo))

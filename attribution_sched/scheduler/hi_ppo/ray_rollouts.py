@@ -6,6 +6,7 @@ state. Nothing is left at a worker that the next round needs, so one that is los
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -57,7 +58,8 @@ class RayRollouts:
         for number, (experience, state, returns) in spread(self.address, _collect, shared, jobs):
             restore_field(fields[number], state)
             fields[number].returns[:] = returns
-            found[number] = experience
+            # What Ray hands out may only be read.
+            found[number] = copy.deepcopy(experience)
         return [found[number] for number in range(len(fields))]
 
 
