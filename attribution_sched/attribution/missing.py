@@ -58,6 +58,9 @@ LEAST_RUNS = 63
 LEAST_WIDENING = 0.5
 """Where the tails of the draws are longer than those of tasks, the interval shrinks, down to half."""
 
+NOTHING = 1e-9
+"""Share of a task's joules below which a part is none."""
+
 LEVEL_95 = 1.959963984540054
 
 
@@ -307,7 +310,8 @@ class MissingCounters:
             mean, _, opened, _, _ = self._mean(energy, given, float(samples_per_s[row]), bool(training[row]))
             away = np.abs(mean - truth[row])
             off.append(away.sum() / truth[row].sum())
-            ratio += list(away[np.isnan(given)] / np.maximum(np.sqrt(opened[np.isnan(given)]), 1e-3 * truth[row].sum()))
+            unread = np.isnan(given)
+            ratio += list(away[unread] / np.maximum(np.sqrt(opened[unread]), NOTHING * truth[row].sum()))
         return max(LEAST_WIDENING, float(np.quantile(ratio, 0.95)) / LEVEL_95), float(np.mean(off))
 
 
