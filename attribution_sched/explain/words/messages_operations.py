@@ -40,7 +40,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     ),
     "queue.turn": ("its turn has not come", "尚未轮到"),
     "queue.behind": ("behind the {capacity} tasks that the policy compares", "排在策略所比较的 {capacity} 个任务之后"),
-    "queue.held": ("held: let in again with release", "已暂停：用 release 恢复"),
+    "queue.held": ("held: let in again with release", "已暂停，等待提交者恢复"),
     # How a system stands.
     "status.head": (
         "{clock} on the cluster's clock, {decisions} decisions by {policy}",
