@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attribution_sched import __version__, arguments, operations
-from attribution_sched.admission import DEMO, Admission, handed_in, kind_of, prepared
+from attribution_sched.admission import Admission, demo_of, handed_in, prepared
 from attribution_sched.attribution.attributor import TaskAttributor, as_attributor
 from attribution_sched.attribution.vector import measured
 from attribution_sched.cluster.decision import Decision, Decisions, attributed
@@ -43,6 +43,7 @@ from attribution_sched.executors.submission import SUBMIT_S
 from attribution_sched.executors.workers import check_workers, spread
 from attribution_sched.explain.memory import QUICK, Memory
 from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.words.say import check_language
 from attribution_sched.explain_memory import moment_of, present_moment, warm_up
 from attribution_sched.journal import (
     DecisionRecord,
@@ -458,9 +459,6 @@ class System:
         self._explaining = arguments.explaining(explain)
         self.settings, self.policy, self._attributor = settings, policy, attributor
         self.world = settings.build_world() if self._live is None else self._live.world_of(settings.build_world())
-        if self._queue == "demo":
-            for request in DEMO:
-                kind_of(self.world, request)
         self.domains = tuple(domain.name for domain in self.world.cluster.domains)
         self.reward = self.world.reward
         self.attribute = AttributionCache(as_attributor(attributor, self.world, policy))
@@ -640,10 +638,11 @@ class System:
         self.journal.record_effect(int(number or 0))
         self._operating = None
 
-    def queue(self) -> pd.DataFrame:
+    def queue(self, lang: str = "en") -> pd.DataFrame:
         """Every task that waits or is held, in the order in which they are asked about, and what is known of why."""
+        check_language(lang)
         with self._turn:
-            return queue_table(self.cluster)
+            return queue_table(self.cluster, lang)
 
     def status(self) -> Status:
         """The clock, free devices, tasks, reservations, weights: how all of it stands now."""
@@ -1063,9 +1062,9 @@ class System:
 
         with self._turn:
             seen, holders, allowed, behind = moment_of(self.cluster, task)
-            asked = self._memory.looks()
+            quota, asked = self.cluster.quota_reason(seen), self._memory.looks()
         seen = weighted(seen, self.reward)
-        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
+        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind, quota=quota)
 
     def delay(self, task: str, *, futures: int = 8, hours: float = 12.0, seed: int | None = None) -> Delay:
         """Whose being there makes a task wait: Shapley shares of the wait that is still before it.
@@ -1216,24 +1215,25 @@ class System:
             self._again.compared = self._compares
         again, eyes, version = self._again, memory.looks(), self._versions.at(number)
         start = restore_snapshot(self.journal, again, first, eyes)
-        lived: list[tuple[str, int, Decision, Plan | None, Decisions]] = []
+        watcher, appraises = eyes if isinstance(eyes, LinkWatcher) else None, isinstance(eyes, Appraiser)
+        lived: list[tuple[str, int, Decision, Plan | None, Decisions | None]] = []
 
-        def seen(decision: DecisionRecord, view: Decision) -> None:
+        def seen(decision: DecisionRecord, cluster: SimulatedCluster) -> None:
             at = decision.sequence or 0
+            wanted = at == number or (first <= at < until and self._versions.at(at) == version)
+            if not wanted and watcher is None:
+                return
             reward = self._reward_feedback.in_force(at, self.world.reward)
-            view = weighted(view, with_weights(reward, decision.weights))
-            if isinstance(eyes, LinkWatcher):
-                eyes.watch_links(view)
-            if at >= first and self._versions.at(at) == version:
-                plan = plan_of(decision.plan, self.domains)
-                lived.append((decision.id, at, view, plan, perceived(eyes, view)))
+            view = weighted(cluster.pending(background=at < number), with_weights(reward, decision.weights))
+            if watcher is not None:
+                watcher.watch_links(view)
+            if wanted:
+                # As for decisions of now: only what such a policy sees depends on what it saw before.
+                known = perceived(eyes, view) if appraises else None
+                lived.append((decision.id, at, view, plan_of(decision.plan, self.domains), known))
 
-        def after(decision: DecisionRecord, asked: PolicyAnswer, *_: Any) -> None:
-            seen(decision, asked.view)
-
-        looking = range(number) if isinstance(eyes, LinkWatcher) else range(first, until)
-        replay(again, self.journal, self.seed, start=start, stop=number, after=after, looking=looking)
-        seen(record, again.pending())
+        replay(again, self.journal, self.seed, start=start, stop=number, seen=seen)
+        seen(record, again)
         return memory.recall(name, number, lived)
 
     def outcome(self, decision: SchedulingResult | str) -> Outcome:
@@ -1359,6 +1359,7 @@ class System:
         *,
         electricity_usd_per_kwh: float | None = None,
         prices: Prices | None = None,
+        congestion: bool = False,
     ) -> Bill:
         """Who answers for the energy, electricity, egress, carbon and device time of everything so far.
 
@@ -1367,16 +1368,16 @@ class System:
             rule: ``shapley``, ``reservation``, ``usage``, ``cpu-time`` or ``max-request-use``.
             electricity_usd_per_kwh: Price of electricity; what the preset pays for energy by default.
             prices: What else is charged for; see :class:`~attribution_sched.billing.bill.Prices`.
+            congestion: Whether to work out who makes whom wait, too; a play of everything for each group of payers.
 
         Raises:
             SettingsError: If an argument is wrong.
-            JournalError: If the beginning of the journal is archived.
+            JournalError: If the beginning of the journal is archived, or congestion is asked of a real cluster.
         """
-        from attribution_sched.billing.bill import make_bill
-        from attribution_sched.metering import usage_of
+        from attribution_sched.metering import bill_of
 
         with self._turn:
-            return make_bill(usage_of(self.journal, electricity_usd_per_kwh), by, rule, prices=prices)
+            return bill_of(self.journal, by, rule, electricity_usd_per_kwh, prices, congestion=congestion)[0]
 
     def close(self) -> None:
         """Close the journal and let the next writer in; harmless when done twice.
@@ -1413,7 +1414,7 @@ class System:
         """Hand in the demonstration's tasks, those that a killed process did not."""
         if self._queue == "demo" and self.journal.count() == 0:
             known = {task.id for task in self.journal.tasks()}
-            for request in DEMO:
+            for request in demo_of(self.world):
                 if request.id not in known:
                     self.submit(request)
 

@@ -183,6 +183,18 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "why.quota": ("{task} waits: {what}.", "{task} 在等待：{what}。"),
     "why.on_hold": ("it is on hold until it is released", "已被挂起，须先释放"),
     "why.reserved": ("{devices} free devices are reserved for others", "有 {devices} 块空闲设备已预留给他人"),
+    "why.spent": (
+        "{tenant} has used {used:.4g} of {limit:.4g} {what}; its budget begins again in {again_h:.1f} h",
+        "租户 {tenant} 已用 {used:.4g}，限额 {limit:.4g} {what}；{again_h:.1f} 小时后重新计算",
+    ),
+    "why.quota_devices": (
+        "the quota of {tenant} leaves it {left} devices now",
+        "租户 {tenant} 的配额目前只剩 {left} 块设备",
+    ),
+    "quota.device_hours": ("device-hours", "设备小时"),
+    "quota.energy_kwh": ("kWh", "千瓦时"),
+    "quota.usd": ("USD", "美元"),
+    "quota.carbon_kg": ("kg CO2e", "千克 CO2e"),
     "why.no_room": (
         "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
         "{who:, }.",
