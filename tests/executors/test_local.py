@@ -75,7 +75,7 @@ def test_two_submissions_that_do_not_know_of_each_other_run_one_job(east, tmp_pa
 
 
 def test_jobs_wait_for_devices_and_devices_come_back(east):
-    east.launch("a-1", job("sleep", "0.4", devices=2))
+    east.launch("a-1", job("sleep", "2", devices=2))
     until(lambda: east.find("a-1").state == "running")
     east.launch("a-2", job("true"))
     assert east.find("a-2").state == "queued"
