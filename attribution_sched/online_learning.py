@@ -98,7 +98,8 @@ def with_network(policy: HiPpo, network: HiPpoNetwork) -> HiPpo:
 
     return HiPpo(
         network=network, attributor=policy.attributor, search=policy.search, widen=policy.widen, predict=policy.predict,
-        wishes=policy.wishes, deadline_s=policy.deadline_s, fallback=policy.fallback, clock=policy.clock,
+        wishes=policy.wishes, think=policy.think or False, deadline_s=policy.deadline_s, fallback=policy.fallback,
+        clock=policy.clock,
     )  # fmt: skip
 
 

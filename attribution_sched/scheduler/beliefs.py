@@ -99,6 +99,20 @@ class AttributionBeliefs:
         pace = self._paces(kinds, np.where((known & ATTRIBUTED)[:, None] > 0, states, 0.0).astype(np.float32))
         return Belief(np.clip(mean, -WIDEST_LOG, WIDEST_LOG), self.roots[kinds, known], pace)
 
+    def log_compute(self, kinds: IntArray, states: FloatArray, samples_per_s: FloatArray) -> FloatArray:
+        """Logarithm ``(n,)`` of how much longer than nominal tasks are believed to compute.
+
+        Args:
+            kinds: Kind of each, shape ``(n,)``.
+            states: Attributions, all zeros where nothing was measured, shape ``(n, 7)``.
+            samples_per_s: Measured throughput, 0 where there is none, shape ``(n,)``.
+        """
+        paced = samples_per_s > 0.0
+        speed = np.where(paced, np.log(np.maximum(samples_per_s, 1e-12) * self._sample_s[kinds]), 0.0)
+        known = (ATTRIBUTED * states.any(axis=1) | PACED * paced) & self.reads
+        found = np.einsum("nf,nf->n", _features(states, speed), self.slopes[kinds, known, :, 0])
+        return np.asarray(np.clip(found, -WIDEST_LOG, WIDEST_LOG))
+
     def _paces(self, kinds: IntArray, states: Float32Array) -> FloatArray:
         if self.paces is None:
             return np.zeros(len(kinds))

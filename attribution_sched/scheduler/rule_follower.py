@@ -14,8 +14,10 @@ from attribution_sched.cluster.world import BATCH_LEVELS, Domain, World
 from attribution_sched.planning.memory_feasibility import FORMATS
 from attribution_sched.scheduler.hi_ppo.drafts import LAYOUT_CHOICE, open_drafts
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
+from attribution_sched.scheduler.hi_ppo.lower_agent import layout_table as layouts_by_size
+from attribution_sched.scheduler.hi_ppo.upper_agent import Agents, make_said, make_seen, rule_theta
 from attribution_sched.scheduler.hi_ppo.walk import Planner
-from attribution_sched.scheduler.rule_kernel import Buffers, RuleArrays, follow, value_at_end
+from attribution_sched.scheduler.rule_kernel import Buffers, Learnt, RuleArrays, follow, value_at_end
 from attribution_sched.types import FloatArray
 
 
@@ -25,11 +27,13 @@ class RuleFollower:
     Args:
         planner: Tables of the cluster.
         world: The cluster.
+        theta: What Hi-PPO's agents have learnt, to play by them instead; see
+            :data:`~attribution_sched.scheduler.hi_ppo.upper_agent.HEADS`.
     """
 
     name = "rule"
 
-    def __init__(self, planner: Planner, world: World) -> None:
+    def __init__(self, planner: Planner, world: World, theta: FloatArray | None = None) -> None:
         t = planner.tables
         k, devices = len(t.domain_class), int(np.max(t.domains.rows.devices))
         kinds, classes = len(t.batch), len(t.class_domain)
@@ -68,6 +72,11 @@ class RuleFollower:
             slots=np.zeros((slots, 4), dtype=np.int64),
             tasks=np.zeros((slots, len(st.TASK_COLUMNS))),
         )
+        self.asks_agents = theta is not None
+        self.learnt = Learnt(
+            agents_of(planner, self.rule.weights, theta), make_seen(slots, k), make_said(slots, k, _sizes(planner)),
+            np.zeros(slots, dtype=np.int64),
+        )  # fmt: skip
 
     @classmethod
     def of(cls, moment: Moment, paces: FloatArray | None = None) -> RuleFollower:
@@ -82,7 +91,8 @@ class RuleFollower:
         action = np.zeros((copies.state.plans.shape[2], 5), dtype=np.int64)
         follow(
             copies.world, copies.state, copies.begin, copies.slot, copies.action, self.rule, copies.pace, self.buffers,
-            action, copies.paid_by_work, copies.ledger, copies.ends, copies.code, copies.scratch, decided,
+            self.learnt, self.asks_agents, action, copies.paid_by_work, copies.ledger, copies.ends, copies.code,
+            copies.scratch, decided,
         )  # fmt: skip
         return int(decided.sum())
 
@@ -95,7 +105,27 @@ class RuleFollower:
         cost = CostModel(world.cluster, [kind.model for kind in world.kinds], [kind.training for kind in world.kinds])
         t = self.planner.tables
         planner = Planner.of(cost, world.kinds, t.base_step_s, t.base_cost_usd, t.max_segments, self.planner.paces)
-        return RuleFollower(planner, world)
+        return RuleFollower(planner, world, self.learnt.agents.theta if self.asks_agents else None)
+
+
+def _sizes(planner: Planner) -> int:
+    return int(np.log2(max(1, int(planner.tables.sizes.max())))) + 1
+
+
+def agents_of(planner: Planner, weights: FloatArray, theta: FloatArray | None = None) -> Agents:
+    """Hi-PPO's agents in a cluster; as the rule decides if nothing was learnt.
+
+    Args:
+        planner: Tables of the cluster.
+        weights: w_eff and what counts of w_util, by which layouts of the same number of devices are told apart.
+        theta: What was learnt.
+    """
+    t = planner.tables
+    learnt = rule_theta() if theta is None else np.array(theta, dtype=np.float64)
+    devices = np.array(t.domains.rows.devices, dtype=np.int64)
+    return Agents(
+        learnt, layouts_by_size(t, weights), planner.nominal_s, np.array(t.base_step_s), t.domain_class, devices
+    )
 
 
 def _awake(domain: Domain) -> int:

@@ -56,6 +56,7 @@ from attribution_sched.scheduler.hi_ppo.teachers import (
     _SOON,
     _USE,
 )
+from attribution_sched.scheduler.hi_ppo.upper_agent import Agents, Said, Seen, see_cluster, weigh
 from attribution_sched.types import BoolArray, Float32Array, FloatArray, IntArray
 
 
@@ -370,6 +371,61 @@ def rule_decides(
     return True, possible
 
 
+@by_reference
+class Learnt(NamedTuple):
+    """The learnt agents in the rule's place.
+
+    Attributes:
+        agents: Both of them.
+        seen: What they see.
+        said: What they say.
+        slots: Slots of the candidates, shape ``(Q,)``.
+    """
+
+    agents: Agents
+    seen: Seen
+    said: Said
+    slots: IntArray
+
+
+@kernel(allocates=True)
+def agents_decide(
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, learnt: Learnt, b: Buffers,
+    action: IntArray,
+) -> tuple[bool, bool]:  # fmt: skip
+    """Let the learnt agents answer the pending decision of a cluster; see :func:`rule_decides`."""
+    t, d, s = rule.tables, b.drafts, learnt.seen
+    running = state.event[e, st.EVENT] == st.REPLAN
+    candidates = see_cluster(world, state, e, rule.awake, pace, s, learnt.slots)
+    action[:, :] = 0
+    action[:, 0] = d.free.shape[1]
+    b.fits[:] = -1
+    for k in range(d.free.shape[1]):
+        d.free[0, k] = s.free[k]
+    possible = False
+    s.weights[0], s.weights[1] = rule.weights[0], rule.weights[1]
+    for q in range(candidates):
+        _fits(rule, b, s.kind[q])
+        s.fits[q] = b.fits[s.kind[q]] == 1
+        possible |= s.fits[q]
+        if rule.nominal_s[s.kind[q]] == t.base_step_s[s.kind[q]]:
+            s.pace[q] = 0.0
+    chosen = weigh(learnt.agents, s, candidates, running, learnt.said)
+    if chosen < 0:
+        return False, possible
+    kind, k = s.kind[chosen], learnt.said.domain[chosen]
+    if k < 0:
+        waiting = int(s.moment[0]) - (0 if running else 1)
+        if not _plan(rule, b, kind, min(max(0, waiting), rule.worth.shape[3] - 1), action):
+            return False, possible
+    else:
+        pick = learnt.agents.table.pick[kind, t.domain_class[k], learnt.said.size[chosen]]
+        action[0, 0], action[0, 1] = k, t.cost.n_layers[kind]
+        action[0, 2], action[0, 3], action[0, 4] = rule.layout_rows[pick[0]], pick[1], pick[2]
+    state.event[e, st.SLOT] = learnt.slots[chosen]
+    return True, possible
+
+
 @kernel
 def _defer_all(world: WorldArrays, state: StateArrays, e: int) -> None:
     now = state.clock[e, st.NOW]
@@ -454,16 +510,22 @@ def value_at_end(
 @kernel(allocates=True)
 def follow(
     world: WorldArrays, state: StateArrays, begin: IntArray, slot: IntArray, first: IntArray, rule: RuleArrays,
-    pace: FloatArray, b: Buffers, action: IntArray, paid_by_work: bool, ledger: FloatArray, ends: FloatArray,
-    codes: IntArray, scratch: Scratch, decided: IntArray,
+    pace: FloatArray, b: Buffers, learnt: Learnt, asks_agents: bool, action: IntArray, paid_by_work: bool,
+    ledger: FloatArray, ends: FloatArray, codes: IntArray, scratch: Scratch, decided: IntArray,
 ) -> None:  # fmt: skip
-    """Play every cluster to the horizon; ``decided`` counts the decisions at which something could be done."""
+    """Play every cluster to the horizon by the rule or by the agents.
+
+    ``decided`` counts the decisions at which something could be done.
+    """
     for e in range(state.clock.shape[0]):
         codes[e] = begin_copy(world, state, e, begin[e], slot[e], first[e], paid_by_work, ledger[e], scratch)
         while state.event[e, st.DONE] == 0:
             if state.event[e, st.EVENT] != st.NO_EVENT:
                 state.outcome[e, st.INTEGRALS :] = 0.0
-                acts, possible = rule_decides(world, state, e, rule, pace, b, action)
+                if asks_agents:
+                    acts, possible = agents_decide(world, state, e, rule, pace, learnt, b, action)
+                else:
+                    acts, possible = rule_decides(world, state, e, rule, pace, b, action)
                 decided[e] += possible
                 if not acts and state.event[e, st.EVENT] == st.PLACE:
                     _defer_all(world, state, e)

@@ -1,58 +1,39 @@
-"""J4 experience → policy: the network against the rule it was cloned from, on the same days, without thinking time."""
-
-from dataclasses import replace
+"""J4 experience → policy: what the agents have learnt, against the rule they began as, without thinking time."""
 
 import numpy as np
 import pytest
 
 from attribution_sched.config import load_settings
+from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.paces import paces_of
-from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
+from attribution_sched.scheduler.hi_ppo.policy_search import Days
+from attribution_sched.scheduler.hi_ppo.rule import Rule
+from attribution_sched.scheduler.hi_ppo.upper_agent import rule_theta
+from attribution_sched.scheduler.registry import make_policy
 
 FIRST_SEED = 1_900_000
 """Days that nothing was tuned on."""
 
 
-def returns(world, network, chooser, days):
-    """Return of each of some days, one cluster each."""
-    field = Field(world, days, FIRST_SEED, network.attributions, paces=paces_of(network, world.kinds))
-    found = np.full(days, np.nan)
-    while np.isnan(found).any():
-        before = len(field.returns)
-        ended = np.flatnonzero(field.step(chooser).ended)
-        for cluster, value in zip(ended, field.returns[before:], strict=True):
-            found[cluster] = value if np.isnan(found[cluster]) else found[cluster]
-    return found
+def error(gain):
+    return float(gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
-def compared(tell, days, hours):
-    world = replace(load_settings("cross-domain").build_world(), horizon_s=3600.0 * hours)
-    network = load(SHIPPED)
-    rule, own = (
-        returns(world, network, ShortestFirst(), days),
-        returns(world, network, NetworkChooser(network, None), days),
-    )
-    gain = own - rule
-    error = float(gain.std(ddof=1) / np.sqrt(days))
-    tell(
-        "J4",
-        days=days,
-        hours=hours,
-        network=float(own.mean()),
-        rule=float(rule.mean()),
-        gain=float(gain.mean()),
-        error=error,
-    )
-    assert np.isfinite(gain).all() and rule.mean() != 0.0
-
-
-def test_the_network_against_its_teacher(tell):
-    compared(tell, 4, 5.0)
+def test_what_was_learnt_beats_the_rule_and_cutting_it_loses_the_gain(tell):
+    network, count = load(SHIPPED), 400
+    days = Days(load_settings("cross-domain").build_world(), count, network)
+    rule = days.returns(None, FIRST_SEED)
+    gain, cut = days.returns(network.theta, FIRST_SEED) - rule, days.returns(rule_theta(), FIRST_SEED) - rule
+    tell("J4", days=count, gain=float(gain.mean()), error=error(gain), cut=float(cut.mean()), cut_error=error(cut))
+    assert gain.mean() - 2.0 * error(gain) > 0.5
+    assert cut.mean() + 2.0 * error(cut) < gain.mean() - 2.0 * error(gain)
 
 
 @pytest.mark.slow
-def test_the_network_against_its_teacher_on_whole_days(tell):
-    compared(tell, 32, 24.0)
+def test_the_registered_policy_without_thinking_beats_the_rule_on_whole_days(tell):
+    world = load_settings("cross-domain").build_world()
+    quick, rule = make_policy("hi-ppo[quick]"), Rule()
+    seeds = range(FIRST_SEED, FIRST_SEED + 64)
+    gain = np.array([play(world, quick, seed).reward - play(world, rule, seed).reward for seed in seeds])
+    tell("J4", policy=quick.name, days=len(gain), gain=float(gain.mean()), error=error(gain))
+    assert gain.mean() - 2.0 * error(gain) > 0.0

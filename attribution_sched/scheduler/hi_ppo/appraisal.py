@@ -28,6 +28,13 @@ from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.kernels import one_thread
 from attribution_sched.planning.candidates import microbatch_counts
+from attribution_sched.scheduler.hi_ppo.agents import (
+    AgentsActor,
+    layout_log_probabilities,
+    plan_place,
+    task_log_probabilities,
+    weighed_by,
+)
 from attribution_sched.scheduler.hi_ppo.appraisal_encoder import LEAST, look_along
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
@@ -43,7 +50,7 @@ from attribution_sched.scheduler.hi_ppo.repricing import (
     reprice,
     reprice_each,
 )
-from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
+from attribution_sched.scheduler.hi_ppo.walk import Chooser, Planner, walk
 from attribution_sched.scheduler.hi_ppo.weights import reward_scale, weighed
 from attribution_sched.scheduler.policy import Appraisal
 
@@ -113,6 +120,12 @@ def appraise(
         found.terms[:, acting] = _terms(view, prices)
     if not asked:
         return found
+    agents = policy.agents_actor(view, planner, situations) if log_probability else None
+    if agents is not None:
+        found.log_probability[:] = _agents_log_probability(agents, planner, situations, plans)
+        log_probability = False
+        if not returns:
+            return found
     if log_probability:
         from attribution_sched.scheduler.hi_ppo.retracing import Retracer
 
@@ -244,17 +257,46 @@ def propose(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Pl
     with one_thread():
         for begin in range(0, len(situations), ROWS):
             part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
-            walked = walk(planner, part, NetworkChooser(policy.network, None))
+            walked = walk(planner, part, chooser_of(policy, view, planner, part))
             acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
             chosen = acts & (walked.trace.task == 0)
             plans = [walked.batch.plan(row) if chosen[row] else None for row in range(len(part))]
             in_vain = np.flatnonzero(~acts & walked.trace.state.mask[:, 0] & planner.in_vain(part)[:, 0])
             if policy.search and len(in_vain):
                 # It does not come to waiting there: the policy must place the task.
-                own = walk(planner, part.take(in_vain).only(0), NetworkChooser(policy.network, None, must_act=True))
+                one = part.take(in_vain).only(0)
+                own = walk(planner, one, chooser_of(policy, view, planner, one, must_act=True))
                 for row, at in enumerate(in_vain):
                     plans[at] = own.batch.plan(row) if own.batch.counts[row] else None
             found += [None if view.replanning and plan == view.current_plan else plan for plan in plans]
+    return found
+
+
+def chooser_of(
+    policy: HiPpo, view: DecisionView, planner: Planner, situations: Decisions, *, must_act: bool = False
+) -> Chooser:
+    """Who chooses in some situations of a decision: the agents, or the networks' heads where they have not learnt."""
+    agents = policy.agents_actor(view, planner, situations, must_act=must_act)
+    return agents if agents is not None else NetworkChooser(policy.network, None, must_act=must_act)
+
+
+def _agents_log_probability(
+    agents: AgentsActor, planner: Planner, situations: Decisions, plans: Sequence[Plan | None]
+) -> FloatArray:
+    """Log π of plans for candidate 0 in every situation, shape ``(n, P)``: task first, then domain and devices."""
+    state, _ = planner.describe(situations)
+    weighed = weighed_by(agents.agents, situations, agents.pace, state.mask[:, :-1], agents.releases)
+    tasks = task_log_probabilities(weighed, situations.replanning)
+    layouts = layout_log_probabilities(weighed, np.zeros(len(situations), dtype=np.int64))
+    found = np.zeros((len(situations), len(plans)))
+    for p, plan in enumerate(plans):
+        if plan is None:
+            found[:, p] = tasks[:, -1]
+            continue
+        k, j = plan_place(plan)
+        own = layouts[:, k, min(j, layouts.shape[2] - 1)]
+        # The agents do not weigh plans over several domains against each other: the cut is the rule's.
+        found[:, p] = tasks[:, 0] + np.where(np.isfinite(own), own, 0.0 if len(plan.segments) > 1 else -50.0)
     return found
 
 

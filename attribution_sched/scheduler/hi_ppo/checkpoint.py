@@ -193,6 +193,9 @@ def _with_demands(arrays: Arrays, own: Mapping[str, Any]) -> Arrays:
     """
     from attribution_sched.scheduler.hi_ppo.demand_head import INPUTS, SPEED_INPUTS
 
+    if "agents" not in arrays:
+        # Files from before the agents learnt: the networks' own heads decide.
+        arrays = {**arrays, "agents": np.zeros(tuple(own["agents"].shape))}
     head = {name for name in own if name.startswith(DEMAND_HEAD)}
     if head & set(arrays):
         first = arrays.get(f"{DEMAND_HEAD}weight0")

@@ -7,20 +7,26 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 from torch import Tensor
 
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.held_out import HeldOut, Measured
+from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut, Measured
 from attribution_sched.scheduler.hi_ppo.learning import Budget, Learning, Report
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.paces import paces_of
+from attribution_sched.scheduler.hi_ppo.policy_search import Days, Search, next_group
 from attribution_sched.scheduler.hi_ppo.stagger import stagger
 from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
+from attribution_sched.scheduler.hi_ppo.upper_agent import SCALES, rule_theta
 
 MOST_CLUSTERS = 10_000
+
+GROUP, NEAR = 8, 0.2
+"""Members of a group of corrections, and how far they spread: small steps from what decides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +88,8 @@ def learn_on(
         raise SettingsError(problem("clusters", clusters, f"must lie in 1..{MOST_CLUSTERS}", "Use for example 32"))
     if not 0.0 < lr_share <= 1.0:
         raise SettingsError(problem("lr_share", lr_share, "must be > 0 and at most 1", "Use for example 0.1"))
+    if network.theta is not None:
+        return _agents_learn_on(network, world, decisions, clusters, seed + first_seed, episodes, progress, stop)
     how = settings or HiPpoSettings()
     steps = min(how.ppo.num_steps, max(decisions, clusters))
     smaller = min(how.ppo.minibatch_size, steps)
@@ -101,3 +109,27 @@ def learn_on(
     before, best = learning.run(stop or (lambda: False))
     learner.load_state_dict(weights)
     return Continued(learner.eval(), before, best.measured, best.iteration > 0, trainer.decisions)
+
+
+def _agents_learn_on(
+    network: HiPpoNetwork, world: World, decisions: int, clusters: int, seed: int, episodes: int,
+    progress: Callable[[Report], None] | None, stop: Callable[[], bool] | None,
+) -> Continued:  # fmt: skip
+    """Let the agents learn on in whole days of a world; a gain counts only beyond its interval on held-out days."""
+    own = rule_theta() if network.theta is None else network.theta
+    days, judged = Days(world, clusters, network), Days(world, episodes, network)
+    search = replace(Search.begun(), mean=(own - rule_theta()) / SCALES, step=NEAR)
+    while days.decided < decisions and not (stop is not None and stop()):
+        first = seed + search.groups * clusters
+        search = next_group(search, lambda theta, first=first: float(days.returns(theta, first).mean()), GROUP, seed)
+        if progress is not None:
+            share = min(1.0, days.decided / decisions)
+            progress(Report("learning", share, search.groups, days.decided, None, None, None, None))
+    before, after = judged.returns(own, FIRST_SEED), judged.returns(search.theta, FIRST_SEED)
+    gain = after - before
+    improved = bool(gain.mean() > 1.96 * gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else False
+    learner = copy.deepcopy(network)
+    if improved:
+        learner.set_agents(search.theta)
+    measured = [Measured(tuple(map(float, returns))) for returns in (before, after if improved else before)]
+    return Continued(learner.eval(), *measured, improved, days.decided)

@@ -18,10 +18,11 @@ from torch import Tensor
 from attribution_sched.cluster.decision import Decisions, DecisionView
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.kernels import one_thread
-from attribution_sched.scheduler.hi_ppo.appraisal import checked
+from attribution_sched.scheduler.hi_ppo.agents import CERTAIN, log_odds_of, weighed_by
+from attribution_sched.scheduler.hi_ppo.appraisal import checked, chooser_of
 from attribution_sched.scheduler.hi_ppo.drafts import DONE, Drafts
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look, task_scores, with_task
 from attribution_sched.scheduler.hi_ppo.evaluate import logits as head_logits
+from attribution_sched.scheduler.hi_ppo.evaluate import look, task_scores, with_task
 from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.walk import Offer, Planner, walk
@@ -31,9 +32,6 @@ from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-
-CERTAIN = 12.0
-"""Log-odds are cut here, either way: e^12 to 1 is as good as certain, and nothing beyond it is a preference."""
 
 ROWS = 1024
 """Situations that go through the network together: larger arrays leave the cache."""
@@ -122,6 +120,10 @@ def _log_sum(values: FloatArray) -> FloatArray:
 def log_odds(policy: HiPpo, view: DecisionView, situations: Decisions, plan: Plan | None) -> FloatArray:
     """Log-odds ``(n,)`` of a plan (None: of waiting, or of staying) against the best other choice of each situation."""
     planner, situations = policy.planner(view), checked(view, situations)
+    agents = policy.agents_actor(view, planner, situations)
+    if agents is not None:
+        weighed = weighed_by(agents.agents, situations, agents.pace, _fitting(planner, situations), agents.releases)
+        return log_odds_of(weighed, view.replanning, plan, _in_vain(policy, planner, situations))
     found = np.zeros(len(situations))
     with one_thread():
         for begin in range(0, len(situations), ROWS):
@@ -144,7 +146,7 @@ def prefer(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Pre
     with one_thread():
         for begin in range(0, len(situations), ROWS):
             part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
-            walked = walk(planner, part, NetworkChooser(policy.network, None))
+            walked = walk(planner, part, chooser_of(policy, view, planner, part))
             acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
             made = [
                 Preferred(walked.batch.plan(row) if acts[row] and task == 0 else None, bool(acts[row]) and task > 0)
@@ -152,10 +154,18 @@ def prefer(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Pre
             ]
             forced = np.flatnonzero(~acts & walked.trace.state.mask[:, 0] & _in_vain(policy, planner, part))
             if len(forced):
-                own = walk(planner, part.take(forced).only(0), NetworkChooser(policy.network, None, must_act=True))
+                one = part.take(forced).only(0)
+                own = walk(planner, one, chooser_of(policy, view, planner, one, must_act=True))
                 for row, at in enumerate(forced):
                     made[at] = Preferred(own.batch.plan(row) if own.batch.counts[row] else None)
             found += [Preferred(None) if view.replanning and one.plan == view.current_plan else one for one in made]
+    return found
+
+
+def _fitting(planner: Planner, situations: Decisions) -> BoolArray:
+    """Candidates of which a plan can be begun, shape ``(n, Q)``."""
+    state, _ = planner.describe(situations)
+    found: BoolArray = state.mask[:, :-1]
     return found
 
 

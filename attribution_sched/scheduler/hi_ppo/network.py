@@ -40,6 +40,7 @@ from attribution_sched.scheduler.hi_ppo.features import (
 )
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
 from attribution_sched.scheduler.hi_ppo.pointing import point, together
+from attribution_sched.scheduler.hi_ppo.upper_agent import SIZE
 from attribution_sched.scheduler.ppo.quick_tanh import Tanh, quick_tanh
 
 FloatArray = NDArray[np.float64]
@@ -208,6 +209,8 @@ class HiPpoNetwork(nn.Module):
         self.register_buffer("attribution_weight", torch.zeros(counters, counters, dtype=torch.float64))
         self.register_buffer("attribution_bias", torch.zeros(counters, dtype=torch.float64))
         self.demands = DemandHead()
+        # Learnt on whole days, not by gradients.
+        self.agents = nn.Parameter(torch.zeros(SIZE, dtype=torch.float64), requires_grad=False)
         orthogonal_heads(self, source)
 
     def set_attribution(self, unit: FloatArray, weight: FloatArray, bias: FloatArray) -> None:
@@ -230,6 +233,24 @@ class HiPpoNetwork(nn.Module):
                     problem(f"attribution {name}", tuple(given.shape), rule, "Fit the attribution anew")
                 )
             buffer.copy_(given)
+
+    @property
+    def theta(self) -> FloatArray | None:
+        """What both agents have learnt, shape ``(SIZE,)``, names in ``upper_agent.HEADS``; None if they have not yet.
+
+        Until then the networks' own heads decide.
+        """
+        held = self.agents.detach()
+        return held.cpu().numpy().copy() if bool(held.any()) else None
+
+    def set_agents(self, theta: FloatArray) -> None:
+        """Let the agents decide by what they have learnt, shape ``(SIZE,)``."""
+        given = torch.from_numpy(np.array(theta, dtype=np.float64))
+        held = self.agents.data
+        if given.shape != held.shape or not torch.isfinite(given).all():
+            rule = f"must be finite numbers of shape {tuple(held.shape)}"
+            raise ModelFitError(problem("agents", tuple(given.shape), rule, "Train the agents anew"))
+        held.copy_(given)
 
     def attributions(self, counters: FloatArray) -> FloatArray:
         """Attributions ``(n, 7)`` in [−1, 1] of measured counters ``(n, 12)``; zeros until they are fixed."""

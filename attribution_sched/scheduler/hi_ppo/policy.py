@@ -22,6 +22,7 @@ from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
+from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE, log_pace
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.hi_ppo.weights import WeightMode, checked_mode, weighed
@@ -32,9 +33,11 @@ from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, 
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.fork import Beliefs, Follower
+    from attribution_sched.scheduler.hi_ppo.agents import AgentsActor
     from attribution_sched.scheduler.hi_ppo.candidates import Actor
     from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+    from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
 
 CLUSTERS = 4
 """Clusters whose tables are kept."""
@@ -132,6 +135,7 @@ class HiPpo:
         self._paces: dict[TaskKind, FloatArray] = {}
         self._readers: WeakKeyDictionary[CostModel, dict[tuple[object, ...], DemandReader]] = WeakKeyDictionary()
         self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
+        self._agents: WeakKeyDictionary[Planner, Agents] = WeakKeyDictionary()
         self._warm = False
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
@@ -213,7 +217,7 @@ class HiPpo:
         decisions = self.read(view)
         decisions.check()
         planner = self.planner(view)
-        self._walk(planner, decisions, {"upper": 0.0, "lower": 0.0})
+        self._walk(view, planner, decisions, {"upper": 0.0, "lower": 0.0})
         if view.moment is not None and (self.search or self.think is not None):
             self.thinker().beliefs(view.moment.world, planner)
         if self.search and not self._warm:
@@ -239,7 +243,7 @@ class HiPpo:
         decisions = self.read(view, self._ahead(view))
         decisions.check()
         planner = self.planner(view)
-        found = self._walk(planner, decisions, timings)
+        found = self._walk(view, planner, decisions, timings)
         agreed = self.clock()
         missed = deadline.fallback(self.fallback.name, "both levels")
         if missed is not None:
@@ -290,7 +294,7 @@ class HiPpo:
                 found.append(None)
                 continue
             planner, seen = self.planner(view), situations.take(np.array([row]))
-            walked = self._walk(planner, seen, {"upper": 0.0, "lower": 0.0})
+            walked = self._walk(view, planner, seen, {"upper": 0.0, "lower": 0.0})
             slot, plan, _ = self._agree(view, planner, seen, walked, _others(view), math.inf)
             found.append(plan if slot == view.slot else None)
         return found
@@ -331,10 +335,13 @@ class HiPpo:
             # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
             return None
         thinker = self.thinker()
-        listed = thinker.candidates(self._actor(), planner, decisions, slot, plan)
+        listed = thinker.candidates(self._actor(view, planner, decisions), planner, decisions, slot, plan)
         return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
 
-    def _actor(self) -> Actor:
+    def _actor(self, view: DecisionView, planner: Planner, decisions: Decisions) -> Actor:
+        agents = self.agents_actor(view, planner, decisions)
+        if agents is not None:
+            return agents
         from attribution_sched.scheduler.hi_ppo.comparing import NetworkActor
 
         return NetworkActor(self.network, None)
@@ -371,8 +378,51 @@ class HiPpo:
         if (np.asarray(view.free_devices) > 0).any():
             self._ahead(view)
 
-    def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
+    def agents_actor(
+        self, view: DecisionView, planner: Planner, decisions: Decisions, *, must_act: bool = False
+    ) -> AgentsActor | None:
+        """The learnt agents for some situations of a decision; None where only the networks' heads have learnt."""
+        theta = self.network.theta
+        if theta is None:
+            return None
+        from attribution_sched.scheduler.hi_ppo.agents import AgentsActor, Releases
+
+        pace = self.believed_pace(view, planner, decisions)
+        return AgentsActor(self.agents(planner), decisions, pace, Releases.of(view), must_act=must_act)
+
+    def agents(self, planner: Planner) -> Agents:
+        """Both agents in a cluster, as they have learnt."""
+        from attribution_sched.scheduler.rule_follower import agents_of
+
+        theta = self.network.theta
+        known = self._agents.get(planner)
+        if known is None or not np.array_equal(known.theta, theta if theta is not None else known.theta):
+            known = agents_of(planner, np.array([1.0, UTILISATION_SHARE]), theta)
+            self._agents[planner] = known
+        return known
+
+    def believed_pace(self, view: DecisionView, planner: Planner, decisions: Decisions) -> FloatArray:
+        """Logarithm of how much longer than nominal every candidate computes, by attributions and pace, ``(B, Q)``."""
+        kinds, states = decisions.kind, decisions.attribution
+        b, q = kinds.shape
+        if view.moment is None:
+            flat = [
+                log_pace(planner.paces[k], state) if k >= 0 else 0.0
+                for k, state in zip(kinds.ravel().tolist(), states.reshape(b * q, -1), strict=True)
+            ]
+            return np.array(flat, dtype=np.float64).reshape(b, q)
+        measured = {slot: task.samples_per_s for slot, task in known_tasks(view).items()}
+        speed = np.array([measured.get(slot, 0.0) for slot in decisions.slot.ravel().tolist()])
+        beliefs = self.thinker().beliefs(view.moment.world, planner)
+        there = np.maximum(kinds.ravel(), 0)
+        return beliefs.log_compute(there, states.reshape(b * q, -1).astype(np.float64), speed).reshape(b, q)
+
+    def _walk(self, view: DecisionView, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         from attribution_sched.kernels import one_thread
+
+        agents = self.agents_actor(view, planner, decisions)
+        if agents is not None:
+            return walk(planner, decisions, agents, timings, self.clock)
         from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 
         with one_thread():
@@ -411,11 +461,17 @@ class HiPpo:
         thorough: bool = True,
     ) -> Plan | None:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
-        from attribution_sched.scheduler.hi_ppo.multi_start import plan_alone
+        from attribution_sched.scheduler.hi_ppo.multi_start import plan_alone, search_around
 
         kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
         factors = self._believed(view, planner, int(chosen.slot[0, 0]))
         search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
+        agents = self.agents_actor(view, planner, chosen, must_act=True)
+        if agents is not None:
+            own = walk(planner, chosen, agents).batch
+            return search_around(
+                own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late
+            )
         return plan_alone(
             self.network, planner, chosen, search, thorough=thorough, expired=lambda: self.clock() > late
         )  # fmt: skip

@@ -45,10 +45,10 @@ class _RuleInCharge(HiPpo):
     def __init__(self, attributor: Attributor | None, search: bool, think: Think | bool) -> None:
         super().__init__(attributor=attributor, search=search, think=think, deadline_s=np.inf)
 
-    def _actor(self) -> Actor:
+    def _actor(self, view: DecisionView, planner: Planner, decisions: Decisions) -> Actor:
         return RuleActor()
 
-    def _walk(self, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
+    def _walk(self, view: DecisionView, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         return walk(planner, decisions, ShortestFirst(), timings, self.clock)
 
     def _search_widely(

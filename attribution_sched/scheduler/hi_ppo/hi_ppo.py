@@ -1,0 +1,94 @@
+"""Hi-PPO on a page: how both levels decide, and how they learn from whole days.
+
+    Algorithm Hi-PPO (specification, section 4)
+    Input: state s_t        Output: a_t = {a_high, a_low}
+    1: h_topo ← what is free and next released in every domain; links and forecasts price plans over several domains
+    2: a_high ← π_high(s_high, h_topo)            task or waiting, and the domain        upper_agent.py
+    3: for each domain k:
+    4:     a_low_k ← π_low_k(s_low_k | a_high)    number of devices and their layout     lower_agent.py
+    5: execute a_t in the simulator or the cluster
+    6: observe T_step, U_k, C_comm
+    7: compute R = w₁·R_eff + w₂·R_util − w₃·R_cost
+    8: update both policies
+
+    s_high   free devices, next release, hour, tasks that wait (hours as believed by attributions and pace, waited)
+    a_high   wait | (task, domain) | move a running task; cuts of a model that no domain holds are the rule's
+    R_high   −α·T_step − β·C_comm with α = w₁/T_base, β = w₃: R without utilisation, up to a constant
+    s_low    free devices of the domain, hours of the task, who waits;  a_low  devices, (dp, tp, pp), format, microbatch
+    R_low    traffic inside a domain is in T_step already; fragmentation is a potential Φ(s) of the state: with
+             F = γ·Φ(s') − Φ(s) added, no policy's order changes (Ng, Harada and Russell, 1999)
+
+So both levels serve the one R, and line 8 can be about whole days of it. The step of line 8 is not a gradient of single
+choices: returns of days differ by 41, one choice's by 2, and a fork of 30,000 decisions held nothing that held on other
+days. It moves the numbers of both agents by how groups of them did on the same days
+(:mod:`~attribution_sched.scheduler.hi_ppo.policy_search`). Steps that do not help on days of their own are undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attribution_sched.scheduler.hi_ppo.policy_search import Days, Gain, Search, gains, next_group, spreads
+from attribution_sched.types import FloatArray
+
+HELD_OUT = 900_000
+"""First seed of the days by which what was learnt is judged; no group is played on them."""
+
+FAR = 1_000
+"""Seeds from one group's days to the next."""
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What some groups came to.
+
+    Attributes:
+        groups: Groups so far.
+        gains: What the agents gain over the rule a day, per world, on held-out days.
+        kept: Whether they are the best so far: the sum of gains, each over its world's spread.
+    """
+
+    groups: int
+    gains: Mapping[str, Gain]
+    kept: bool
+
+
+def learn(
+    days: Mapping[str, Days], groups: int, *, size: int = 20, every: int = 10, seed: int = 0,
+    search: Search | None = None, told: Callable[[Round, Search], None] | None = None,
+) -> FloatArray:  # fmt: skip
+    """Let both agents learn; returns their numbers, those that did best on held-out days.
+
+    Args:
+        days: Worlds by name; all count alike, in units of how much a change of the agents moves their days.
+        groups: Groups to play in all.
+        size: Members of a group.
+        every: Groups between two looks at the held-out days.
+        seed: Of draws, and of the days.
+        search: Where an earlier run stopped.
+        told: Told after every look, with the state to go on from.
+    """
+    found = search or Search.begun()
+    unit = spreads(list(days.values()), HELD_OUT - FAR)
+    best, most = found.theta, -np.inf if search is not None else 0.0
+    while found.groups < groups:
+        first = FAR * (1 + seed + found.groups)
+
+        def worth(theta: FloatArray, first: int = first) -> float:
+            # Lines 1 to 7: whole days, decided by both agents, in the compiled simulator.
+            earned = [one.returns(theta, first).mean() for one in days.values()]
+            return float((np.array(earned) / unit).sum())
+
+        found = next_group(found, worth, size, seed)  # Line 8.
+        if found.groups % every == 0 or found.groups == groups:
+            gained = gains(days, found.theta, HELD_OUT)
+            total = float(sum(gain.mean / x for gain, x in zip(gained.values(), unit, strict=True)))
+            kept = total > most
+            if kept:
+                best, most = found.theta, total
+            if told is not None:
+                told(Round(found.groups, gained, kept), found)
+    return best
