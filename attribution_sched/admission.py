@@ -191,6 +191,20 @@ DEMO: tuple[TaskRequest, ...] = (
 """The three tasks of the demonstration: a convolutional network and a language model trained, a light one served."""
 
 
+def demo_of(world: World) -> tuple[TaskRequest, ...]:
+    """The tasks of the demonstration; where the preset has other kinds, its three smallest, as short as any."""
+    models = {kind.model.name.lower() for kind in world.kinds}
+    if all(request.kind in models for request in DEMO):
+        return DEMO
+    smallest = {kind.model.name: kind for kind in sorted(world.kinds, key=lambda kind: -kind.model.params)}
+    listed = sorted(smallest.values(), key=lambda kind: kind.model.params)[: len(DEMO)]
+    return tuple(
+        TaskRequest(kind.model.name, steps=kind.steps[0], batch=kind.batch_size, training=kind.training,
+                    id=f"demo-{kind.model.name}")
+        for kind in listed
+    )  # fmt: skip
+
+
 def as_request(task: Any, given: Mapping[str, Any]) -> TaskRequest:
     """A request from a name, a mapping or a request, with fields given beside it.
 

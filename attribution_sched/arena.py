@@ -15,7 +15,7 @@ from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
     from attribution_sched.config import Settings
-    from attribution_sched.scheduler.arena.play import Pool, Tick
+    from attribution_sched.scheduler.arena.play import Tick
     from attribution_sched.scheduler.arena.report import ArenaResult
     from attribution_sched.scheduler.policy import Policy
 
@@ -75,16 +75,6 @@ def evaluate(
         bounds=bounds,
         folder=None if folder is None else Path(folder),
         replay=replay,
-        workers=workers if isinstance(workers, int) else 1,
-        pool=None if isinstance(workers, int) else _ray(workers),
+        workers=workers,
         tick=tick,
     )
-
-
-def _ray(address: Any) -> Pool:
-    from attribution_sched.scheduler.arena.ray_workers import RayWorkers
-
-    if not isinstance(address, str) or not (address == "ray" or ":" in address):
-        rule = "must be a number, 'ray' or the address of a Ray cluster"
-        raise SettingsError(problem("workers", address, rule, "Use 2, or 'ray'"))
-    return RayWorkers("auto" if address == "ray" else address)

@@ -89,8 +89,11 @@ def moment_of(cluster: SimulatedCluster, name: str) -> tuple[Decision, Sequence[
     allowed = (
         np.maximum(0, seen.free_devices - cluster.reserved_devices(tenant))
         if cluster.reservations
-        else (seen.free_devices)
+        else seen.free_devices
     )
+    left = cluster.quota_left(seen)
+    if left is not None:
+        allowed = np.minimum(allowed, left)
     behind = len(seen.queue) if place == "backlog" else 0
     return seen, running, allowed, behind
 

@@ -4,39 +4,47 @@ A kernel is called from Python, or by other kernels, or both. Only what Python c
 all it calls in it; a kernel that is called by kernels is typed and lowered and left to them. numba by itself optimises
 and emits every kernel alone and again inside each caller, which was two thirds of the time of a first use.
 
-What was compiled is kept on disk under the digest of all kernel sources and of the modules whose constants they freeze:
-numba looks only at the file a kernel stands in and would run a stale one when another file changes, and forgets all
-when the same files are installed again.
+What was compiled is kept on disk under the digest of all that went into it: the kernel's own code, the kernels it
+calls, the constants they freeze, the fields of records. numba looks only at the file a kernel stands in: it would run a
+stale one when another file changes, and forgets all when the same files are installed again.
 """
 
 from __future__ import annotations
 
+import gc
+import glob
 import hashlib
 import logging
 import os
-import re
-import shutil
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from enum import IntEnum
 from functools import cache, update_wrapper
+from inspect import CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from itertools import accumulate
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, Literal, TypeVar, overload
 
 import numba
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+
+from attribution_sched.errors import problem
 
 # ------ Compiled kernels: one decorator, a cache that cannot be stale, and a clock that does not count compilation
 
@@ -44,20 +52,11 @@ types: Any = numba_types
 Record = TypeVar("Record")
 
 KEPT = 4
-"""Digests that are kept on disk in any case, last used first."""
+"""Versions of a kernel that are kept on disk in any case, last used first."""
 
 UNUSED_S = 7 * 86_400.0
 """Others are kept until nobody has used them for so long: versions and branches are used in turns, and at once."""
 
-ROOMS = ("billing", "cluster", "planning", "scheduler")
-"""Where kernels stand."""
-
-PACKAGE = Path(__file__).parent
-_KERNELS = re.compile(r"^from attribution_sched\.kernels import .*\bkernel\b", re.M)
-_IMPORT = re.compile(
-    r"^\s*(?:from\s+(attribution_sched[\w.]*)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+(attribution_sched[\w.]+))", re.M
-)
-_NAME = re.compile(r"\w+")
 _logger = logging.getLogger(__name__)
 
 
@@ -100,13 +99,15 @@ class Kernel:
         self._door: Any = None
         self._part: Any = None
         self._part_type: Any = None
+        self._digest = ""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run it from Python; the first call with arguments of some types loads or compiles it."""
         if self._door is None:
             began = time.perf_counter()
             door = numba.njit(no_cfunc_wrapper=True, **self.targetoptions)(self.py_func)
-            door._cache = _DigestCache(self.py_func)
+            door._cache = _DigestCache(self)
+            door._compiler.compile = _quickly(door._compiler.compile)
             self._door = door
             _off_the_clock(time.perf_counter() - began)
         return self._door(*args, **named)
@@ -119,6 +120,22 @@ class Kernel:
             self._part = numba.njit(**compiled_for, **self.targetoptions)(self.py_func)
             self._part_type = _PartType(self._part)
         return self._part_type
+
+    def digest(self) -> str:
+        """Hash of what is compiled and is ours; numba itself tells its version and processors apart."""
+        if not self._digest:
+            total = hashlib.sha256(_OWN)
+            for each in _callees(self):
+                total.update(repr((each.py_func.__module__, each.py_func.__qualname__, each.targetoptions)).encode())
+                code = each.py_func.__code__
+                # What the first string tells a reader makes no other kernel.
+                consts = code.co_consts[each.py_func.__doc__ is not None :]
+                total.update(_told(code.replace(co_consts=consts)).encode())
+                total.update(_told(each.py_func.__defaults__).encode())
+                for name, value in sorted(_frozen(each.py_func).items()):
+                    total.update(f"{name}={_told(value)}\n".encode())
+            self._digest = total.hexdigest()[:20]
+        return self._digest
 
     def __reduce__(self) -> str:
         # Copies and pickles refer to it by name, as to any function.
@@ -151,7 +168,8 @@ class _Reference(types.Type):
 
     def __init__(self, record: type[Any], fields: tuple[Any, ...]) -> None:
         self.names, self.fields = record._fields, fields
-        told = hashlib.sha256("|".join(map(str, fields)).encode()).hexdigest()[:12]
+        shape = "|".join(f"{name} {_shape(each)}" for name, each in zip(self.names, fields, strict=True))
+        told = hashlib.sha256(shape.encode()).hexdigest()[:12]
         super().__init__(f"Reference({record.__module__}.{record.__qualname__}.{told})")
 
 
@@ -291,29 +309,146 @@ class _PartCompiler(CompilerBase):
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
 
 
-class _DigestLocator(_CacheLocator):
-    """Where a kernel is kept: by digest and module, not by path and time of its file, so a reinstall finds it."""
+_OWN = Path(__file__).read_bytes()
+_SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.generic)
+_CODE = ("co_code", "co_names", "co_varnames", "co_argcount", "co_kwonlyargcount", "co_freevars",
+         "co_exceptiontable")  # fmt: skip
+"""What a function's code is made of; where it stands in its file is no part of it."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._place = str(folder() / function.__module__)
-        self._line = function.__code__.co_firstlineno
+
+def _callees(first: Kernel) -> list[Kernel]:
+    """A kernel and all kernels it calls, directly or not, in an order that depends on their code alone."""
+    found, open_ends = {id(first): first}, [first]
+    while open_ends:
+        for _, value in sorted(_frozen(open_ends.pop().py_func).items()):
+            if isinstance(value, Kernel) and id(value) not in found:
+                found[id(value)] = value
+                open_ends.append(value)
+    return list(found.values())
+
+
+def _frozen(function: Callable[..., Any]) -> dict[str, Any]:
+    """What a function may read beyond its arguments: globals, the closure, and names in modules of the package.
+
+    Names of attributes are looked up like those of globals: too much may be found, never too little.
+    """
+    names, spaces = _names(function.__code__), [function.__globals__]
+    spaces += [
+        vars(module) for name in names if isinstance(module := function.__globals__.get(name), ModuleType)
+        and module.__name__.startswith(f"{__package__}.")
+    ]  # fmt: skip
+    found = {f"{space['__name__']}.{name}": space[name] for space in spaces for name in names if name in space}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return found | {name: cell.cell_contents for name, cell in cells}
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return {*code.co_names, *(name for each in inner for name in _names(each))}
+
+
+def _told(value: Any) -> str:
+    """A constant in words that are the same in every process; what kernels cannot freeze has only a name."""
+    if isinstance(value, _SCALARS):
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, tuple | frozenset):
+        told = [_told(each) for each in value]
+        return f"{type(value).__name__}({', '.join(told if isinstance(value, tuple) else sorted(told))})"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, CodeType):
+        # Other flags than these tell how the code came about, and a profiler changes them.
+        flags = value.co_flags & (CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR)
+        return _told((*(getattr(value, name) for name in _CODE), flags, value.co_consts))
+    if isinstance(value, type):
+        parts = getattr(value, "_fields", ()) or [f"{name}={int(each)}" for name, each in _members(value)]
+        return f"{value.__module__}.{value.__qualname__}{tuple(parts)}"
+    if isinstance(value, Kernel | ModuleType) or (callable(value) and not hasattr(value, "py_func")):
+        return str(getattr(value, "__qualname__", getattr(value, "__name__", "")))
+    fix = "Use numbers, tuples, arrays and other kernels"
+    raise TypeError(problem("constant", type(value).__name__, "nothing a kernel can be kept with", fix))
+
+
+def _members(kind: type) -> list[tuple[str, Any]]:
+    return list(kind.__members__.items()) if issubclass(kind, IntEnum) else []
+
+
+def _shape(kind: Any) -> str:
+    """A type in words; numba's own leave out the names of a record's fields, and a renamed one would be read wrong."""
+    if isinstance(kind, types.BaseNamedTuple):
+        record = kind.instance_class
+        fields = (f"{name} {_shape(each)}" for name, each in zip(kind.fields, kind, strict=True))
+        return f"{record.__module__}.{record.__qualname__}({', '.join(fields)})"
+    if isinstance(kind, types.BaseTuple):
+        return f"({', '.join(map(_shape, kind))})"
+    return str(kind)
+
+
+_resolved: dict[Any, tuple[Any, Any]] = {}
+_resolve = types.BaseFunction.get_call_type
+
+
+def _quickly(compile_: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile with what numba does again and again done once: half the time of a first use.
+
+    To type ``a + b`` numba tries a dozen implementations, each time anew; what a function of its own registry answers
+    for arguments of some types is remembered here. And garbage is not collected meanwhile: each collection would walk
+    through everything that compilation, torch and the caller hold.
+    """
+
+    def compile_quickly(*args: Any, **named: Any) -> Any:
+        with global_compiler_lock:
+            collecting, before = gc.isenabled(), types.BaseFunction.get_call_type
+            types.BaseFunction.get_call_type = _resolve_once
+            gc.disable()
+            try:
+                return compile_(*args, **named)
+            finally:
+                types.BaseFunction.get_call_type = before
+                if collecting:
+                    gc.enable()
+
+    return compile_quickly
+
+
+def _resolve_once(function: Any, context: Any, args: Any, kws: Any) -> Any:
+    key = id(function), id(context), args, tuple(kws.items())
+    if key in _resolved:
+        return _resolved[key][1]
+    found = _resolve(function, context, args, kws)
+    # Overloads are compiled for the options of their caller, and have keys of their own: those are asked every time.
+    if found is not None and function.get_impl_key(found) is function.typing_key:
+        _resolved[key] = function, found
+    return found
+
+
+class _DigestLocator(_CacheLocator):
+    """Where a kernel is kept: by module and digest, not by path and time of its file, so a reinstall finds it."""
+
+    def __init__(self, given: Kernel) -> None:
+        self._place = str(folder() / given.py_func.__module__)
+        self._digest = given.digest()
 
     def get_cache_path(self) -> str:
         return self._place
 
     def get_source_stamp(self) -> str:
-        return digest()
+        return self._digest
 
     def get_disambiguator(self) -> str:
-        return str(self._line)
+        return self._digest
 
     @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _DigestLocator:
+    def from_function(cls, py_func: Any, py_file: str) -> _DigestLocator:
         return cls(py_func)
 
 
 class _DigestCacheImpl(CompileResultCacheImpl):
-    _locator_classes = (_DigestLocator,)
+    def __init__(self, given: Kernel) -> None:
+        # numba asks for the file of a function, to name what it keeps; the digest is in that name.
+        self._lineno = given.py_func.__code__.co_firstlineno
+        self._locator = _DigestLocator(given)
+        self._filename_base = self.get_filename_base(given.py_func.__qualname__, sys.abiflags)
 
 
 class _DigestCache(FunctionCache):
@@ -321,11 +456,14 @@ class _DigestCache(FunctionCache):
 
     _impl_class = _DigestCacheImpl
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
+    def __init__(self, given: Kernel) -> None:
+        super().__init__(given)
         self._began: dict[Any, float] = {}
         if not _writable(folder()):
             self.disable()
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return ", ".join(map(_shape, sig)), codegen.magic_tuple()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         began = time.perf_counter()
@@ -334,7 +472,9 @@ class _DigestCache(FunctionCache):
             _announce()
             self._began[sig] = began
         else:
-            _in_use()
+            # For whoever sweeps: this one is used.
+            with suppress(OSError):
+                os.utime(self._cache_file._index_path)
             _off_the_clock(time.perf_counter() - began)
         return found
 
@@ -399,14 +539,14 @@ def _somebody_listens() -> bool:
 
 
 def folder() -> Path:
-    """Where compiled kernels of these sources are kept: in the user's cache, or where ``NUMBA_CACHE_DIR`` says."""
+    """Where compiled kernels are kept: in the user's cache, or where ``NUMBA_CACHE_DIR`` says."""
     given = os.environ.get("NUMBA_CACHE_DIR")
-    return (Path(given) if given else _user_cache()) / "attribution_sched" / f"kernels-{digest()}"
+    return (Path(given) if given else _user_cache()) / "attribution_sched" / "kernels"
 
 
 def compiled() -> int:
-    """How many kernels are there, compiled."""
-    return sum(1 for _ in folder().rglob("*.nbi"))
+    """How many kernels are there, compiled, in whatever versions."""
+    return len({_kernel_of(path) for path in folder().rglob("*.nbi")})
 
 
 @cache
@@ -437,65 +577,20 @@ def _writable(place: Path) -> bool:
         return False
 
 
-@cache
-def _in_use() -> None:
-    """Note once a process that these kernels are used, for whoever sweeps."""
+def _kernel_of(index: Path) -> str:
+    return f"{index.parent.name}.{index.name.rpartition('-')[0]}"
+
+
+def _sweep(where: Path) -> None:
+    """Remove versions of kernels that nobody uses any more; the last few that were used stay."""
     with suppress(OSError):
-        os.utime(folder())
-
-
-def _sweep(mine: Path) -> None:
-    """Remove what other sources compiled to and nobody uses any more; the last few that were used stay."""
-    with suppress(OSError):
-        mine.mkdir(exist_ok=True)
-        os.utime(mine)
-        used = {place: place.stat().st_mtime for place in mine.parent.glob("kernels-*") if place != mine}
-        for place in sorted(used, key=used.__getitem__, reverse=True)[KEPT - 1 :]:
-            if time.time() - used[place] > UNUSED_S:
-                shutil.rmtree(place, ignore_errors=True)
-
-
-@cache
-def digest() -> str:
-    """Hash of everything that goes into compiled code and is ours; numba itself tells its versions and processors."""
-    total = hashlib.sha256()
-    for path in sources():
-        total.update(f"{path.relative_to(PACKAGE).as_posix()}\n".encode())
-        total.update(path.read_bytes())
-    return total.hexdigest()[:16]
-
-
-def sources() -> list[Path]:
-    """The files with kernels, all modules of the package they import, and the tables these read."""
-    texts = {path: path.read_text("utf-8") for room in ROOMS for path in (PACKAGE / room).rglob("*.py")}
-    open_ends = [path for path, text in texts.items() if _KERNELS.search(text)]
-    found = {Path(__file__)}
-    while open_ends:
-        path = open_ends.pop()
-        if path in found:
-            continue
-        found.add(path)
-        text = texts.get(path) or path.read_text("utf-8")
-        open_ends += [module for name in _imported(text) if (module := _file_of(name)) is not None]
-    tables = [path for path in (PACKAGE / "cluster" / "constants").iterdir() if path.is_file()]
-    return sorted({*found, *tables})
-
-
-def _imported(text: str) -> list[str]:
-    """Names of the package's modules that a source may import; a name that is no module is dropped later."""
-    names = []
-    for module, given, plain in _IMPORT.findall(text):
-        names += [plain] if plain else [module, *(f"{module}.{name}" for name in _NAME.findall(given))]
-    return names
-
-
-@cache
-def _file_of(name: str) -> Path | None:
-    base = PACKAGE.joinpath(*name.split(".")[1:])
-    for path in (base.with_suffix(".py"), base / "__init__.py"):
-        if path.is_file() and path != PACKAGE / "__init__.py":
-            return path
-    return None
+        used = {path: path.stat().st_mtime for path in where.rglob("*.nbi")}
+        kept: Counter[str] = Counter()
+        for path in sorted(used, key=used.__getitem__, reverse=True):
+            kept[_kernel_of(path)] += 1
+            if kept[_kernel_of(path)] > KEPT and time.time() - used[path] > UNUSED_S:
+                for data in path.parent.glob(f"{glob.escape(path.stem)}.*"):
+                    data.unlink()
 
 
 # ------ One thread for torch and BLAS: small networks run many times slower when several threads wait for each other

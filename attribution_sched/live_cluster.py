@@ -35,12 +35,15 @@ from attribution_sched.cluster.engine.engine import (
     offer_queue,
     release,
     reprice,
+    signal_hour,
 )
 from attribution_sched.cluster.engine.state import WorldArrays
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
+from attribution_sched.cluster.objective import BUDGETS, Quota
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World
 from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.explain.words.say import Phrase
 from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import FunctionPolicy, Policy, QueueOrder
 from attribution_sched.scheduler.registry import POLICIES, make_policy
@@ -158,6 +161,50 @@ class Reservation:
     until_s: float
 
 
+class Spending:
+    """What tenants with a quota have used of it in its present window.
+
+    Args:
+        quotas: One per tenant.
+    """
+
+    def __init__(self, quotas: tuple[Quota, ...]) -> None:
+        self.quotas = {quota.tenant: at for at, quota in enumerate(quotas)}
+        self._limits = quotas
+        # The window's number, then as BUDGETS: device-hours, kWh, dollars, kilograms.
+        self.used = np.zeros((len(quotas), 1 + len(BUDGETS)))
+
+    def of(self, tenant: str) -> Quota | None:
+        """A tenant's quota, if it has one."""
+        at = self.quotas.get(tenant)
+        return None if at is None else self._limits[at]
+
+    def book(self, tenant: str, now_s: float, amounts: FloatArray) -> None:
+        """Add what a tenant used, as ``BUDGETS``; the window is that of the moment."""
+        at = self.quotas.get(tenant)
+        if at is not None:
+            self._open(at, now_s)
+            self.used[at, 1:] += amounts
+
+    def spent(self, tenant: str, now_s: float) -> tuple[str, float, float] | None:
+        """The first budget that a tenant has used up: its name, what was used and the limit."""
+        at = self.quotas.get(tenant)
+        if at is None:
+            return None
+        self._open(at, now_s)
+        for name, used in zip(BUDGETS, self.used[at, 1:].tolist(), strict=True):
+            limit = getattr(self._limits[at], name)
+            if limit is not None and used >= limit:
+                return name, used, float(limit)
+        return None
+
+    def _open(self, at: int, now_s: float) -> None:
+        window = now_s // (3600.0 * self._limits[at].per_h)
+        if self.used[at, 0] != window:
+            self.used[at] = 0.0
+            self.used[at, 0] = window
+
+
 BY_OWNER = "held: let in again with release"
 """Why a task is held that its owner holds."""
 
@@ -229,6 +276,9 @@ class SimulatedCluster:
         self.held: dict[str, Held] = {}
         self.reservations: dict[str, Reservation] = {}
         self._reserved = 0
+        self.spending = Spending(world.quotas)
+        # Kind → task → by how much its demands turned out to exceed what was expected; a simulation learns nothing.
+        self.learnt: dict[int, dict[str, float]] = {}
         self.set_aside = 0
         self.operated = 0
         self._least_bytes = [_least_bytes(kind) for kind in world.kinds]
@@ -395,8 +445,13 @@ class SimulatedCluster:
         """Let the pending decision take effect in the simulation, and nowhere else."""
         state = self.engine.state
         placing = state.event[0, st.EVENT] == st.PLACE
+        owner, billed = self.residents[self.up].tenant, float(state.totals[0, st.BILL_TOTAL])
         self._until(self.now_s)
         self.engine.step(action[None])
+        if self.world.quotas:
+            # What moving its state costs a task is paid at once.
+            moved_usd = float(state.totals[0, st.BILL_TOTAL]) - billed
+            self.spending.book(owner, self.now_s, np.array([0.0, 0.0, moved_usd, 0.0]))
         if placing and self.compared and self.backlog and int(state.outcome[0, st.D_CODE]) == 0:
             # Whoever compares the whole window has answered for all of it: the others are not asked one by one.
             queued = np.flatnonzero(state.slots[0, :, st.STATUS] == st.QUEUED)
@@ -568,17 +623,56 @@ class SimulatedCluster:
     def allowed_devices(self, seen: Decision) -> IntArray | None:
         """Free devices per domain that a decision may use, shape ``(K,)``; None if all of them.
 
-        Those reserved for other tenants are not counted, nor more than its task asked for.
+        Those reserved for other tenants are not counted, nor more than its task asked for or its tenant's quota leaves.
         """
         task = seen.task
-        if task is None or (task.devices is None and not self.reservations):
+        if task is None or (task.devices is None and not self.reservations and not self.world.quotas):
             return None
         free = seen.free_devices.copy()
         if self.reservations:
             free -= self.reserved_devices(task.tenant)
         if task.devices is not None:
             np.minimum(free, task.devices, out=free)
+        left = self.quota_left(seen)
+        if left is not None:
+            np.minimum(free, left, out=free)
         return np.maximum(free, 0)
+
+    def quota_left(self, seen: Decision) -> int | None:
+        """Devices that the task of a decision may have by its tenant's quota, its own counted; None without one.
+
+        A task that runs stays where it is when a budget is used up, so moving it is not limited by that.
+        """
+        return None if seen.task is None else self.devices_left(seen.task.tenant, seen.slot if seen.replanning else -1)
+
+    def devices_left(self, tenant: str, mover: int = -1) -> int | None:
+        """Devices that a tenant may still take; those of a task that is to be moved count as free."""
+        quota = self.spending.of(tenant)
+        if quota is None:
+            return None
+        if mover < 0 and self.spending.spent(tenant, self.now_s) is not None:
+            return 0
+        if quota.devices is None:
+            return None
+        running = self.engine.state.slots[0, :, st.STATUS] == st.RUNNING
+        own = [slot for slot, task in self.residents.items() if task.tenant == tenant and running[slot]]
+        used = np.isin(self.engine.state.occupant[0], [slot for slot in own if slot != mover]).any(axis=2).sum()
+        return max(0, quota.devices - int(used))
+
+    def quota_reason(self, seen: Decision) -> Phrase | None:
+        """Why the quota of its tenant keeps a task from devices, in words; None if it does not."""
+        task, left = seen.task, self.quota_left(seen)
+        if task is None or left is None:
+            return None
+        spent = self.spending.spent(task.tenant, self.now_s)
+        if spent is not None and not seen.replanning:
+            name, used, limit = spent
+            quota = self.spending.of(task.tenant)
+            per_h = 24.0 if quota is None else quota.per_h
+            again_h = per_h - self.now_s / 3600.0 % per_h
+            what = Phrase(f"quota.{name}")
+            return Phrase("why.spent", tenant=task.tenant, what=what, used=used, limit=limit, again_h=again_h)
+        return Phrase("why.quota_devices", tenant=task.tenant, left=left)
 
     def reserved_devices(self, tenant: str) -> IntArray:
         """Devices per domain that are kept for other tenants and not yet in use by them, shape ``(K,)``."""
@@ -603,6 +697,20 @@ class SimulatedCluster:
         """
         if self.backlog:
             self._refill()
+        if self.world.quotas:
+            self._pass_over()
+
+    def _pass_over(self) -> None:
+        """Let nobody be asked about tasks whose tenant's quota leaves them no device: others come before them."""
+        state, now_s = self.engine.state, self.now_s
+        offered = (state.slots[0, :, st.STATUS] == st.QUEUED) & (state.tasks[0, :, st.OFFERED] <= now_s)
+        tenants = {self.residents[slot].tenant for slot in np.flatnonzero(offered).tolist()}
+        barred = {tenant for tenant in tenants if self.devices_left(tenant) == 0}
+        for slot in np.flatnonzero(offered).tolist():
+            if self.residents[slot].tenant in barred:
+                state.tasks[0, slot, st.OFFERED] = now_s + self.world.retry_s
+                if state.event[0, st.EVENT] == st.PLACE and self.up == slot:
+                    state.event[0, st.EVENT] = st.NO_EVENT
 
     def _refill(self) -> None:
         """Bring tasks from the backlog to where policies see them, those first that free devices could hold.
@@ -686,7 +794,34 @@ class SimulatedCluster:
 
     def _pass_time(self) -> int:
         """Run to the next change, with all rates as they are; says what to price anew."""
-        return int(advance(self.engine.arrays, self.engine.state, 0))
+        if not self.world.quotas:
+            return int(advance(self.engine.arrays, self.engine.state, 0))
+        rates, before_s = self._rates(), self.now_s
+        wanted = int(advance(self.engine.arrays, self.engine.state, 0))
+        lasted_h = (self.now_s - before_s) / 3600.0
+        for tenant, per_h in rates:
+            self.spending.book(tenant, before_s, per_h * lasted_h)
+        return wanted
+
+    def _rates(self) -> list[tuple[str, FloatArray]]:
+        """What every running task of a tenant with a quota uses an hour, as ``BUDGETS``."""
+        world, state = self.engine.arrays, self.engine.state
+        hour, found = signal_hour(world, float(state.clock[0, st.LAST_TICK])), []
+        for slot in np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING).tolist():
+            tenant, task = self.residents[slot].tenant, state.tasks[0, slot]
+            if self.spending.of(tenant) is None:
+                continue
+            held = (state.occupant[0] == slot).any(axis=2)
+            # A device that two share counts half for each.
+            devices = float((held / np.maximum(1, (state.occupant[0] >= 0).sum(axis=2))).sum())
+            at_work = task[st.PAUSED] <= self.now_s and task[st.STEP] > 0.0
+            egress = 3600.0 / task[st.STEP] * task[st.STEP_BILL] if at_work else 0.0
+            share = held.sum(axis=1) / max(1, held.sum())
+            price = self.world.reward.energy_usd_per_kwh * float(share @ world.signals[st.ELECTRICITY, hour])
+            kw = float(task[st.POWER]) / 1e3
+            kg_per_h = float(task[st.CARBON_RATE]) * 3.6
+            found.append((tenant, np.array([devices, kw, egress + kw * price, kg_per_h])))
+        return found
 
     def _arrive(self) -> None:
         """The next task of the preset comes, in the way of the engine's own arrivals."""
@@ -766,15 +901,18 @@ def devices_of(plan: Plan, domains: int) -> IntArray:
 def beyond_limits(cluster: SimulatedCluster, seen: Decision, plan: Plan | None) -> str:
     """Why a plan uses devices that its task may not have; empty if it does not."""
     task = seen.task
-    if plan is None or task is None or (task.devices is None and not cluster.reservations):
+    if plan is None or task is None or (task.devices is None and not cluster.reservations and not cluster.world.quotas):
         return ""
     used = devices_of(plan, len(seen.free_devices))
+    left = cluster.quota_left(seen)
+    if left is not None and used.sum() > left:
+        return Phrase("breach.quota", used=int(used.sum()), tenant=task.tenant, left=left)
     if task.devices is not None and used.sum() > task.devices:
-        return f"the plan uses {used.sum()} devices, the task asked for at most {task.devices}"
+        return Phrase("breach.devices", used=int(used.sum()), most=task.devices)
     reserved = cluster.reserved_devices(task.tenant) if cluster.reservations else np.zeros_like(used)
     for at in np.flatnonzero((used > seen.free_devices) & (reserved > 0)).tolist():
         name = cluster.world.cluster.domains[at].name
-        return f"the plan uses {used[at]} devices of {name}, {reserved[at]} are reserved for others"
+        return Phrase("breach.reserved", used=int(used[at]), domain=name, reserved=int(reserved[at]))
     return ""
 
 
@@ -803,11 +941,11 @@ def more_urgent(cluster: SimulatedCluster, seen: Decision, asked_before: frozens
     behind = cluster.backlog.most_urgent() if cluster.backlog else None
     told = []
     if passed:
-        told.append(f"placed before {_named(passed)}, more urgent than priority {own}")
+        told.append(Phrase("breach.passed", tasks=_named(passed), own=own))
     if left:
-        told.append(f"placed while {_named(left)}, more urgent than priority {own}, was asked about and left waiting")
+        told.append(Phrase("breach.left", tasks=_named(left), own=own))
     if behind is not None and behind.task.priority > own:
-        told.append(f"placed before {_named([behind.task])} behind the window, more urgent than priority {own}")
+        told.append(Phrase("breach.behind", tasks=_named([behind.task]), own=own))
     return tuple(told)
 
 
@@ -818,12 +956,14 @@ def expected_late(task: Task, steps_left: float, now_s: float, effect: Outcome) 
     late_s = now_s + effect.move_s + steps_left * effect.step_s - task.deadline_s
     if late_s <= 1e-9 * max(1.0, abs(task.deadline_s)):
         return ()
-    return (f"expected to finish {late_s:.0f} s after its deadline",)
+    return (Phrase("breach.late", late_s=late_s),)
 
 
-def _named(tasks: list[Task]) -> str:
-    listed = [f"{task.id} (priority {task.priority})" for task in tasks[:MOST_NAMED]]
-    return ", ".join(listed) + (f" and {len(tasks) - MOST_NAMED} more" if len(tasks) > MOST_NAMED else "")
+def _named(tasks: list[Task]) -> Phrase:
+    listed = tuple(Phrase("breach.task", id=task.id, priority=task.priority) for task in tasks[:MOST_NAMED])
+    if len(tasks) > MOST_NAMED:
+        return Phrase("breach.tasks and more", tasks=listed, more=len(tasks) - MOST_NAMED)
+    return Phrase("breach.tasks", tasks=listed)
 
 
 # --- The call ---
@@ -1014,7 +1154,7 @@ def _plan_of(policy: Policy, cluster: SimulatedCluster, seen: Decision) -> tuple
 
 def with_weights(reward: Reward, weights: tuple[float, float, float] | None) -> Reward:
     """A reward with other weights of its three terms; None leaves them."""
-    if weights is None:
+    if weights is None or weights == (reward.w_eff, reward.w_util, reward.w_cost):
         return reward
     w_eff, w_util, w_cost = weights
     return replace(reward, w_eff=w_eff, w_util=w_util, w_cost=w_cost)

@@ -12,19 +12,30 @@ from typing import Any
 
 import numpy as np
 
+from attribution_sched.billing import games
+from attribution_sched.billing.bill import Bill, Prices, make_bill
+from attribution_sched.billing.games import Shares
+from attribution_sched.billing.rules import Sharing
 from attribution_sched.billing.usage import TaskUse, Usage
+from attribution_sched.cluster.decision import capture
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import domain_power_w
+from attribution_sched.cluster.engine.engine import Engine, domain_power_w, signal_hour
+from attribution_sched.cluster.fork import replay
 from attribution_sched.cluster.plan import DOMAIN
+from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
-from attribution_sched.errors import JournalError, problem
+from attribution_sched.errors import JournalError, SettingsError, problem
 from attribution_sched.journal import Journal
-from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.live_cluster import SimulatedCluster, Waiting
 from attribution_sched.operations import FAILED, FINISHED, STARTED, recorded
 from attribution_sched.resume import live_through
-from attribution_sched.types import FloatArray, IntArray, Task
+from attribution_sched.scheduler.rule_follower import RuleFollower
+from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 J_PER_KWH = 3.6e6
+
+CONGESTION_ORDERS = 64
+"""Orders of payers drawn for congestion beyond eight of them; each is a play of the journal for every payer."""
 
 
 class MeteredCluster(SimulatedCluster):
@@ -34,8 +45,10 @@ class MeteredCluster(SimulatedCluster):
         self._edges_s: list[float] = [0.0]
         self._spans: list[tuple[float, ...]] = []
         self._idle_j: list[FloatArray] = []
+        self._ticks_s: list[float] = []
         self._uses: dict[str, TaskUse] = {}
         self._number: dict[str, int] = {}
+        self._rows_of: dict[str, FloatArray] = {}
         super().__init__(*given, **options)
 
     def _pass_time(self) -> int:
@@ -45,6 +58,7 @@ class MeteredCluster(SimulatedCluster):
         running = np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING)
         bills = state.tasks[0, running, st.BILL].copy()
         names = [self._use(self.residents[slot]) for slot in running.tolist()]
+        tick_s = float(state.clock[0, st.LAST_TICK])
         wanted = super()._pass_time()
         now_s = self.now_s
         lasted_s = now_s - before_s
@@ -53,6 +67,7 @@ class MeteredCluster(SimulatedCluster):
         at = len(self._idle_j)
         self._edges_s.append(now_s)
         self._idle_j.append(idle_w * lasted_s)
+        self._ticks_s.append(tick_s)
         own_idle_w = held * self._idle_device_w()
         for slot, bill, name in zip(running.tolist(), bills.tolist(), names, strict=True):
             use = self._uses[name]
@@ -92,6 +107,9 @@ class MeteredCluster(SimulatedCluster):
         domains, intervals = self.world.cluster.domains, len(self._idle_j)
         spans = np.array(self._spans, dtype=np.float64).reshape(-1, 7)
         grams = np.array([domain.carbon_g_per_kwh / J_PER_KWH for domain in domains])
+        arrays = self.engine.arrays
+        hours = [signal_hour(arrays, tick_s) for tick_s in self._ticks_s]
+        ratios = arrays.signals[:, hours].reshape(2, intervals, len(domains))
         paid = self.world.reward.energy_usd_per_kwh if electricity_usd_per_kwh is None else electricity_usd_per_kwh
         return Usage(
             domains=tuple(domain.name for domain in domains),
@@ -106,11 +124,57 @@ class MeteredCluster(SimulatedCluster):
             span_dynamic_j=spans[:, 5],
             span_static_j=spans[:, 6],
             idle_j=np.array(self._idle_j).reshape(intervals, len(domains)),
-            carbon_g_per_j=np.broadcast_to(grams, (intervals, len(domains))),
-            electricity_usd_per_j=np.full((intervals, len(domains)), paid / J_PER_KWH),
+            carbon_g_per_j=grams * ratios[st.CARBON],
+            electricity_usd_per_j=ratios[st.ELECTRICITY] * paid / J_PER_KWH,
             meter_j=float(self.engine.state.totals[0, st.METER_J]),
             meter_egress_usd=float(self.engine.state.totals[0, st.BILL_TOTAL]),
         )
+
+    def _admit(self, waiting: Waiting) -> None:
+        self._rows_of.setdefault(waiting.task.id, waiting.row)
+        super()._admit(waiting)
+
+    def _enter(self, waiting: Waiting) -> None:
+        self._rows_of.setdefault(waiting.task.id, waiting.row)
+        super()._enter(waiting)
+
+    def congestion(self, usage: Usage, by: str = "tenant", *, orders: int = CONGESTION_ORDERS, seed: int = 0) -> Shares:
+        """Whose being there makes tasks wait, in task-hours.
+
+        v(S) is how long the tasks of S would have waited had only S handed in, from the empty cluster on, each at its
+        recorded time, links at their base; the compiled rule decides for every group alike, also for all of them, so
+        the sum is the rule's waiting and not the policy's. Nobody has devices of its own here, so shares are
+        externalities: what a group adds to what others wait.
+
+        Args:
+            usage: This cluster's, whose payers share.
+            by: ``tenant``, ``task`` or ``model``.
+            orders: Orders drawn beyond eight payers.
+            seed: Of the orders.
+        """
+        sharing = Sharing(usage, by)
+        moment = capture(Engine(self._plain_world()))
+        known = [at for at, use in enumerate(usage.tasks) if use.id in self._rows_of]
+        known.sort(key=lambda at: (usage.tasks[at].submitted_s, at))
+        rows = np.array([self._rows_of[usage.tasks[at].id] for at in known]).reshape(-1, 9)
+        came_s = np.array([usage.tasks[at].submitted_s for at in known])
+        group, until_s = np.asarray(sharing.group)[known], float(usage.edges_s[-1])
+        follower = RuleFollower.of(moment)
+
+        def hours(masks: BoolArray) -> FloatArray:
+            found = np.zeros(len(masks))
+            for at, mask in enumerate(masks):
+                there = mask[group]
+                if there.any():
+                    found[at] = replay(moment, rows[there], came_s[there], until_s, follower).sum() / 3600.0
+            return found
+
+        return games.congestion(len(sharing.names), hours, orders=orders, seed=seed)
+
+    def _plain_world(self) -> World:
+        """The world with room for everybody who came at once, so that nobody is turned away."""
+        waiting = max(self.world.queue_capacity, len(self._rows_of))
+        return replace(self.world, queue_capacity=waiting)
 
     def finished_s(self, task: str) -> float | None:
         """When a task was done; None if it was not, or never ran."""
@@ -131,7 +195,7 @@ class MeteredCluster(SimulatedCluster):
             booked[0] += dynamic_j + static_j
             booked[1] += devices * float(lasted[int(at)])
         sums[""][0] += float(sum(each.sum() for each in self._idle_j))
-        self._spans, self._idle_j, self._edges_s = [], [], [self._edges_s[-1]]
+        self._spans, self._idle_j, self._ticks_s, self._edges_s = [], [], [], [self._edges_s[-1]]
         return [(tenant, joules, seconds) for tenant, (joules, seconds) in sums.items()]
 
     def _use(self, task: Task) -> str:
@@ -191,6 +255,33 @@ class MeteredCluster(SimulatedCluster):
         return np.array(self.engine.arrays.domains.rows["idle_w"], dtype=np.float64)
 
 
+def metered(journal: Journal) -> MeteredCluster:
+    """A simulated journal's cluster, lived through again with meters on.
+
+    Args:
+        journal: Only read.
+
+    Raises:
+        JournalError: If it cannot be lived through again: its beginning is archived, no system wrote it, this release
+            prices its decisions otherwise, or its cluster is a real one.
+    """
+    if journal.header.settings.get("cluster", "simulated") != "simulated":
+        rule = "is of a real cluster, which cannot be played again"
+        raise JournalError(problem("journal", str(journal.path), rule, "Ask for what its executors metered"))
+    lived = live_through(journal, MeteredCluster)
+    if lived is None:
+        rule = "cannot be billed: its beginning is archived, or no system wrote it"
+        fix = "Bill a period before its rows are archived; `attribution-sched doctor` tells what is there"
+        raise JournalError(problem("journal", str(journal.path), rule, fix))
+    cluster, otherwise = lived
+    if otherwise:
+        rule = f"{len(otherwise)} of its decisions, {otherwise[0]} first, are priced otherwise by this release"
+        raise JournalError(problem("journal", str(journal.path), rule, "Bill it with the release that wrote it"))
+    if not isinstance(cluster, MeteredCluster):
+        raise TypeError("live_through makes the cluster it is told to")
+    return cluster
+
+
 def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> Usage:
     """What was used by the tasks of a system's journal.
 
@@ -207,18 +298,28 @@ def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> 
     """
     if journal.header.settings.get("cluster", "simulated") != "simulated":
         return measured_usage(journal)
-    lived = live_through(journal, MeteredCluster)
-    if lived is None:
-        rule = "cannot be billed: its beginning is archived, or no system wrote it"
-        fix = "Bill a period before its rows are archived; `attribution-sched doctor` tells what is there"
-        raise JournalError(problem("journal", str(journal.path), rule, fix))
-    cluster, otherwise = lived
-    if otherwise:
-        rule = f"{len(otherwise)} of its decisions, {otherwise[0]} first, are priced otherwise by this release"
-        raise JournalError(problem("journal", str(journal.path), rule, "Bill it with the release that wrote it"))
-    if not isinstance(cluster, MeteredCluster):
-        raise TypeError("live_through makes the cluster it is told to")
-    return cluster.usage(electricity_usd_per_kwh)
+    return metered(journal).usage(electricity_usd_per_kwh)
+
+
+def bill_of(
+    journal: Journal,
+    by: str = "tenant",
+    rule: str = "shapley",
+    electricity_usd_per_kwh: float | None = None,
+    prices: Prices | None = None,
+    *,
+    congestion: bool = False,
+) -> tuple[Bill, Usage]:
+    """The bill of a journal, and what it rests on; see :meth:`attribution_sched.System.bill`."""
+    if not congestion:
+        usage = usage_of(journal, electricity_usd_per_kwh)
+        return make_bill(usage, by, rule, prices=prices), usage
+    if by == "domain":
+        fix = "Bill tenants, tasks or models"
+        raise SettingsError(problem("by", by, "cannot be made to wait by others", fix))
+    cluster = metered(journal)
+    usage = cluster.usage(electricity_usd_per_kwh)
+    return make_bill(usage, by, rule, prices=prices, congestion=cluster.congestion(usage, by)), usage
 
 
 def measured_usage(journal: Journal) -> Usage:
@@ -286,17 +387,29 @@ def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
             continue
         if each.kind == STARTED:
             started[key] = float(each.more["start_s"])
-        elif each.kind in (FINISHED, FAILED) and key in started:
-            devices: dict[str, int] = {}
-            for replica in plan["replicas"]:
-                for part in replica["segments"]:
-                    held = part["dp"] * part["tp"] * part["pp"]
-                    devices[part["domain"]] = devices.get(part["domain"], 0) + held
-            end_s = float(each.more.get("end_s", each.cluster_time_s))
-            cpu_s = {name: float(value) for name, value in (each.more.get("cpu_by_domain") or {}).items()}
-            start_s = max(0.0, started.pop(key))
-            found.append(_Launch(each.name, devices, start_s, max(start_s, end_s), each.kind == FINISHED, cpu_s))
+        elif each.kind in (FINISHED, FAILED):
+            told = {"end_s": each.cluster_time_s, **each.more}
+            # One that began and ended between two looks has its start with its end.
+            start_s = started.pop(key, each.more.get("start_s"))
+            if start_s is not None:
+                found.append(_launch(each.name, plan, float(start_s), told, done=each.kind == FINISHED))
+    for handle in journal.handles():
+        # One that was moved away, or cancelled, has no end among what was reported: its handle has it.
+        spent = handle.handle.get("spent")
+        if spent and handle.key in started:
+            found.append(_launch(handle.handle["task"], plans[handle.key], started[handle.key], spent, done=False))
     return found
+
+
+def _launch(task: str, plan: Mapping[str, Any], start_s: float, told: Mapping[str, Any], *, done: bool) -> _Launch:
+    devices: dict[str, int] = {}
+    for replica in plan["replicas"]:
+        for part in replica["segments"]:
+            held = part["dp"] * part["tp"] * part["pp"]
+            devices[part["domain"]] = devices.get(part["domain"], 0) + held
+    start_s = max(0.0, start_s)
+    cpu_s = {name: float(value) for name, value in (told.get("cpu_by_domain") or {}).items()}
+    return _Launch(task, devices, start_s, max(start_s, float(told["end_s"])), done, cpu_s)
 
 
 def _task_uses(journal: Journal, launches: list[_Launch], number: Mapping[str, int]) -> tuple[TaskUse, ...]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.errors import SettingsError, TaskError, nearest, problem
+from attribution_sched.explain.words.say import Phrase, say
 from attribution_sched.limits import name_rule
 from attribution_sched.live_cluster import BY_OWNER, Reservation, SimulatedCluster
 from attribution_sched.results import _clock
@@ -229,8 +230,8 @@ QUEUE_COLUMNS = ("id", "kind", "tenant", "priority", "waited_s", "deadline_s", "
 """Columns of the queue's table; ``deadline_s`` is on the cluster's clock."""
 
 
-def queue_table(cluster: SimulatedCluster) -> pd.DataFrame:
-    """Every task that waits, one row each, in the order in which they are asked about."""
+def queue_table(cluster: SimulatedCluster, lang: str = "en") -> pd.DataFrame:
+    """Every task that waits, one row each, in the order in which they are asked about, with reasons in a language."""
     import pandas as pd
 
     state, now_s = cluster.engine.state, cluster.now_s
@@ -245,15 +246,20 @@ def queue_table(cluster: SimulatedCluster) -> pd.DataFrame:
     window = [slot for slot, _ in cluster.residents.items() if state.slots[0, slot, st.STATUS] == st.QUEUED]
     for slot in sorted(window, key=lambda each: _turn(cluster.residents[each])):
         again_s = float(state.tasks[0, slot, st.OFFERED])
-        left = f"left waiting; asked about again at {_clock(again_s)} or when devices fall free"
-        add(cluster.residents[slot], "window", left if again_s > now_s else "its turn has not come")
-    behind = f"behind the {cluster.world.queue_capacity} tasks that the policy compares"
+        left = say("queue.left", lang, clock=_clock(again_s)) if again_s > now_s else say("queue.turn", lang)
+        add(cluster.residents[slot], "window", left)
+    behind = say("queue.behind", lang, capacity=cluster.world.queue_capacity)
     for waiting in sorted(cluster.backlog, key=lambda each: _turn(each.task)):
         add(waiting.task, "backlog", behind)
     for held in cluster.held.values():
-        add(held.waiting.task, "set aside" if held.aside else "held", held.reason)
+        add(held.waiting.task, "set aside" if held.aside else "held", _why_held(held.reason, lang))
     table = pd.DataFrame(rows, columns=list(QUEUE_COLUMNS))
     return table.astype({"priority": "int64", "waited_s": "float64", "deadline_s": "float64", "devices": "Int64"})
+
+
+def _why_held(reason: str, lang: str) -> str:
+    # What a policy failed on is told as it told it.
+    return say("queue.held", lang) if reason == BY_OWNER else reason
 
 
 def _turn(task: Task) -> tuple[int, int]:
@@ -296,21 +302,29 @@ class Status:
         """Ready for JSON."""
         return asdict(self)
 
-    def __str__(self) -> str:
-        free = ", ".join(f"{name} {free} of {self.devices[name]}" for name, free in self.free_devices.items())
-        w_eff, w_util, w_cost = self.weights
+    def told(self, lang: str = "en") -> str:
+        """It in words, in a language."""
+        domains = tuple(
+            Phrase("status.domain", name=name, free=free, devices=self.devices[name])
+            for name, free in self.free_devices.items()
+        )
+        head = {"clock": _clock(self.cluster_time_s), "decisions": self.decisions, "policy": self.policy}
+        counts = {"running": len(self.running), "held": len(self.held), "aside": len(self.set_aside)}
+        weights = dict(zip(("w_eff", "w_util", "w_cost"), self.weights, strict=True))
         lines = [
-            f"{_clock(self.cluster_time_s)} on the cluster's clock, {self.decisions} decisions by {self.policy}",
-            f"  free     {free}",
-            f"  tasks    {len(self.running)} running, {self.waiting} waiting, {len(self.held)} held, "
-            f"{len(self.set_aside)} set aside",
-            f"  weights  {w_eff:g} R_eff + {w_util:g} R_util − {w_cost:g} R_cost",
-            f"  journal  {'in memory' if self.journal is None else self.journal}",
+            say("status.head", lang, **head),
+            say("status.free", lang, domains=domains),
+            say("status.tasks", lang, waiting=self.waiting, **counts),
+            say("status.weights", lang, **weights),
+            say("status.journal", lang, where=self.journal or Phrase("status.in memory")),
         ]
         for each in self.reservations:
-            until = f"until {_clock(each.until_s)}"
-            lines.append(f"  reserved {each.id}: {each.devices} of {each.domain} for {each.tenant} {until}")
+            place = {"devices": each.devices, "domain": each.domain, "clock": _clock(each.until_s)}
+            lines.append(say("status.reserved", lang, id=each.id, tenant=each.tenant, **place))
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.told()
 
 
 def status_of(

@@ -19,7 +19,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attribution_sched import operations
+from attribution_sched.cluster.demands import Demands
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import release, reprice
 from attribution_sched.cluster.plan import Plan, PlanBatch
@@ -52,7 +53,7 @@ from attribution_sched.journal import HandleRecord, Journal, JournalHeader, stor
 from attribution_sched.live_cluster import Held, SimulatedCluster, Waiting
 from attribution_sched.metering import MeteredCluster
 from attribution_sched.operations import Operation
-from attribution_sched.types import IntArray, Outcome, Quantities, Task
+from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, Task
 
 if TYPE_CHECKING:
     from attribution_sched.system import System
@@ -69,8 +70,17 @@ DRIFT = 0.1
 LINK_DRIFT = 0.25
 """Relative change of what a link is measured to carry after which the twin is told."""
 
+ALIKE = 0.5
+"""Steps, or CPU-seconds of steps, that differ by less are of the same conditions."""
+
 RECENT = 9
-"""Newest measured steps that the twin is corrected by: a change counts once it fills more than half of them."""
+"""Newest measured steps of the same conditions that the twin is corrected by."""
+
+MOST_LEARNT = 5
+"""Newest corrections of tasks of a kind that a new one of it is expected by."""
+
+WIDEST = 64.0
+"""A task's demands are corrected by no larger factor at a time."""
 
 ATTEMPTS = 3
 """Failures of a task's job after which it is set aside."""
@@ -130,34 +140,113 @@ class Twin(SimulatedCluster):
         elif kind == operations.FAILED:
             self._wait_again(slot, str(more.get("reason", "")), aside=bool(more.get("aside")))
 
+    def _enter(self, waiting: Waiting) -> None:
+        """Put a task into the window; its demands are expected to be what those of its kind turned out to be."""
+        row = waiting.row.copy()
+        row[st.P_FACTORS : st.P_PCIE] = self._expected(waiting.task, waiting.demands)
+        super()._enter(replace(waiting, row=row))
+
+    def _expected(self, task: Task, demands: Demands) -> FloatArray:
+        """Factors of a task's demands, as corrected by others of its kind."""
+        learnt = self.learnt.get(task.kind_index)
+        return _foretold(task, demands) * (statistics.median(learnt.values()) if learnt else 1.0)
+
+    def _learn(self, slot: int) -> None:
+        """Expect of others of a kind what one of them was measured to need."""
+        task, demands = self.residents[slot], self.engine.pool.demands
+        known = self.learnt.setdefault(task.kind_index, {})
+        known.pop(task.id, None)
+        known[task.id] = float(self._arrays.pool[slot, st.P_FACTORS] / _foretold(task, demands.take(slot))[0])
+        while len(known) > MOST_LEARNT:
+            del known[next(iter(known))]
+        for each in np.flatnonzero(self.engine.state.slots[0, :, st.STATUS] == st.QUEUED).tolist():
+            other = self.residents[each]
+            if other.kind_index == task.kind_index:
+                self._arrays.pool[each, st.P_FACTORS : st.P_PCIE] = self._expected(other, demands.take(each))
+
     def _correct_links(self, links: Sequence[Sequence[Any]]) -> None:
         """Believe what links were measured to carry, both ways; whoever uses one that changed is asked about again."""
         names = [each.name for each in self.world.cluster.domains]
-        state, base = self.engine.state, self._arrays.base
         for source, target, _, usable in links:
-            i, j = names.index(source), names.index(target)
-            for a, b in ((i, j), (j, i)):
-                base[0, a, b] = state.links[0, 1, a, b] = float(usable)
+            self._carry(names.index(source), names.index(target), float(usable))
         if links:
             self.corrected = True
-            reprice(self.engine.arrays, state, 0, False, self.engine._scratch)
+            self._price()
+
+    def _carry(self, i: int, j: int, bytes_per_s: float) -> None:
+        state, base = self.engine.state, self._arrays.base
+        for a, b in ((i, j), (j, i)):
+            base[0, a, b] = state.links[0, 1, a, b] = bytes_per_s
+
+    def _price(self) -> None:
+        reprice(self.engine.arrays, self.engine.state, 0, False, self.engine._scratch)
 
     def _correct(self, slot: int, told: Mapping[str, Any]) -> None:
-        """Scale a task's demands until its step takes what was measured; what is left of it, too."""
+        """Correct what the measured step says most about, until the task's step takes that long; its work left, too.
+
+        A first measurement is about the task's demands, and so is a later one with other CPU-seconds. A step that got
+        longer or shorter with the same CPU-seconds, and over other links, is about the links: demands that were fitted
+        to it would be wrong wherever the task goes next.
+        """
         self._correct_links(told.get("links") or ())
-        world, state = self.engine.arrays, self.engine.state
         wanted_s, done = told.get("step_s"), told.get("done")
-        task = state.tasks[0, slot]
-        if isinstance(wanted_s, float) and wanted_s > 0.0:
-            # Prices are not proportional to demands where links or a floor bind: some rounds come near.
-            for _ in range(12):
-                ratio = wanted_s / float(task[st.STEP])
-                if not 1e-6 < ratio < 1e6 or abs(ratio - 1.0) < 1e-3:
-                    break
-                self._arrays.pool[slot, st.P_FACTORS : st.P_PCIE] *= ratio
-                reprice(world, state, 0, False, self.engine._scratch)
+        task = self.engine.state.tasks[0, slot]
+        if isinstance(wanted_s, float) and wanted_s > 0.0 and float(task[st.STEP]) > 0.0:
+            if told.get("about") == "links":
+                self._fit_links(slot, wanted_s, told.get("links") or ())
+            else:
+                self._fit_demands(slot, wanted_s)
         if isinstance(done, float) and 0.0 <= done <= 1.0:
             task[st.LEFT] = max(1.0, self.residents[slot].steps * (1.0 - done))
+
+    def _fit_demands(self, slot: int, wanted_s: float) -> None:
+        """Scale a task's demands until its step takes so long; links leave a floor under it."""
+        own = self._arrays.pool[slot, st.P_FACTORS : st.P_PCIE].copy()
+
+        def scale(factor: float) -> None:
+            self._arrays.pool[slot, st.P_FACTORS : st.P_PCIE] = own * factor
+
+        if self._fitted(slot, wanted_s, scale):
+            self._learn(slot)
+
+    def _fit_links(self, slot: int, wanted_s: float, links: Sequence[Sequence[Any]]) -> None:
+        """Scale what the links of a task carry until its step takes so long; never beyond what was measured one way."""
+        names = [each.name for each in self.world.cluster.domains]
+        ends = [(names.index(source), names.index(target), float(rate)) for source, target, rate, _ in links]
+        own = [float(self._arrays.base[0, i, j]) for i, j, _ in ends]
+
+        def scale(factor: float) -> None:
+            for (i, j, rate), usable in zip(ends, own, strict=True):
+                self._carry(i, j, min(rate, usable / factor))
+
+        if ends:
+            self._fitted(slot, wanted_s, scale)
+
+    def _fitted(self, slot: int, wanted_s: float, scale: Callable[[float], None]) -> bool:
+        """Find the factor at which a task's step takes so long; False, and nothing is changed, if none does nearly."""
+        task = self.engine.state.tasks[0, slot]
+
+        def apart(log_factor: float) -> float:
+            scale(math.exp(log_factor))
+            self._price()
+            return math.log(float(task[st.STEP]) / wanted_s)
+
+        low, high = -math.log(WIDEST), math.log(WIDEST)
+        # Doubled outwards from what it is now: most corrections are small.
+        reach, here = 0.25, apart(0.0)
+        while abs(here) > 1e-3 and reach < high and apart(math.copysign(reach, -here)) * here > 0.0:
+            reach *= 2.0
+        low, high = sorted((0.0, math.copysign(min(reach, high), -here)))
+        for _ in range(24):
+            middle = (low + high) / 2.0
+            here = apart(middle)
+            if abs(here) < 1e-4:
+                return True
+            low, high = (middle, high) if here < 0.0 else (low, middle)
+        if abs(here) < DRIFT:
+            return True
+        apart(0.0)
+        return False
 
     def _wait_again(self, slot: int, reason: str, *, aside: bool) -> None:
         """Take a task off its devices and let it wait again, or set it aside."""
@@ -187,6 +276,15 @@ class Twin(SimulatedCluster):
         seats = self.engine.state.occupant[0].reshape(-1, 2)
         others = {int(other) for pair in seats if slot in pair for other in pair if other not in (slot, -1)}
         return next((self.residents[other].id for other in sorted(others) if other in self.residents), None)
+
+
+def _foretold(task: Task, demands: Demands) -> FloatArray:
+    """Factors of a task's demands by its own counters, shape ``(3,)``; nominal ones if nobody measured it.
+
+    What a simulation would draw for a task that nobody measured says nothing of a real one.
+    """
+    own: FloatArray = np.asarray(demands.factors[0], dtype=np.float64)
+    return np.ones_like(own) if all(how == "simulated" for how in task.provenance.values()) else own
 
 
 class MeteredTwin(MeteredCluster, Twin):
@@ -268,11 +366,13 @@ class Launched:
         done: Share of the work that is done, as the job says.
         told: Kinds of operations that the journal has of it.
         told_step_s: The step that the twin was last told.
+        told_cpu_s: The CPU-seconds of a step that went with it.
         started_unix_s: When the last of its parts began.
         reason: Why it is being given up.
         next: Domain → the domain of the stage after it.
         told_links: What the twin was last told of links, by their first end.
         duplex: What is left of a link's direction while the other is busy.
+        spent: What was metered of it, once it was taken away: its end and CPU-seconds by domain.
     """
 
     key: str
@@ -287,45 +387,68 @@ class Launched:
     done: float | None = None
     told: set[str] = field(default_factory=set)
     told_step_s: float | None = None
+    told_cpu_s: float = 0.0
     started_unix_s: float = 0.0
     reason: str = ""
     next: dict[str, str] = field(default_factory=dict)
     told_links: dict[str, float] = field(default_factory=dict)
     duplex: float = 1.0
+    spent: dict[str, Any] = field(default_factory=dict)
 
     def links(self) -> dict[str, float]:
-        """Bytes a second to the next stage's domain, by domain, as jobs that measure it report it."""
+        """Bytes a second to the next stage's domain, by domain, as jobs that measure it report it now."""
         found = {}
         for domain in self.next:
             rates = [each.get("link_bytes_per_s") for each in self.steps.get(domain, ())]
             known = [float(rate) for rate in rates if isinstance(rate, float | int) and 0.0 < rate < math.inf][-3:]
             if known:
-                found[domain] = statistics.median(known)
+                # Unlike ones are of before and after a change: their mean was never there.
+                found[domain] = statistics.median(rate for rate in known if abs(rate / known[-1] - 1.0) <= LINK_DRIFT)
         return found
 
     def measured(self) -> dict[str, Any] | None:
-        """The step as it was measured, by its slowest part; None while too little is known."""
-        medians = [
-            statistics.median(float(each["step_s"]) for each in steps[-RECENT:])
-            for steps in self.steps.values()
-            if len(steps) >= FEWEST_STEPS
-        ]
-        if len(medians) < len(self.parts):
+        """The step as it is measured now, by its slowest part; None while too little is known."""
+        if len(self.steps) < len(self.parts) or any(len(steps) < FEWEST_STEPS for steps in self.steps.values()):
             return None
+        windows = {domain: alike(steps) for domain, steps in self.steps.items()}
+        medians = [statistics.median(float(each["step_s"]) for each in steps) for steps in windows.values()]
         per_step = {}
         for name in ("bytes", "cpu_s"):
-            known = [[float(each[name]) for each in steps if name in each] for steps in self.steps.values()]
+            known = [[float(each[name]) for each in steps if name in each] for steps in windows.values()]
             per_step[name] = sum(statistics.median(values) for values in known if values)
         count = min(len(steps) for steps in self.steps.values())
         # As measured, one way and undisturbed; and as a pipeline has it, which sends both ways at once.
         links = [[domain, self.next[domain], rate, rate * self.duplex] for domain, rate in self.links().items()]
+        step_s, about = max(medians), self._about(max(medians), per_step["cpu_s"])
+        if about == "links" and not any("link_bytes_per_s" in each for steps in windows.values() for each in steps):
+            # Links are told as they were when these steps were taken, or not yet.
+            return None
         return {
-            "step_s": max(medians),
+            "step_s": step_s,
             "steps": count,
             "done": self.done,
             **per_step,
-            **({"links": links} if links else {}),
+            **({"links": links, "about": about} if links else {}),
         }
+
+    def _about(self, step_s: float, cpu_s: float) -> str:
+        """What a step that was measured says something about: the task's demands, or the links between its parts."""
+        if self.told_step_s is None or not self.next or not (cpu_s > 0.0 and self.told_cpu_s > 0.0):
+            return "demands"
+        changed = abs(step_s / self.told_step_s - 1.0) > DRIFT
+        same = abs(cpu_s / self.told_cpu_s - 1.0) <= ALIKE
+        return "links" if changed and same else "demands"
+
+
+def alike(steps: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The newest steps that were taken under the same conditions."""
+    newest = statistics.median(float(each["step_s"]) for each in steps[-FEWEST_STEPS:])
+    count = 0
+    for each in reversed(steps[-RECENT:]):
+        if abs(float(each["step_s"]) / newest - 1.0) > ALIKE:
+            break
+        count += 1
+    return steps[-max(1, count) :]
 
 
 class Live:
@@ -413,6 +536,7 @@ class Live:
                 for operation in told.get(found.key, ()):
                     found.told.add(operation.kind)
                     found.told_step_s = operation.more.get("step_s", found.told_step_s)
+                    found.told_cpu_s = float(operation.more.get("cpu_s", found.told_cpu_s))
                 newest[found.task] = found
         self.launched = {each.key: each for each in newest.values()}
         # An engine may have forgotten the end of what was launched long ago, unless it is asked for by its key.
@@ -448,6 +572,7 @@ class Live:
         for old in [each for each in self.launched.values() if each.task == task.id and each.key != key]:
             # A move: the old job is asked to save itself, and is gone before the new one starts.
             self._end(old)
+            old.spent = self._metered(old)
             self._gone(old)
         known = self.journal.handle(key)
         if known is not None and launched_of(known).phase not in (HELD,):
@@ -479,10 +604,10 @@ class Live:
         self._keep(made)
 
     def stop(self, name: str) -> None:
-        """Cancel whatever runs for a task."""
+        """Cancel whatever runs for a task; its devices are free once it has ended."""
         for each in [each for each in self.launched.values() if each.task == name]:
-            for domain in each.parts:
-                self.executors[domain].cancel(each.key)
+            self._end(each)
+            each.spent = self._metered(each)
             self._gone(each)
 
     def _end(self, old: Launched, wait_s: float = 120.0) -> None:
@@ -497,11 +622,19 @@ class Live:
                     raise ExecutorError(problem("job", old.key, rule, "Let the command end on SIGTERM"))
                 time.sleep(self.poll_s)
 
+    def _metered(self, made: Launched) -> dict[str, Any]:
+        """End and CPU-seconds by domain of a launch that has ended, as far as executors know them."""
+        known = [(domain, self.executors[domain].find(made.key)) for domain in made.parts]
+        spent = {domain: each.cpu_s for domain, each in known if each is not None and each.cpu_s is not None}
+        ends = [each.ended_unix_s for _, each in known if each is not None and each.ended_unix_s is not None]
+        return {"end_s": max(ends, default=time.time()) - self._origin_s, "cpu_by_domain": spent} if spent else {}
+
     def _keep(self, made: Launched) -> None:
         assert self.journal is not None
         told = {
             "task": made.task, "parts": dict(made.parts), "phase": made.phase, "since_unix_s": made.since_unix_s,
             "attempt": made.attempt, "reason": made.reason, "next": made.next,
+            **({"spent": made.spent} if made.spent else {}),
         }  # fmt: skip
         self.journal.record_handle(HandleRecord(made.key, self.kind, told))
 
@@ -566,7 +699,7 @@ class Live:
         step = made.measured()
         if step is not None and self._is_news(made, step):
             made.told.add(operations.MEASURED)
-            made.told_step_s, made.told_links = step["step_s"], made.links()
+            made.told_step_s, made.told_cpu_s, made.told_links = step["step_s"], step["cpu_s"], made.links()
             return operations.MEASURED, step
         return None
 
@@ -599,11 +732,8 @@ class Live:
         made.phase, made.reason = CANCELLING, reason
         self._keep(made)
         self._end(made)
-        known = {domain: self.executors[domain].find(made.key) for domain in made.parts}
-        spent = {domain: each.cpu_s for domain, each in known.items() if each is not None and each.cpu_s is not None}
         failures = self._failures[made.task] = self._failures.get(made.task, 0) + 1
-        more = {"end_s": self.now_s, "cpu_by_domain": spent} if spent else {}
-        return operations.FAILED, {"reason": reason, "aside": failures >= ATTEMPTS, **more}
+        return operations.FAILED, {"reason": reason, "aside": failures >= ATTEMPTS, **self._metered(made)}
 
     def _spent(self, made: Launched) -> dict[str, Any]:
         step = made.measured() or {}

@@ -26,6 +26,7 @@ from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.reward import price, samples, worth
 from attribution_sched.cluster.world import Reward
 from attribution_sched.explain.wording import describe_plan
+from attribution_sched.explain.words.say import Phrase
 from attribution_sched.journal import PROVENANCES, DecisionRecord, OutcomeRecord, TaskRecord
 from attribution_sched.live_cluster import PolicyAnswer, SimulatedCluster, expected_late
 from attribution_sched.scheduler.policy import Policy
@@ -160,7 +161,7 @@ class SchedulingResult:
         between: Other decisions (tasks moved, kept or left waiting) since the result before this one.
         explanation: Why, if it was asked for.
         breaches: What tasks asked for and did not get: a more urgent one passed over, a deadline that will be missed, a
-            plan refused because it used more devices than allowed.
+            plan refused because it used more devices than allowed; ``each.say("zh")`` tells it in Chinese.
         note: What else is to be said, for example that nothing could be placed, and why.
     """
 
@@ -728,7 +729,7 @@ def result_of(
 def breaches_of(taken: TakenDecision) -> tuple[str, ...]:
     """What tasks asked for and did not get by a decision, in words."""
     view = taken.asked.view
-    refused = (f"refused: {taken.asked.refused}",) if taken.asked.refused else ()
+    refused = (Phrase("breach.refused", why=taken.asked.refused),) if taken.asked.refused else ()
     return refused + taken.asked.breaches + expected_late(taken.task, view.steps_left, view.time_s, taken.effect)
 
 

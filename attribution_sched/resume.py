@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -47,6 +47,9 @@ from attribution_sched.types import Outcome, Task
 Before = Callable[[SimulatedCluster, DecisionRecord], None]
 """Called with a decision pending, before its task is chosen."""
 
+Seen = Callable[[DecisionRecord, SimulatedCluster], None]
+"""Called with a decision put up; its view is there for whoever asks for it."""
+
 After = Callable[[DecisionRecord, PolicyAnswer, Outcome, OutcomeRecord | None], None]
 """Called when it has taken effect again, with its outcome in the journal."""
 
@@ -61,7 +64,7 @@ def replay(
     otherwise: list[str] | None = None,
     before: Before | None = None,
     after: After | None = None,
-    looking: range | None = None,
+    seen: Seen | None = None,
 ) -> int:
     """Let everything a journal holds happen again.
 
@@ -76,8 +79,8 @@ def replay(
             such a decision is an error.
         before: Told before each decision.
         after: Told after each.
-        looking: Numbers of the decisions that ``after`` is told of, for whoever wants a background and no check:
-            nothing is compared with what was recorded then, and what nobody looks at is not described.
+        seen: Told of each decision before it is taken, for whoever wants a background and no check: nothing is priced,
+            nothing is compared with what was recorded, and no outcome is read.
 
     Returns:
         Tasks that were handed in.
@@ -86,10 +89,15 @@ def replay(
         JournalError: If the cluster does not do the same again, so that the journal belongs to other code.
     """
     domains = [domain.name for domain in cluster.world.cluster.domains]
-    interventions = _interventions(journal, start or {})
+    interventions = _interventions(journal, start or {}, stop)
     coming = next(interventions, None)
     count, first = 0, 0 if start is None else int(start["sequence"])
-    for decision, outcome in journal.entries(first, None if stop is None else stop + 1):
+    entries: Iterable[tuple[DecisionRecord, OutcomeRecord | None]]
+    if seen is None:
+        entries = journal.entries(first, None if stop is None else stop + 1)
+    else:
+        entries = ((each, None) for each in journal.decisions(first, None if stop is None else stop + 1))
+    for decision, outcome in entries:
         number = decision.sequence or 0
         while coming is not None and _moment(coming)[0] <= number:
             count += _intervene(journal, cluster, coming, seed)
@@ -105,10 +113,11 @@ def replay(
         if stop is not None and number == stop:
             return count
         action = np.array(decision.action, dtype=np.int64)
-        if looking is not None and number not in looking and outcome is not None:
+        if seen is not None:
+            seen(decision, cluster)
             cluster.apply(action)
             continue
-        view, idle = cluster.pending(background=looking is not None), cluster.running == 0
+        view, idle = cluster.pending(), cluster.running == 0
         view = weighted(view, with_weights(view.reward, decision.weights))
         slot, paid = view.slot, cluster.paid
         if outcome is None:
@@ -118,7 +127,7 @@ def replay(
             cluster.apply(action)
             effect = cluster.effect(slot, paid)
         apart = None
-        if outcome is not None and looking is None:
+        if outcome is not None:
             apart = _apart_in(decision, effect, view, outcome)
         if apart is not None:
             if otherwise is None:
@@ -165,20 +174,23 @@ def live_through(
     return cluster, otherwise
 
 
-def _handed_in(journal: Journal, start: int) -> Iterator[TaskRecord]:
+def _handed_in(journal: Journal, start: int, stop: int | None) -> Iterator[TaskRecord]:
     """Tasks that were handed in, in order; those of the simulation come by themselves."""
-    return (task for task in journal.tasks(start) if "after_decisions" in task.meta)
+    return (task for task in journal.tasks(start, stop) if "after_decisions" in task.meta)
 
 
-def _interventions(journal: Journal, start: Mapping[str, Any]) -> Iterator[TaskRecord | Operation]:
+def _interventions(
+    journal: Journal, start: Mapping[str, Any], stop: int | None = None
+) -> Iterator[TaskRecord | Operation]:
     """What people did, in the order in which they did it: tasks handed in, and operations on them and on devices.
 
     Args:
         journal: What happened.
         start: What a snapshot says, which holds what was done before it.
+        stop: Number of a decision after which nobody asks; the end by default.
     """
     operations = recorded(journal, start["operated"][0] if "operated" in start else 0)
-    return heapq.merge(operations, _handed_in(journal, int(start.get("tasks", 0))), key=_moment)
+    return heapq.merge(operations, _handed_in(journal, int(start.get("tasks", 0)), stop), key=_moment)
 
 
 def _moment(each: TaskRecord | Operation) -> tuple[int, int, int]:
@@ -328,6 +340,8 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         }
         parts = [_demands(each.demands) for each in waiting]
         arrays |= {f"backlog.demands.{name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if cluster.world.quotas:
+        arrays["quotas.used"] = cluster.spending.used.copy()
     if cluster.corrected:
         arrays["links.base"] = cluster._arrays.base.copy()
     facts = {
@@ -341,6 +355,7 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         "held": {name: [each.reason, each.aside] for name, each in cluster.held.items()},
         "reservations": [asdict(each) for each in cluster.reservations.values()],
         "operated": [cluster.operated, cluster._reserved, cluster.set_aside],
+        "learnt": {str(kind): list(known.items()) for kind, known in cluster.learnt.items()},
     }
     return arrays, facts
 
@@ -358,6 +373,8 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
         "pool.samples_per_s": pool.samples_per_s, "pool.rows": cluster._arrays.pool,
     }  # fmt: skip
     targets |= {f"pool.demands.{name}": getattr(pool.demands, name) for name in _demands(pool.demands)}
+    if cluster.world.quotas:
+        targets["quotas.used"] = cluster.spending.used
     for name, target in targets.items():
         given = arrays.get(name)
         if given is None or given.shape != target.shape or given.dtype != target.dtype:
@@ -387,6 +404,7 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
             cluster.backlog.add(waiting)
     cluster.reservations = {each["id"]: Reservation(**each) for each in facts["reservations"]}
     cluster.operated, cluster._reserved, cluster.set_aside = facts["operated"]
+    cluster.learnt = {int(kind): dict(known) for kind, known in facts.get("learnt", {}).items()}
     cluster._arrived, cluster._came = int(facts["arrived"]), int(facts["came"])
     cluster._next_s = float("inf") if facts["next_s"] is None else float(facts["next_s"])
     cluster._swaps, cluster._refilled_s = facts["swaps"]

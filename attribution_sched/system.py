@@ -11,14 +11,17 @@ decision is taken once. It is not carried over to forked processes.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import math
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attribution_sched import __version__, arguments, operations
-from attribution_sched.admission import DEMO, Admission, handed_in, kind_of, prepared
+from attribution_sched.admission import Admission, demo_of, handed_in, prepared
 from attribution_sched.attribution.attributor import TaskAttributor, as_attributor
 from attribution_sched.attribution.vector import measured
 from attribution_sched.cluster.decision import Decision, Decisions, attributed
@@ -37,8 +40,10 @@ from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
 from attribution_sched.executors.submission import SUBMIT_S
+from attribution_sched.executors.workers import check_workers, spread
 from attribution_sched.explain.memory import QUICK, Memory
 from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.words.say import check_language
 from attribution_sched.explain_memory import moment_of, present_moment, warm_up
 from attribution_sched.journal import (
     DecisionRecord,
@@ -49,6 +54,7 @@ from attribution_sched.journal import (
     TaskRecord,
     WaitRecord,
 )
+from attribution_sched.journal.journal import temporary_copy
 from attribution_sched.kernels import clock
 from attribution_sched.live_cluster import (
     Moment,
@@ -62,7 +68,7 @@ from attribution_sched.live_cluster import (
 )
 from attribution_sched.online_learning import ORIGINAL, Learnt, RewardFeedback, Versions, learn, targets_of
 from attribution_sched.operations import Status, queue_table, status_of
-from attribution_sched.real_cluster import Twin, live_of, outcome_of, recorded_cluster
+from attribution_sched.real_cluster import Twin, live_of, onlooker, outcome_of, recorded_cluster
 from attribution_sched.results import (
     RunSummary,
     SchedulingResult,
@@ -79,6 +85,7 @@ from attribution_sched.results import (
 )
 from attribution_sched.resume import EVERY, recall_newest, record_snapshot, replay, restore_snapshot
 from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, Recallable
+from attribution_sched.scheduler.registry import POLICIES
 from attribution_sched.text import clean_text
 from attribution_sched.types import FloatArray, IntArray, Outcome, RewardTerms, Task
 
@@ -110,6 +117,9 @@ FAILURES = 3
 
 LONGEST_REASON = 300
 """Characters of an error that are kept with a task that was set aside."""
+
+DECISION = "decision"
+"""What is explained by default."""
 
 MOST_VECTORS = 2048
 """Vectors that are kept by default."""
@@ -251,6 +261,89 @@ class Turn:
     waits: tuple[WaitRecord, ...] = ()
 
 
+@dataclass(frozen=True)
+class ManyExplained:
+    """What came of explaining many decisions.
+
+    Attributes:
+        explained: Ids of those that were explained now.
+        known: Ids of those that the journal had such an explanation of.
+        failed: Id → why it cannot be explained.
+    """
+
+    explained: tuple[str, ...]
+    known: tuple[str, ...]
+    failed: Mapping[str, str]
+
+
+def unexplained(
+    journal: Journal, ids: Sequence[str] | None, options: Mapping[str, Any]
+) -> tuple[list[str], tuple[str, ...]]:
+    """Decisions of a journal that have no such explanation yet, and those that have.
+
+    Raises:
+        JournalError: If there is no such decision; the message names the nearest.
+    """
+    names = [each.id for each in journal.decisions()] if ids is None else [journal.decision(name).id for name in ids]
+    target = "parts" if options.get("parts") else options.get("target") or ("" if options.get("against") else DECISION)
+    # One that is compared with something has a target of its own, by the policy: it is always explained.
+    known = {name for name in names if any(each.target == target for each in journal.explanations(name))}
+    return [name for name in dict.fromkeys(names) if name not in known], tuple(n for n in names if n in known)
+
+
+BLOCKS = 8
+"""Decisions that a worker is handed at a time: neighbours share most of what has to be lived through again."""
+
+Aside = tuple[str, dict[str, bytes], Any, Any, dict[str, Any]]
+"""A journal's name and files, its policy and attributor where they cannot be made by their names, how to explain."""
+
+
+def explain_aside(
+    path: Path, todo: Sequence[str], workers: int | str, options: Mapping[str, Any], policy: Any, attributor: Any
+) -> Iterator[tuple[str, str, dict[str, Any] | str]]:
+    """Explain decisions of a journal in workers; the journal itself is only read.
+
+    Returns:
+        Id, target and explanation of each as it is ready, or in the explanation's place why there is none.
+    """
+    who = check_workers(workers)
+    if not todo:
+        return
+    with temporary_copy(path) as copy:
+        files = {each.name: each.read_bytes() for each in copy.parent.iterdir()}
+        shared: Aside = (copy.name, files, policy, attributor, dict(options))
+    jobs = [todo[at : at + BLOCKS] for at in range(0, len(todo), BLOCKS)]
+    for _, found in spread(who, _explain_block, shared, jobs):
+        yield from found
+
+
+_rebuilt: dict[str, System] = {}
+
+
+def _explain_block(run: str, shared: Aside, names: Sequence[str]) -> list[tuple[str, str, dict[str, Any] | str]]:
+    """Explain some decisions in a worker, which keeps the system that it built again from one block to the next."""
+    journal, files, policy, attributor, options = shared
+    if run not in _rebuilt:
+        for old in _rebuilt.values():
+            old.close()
+        _rebuilt.clear()
+        folder = Path(tempfile.mkdtemp(prefix="explain-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        path = folder / journal
+        # What is pending in a real cluster's journal is not ours to carry out.
+        _rebuilt[run] = System.resume(path, policy=policy, attributor=attributor, cluster=onlooker(path))
+    found: list[tuple[str, str, dict[str, Any] | str]] = []
+    for name in names:
+        try:
+            told = _rebuilt[run].explain(name, **options)
+            found.append((name, "parts" if options.get("parts") else told.target, told.to_dict()))
+        except ExplanationError as error:
+            found.append((name, "", str(error)))
+    return found
+
+
 class System:
     """Schedules tasks on a simulated cluster, one decision after the other, and can say why.
 
@@ -366,9 +459,6 @@ class System:
         self._explaining = arguments.explaining(explain)
         self.settings, self.policy, self._attributor = settings, policy, attributor
         self.world = settings.build_world() if self._live is None else self._live.world_of(settings.build_world())
-        if self._queue == "demo":
-            for request in DEMO:
-                kind_of(self.world, request)
         self.domains = tuple(domain.name for domain in self.world.cluster.domains)
         self.reward = self.world.reward
         self.attribute = AttributionCache(as_attributor(attributor, self.world, policy))
@@ -548,10 +638,11 @@ class System:
         self.journal.record_effect(int(number or 0))
         self._operating = None
 
-    def queue(self) -> pd.DataFrame:
+    def queue(self, lang: str = "en") -> pd.DataFrame:
         """Every task that waits or is held, in the order in which they are asked about, and what is known of why."""
+        check_language(lang)
         with self._turn:
-            return queue_table(self.cluster)
+            return queue_table(self.cluster, lang)
 
     def status(self) -> Status:
         """The clock, free devices, tasks, reservations, weights: how all of it stands now."""
@@ -888,6 +979,59 @@ class System:
             self.journal.record_explanation(kept, replace=True)
             return told
 
+    def explain_many(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        workers: int | str | None = None,
+        progress: Progress | None = None,
+        **given: Any,
+    ) -> ManyExplained:
+        """Explain decisions of the journal that have no such explanation yet; each as :meth:`explain` does, to the bit.
+
+        Every explanation is journaled as it is ready, so a run that was stopped goes on where it was.
+
+        Args:
+            ids: Which decisions; all of the journal by default.
+            workers: Processes that explain side by side, each with a copy of the journal; ``ray``, or the address of a
+                Ray cluster, whose nodes are sent the journal. By default this process explains.
+            progress: Told how many are done, and of how many.
+            **given: As for :meth:`explain`; budgets in ``rows``, never in seconds.
+
+        Raises:
+            JournalError: If the journal has no such decision, or is in memory, where no worker can read it.
+            ExplanationError: If an option is wrong. A decision that cannot be explained stops nobody: it is told with
+                its reason.
+        """
+        chosen = arguments.explain_options(given)
+        todo, known = unexplained(self.journal, ids, chosen)
+        done: dict[str, str] = {}
+        for name, target, told in self._each_explained(todo, workers, chosen):
+            done[name] = told if isinstance(told, str) else ""
+            if workers is not None and not isinstance(told, str):
+                self.journal.record_explanation(ExplanationRecord(name, target, told), replace=True)
+            if progress is not None:
+                progress(len(done), len(todo))
+        failed = {name: why for name, why in done.items() if why}
+        return ManyExplained(tuple(name for name in todo if not done[name]), known, failed)
+
+    def _each_explained(
+        self, todo: list[str], workers: int | str | None, chosen: dict[str, Any]
+    ) -> Iterator[tuple[str, str, dict[str, Any] | str]]:
+        if workers is None:
+            for name in todo:
+                try:
+                    self.explain(name, **chosen)
+                    yield name, "", {}
+                except ExplanationError as error:
+                    yield name, "", str(error)
+            return
+        if self.journal.path is None:
+            fix = "Give System a journal, or leave out workers="
+            raise JournalError(problem("journal", "in memory", "no worker can read it", fix))
+        policy = None if self.journal.header.policy in POLICIES else self.policy
+        yield from explain_aside(self.journal.path, todo, workers, chosen, policy, self._attributor)
+
     def alternatives(self, decision: SchedulingResult | str) -> DecisionTable:
         """What else could have been done at a decision: one sentence with the binding reason, and a table.
 
@@ -918,9 +1062,9 @@ class System:
 
         with self._turn:
             seen, holders, allowed, behind = moment_of(self.cluster, task)
-            asked = self._memory.looks()
+            quota, asked = self.cluster.quota_reason(seen), self._memory.looks()
         seen = weighted(seen, self.reward)
-        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind)
+        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind, quota=quota)
 
     def delay(self, task: str, *, futures: int = 8, hours: float = 12.0, seed: int | None = None) -> Delay:
         """Whose being there makes a task wait: Shapley shares of the wait that is still before it.
@@ -1071,24 +1215,25 @@ class System:
             self._again.compared = self._compares
         again, eyes, version = self._again, memory.looks(), self._versions.at(number)
         start = restore_snapshot(self.journal, again, first, eyes)
-        lived: list[tuple[str, int, Decision, Plan | None, Decisions]] = []
+        watcher, appraises = eyes if isinstance(eyes, LinkWatcher) else None, isinstance(eyes, Appraiser)
+        lived: list[tuple[str, int, Decision, Plan | None, Decisions | None]] = []
 
-        def seen(decision: DecisionRecord, view: Decision) -> None:
+        def seen(decision: DecisionRecord, cluster: SimulatedCluster) -> None:
             at = decision.sequence or 0
+            wanted = at == number or (first <= at < until and self._versions.at(at) == version)
+            if not wanted and watcher is None:
+                return
             reward = self._reward_feedback.in_force(at, self.world.reward)
-            view = weighted(view, with_weights(reward, decision.weights))
-            if isinstance(eyes, LinkWatcher):
-                eyes.watch_links(view)
-            if at >= first and self._versions.at(at) == version:
-                plan = plan_of(decision.plan, self.domains)
-                lived.append((decision.id, at, view, plan, perceived(eyes, view)))
+            view = weighted(cluster.pending(background=at < number), with_weights(reward, decision.weights))
+            if watcher is not None:
+                watcher.watch_links(view)
+            if wanted:
+                # As for decisions of now: only what such a policy sees depends on what it saw before.
+                known = perceived(eyes, view) if appraises else None
+                lived.append((decision.id, at, view, plan_of(decision.plan, self.domains), known))
 
-        def after(decision: DecisionRecord, asked: PolicyAnswer, *_: Any) -> None:
-            seen(decision, asked.view)
-
-        looking = range(number) if isinstance(eyes, LinkWatcher) else range(first, until)
-        replay(again, self.journal, self.seed, start=start, stop=number, after=after, looking=looking)
-        seen(record, again.pending())
+        replay(again, self.journal, self.seed, start=start, stop=number, seen=seen)
+        seen(record, again)
         return memory.recall(name, number, lived)
 
     def outcome(self, decision: SchedulingResult | str) -> Outcome:
@@ -1214,6 +1359,7 @@ class System:
         *,
         electricity_usd_per_kwh: float | None = None,
         prices: Prices | None = None,
+        congestion: bool = False,
     ) -> Bill:
         """Who answers for the energy, electricity, egress, carbon and device time of everything so far.
 
@@ -1222,16 +1368,16 @@ class System:
             rule: ``shapley``, ``reservation``, ``usage``, ``cpu-time`` or ``max-request-use``.
             electricity_usd_per_kwh: Price of electricity; what the preset pays for energy by default.
             prices: What else is charged for; see :class:`~attribution_sched.billing.bill.Prices`.
+            congestion: Whether to work out who makes whom wait, too; a play of everything for each group of payers.
 
         Raises:
             SettingsError: If an argument is wrong.
-            JournalError: If the beginning of the journal is archived.
+            JournalError: If the beginning of the journal is archived, or congestion is asked of a real cluster.
         """
-        from attribution_sched.billing.bill import make_bill
-        from attribution_sched.metering import usage_of
+        from attribution_sched.metering import bill_of
 
         with self._turn:
-            return make_bill(usage_of(self.journal, electricity_usd_per_kwh), by, rule, prices=prices)
+            return bill_of(self.journal, by, rule, electricity_usd_per_kwh, prices, congestion=congestion)[0]
 
     def close(self) -> None:
         """Close the journal and let the next writer in; harmless when done twice.
@@ -1268,7 +1414,7 @@ class System:
         """Hand in the demonstration's tasks, those that a killed process did not."""
         if self._queue == "demo" and self.journal.count() == 0:
             known = {task.id for task in self.journal.tasks()}
-            for request in DEMO:
+            for request in demo_of(self.world):
                 if request.id not in known:
                     self.submit(request)
 

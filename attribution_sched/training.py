@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.deployed import Continued
     from attribution_sched.scheduler.hi_ppo.learning import Report
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
+    from attribution_sched.scheduler.hi_ppo.rollout import Collector
     from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings
     from attribution_sched.scheduler.ppo.flat import FlatAgent, Progress
 
@@ -97,6 +98,7 @@ def train(
     start: str | Path | None = None,
     lessons: Sequence[Lesson] = (),
     device: str = "cpu",
+    workers: str | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> TrainingSummary:
     """Train Hi-PPO.
@@ -113,6 +115,8 @@ def train(
         start: Checkpoint to start from instead of cloning a teacher.
         lessons: More decisions to imitate, beside those of the rule that is watched; they are rehearsed while learning.
         device: Where the network lives.
+        workers: ``ray``, or the address of a Ray cluster, lets its workers play the worlds of the course while
+            learning, to the same weights; this process by default.
         stop: Asked after every iteration; True ends the run as Ctrl-C does.
 
     Raises:
@@ -123,6 +127,7 @@ def train(
     chosen, folder = load_training_settings(settings), Path(output)
     say = log or (lambda words: None)
     _check_folder(folder, resume, start)
+    collector = _collector(workers, device)
     course = chosen.course
     network = _first_network(chosen, start, device)
     worlds = build_worlds(chosen)
@@ -141,7 +146,7 @@ def train(
             fit_reward_terms(network, list(worlds.values()), course.demand_tasks, course.seed)
     known_lessons = [*lessons, *recorded(chosen, say)]
     fields = course_fields(chosen, worlds, network, 0)
-    trainer = Trainer(network, fields, trainer_settings(chosen), course.seed, known_lessons)
+    trainer = Trainer(network, fields, trainer_settings(chosen), course.seed, known_lessons, collector)
     held_out = HeldOut(worlds[course.evaluation_world.label], course.evaluation.episodes, network.attributions)
     known = _known_state(folder, trainer, chosen) if resume else None
     # What a run that goes on had read off attributions comes back with its weights.
@@ -322,6 +327,30 @@ def trainer_settings(settings: TrainingSettings) -> HiPpoSettings:
         bootstrap=course.bootstrap,
         rehearsal_coef=course.rehearsal_coef,
     )
+
+
+def _collector(workers: str | None, device: str) -> Collector | None:
+    """Who collects experience; None for this process.
+
+    Raises:
+        SettingsError: If it is no Ray cluster, or the network lives elsewhere than its workers.
+        ExecutorError: If the cluster does not answer.
+    """
+    if workers is None:
+        return None
+    from attribution_sched.executors.ray import connect
+    from attribution_sched.executors.workers import check_workers
+    from attribution_sched.scheduler.hi_ppo.ray_rollouts import RayRollouts
+
+    address = check_workers(workers)
+    if isinstance(address, int):
+        rule = "clusters of one process learn side by side already"
+        raise SettingsError(problem("workers", workers, rule, "Use 'ray' or the address of a Ray cluster, or nothing"))
+    if device != "cpu":
+        rule = "workers of a Ray cluster decide on their processors, and would decide otherwise"
+        raise SettingsError(problem("device", device, rule, "Use device='cpu' with workers="))
+    connect(address)
+    return RayRollouts(address)
 
 
 def _check_folder(folder: Path, resume: bool, start: str | Path | None) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scheduler_instances import Decision, two_regions
+from scheduler_instances import InstanceDecision, two_regions
 
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.config.sources import load_settings
@@ -40,19 +40,19 @@ PRESET_DECISIONS = (("llama-2-70b", (8, 8, 8, 8)), ("opt-66b", (8, 4, 8, 4)), ("
                     ("llama-2-7b", (2, 2, 2, 2)))  # fmt: skip
 
 
-def preset_decision(model: str, free: tuple[int, ...]) -> Decision:
+def preset_decision(model: str, free: tuple[int, ...]) -> InstanceDecision:
     """A task of the cross-domain preset that finds so many devices free in each region."""
     world = load_settings("cross-domain").build_world()
     kind = next(kind for kind in world.kinds if kind.model.name == model)
     cost = CostModel(world.cluster, [kind.model], [kind.training])
     wan = world.cluster.wan
-    return Decision(
+    return InstanceDecision(
         f"{model} on {'+'.join(map(str, free))}", cost, kind.batch_size, kind.microbatches,
         np.array(wan.bandwidth_gbps), np.array(wan.latency_s), world.max_segments, free,
     )  # fmt: skip
 
 
-def decisions() -> list[Decision]:
+def decisions() -> list[InstanceDecision]:
     """All decisions of the table."""
     found = [two_regions(name, blocking=True) for name in ("i1", "i4", "i5")]
     return found + [preset_decision(model, free) for model, free in PRESET_DECISIONS]

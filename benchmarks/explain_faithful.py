@@ -23,7 +23,7 @@ import numpy as np
 from explain_decisions import HELD_OUT, SCENARIO, USUAL, days, spread
 
 from attribution_sched.cluster.counters import SPEED_NOISE
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.config.scenarios import build_scenario
@@ -42,7 +42,7 @@ WALKED = 12_000
 GROUPS: tuple[tuple[str, ...] | None, ...] = (None, ("attribution",), ("link",))
 
 
-def crossing_plan(view: DecisionView) -> Plan | None:
+def crossing_plan(view: Decision) -> Plan | None:
     """The best plan over several domains, cut in proportion to speed; None if none fits."""
     batch = SpeedProportional().candidates(view)
     at = np.flatnonzero(batch.counts > 1)

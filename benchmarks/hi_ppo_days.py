@@ -1,4 +1,4 @@
-"""Days of the shipped policy: fixed against adaptive reward weights, and how much progress is lost under other loads.
+"""Days of the shipped policy: reward weights, progress under other loads, and which attribution vector it is shown.
 
     python benchmarks/hi_ppo_days.py                       # under a minute of one core
     python benchmarks/hi_ppo_days.py --episodes 8 --modes ou30 --loads load+20
@@ -6,6 +6,9 @@
 Greedy decisions in batched held-out episodes, without the local search. *Weights*: the policy is told either the
 preset's weights or, at every decision, those of ``AdaptiveWeights`` for the bandwidth of that moment; both are judged
 by the preset's reward, paired by day. *Progress*: steps that were lost over steps that were done, by day.
+*Attributions*: the vector that the network learnt from, against what ``System``'s attributor gives it through its
+versioned adapter; then the same with two to four of the seven counters of every task unread, which the old vector can
+only take for zeros and the attributor draws from EmSHAP's distribution.
 """
 
 from __future__ import annotations
@@ -19,16 +22,23 @@ import time
 
 import numpy as np
 from field_days import Days, interval, play_days
+from numpy.typing import NDArray
 
+from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.paces import read_paces
 from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights
+from attribution_sched.types import Attributor, Task
 
 FIRST_SEED = 970_000
+ATTRIBUTION_DAYS = 40
+Array = NDArray[np.float64]
 
 
 class Adapted:
@@ -48,6 +58,31 @@ class Adapted:
         self.told.extend(engine.weights[live, 2].tolist())
 
 
+def unread(counters: Array) -> Array:
+    """Counters ``(n, 12)`` with two to four of the first seven NaN in every row."""
+    rng, holes = np.random.default_rng(5), counters.copy()
+    for task in holes:
+        task[rng.permutation(7)[: rng.integers(2, 5)]] = np.nan
+    return holes
+
+
+def attribution_arms(world: World, network: HiPpoNetwork) -> dict[str, Attributor]:
+    """Who turns counters into the seven numbers that the policy reads."""
+    account = as_attributor(None, world, network)
+
+    def shown(counters: Array, pace: float) -> Array:
+        tasks = [Task(counters=row, samples_per_s=pace) for row in counters]
+        return np.array([account.vector(task).state for task in tasks])
+
+    return {
+        "vector it learnt from": network.attributions,
+        "attributor of System": lambda counters: shown(counters, 1.0),
+        "2-4 unread: as zeros": lambda counters: network.attributions(np.nan_to_num(unread(counters))),
+        "2-4 unread and no pace: attributor of System": lambda counters: shown(unread(counters), 0.0),
+        "nothing read: zeros": lambda counters: np.zeros((len(counters), 7)),
+    }
+
+
 def row(name: str, mode: str, days: Days, more: str) -> str:
     """A line of the table of weights."""
     eff, util, cost = days.terms.mean(axis=0)
@@ -61,13 +96,14 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--modes", default="ou30,link-cut,domain-lost", help="scenarios of the table of weights")
     parser.add_argument("--loads", default="load-20,load+20", help="scenarios of the table of progress")
+    parser.add_argument("--shown", default="ou30,load+20", help="scenarios of the table of attributions")
     parser.add_argument("--weights", default=str(SHIPPED))
     given = parser.parse_args()
     network, start = load(given.weights), time.process_time()
     paces = read_paces(network.demands, build_scenario().kinds, network.attributions)
     print("| scenario | weights | return | R_eff | R_util | R_cost | bill (USD) | utilisation | adaptive over fixed |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
-    for name in given.modes.split(","):
+    for name in filter(None, given.modes.split(",")):
         world, chooser = build_scenario("cross-domain", name), NetworkChooser(network, None)
         fixed = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, None, paces)
         told = Adapted(RewardWeights.of(world.reward))
@@ -78,13 +114,21 @@ def main() -> None:
         print(row(name, f"adaptive, w_cost {low:.2f}-{high:.2f}", adapted, apart), flush=True)
     print("\n| scenario | days | return | steps a day | lost | worst day's stability | tasks turned away |")
     print("|---|---:|---:|---:|---:|---:|---:|")
-    for name in given.loads.split(","):
+    for name in filter(None, given.loads.split(",")):
         world = build_scenario("cross-domain", name)
         chooser = NetworkChooser(network, None)
         days = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, None, paces)
         stable = 100 * (1.0 - days.lost / days.steps).min()
         sums = f"{days.steps.mean():,.0f} | {days.lost.sum():.0f} | {stable:.2f} % | {days.dropped.sum():.0f}"
         print(f"| {name} | {given.episodes} | {days.returns.mean():.1f} | {sums} |", flush=True)
+    print("\n| scenario | attributions | return | over the vector it learnt from |\n|---|---|---:|---:|")
+    for name in filter(None, given.shown.split(",")):
+        world, chooser = build_scenario("cross-domain", name), NetworkChooser(network, None)
+        first = None
+        for arm, attributor in attribution_arms(world, network).items():
+            returns = play_days(world, chooser, ATTRIBUTION_DAYS, FIRST_SEED, attributor, None, paces).returns
+            first = returns if first is None else first
+            print(f"| {name} | {arm} | {returns.mean():.2f} | {interval(returns - first)} |", flush=True)
     print(f"\n{time.process_time() - start:.0f} CPU s")
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 from memory_tight_gaps import THIN, any_degree, sailor
-from scheduler_instances import Decision, memory_tight, shaken
+from scheduler_instances import InstanceDecision, memory_tight, shaken
 
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.planning.exact.solver import ExactSolver
@@ -51,7 +51,7 @@ class References:
         self.known: dict[str, list[float] | None] = json.loads(self.path.read_text()) if self.path and known else {}
         self.solver = ExactSolver(BUDGET)
 
-    def of(self, decision: Decision) -> tuple[float, bool] | None:
+    def of(self, decision: InstanceDecision) -> tuple[float, bool] | None:
         """Step time of the best plan, and whether it is proven; None if there is no plan."""
         if decision.name not in self.known:
             best = self.solver.try_solve(decision.problem())
@@ -86,7 +86,7 @@ class Group:
     ruled: list[float] = field(default_factory=list)
     sailed: list[float] = field(default_factory=list)
 
-    def add(self, policy: HiPpo, decision: Decision, best_s: float, proven: bool) -> None:
+    def add(self, policy: HiPpo, decision: InstanceDecision, best_s: float, proven: bool) -> None:
         """Let the policy decide twice, and once more with another baseline."""
         view = decision.view()
         for times in (self.new_ms, self.known_ms):
@@ -118,7 +118,7 @@ class Group:
         )
 
 
-def gap(decision: Decision, plan: Plan | None, best_s: float) -> float:
+def gap(decision: InstanceDecision, plan: Plan | None, best_s: float) -> float:
     """Percent by which a plan's step takes longer than the best known; infinite for no plan."""
     return 100.0 * (decision.step_s(plan) / best_s - 1.0)
 

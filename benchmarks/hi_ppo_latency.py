@@ -18,7 +18,7 @@ import argparse
 
 import numpy as np
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.policy import Coordination, HiPpo
@@ -33,7 +33,7 @@ class Watched(HiPpo):
         super().__init__(weights)
         self.seen: list[Coordination] = []
 
-    def coordinate(self, view: DecisionView, *, others: int | None = None) -> Coordination:
+    def coordinate(self, view: Decision, *, others: int | None = None) -> Coordination:
         """Coordinate and remember."""
         found = super().coordinate(view, others=others)
         if found.upper_s > 0.0:

@@ -7,7 +7,8 @@
 *Files of a decision*: package files whose functions run in one ``schedule_next_task()`` of a system that has decided
 a few times before (``sys.setprofile``). *The tour* goes through every door briefly: policies of the registry in two
 worlds, all targets of explanations, feedback, learning, reports, resuming, the arena, both environments and their
-batched twins, every command of the command line, the profiler, and some mistakes a user makes. Printed is the share of
+batched twins, every command of the command line, operations, real processes, served pages, the profiler, and some
+mistakes a user makes. Printed is the share of
 statements in function bodies that ran outside four rooms that are rebuilt by themselves (attribution, scheduler/hi_ppo,
 explain, report).
 Compiled kernels cannot be followed and are left out of the count, as are stubs of protocols. A function is followed in
@@ -152,7 +153,7 @@ def body_lines(path: Path) -> Iterator[tuple[str, set[int]]]:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        if any("jit" in ast.unparse(one) or "overload" in ast.unparse(one) for one in node.decorator_list):
+        if any(word in ast.unparse(one) for one in node.decorator_list for word in ("jit", "kernel", "overload")):
             continue
         lines = {one.lineno for one in _statements(node.body)}
         if lines:
@@ -216,6 +217,11 @@ class Tour:
             ("training", self.training),
             ("commands", self.commands),
             ("simulators", self.simulators),
+            ("operations", self.operations),
+            ("questions", self.questions),
+            ("machines", self.machines),
+            ("pages", self.pages),
+            ("logs", self.logs),
             ("mistakes", self.mistakes),
         ]
 
@@ -345,9 +351,7 @@ class Tour:
                 ("simulate", "--policy", "gredy"),
                 ("explain", "nobody", *kept),
             ):
-                done = runner.invoke(app, list(line))
-                if done.exit_code not in (0, 2):
-                    print(f"  attribution-sched {' '.join(line)}: exit {done.exit_code}", file=sys.stderr)
+                _invoke(runner, app, line)
 
     def simulators(self) -> None:
         """The event simulator with failures and preemption."""
@@ -357,6 +361,139 @@ class Tour:
         simulate(
             world, make_policy("greedy"), 1, failures=cluster.Failures(0.5), preemption=cluster.Preemption(enabled=True)
         )
+
+    def operations(self) -> None:
+        """What an operator does and sees; a journal that is cut short, archived, verified, exported."""
+        from attribution_sched import System
+        from attribution_sched.journal import Journal
+
+        path = self.folder / "operations.sqlite"
+        with System(self.folder / "small.yaml", "greedy", queue="empty", journal=path) as system:
+            for at in range(9):
+                wishes: dict[str, Any] = {"tenant": f"t{at % 2}", "priority": at % 3, "deadline_s": 3600.0 * (at + 1)}
+                system.submit("bert-base", id=f"own-{at}", devices=2 if at % 2 else None, hold=at == 5, **wishes)
+            kept = system.reserve("a", 1, tenant="t1", hours=1)
+            system.run(3)
+            system.hold("own-7")
+            system.release("own-5")
+            system.withdraw("own-8")
+            system.cancel(system.status().running[0])
+            system.unreserve(kept)
+            str(system.status()), system.status().told("zh"), system.queue("zh")
+            system.run(until="empty")
+            for ending in ("csv", "parquet", "jsonl", "json"):
+                system.journal.export(self.folder / f"operations.{ending}")
+        with Journal.open(path) as journal:
+            journal.verify()
+
+    def questions(self) -> None:
+        """Why a task waits, why it is not elsewhere, when it starts, what a change would do, who pays."""
+        from typer.testing import CliRunner
+
+        from attribution_sched import System
+        from attribution_sched.cli.app import app
+
+        path = self.folder / "questions.sqlite"
+        with System("testbed", "sjf", seed=3, journal=path) as system:
+            system.run(12)
+            while not len(queue := system.queue()):
+                system.run(1)
+            task = str(queue["id"][0])
+            domain = system.settings.domains[0].name
+            _try(lambda: system.why(task)), _try(lambda: system.when(task)), _try(lambda: system.delay(task))
+        runner, at = CliRunner(), str(path)
+        (self.folder / "job.yaml").write_text("model: resnet-50\nsteps: 400\n", encoding="utf-8")
+        for line in (
+            ("why", at, task), ("why", at, task, "--shares", "--private", "--lang", "zh"), ("why", at, task, "--json"),
+            ("why-not", at, task, domain), ("when", at, task, "--futures", "8"), ("when", at, task, "--json"),
+            ("what-if", at, "--add", f"2@{domain}", "--futures", "4"),
+            ("what-if", at, "--drop", domain, "--futures", "4", "--hours", "2"),
+            ("what-if", at, "--policy", "greedy", "--carbon-price", "80", "--energy-price", "0.2", "--futures", "4"),
+            ("what-if", at, "--task", str(self.folder / "job.yaml"), "--without", task, "--futures", "4", "--json"),
+            ("bill", at), ("bill", at, "--compare", "--lang", "zh"), ("bill", at, "--by", "model", "--json"),
+            ("bill", at, "--rule", "usage", "-o", str(self.folder / "focus.csv"), "--device-price", "2"),
+            ("doctor", "--journal", at, "--verify"),
+        ):  # fmt: skip
+            _invoke(runner, app, line)
+
+    def machines(self) -> None:
+        """Real processes behind the ring, resumed and billed."""
+        from typer.testing import CliRunner
+
+        from attribution_sched import System
+        from attribution_sched.cli.app import app
+        from attribution_sched.executors.local import LocalExecutor
+        from attribution_sched.real_cluster import Live
+
+        path = self.folder / "machines.sqlite"
+
+        def made() -> Live:
+            executors = {name: LocalExecutor(name, 4, self.folder / "jobs", grace_s=1.0) for name in ("a", "b")}
+            return Live(executors, tick_s=0.25, poll_s=0.01, gang_s=10.0, kind="tour")
+
+        step = '{\\"step_s\\": 0.5, \\"cpu_s\\": 0.01, \\"bytes\\": 7, \\"done\\": 0.$i}'
+        script = f'for i in 1 2 3 4 5; do echo "{step}" >> $ATTR_REPORT; done; sleep 0.3'
+        with System(
+            self.folder / "small.yaml", "greedy", queue="empty", journal=path, cluster=made()
+        ) as system:  # fmt: skip
+            for at in range(3):
+                system.submit("bert-base", steps=20, id=f"own-{at}", command=["sh", "-c", script])
+            first = system.schedule_next_task()
+            system.submit("bert-base", steps=20, id="long", command=["sh", "-c", "sleep 60"])
+            system.schedule_next_task()
+        with System.resume(path, cluster=made()) as system:
+            _try(lambda: system.cancel("long"))
+            system.run(until="empty")
+            if first is not None:
+                system.outcome(first.id)
+        _invoke(CliRunner(), app, ("bill", str(path)))
+
+    def pages(self) -> None:
+        """Pages and JSON over the journal of the first door."""
+        sys.path.insert(0, str(ROOT))
+        from starlette.testclient import TestClient
+
+        from attribution_sched import System
+        from attribution_sched.serve.app import make_app
+        from tests.serve.conftest import Inline
+
+        path = self.folder / "pages.sqlite"
+        with System("testbed", "sjf", seed=3, journal=path) as system:
+            system.run(12)
+            waiting = [str(each) for each in system.queue()["id"]] or ["nobody"]
+            domain = system.settings.domains[0].name
+        with TestClient(make_app(Inline(path), path)) as client:
+            paths = list(client.get("/openapi.json").json()["paths"])
+            for lang in ("en", "zh"):
+                for one in ("/", *paths):
+                    client.get(one, params={"lang": lang, "task": waiting[0], "domain": domain, "add": f"2@{domain}"})
+
+    def logs(self) -> None:
+        """Logs and queues of other schedulers; a preset from words; links and stages measured."""
+        sys.path.insert(0, str(ROOT))
+        from typer.testing import CliRunner
+
+        from attribution_sched.cli.app import app
+        from tests.executors.test_shadow import numbered, recorded
+
+        runner, here = CliRunner(), self.folder
+        rows = (f"{at} {60 * at} 5 {300 + 10 * at} 2 -1 -1 2 600 -1 1 1 1 1 1 1 -1 -1" for at in range(1, 30))
+        (here / "log.swf").write_text("; a log\n" + "\n".join(rows) + "\n", encoding="utf-8")
+        for name, text in zip(("queue", "nodes", "past"), recorded(numbered, lambda word: [word]), strict=True):
+            (here / f"{name}.json").write_text(text, encoding="utf-8")
+        queue = ("--squeue", f"{here}/queue.json", "--nodes", f"{here}/nodes.json", "--sacct", f"{here}/past.json")
+        (here / "chain.py").write_text(
+            "import torch\n\n\ndef make():\n    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())\n",
+            encoding="utf-8",
+        )
+        for line in (
+            ("import", "swf", f"{here}/log.swf", "-o", f"{here}/trace.csv", "--preset", "testbed"),
+            ("shadow", *queue), ("shadow", *queue, "--job", "8", "--json"),
+            ("init", "-o", f"{here}/mine.yaml", "--domain", "east=8xA100-80", "--domain", "west=4xH100-80/4"),
+            ("probe", "links", "--seconds", "0.05", "--json"),
+            ("probe", "stages", f"{here}/chain.py:make", "--input", "4x8", "--json"),
+        ):  # fmt: skip
+            _invoke(runner, app, line)
 
     def mistakes(self) -> None:
         """What users get wrong."""
@@ -374,6 +511,12 @@ class Tour:
             lambda: train("course.yaml", self.folder),
         ):
             _try(wrong)
+
+
+def _invoke(runner: Any, app: Any, line: tuple[str, ...]) -> None:
+    done = runner.invoke(app, list(line))
+    if done.exit_code not in (0, 2):
+        print(f"  attribution-sched {' '.join(line)}: exit {done.exit_code}", file=sys.stderr)
 
 
 def _try(action: Callable[[], object]) -> None:

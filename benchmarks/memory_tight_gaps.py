@@ -22,10 +22,10 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-from scheduler_instances import Decision, FloatArray, memory_tight, shaken
+from scheduler_instances import FloatArray, InstanceDecision, memory_tight, shaken
 
 from attribution_sched.cluster.compute import TP_DEGREES
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import (
     DOMAIN,
@@ -60,13 +60,13 @@ BUDGET = 10_000_000
 THIN = 5.0
 """One connection carries about a fifth of what the 64 of the measurement do."""
 
-Rule = Callable[[Decision], float]
+Rule = Callable[[InstanceDecision], float]
 
 
 class FullPrecisionGreedy(Greedy):
     """The greedy rule for cards without 16-bit formats, which it otherwise takes for granted."""
 
-    def _candidates(self, view: DecisionView) -> list[Plan]:
+    def _candidates(self, view: Decision) -> list[Plan]:
         return [
             Plan(tuple(
                 Replica(
@@ -78,7 +78,7 @@ class FullPrecisionGreedy(Greedy):
         ]  # fmt: skip
 
 
-def even_over_all(decision: Decision) -> float:
+def even_over_all(decision: InstanceDecision) -> float:
     """Step time of the best layout of an even split over all domains in the order given."""
     instance = _instance(decision)
     batch = chain_plans(instance, np.arange(len(decision.cost.cluster), dtype=np.int64)[None], even=True)
@@ -88,7 +88,7 @@ def even_over_all(decision: Decision) -> float:
     return float(np.where(priced.fits, priced.step_s, np.inf).min())
 
 
-def any_degree(decision: Decision, *, even: bool) -> float:
+def any_degree(decision: InstanceDecision, *, even: bool) -> float:
     """Step time of the best even or proportional split in which every domain has a tensor-parallel degree of its own.
 
     All devices of a domain are used, dp = 1. The rules of the package, by contrast, give all domains of a chain of
@@ -119,14 +119,14 @@ def any_degree(decision: Decision, *, even: bool) -> float:
     return best
 
 
-def _instance(decision: Decision) -> Instance:
+def _instance(decision: InstanceDecision) -> Instance:
     return Instance(
         decision.cost, 0, decision.batch_size, decision.microbatches, decision.free_devices, decision.bandwidth_gbps,
         decision.latency_s, decision.max_segments,
     )  # fmt: skip
 
 
-def sailor(decision: Decision) -> float:
+def sailor(decision: InstanceDecision) -> float:
     """Step time of the plan that a search in the manner of Sailor chooses."""
     try:
         plan = plan_like_sailor(
@@ -138,7 +138,7 @@ def sailor(decision: Decision) -> float:
     return decision.step_s(plan)
 
 
-def rules(decision: Decision) -> Iterator[tuple[str, float]]:
+def rules(decision: InstanceDecision) -> Iterator[tuple[str, float]]:
     """Step time of every rule; infinite where it finds nothing that fits."""
     split = best_splits(
         decision.cost, 0, decision.free_devices, decision.microbatches, decision.batch_size, decision.bandwidth_gbps,
@@ -155,7 +155,7 @@ def rules(decision: Decision) -> Iterator[tuple[str, float]]:
     yield "static uniform", decision.step_s(StaticUniform().decide(decision.view()))
 
 
-def feasible(domains: int, count: int, slower: float = 1.0) -> Iterator[tuple[Decision, Solution]]:
+def feasible(domains: int, count: int, slower: float = 1.0) -> Iterator[tuple[InstanceDecision, Solution]]:
     """The first ``count`` decisions that have a plan, with the best one."""
     seed = found = 0
     while found < count:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from attribution_sched.cluster.decision import DecisionView, view
+from attribution_sched.cluster.decision import Decision, view
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
@@ -79,7 +79,7 @@ class LocalSearch:
 
     name = "local-search"
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place by search."""
         found = SearchTeacher().solve(view)
         return None if found is None else found[0]
@@ -195,7 +195,7 @@ def latencies(decisions: int = 150) -> Row:
     return found
 
 
-def _moments(k: int, decisions: int) -> list[DecisionView]:
+def _moments(k: int, decisions: int) -> list[Decision]:
     rng = np.random.default_rng([17, k])
     presets: dict[int, str] = {4: "cross-domain", 64: "large"}
     if k not in presets:

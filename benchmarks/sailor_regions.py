@@ -28,7 +28,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scheduler_instances import SAILOR_INSTANCES, Decision, two_regions
+from scheduler_instances import SAILOR_INSTANCES, InstanceDecision, two_regions
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, gradient_reduce_s, split_stages, stage_cost
 from attribution_sched.cluster.gpus import Precision
@@ -40,20 +40,20 @@ from attribution_sched.scheduler.sailor import plan_like_sailor
 from attribution_sched.scheduler.splits import best_splits
 from research.pipeline_events import simulate_pipeline
 
-Planner = Callable[[Decision], Plan | None]
+Planner = Callable[[InstanceDecision], Plan | None]
 
 
-def exact(decision: Decision) -> Plan:
+def exact(decision: InstanceDecision) -> Plan:
     """The optimum: cuts and replicas."""
     return ExactSolver().solve(decision.problem()).plan
 
 
-def exact_cuts(decision: Decision) -> Plan:
+def exact_cuts(decision: InstanceDecision) -> Plan:
     """The optimum among single pipelines."""
     return ExactSolver().solve(decision.problem(replicate=False)).plan
 
 
-def sailor_style(decision: Decision) -> Plan | None:
+def sailor_style(decision: InstanceDecision) -> Plan | None:
     """The plan of a search in the manner of Sailor."""
     try:
         return plan_like_sailor(
@@ -64,7 +64,7 @@ def sailor_style(decision: Decision) -> Plan | None:
         return None
 
 
-def _split(decision: Decision, rule: str) -> Plan | None:
+def _split(decision: InstanceDecision, rule: str) -> Plan | None:
     found = best_splits(
         decision.cost, 0, decision.free_devices, decision.microbatches, decision.batch_size, decision.bandwidth_gbps,
         decision.latency_s,
@@ -82,13 +82,13 @@ PLANNERS: dict[str, Planner] = {
 }
 
 
-def event_step_s(decision: Decision, plan: Plan) -> float:
+def event_step_s(decision: InstanceDecision, plan: Plan) -> float:
     """Step time per global batch with every pipeline played out by the event simulation."""
     ends = [_replica_s(decision, replica) for replica in plan.replicas]
     return (max(ends) + _sync_s(decision, plan)) * decision.batch_size / plan.samples
 
 
-def _replica_s(decision: Decision, replica: Replica) -> float:
+def _replica_s(decision: InstanceDecision, replica: Replica) -> float:
     cost = decision.cost
     runtime, tables, workload = cost.runtime, cost.tables, cost.workload(0)
     stages, forward, backward, tail = [], [], [], []
@@ -129,7 +129,7 @@ def _replica_s(decision: Decision, replica: Replica) -> float:
     return float((finish + np.array(tail)).max())
 
 
-def _sync_s(decision: Decision, plan: Plan) -> float:
+def _sync_s(decision: InstanceDecision, plan: Plan) -> float:
     """Seconds of averaging gradients over the network: a ring per run of layers that the same domains hold."""
     replicas = len(plan.replicas)
     if replicas == 1:
@@ -147,7 +147,7 @@ def _sync_s(decision: Decision, plan: Plan) -> float:
     return float(busy.max())
 
 
-def describe(decision: Decision, plan: Plan) -> str:
+def describe(decision: InstanceDecision, plan: Plan) -> str:
     """A plan in short: layers, card and dp·tp·pp of every segment; ``|`` cuts, ``+`` replicates."""
     chains = []
     for replica in plan.replicas:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import Gpu, Precision, gpu
 from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.models.catalogue import profiled_model
@@ -58,7 +58,7 @@ data-parallel ranks and never lower the sum over them."""
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
+class InstanceDecision:
     """One decision: a task to place, outside any world.
 
     Attributes:
@@ -94,12 +94,12 @@ class Decision:
             self.latency_s, self.max_segments, objective or Objective(), replicate,
         )  # fmt: skip
 
-    def view(self) -> DecisionView:
+    def view(self) -> Decision:
         """The decision as a policy sees it, with a reward that counts the step time alone."""
         model = self.cost.models[0]
         a, b, c, d = self.microbatches
         kind = TaskKind(model, self.batch_size, (a, b, c, d), steps=(100, 100), epoch_steps=100)
-        return DecisionView(
+        return Decision(
             kind=kind, kind_index=0, counters=np.zeros(12), replanning=False, current_plan=None, steps_left=100.0,
             time_s=0.0, slot=0, queue=(), free_devices=self.free_devices, bandwidth_gbps=self.bandwidth_gbps,
             latency_s=self.latency_s, cost=self.cost, kinds=(kind,), reward=Reward(w_eff=1.0, w_util=0.0, w_cost=0.0),
@@ -119,7 +119,7 @@ class Decision:
         step_s = float(priced.step_s[0]) * norm if priced.fits[0] else float("inf")
         return step_s, float(priced.bill_usd[0]) * norm
 
-    def with_links(self, bandwidth_gbps: FloatArray) -> Decision:
+    def with_links(self, bandwidth_gbps: FloatArray) -> InstanceDecision:
         """The same decision on other links."""
         return replace(self, bandwidth_gbps=bandwidth_gbps)
 
@@ -163,7 +163,9 @@ def shaken(bandwidth_gbps: FloatArray, rng: np.random.Generator, share: float = 
     return bandwidth_gbps * rng.uniform(1.0 - share, 1.0 + share, bandwidth_gbps.shape)
 
 
-def chain_instance(layers: int, domains: int, seed: int, max_segments: int, *, single: bool = False) -> Decision:
+def chain_instance(
+    layers: int, domains: int, seed: int, max_segments: int, *, single: bool = False
+) -> InstanceDecision:
     """Small pools of A100-80, A100-40 and V100-16 in random AWS regions, 64 samples a step.
 
     Args:
@@ -187,10 +189,10 @@ def chain_instance(layers: int, domains: int, seed: int, max_segments: int, *, s
     links = shaken(np.array(wan.bandwidth_gbps), rng)
     name = f"{layers} layers, {domains} domains, seed {seed}"
     sizes = (1,) if single else (1, 2, 4, 8)
-    return Decision(name, cost, 64, sizes, links, np.array(wan.latency_s), max_segments)
+    return InstanceDecision(name, cost, 64, sizes, links, np.array(wan.latency_s), max_segments)
 
 
-def memory_tight(domains: int, seed: int, slower: float = 1.0) -> Decision:
+def memory_tight(domains: int, seed: int, slower: float = 1.0) -> InstanceDecision:
     """LLaMA-3-8B over pools that together hold it once, but not twice.
 
     So replicas are out of the question, and a plan is one pipeline. An A100 with 80 GB has the times measured on the
@@ -213,7 +215,7 @@ def memory_tight(domains: int, seed: int, slower: float = 1.0) -> Decision:
         if TIGHT[0] <= room_ratio(cost) < TIGHT[1]:
             break
     links = shaken(np.array(wan.bandwidth_gbps), rng) / slower
-    return Decision(f"K={domains} seed {seed}", cost, 64, (1, 2, 4, 8), links, np.array(wan.latency_s), domains)
+    return InstanceDecision(f"K={domains} seed {seed}", cost, 64, (1, 2, 4, 8), links, np.array(wan.latency_s), domains)
 
 
 def room_ratio(cost: CostModel) -> float:
@@ -253,7 +255,7 @@ SAILOR_MICROBATCHES = (4, 8, 16, 32)
 GPUS_PER_NODE = 4
 
 
-def two_regions(name: str, *, half: bool = False, blocking: bool = False, links: float = 1.0) -> Decision:
+def two_regions(name: str, *, half: bool = False, blocking: bool = False, links: float = 1.0) -> InstanceDecision:
     """One of i1-i7: two GCP regions, heterogeneous cards, a batch of 1,024.
 
     Args:
@@ -271,4 +273,4 @@ def two_regions(name: str, *, half: bool = False, blocking: bool = False, links:
     runtime = replace(SAILOR_RUNTIME, blocking_sends=blocking)
     cost = CostModel(Cluster(domains, wan, runtime), [profiled_model(model)])
     bandwidth, latency = links * np.array(wan.bandwidth_gbps), np.array(wan.latency_s)
-    return Decision(name, cost, SAILOR_BATCH, SAILOR_MICROBATCHES, bandwidth, latency, 2)
+    return InstanceDecision(name, cost, SAILOR_BATCH, SAILOR_MICROBATCHES, bandwidth, latency, 2)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attribution_sched.cluster.arrivals import ArrivalRow, Burst, Diurnal, Poisson, TraceArrivals
-from attribution_sched.cluster.decision import DecisionView, encode, view
+from attribution_sched.cluster.decision import Decision, encode, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import (
     PRICE_NETWORK,
@@ -88,7 +88,7 @@ class AnyPlan:
         self._rng = np.random.default_rng(seed)
         self._keep, self._share = keep, share
 
-    def decide(self, view: DecisionView) -> Plan | Shared | None:
+    def decide(self, view: Decision) -> Plan | Shared | None:
         """Draw a plan that is well formed; whether it fits is left to the cluster."""
         rng, domains = self._rng, view.cost.cluster.domains
         if rng.random() < (self._keep if view.replanning else 0.1):
@@ -106,7 +106,7 @@ class AnyPlan:
         plan = Plan(tuple(replicas))
         return Shared(plan) if rng.random() < self._share else plan
 
-    def _segment(self, domain: int, first: int, stop: int, micro: int, view: DecisionView) -> Segment:
+    def _segment(self, domain: int, first: int, stop: int, micro: int, view: Decision) -> Segment:
         rng, place = self._rng, view.cost.cluster.domains[domain]
         shape = [(dp, tp, pp) for dp in (1, 2, 4) for tp in (1, 2) for pp in (1, 2)]
         fits = [
@@ -321,7 +321,7 @@ class Recorded:
     def __init__(self, answers: Sequence[Plan | Shared | None]) -> None:
         self._answers = iter(answers)
 
-    def decide(self, view: DecisionView) -> Plan | Shared | None:
+    def decide(self, view: Decision) -> Plan | Shared | None:
         """Return the next answer."""
         return next(self._answers)
 

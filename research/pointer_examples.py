@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PP, PRECISION, STOP, TP
 from attribution_sched.errors import TraceError, problem
 from attribution_sched.scheduler.seq2seq.features import (
@@ -81,7 +81,7 @@ class Example:
         return len(self.domains)
 
 
-def example_of(view: DecisionView, rows: NDArray[np.int64]) -> Example:
+def example_of(view: Decision, rows: NDArray[np.int64]) -> Example:
     """Retell a plan as choices.
 
     Args:
@@ -161,7 +161,7 @@ def _twins(task: DecisionFeatures, domain: int) -> BoolArray:
     return same
 
 
-def shrunk(rng: np.random.Generator, view: DecisionView, rows: NDArray[np.int64]) -> DecisionView:
+def shrunk(rng: np.random.Generator, view: Decision, rows: NDArray[np.int64]) -> Decision:
     """Take away devices that a plan does not use: what was the best plan stays the best."""
     free = np.array(view.free_devices)
     needed = np.zeros_like(free)

@@ -5,8 +5,20 @@ import math
 import numpy as np
 import pytest
 
-from attribution_sched.admission import TaskRequest, as_request, checked, instance, kind_of, readings_of, steps_of
+from attribution_sched import System
+from attribution_sched.admission import (
+    DEMO,
+    TaskRequest,
+    as_request,
+    checked,
+    demo_of,
+    instance,
+    kind_of,
+    readings_of,
+    steps_of,
+)
 from attribution_sched.cluster.counters import COUNTER_NAMES
+from attribution_sched.config import load_settings
 from attribution_sched.errors import CounterError, TaskError
 from attribution_sched.results import in_a_word
 from tests.small_world import SMALL, small
@@ -93,3 +105,11 @@ def test_measured_readings_are_kept_and_the_same_seed_gives_the_same_task(world)
     assert set(one.task.provenance.values()) == {"simulated"}
     assert np.array_equal(one.counters, other.counters)
     assert not np.array_equal(one.counters, third.counters)
+
+
+def test_a_preset_without_the_demonstrations_kinds_shows_its_own():
+    shown = System(small(), "greedy", queue="demo")
+    names = sorted(shown.queue()["id"])
+    assert names == ["demo-bert-base", "demo-gpt2-small", "demo-resnet-50"]
+    assert shown.schedule_next_task().placed
+    assert [request.id for request in demo_of(load_settings("testbed").build_world())] == [r.id for r in DEMO]

@@ -2,11 +2,15 @@
 
 import ast
 import copy
+import gc
+import itertools
+import operator
 import os
 import pickle
 import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +22,7 @@ from attribution_sched import kernels
 from attribution_sched.cluster.streams import integers, normal, uniform
 from attribution_sched.errors import SettingsError
 
+PACKAGE = Path(kernels.__file__).parent
 SCRIPT = """
 import sys, time
 import numpy as np
@@ -26,7 +31,8 @@ from attribution_sched.cluster import streams
 state = np.arange(1, 5).astype(np.uint64)
 began, ticked = time.perf_counter(), kernels.clock()
 drawn = [streams.normal(state), streams.uniform(state)]
-print(repr(drawn), time.perf_counter() - began, kernels.clock() - ticked, kernels.digest(), kernels.folder(), sep="\\n")
+passed = time.perf_counter() - began, kernels.clock() - ticked
+print(repr(drawn), *passed, streams.normal.digest(), kernels.folder(), sep="\\n")
 """
 
 
@@ -45,11 +51,7 @@ def run(package: Path, script: str = SCRIPT, **environment: str) -> tuple[list[s
 def installed(tmp_path: Path) -> Path:
     """A copy of what kernels need, as an installation of its own."""
     place = tmp_path / "installed"
-    here = kernels.PACKAGE.parent
-    for path in {*kernels.sources(), kernels.PACKAGE / "__init__.py", *kernels.PACKAGE.glob("*/__init__.py")}:
-        target = place / path.relative_to(here)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
+    shutil.copytree(PACKAGE, place / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
     return place
 
 
@@ -67,21 +69,46 @@ def test_compiling_is_said_once_counts_on_no_clock_and_a_reinstall_keeps_it(inst
     assert (again[0], again[3]) == (first[0], first[3])
 
 
-def test_a_kernel_is_not_stale_when_another_file_changes(installed, tmp_path):
-    script = """
+ARRIVAL = """
 import numpy as np
 from attribution_sched.cluster.arrivals import next_arrival
 state = np.arange(1, 5).astype(np.uint64)
 print(next_arrival(0, np.array([1.0, 0, 0, 1, 0, 0, 1]), np.zeros(0), 0, 0.0, state))
 """
-    before, _ = run(installed, script, NUMBA_CACHE_DIR=str(tmp_path))
+
+
+def rewrite(path: Path, before: str, after: str) -> None:
+    text = path.read_text("utf-8")
+    assert before in text
+    path.write_text(text.replace(before, after), "utf-8")
+
+
+def test_a_kernel_is_not_stale_when_one_it_calls_changes_in_another_file(installed, tmp_path):
+    before, _ = run(installed, ARRIVAL, NUMBA_CACHE_DIR=str(tmp_path))
     streams = installed / "attribution_sched" / "cluster" / "streams.py"
-    changed = streams.read_text().replace("return -math.log(uniform(state))", "return -2.0 * math.log(uniform(state))")
-    assert changed != streams.read_text()
-    streams.write_text(changed)
-    after, said = run(installed, script, NUMBA_CACHE_DIR=str(tmp_path))
+    rewrite(streams, "return -math.log(uniform(state))", "return -2.0 * math.log(uniform(state))")
+    after, said = run(installed, ARRIVAL, NUMBA_CACHE_DIR=str(tmp_path))
     assert float(after[0]) == 2.0 * float(before[0])
     assert "Compiling" in said
+
+
+def test_a_kernel_is_not_stale_when_a_constant_it_freezes_changes(installed, tmp_path):
+    before, _ = run(installed, ARRIVAL, NUMBA_CACHE_DIR=str(tmp_path))
+    rewrite(installed / "attribution_sched" / "cluster" / "streams.py", "_ULP = 2.0**-52", "_ULP = 2.0**-53")
+    after, said = run(installed, ARRIVAL, NUMBA_CACHE_DIR=str(tmp_path))
+    assert float(after[0]) > float(before[0])
+    assert "Compiling" in said
+
+
+def test_a_kernel_stays_when_other_kernels_words_and_lines_change(installed, tmp_path):
+    before, _ = run(installed, ARRIVAL, NUMBA_CACHE_DIR=str(tmp_path))
+    cluster = installed / "attribution_sched" / "cluster"
+    rewrite(cluster / "arrivals.py", "\n@kernel\n", "\nUNUSED = 1\n\n\n@kernel\n")
+    rewrite(cluster / "arrivals.py", "def next_arrival(", "def next_arrival(  # asked for\n    ")
+    rewrite(installed / "attribution_sched" / "planning" / "local_search.py", "@kernel\n", "@kernel(fastmath=True)\n")
+    after, said = run(installed, ARRIVAL, NUMBA_CACHE_DIR=str(tmp_path))
+    assert after == before
+    assert said == ""
 
 
 def test_an_error_raised_below_reaches_python():
@@ -107,30 +134,124 @@ def test_a_log_that_is_listened_to_gets_the_message_instead_of_stderr(installed,
     assert lines[0].startswith("log: Compiling the simulation's kernels")
 
 
-def test_the_digest_covers_kernels_what_they_import_and_tables():
-    names = {path.relative_to(kernels.PACKAGE).as_posix() for path in kernels.sources()}
-    assert {"cluster/engine/state.py", "cluster/plan.py", "planning/local_search.py", "kernels.py"} <= names
-    assert "cluster/constants/power.json" in names
-    assert not {name for name in names if name.startswith(("explain/", "report/", "journal/", "cli/"))}
-    for path in kernels.PACKAGE.rglob("*.py"):
-        if "@kernel" in path.read_text("utf-8") and path != Path(kernels.__file__):
-            assert path.relative_to(kernels.PACKAGE).as_posix() in names
+def digest_of(text: str, **constants: object) -> str:
+    """Digest of a kernel with this text that sees these globals."""
+    names = {"__name__": "here", "kernel": kernels.kernel, "np": np, **constants}
+    exec(text, names)
+    return names["f"].digest()
 
 
-def test_old_digests_are_swept_and_the_newest_few_stay(tmp_path):
+def test_the_digest_is_of_code_options_constants_and_callees_whatever_they_are():
+    text = "def f(x):\n    return x + A"
+    plain = digest_of(f"@kernel\n{text}", A=1)
+    assert plain == digest_of(f"\n\n@kernel\n{text}", A=1) == digest_of(f"@kernel\n{text}  # why", A=1, B=3)
+    others = [
+        digest_of(f"@kernel\n{text}", A=value) for value in (2, 1.0, True, (1,), (1, 2.0), np.arange(3), np.ones(3))
+    ]
+    others += [
+        digest_of(f"@kernel(fastmath=True)\n{text}", A=1),
+        digest_of("@kernel\ndef f(x):\n    return x - A", A=1),
+    ]
+    others += [
+        digest_of("@kernel\ndef f(x, y=1):\n    return x + A", A=1),
+        digest_of("@kernel\ndef f(x, y=2):\n    return x + A", A=1),
+    ]
+    called = "@kernel\ndef A(x):\n    return {}\n@kernel\ndef f(x):\n    return A(x)"
+    others += [digest_of(called.format(each)) for each in ("1", "2", "B")]
+    assert len({plain, *others}) == 1 + len(others)
+    assert digest_of('@kernel\ndef f(x):\n    "One."\n    return x + A', A=1) == digest_of(
+        '@kernel\ndef f(x):\n    "Two."\n    return x + A', A=1
+    )
+
+
+def test_what_no_digest_can_tell_apart_is_refused():
+    @numba.njit
+    def outside(x):
+        return x
+
+    for value in (outside, {}, [1]):
+        with pytest.raises(TypeError, match="nothing a kernel can be kept with"):
+            digest_of("@kernel\ndef f(x):\n    return x + A", A=value)
+
+
+def test_every_kernel_of_the_package_has_a_digest_and_rests_on_few_others():
+    """Whoever edits the rules' kernel must not wait for the engine's, nor the other way round."""
+    from attribution_sched.cluster.engine import engine
+    from attribution_sched.planning import local_search
+    from attribution_sched.scheduler import rule_kernel
+
+    for module in (engine, local_search, rule_kernel):
+        found = [each for each in vars(module).values() if isinstance(each, kernels.Kernel)]
+        assert found and all(each.digest() for each in found)
+    below = {each.py_func.__module__ for each in kernels._callees(engine.meter)}
+    assert not [name for name in below if "scheduler" in name or "planning" in name]
+
+
+def test_names_of_fields_are_part_of_a_type():
+    one, other = namedtuple("one", "a b"), namedtuple("one", "b a")
+    shapes = {kernels._shape(numba.typeof(each)) for each in (one(1, 2), other(1, 2), (1, 2), ((1, 2),))}
+    assert len(shapes) == 4
+    first, second = kernels.by_reference(one), kernels.by_reference(other)
+    assert str(numba.typeof(first(1, 2))) != str(numba.typeof(second(1, 2)))
+
+
+def test_old_versions_of_a_kernel_are_swept_and_the_newest_few_stay(tmp_path):
+    (tmp_path / "module").mkdir()
     for age in range(7):
-        place = tmp_path / f"kernels-{age}"
-        place.mkdir()
-        os.utime(place, (1e9 - age, 1e9 - age))
-    kernels._sweep(tmp_path / "kernels-6")
-    assert {place.name for place in tmp_path.iterdir()} == {"kernels-6", "kernels-0", "kernels-1", "kernels-2"}
+        for ending in (".py311.nbi", ".py311.1.nbc"):
+            for name in (f"f-{age}", *(["g-0"] if age == 6 else [])):
+                path = tmp_path / "module" / f"{name}{ending}"
+                path.touch()
+                os.utime(path, (1e9 - age, 1e9 - age))
+    kernels._sweep(tmp_path)
+    kept = {f"{name}.py311.{ending}" for name in ("f-0", "f-1", "f-2", "f-3", "g-0") for ending in ("nbi", "1.nbc")}
+    assert {place.name for place in tmp_path.rglob("*.nb*")} == kept
 
 
 def test_what_others_still_use_is_not_swept_however_many_they_are(tmp_path):
     for number in range(9):
-        (tmp_path / f"kernels-{number}").mkdir()
-    kernels._sweep(tmp_path / "kernels-new")
-    assert len(list(tmp_path.iterdir())) == 10
+        (tmp_path / f"f-{number}.py311.nbi").touch()
+    kernels._sweep(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 9
+
+
+def test_what_is_remembered_while_compiling_is_what_numba_answers():
+    """Also after the same function was asked with other types, and for constants, which have types of their own."""
+    from numba.core import types
+    from numba.core.registry import cpu_target
+
+    context = cpu_target.typing_context
+    context.refresh()
+    kinds = (types.int64, types.float64, types.boolean, types.uint64, types.IntegerLiteral(2), types.float64[:, ::1])
+    for _ in range(2):
+        for what in (operator.add, operator.mul, operator.pow, operator.lt, operator.floordiv):
+            function = context.resolve_value_type(what)
+            for given in itertools.product(kinds, kinds):
+                answers = []
+                for resolve in (kernels._resolve, kernels._resolve_once):
+                    try:
+                        answers.append(resolve(function, context, given, {}))
+                    except numba.TypingError:
+                        answers.append(None)
+                assert answers[0] == answers[1], (what, given)
+    assert len(kernels._resolved) > 100
+
+
+def test_compiling_leaves_numba_and_the_garbage_collector_as_they_were():
+    @kernels.kernel
+    def fails(x):
+        return x.nothing
+
+    before = kernels.types.BaseFunction.get_call_type
+    with pytest.raises(numba.TypingError):
+        fails(1.0)
+    assert gc.isenabled()
+    assert kernels.types.BaseFunction.get_call_type is before is kernels._resolve
+
+
+def test_flags_that_a_profiler_sets_make_no_other_kernel():
+    code = add.py_func.__code__
+    assert kernels._told(code.replace(co_flags=2)) == kernels._told(code)
 
 
 def test_copies_and_pickles_are_the_kernel_itself():
@@ -141,7 +262,7 @@ def test_copies_and_pickles_are_the_kernel_itself():
 def test_a_kernel_that_gets_an_array_from_another_counts_its_references():
     """Without ``allocates`` nobody would let go of the array: each call would leak it."""
     found = {}
-    for path in kernels.PACKAGE.rglob("*.py"):
+    for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef):
                 marks = [ast.unparse(mark) for mark in node.decorator_list if ast.unparse(mark).startswith("kernel")]

@@ -1,11 +1,16 @@
 """Asking policies of every sort, and never twice at a moment for the same task."""
 
+import itertools
+import math
+
 import pytest
 
+from attribution_sched import System
 from attribution_sched.admission import instance
 from attribution_sched.errors import SettingsError
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, as_policy
 from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 from attribution_sched.scheduler.policy import FunctionPolicy, twin
 from attribution_sched.scheduler.registry import make_policy
 from tests.small_world import small
@@ -107,3 +112,16 @@ def test_an_answer_that_is_no_plan_is_refused():
     cluster.advance()
     with pytest.raises(SettingsError, match="must decide on a Plan or None"):
         PolicyCall().ask(as_policy(lambda view: "anywhere"), cluster)
+
+
+def test_what_explains_and_reshapes_has_all_the_time_it_needs():
+    """Warm-ups of explanations and held-out episodes once took the fallback on a busy machine: other backgrounds."""
+    ticks = itertools.count()
+    policy = HiPpo(clock=lambda: 10.0 * next(ticks))
+    system = System(small(), policy, queue="empty")
+    system.submit("bert-base")
+    live = system.schedule_next_task()
+    assert "fallback" in live.decision.source
+    other = twin(policy)
+    assert other.deadline_s == math.inf and policy.deadline_s < math.inf
+    assert other.coordinate(system._recall(live.id).view).reason == ""

@@ -6,13 +6,22 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
+from attribution_sched.billing.bill import Prices
 from attribution_sched.billing.rules import RULES
+from attribution_sched.cluster.decision import capture
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.fork import replay
 from attribution_sched.config import load_settings
-from attribution_sched.errors import JournalError
-from attribution_sched.metering import usage_of
+from attribution_sched.errors import JournalError, SettingsError
+from attribution_sched.metering import metered, usage_of
+from attribution_sched.scheduler.rule_follower import RuleFollower
+from tests.small_world import small
 
 
-@pytest.fixture(scope="module", params=["testbed", "cross-domain"])
+@pytest.fixture(
+    scope="module",
+    params=["testbed", "cross-domain", "cross-domain-hourly", "shared", pytest.param("large", marks=pytest.mark.slow)],
+)
 def system(request):
     made = System(request.param, policy="rule", seed=5)
     for _ in range(12):
@@ -41,6 +50,55 @@ def test_every_bill_of_a_run_adds_up(system, rule, by):
     bill = system.bill(by, rule, electricity_usd_per_kwh=0.1)
     assert bill.gap() <= 1e-9
     assert bill.meter["electricity"] == pytest.approx(bill.meter["energy"] / 3.6e6 * 0.1)
+
+
+def test_grams_of_a_bill_are_those_of_the_run(system):
+    """By the hour where grids have hours: the engine's own sum of its tasks' grams, and idle devices beside it."""
+    usage = usage_of(system.journal)
+    joules = usage.span_dynamic_j + usage.span_static_j
+    grams = (joules * usage.carbon_g_per_j[usage.span_interval, usage.span_domain]).sum()
+    assert grams == pytest.approx(system.cluster.totals()["carbon_g"], rel=1e-9)
+    hourly = any(domain.carbon is not None for domain in system.world.cluster.domains)
+    assert (np.ptp(usage.carbon_g_per_j, axis=0) > 0).any() == hourly
+
+
+def crowded():
+    """Three tenants on eight devices: two in each other's way from the start, one that comes when all is over."""
+    system = System(small(), "rule", queue="empty")
+    for at in range(6):
+        system.submit("bert-base", id=f"a{at}", tenant="a", steps=6000)
+        system.submit("bert-base", id=f"b{at}", tenant="b", steps=6000)
+    system.run(hours=3.0)
+    system.submit("bert-base", id="c0", tenant="c", steps=600)
+    system.schedule_next_task()
+    return system
+
+
+def test_congestion_is_shared_between_those_who_are_in_each_others_way():
+    system = crowded()
+    bill = system.bill(congestion=True, prices=Prices(congestion_usd_per_h=2.0))
+    lines = {line.payer: line for line in bill.lines if line.part == "congestion"}
+    assert bill.meter["congestion"] > 0.5 and bill.gap() <= 1e-9
+    assert lines["a"].quantity == pytest.approx(lines["b"].quantity, rel=0.2)
+    assert lines["c"].quantity == pytest.approx(0.0, abs=1e-9)
+    assert lines["a"].usd == pytest.approx(2.0 * lines["a"].quantity)
+    # The Shapley value itself, from the three groups that matter, played one by one.
+    cluster = metered(system.journal)
+    usage = cluster.usage()
+    alone = {}
+    for tenants in ("a", "b", "ab"):
+        rows = [use for use in usage.tasks if use.tenant in tenants]
+        moment = capture(Engine(cluster._plain_world()))
+        pool = np.array([cluster._rows_of[use.id] for use in rows])
+        came = np.array([use.submitted_s for use in rows])
+        waits = replay(moment, pool, came, float(usage.edges_s[-1]), RuleFollower.of(moment))
+        alone[tenants] = waits.sum() / 3600.0
+    assert lines["a"].quantity == pytest.approx((alone["a"] + alone["ab"] - alone["b"]) / 2, rel=1e-9)
+
+
+def test_who_cannot_wait_for_others_is_not_asked():
+    with pytest.raises(SettingsError, match="made to wait"):
+        crowded().bill("domain", congestion=True)
 
 
 def test_the_twin_reads_its_meters_without_moving_them(system):

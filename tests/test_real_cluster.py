@@ -12,8 +12,8 @@ from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, TaskError
 from attribution_sched.executors.local import LocalExecutor
 from attribution_sched.journal import Journal
-from attribution_sched.real_cluster import Live, Twin, twin_of
-from attribution_sched.resume import live_through, replay
+from attribution_sched.real_cluster import Launched, Live, Twin, twin_of
+from attribution_sched.resume import live_through, replay, restore_cluster, save_cluster
 from tests.campaigns.executor_kills import LAYERS, SETTINGS, Mixed
 from tests.executors.test_local import job
 
@@ -214,7 +214,111 @@ def test_a_move_stops_the_old_job_before_the_new_one_starts(tmp_path):
     with began(tmp_path, policy=move_once) as system:
         system.submit("gpt2-small", steps=400, id="one", command=sh(script))
         system.run(until="empty")
+        # The job that was moved away was metered too: its handle has what it spent.
+        first, second = (each.handle for each in system.journal.handles())
+        assert first["spent"]["cpu_by_domain"]["east"] > 0.0 and "spent" not in second
+        ended = next(each.more for each in operations.recorded(system.journal) if each.kind == "finished")
+        spent_s = first["spent"]["cpu_by_domain"]["east"] + ended["job_cpu_s"]
+        bill = system.bill(by="domain")
+        assert bill.meter["CPU time"] == pytest.approx(spent_s, rel=1e-9) and bill.gap() < 1e-9
     assert (tmp_path / "ran").read_text().splitlines() == ["east 0", "saved", "west 1"]
+
+
+def test_a_job_that_is_cancelled_has_ended_and_is_metered(tmp_path):
+    with began(tmp_path) as system:
+        command = sh(f"touch {tmp_path}/on; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 60")
+        system.submit("bert-base", steps=20, id="one", command=command)
+        system.schedule_next_task()
+        with pytest.raises(TimeoutError):
+            wait_for(system, lambda: "started" in kinds(system))
+        system.cancel("one")
+        key = system.journal.handles()[0].key
+        ended = [each.find(key) for each in system._live.executors.values()]
+        assert all(each is None or each.ended for each in ended)
+        spent_s = sum(system.journal.handles()[0].handle["spent"]["cpu_by_domain"].values())
+        assert system.bill(by="domain").meter["CPU time"] == pytest.approx(spent_s) and spent_s > 0.0
+
+
+def gang(system, name="one"):
+    """A task that runs over both domains in the twin, without machines."""
+    system.submit("bert-base", steps=20, id=name)
+    system.schedule_next_task()
+    return system.cluster.slot_of(name)
+
+
+def twin_step(system, slot):
+    return float(system.cluster.engine.state.tasks[0, slot, 2])
+
+
+def told(system, **more):
+    system.cluster.observed("measured", "one", {"steps": 3, "done": 0.1, "bytes": 1.0, **more})
+
+
+def test_a_step_over_a_slower_link_corrects_the_link_and_not_the_task(tmp_path):
+    """Fitted to the task's demands instead, it would be expected to fly wherever it goes next."""
+    with began(tmp_path) as system:
+        slot = gang(system)
+        place = system.cluster._arrays.pool[slot]
+        fast = [["east", "west", 2e8, 1e8]]
+        told(system, step_s=0.5, cpu_s=0.4, links=fast, about="demands")
+        assert twin_step(system, slot) == pytest.approx(0.5, rel=1e-3)
+        fitted = place.copy()
+        slow = [["east", "west", 2e6, 1e6]]
+        told(system, step_s=3.0 * (before := 0.5), cpu_s=0.4, links=slow, about="links")
+        np.testing.assert_array_equal(place, fitted)
+        carried = float(system.cluster._arrays.base[0, 0, 1])
+        assert carried <= 2e6
+        # Back at the first link, what was predicted is what was measured there.
+        told(system, step_s=None, cpu_s=0.4, links=fast)
+        assert twin_step(system, slot) == pytest.approx(before, rel=1e-2)
+        system.cancel("one")
+
+
+def test_what_one_task_needed_is_expected_of_the_next_of_its_kind(tmp_path):
+    with began(tmp_path) as system:
+        slot = gang(system)
+        told(system, step_s=4.0 * twin_step(system, slot), cpu_s=0.4)
+        ratio = system.cluster.learnt[system.cluster.residents[slot].kind_index]["one"]
+        assert ratio > 2.0
+        other = system.submit("bert-base", steps=20, id="two")
+        row = system.cluster._arrays.pool[system.cluster.slot_of(other), 2:5]
+        np.testing.assert_allclose(row, ratio)
+        system.cancel("one")
+        system.withdraw("two")
+        # What was learnt comes back with the rest.
+        arrays, facts = save_cluster(system.cluster)
+        again = Twin(system.world, system.seed, arrivals=False)
+        restore_cluster(again, arrays, json.loads(json.dumps(facts)))
+        assert again.learnt == system.cluster.learnt
+
+
+def steps(*seconds, every=3, rate=None):
+    lines = [{"step_s": each, "cpu_s": 0.2, "bytes": 1.0} for each in seconds]
+    for at in range(0, len(lines), every):
+        lines[at]["link_bytes_per_s"] = rate[at // every] if rate else 1e6
+    return lines
+
+
+def test_steps_and_links_are_told_as_they_are_now_and_not_as_a_mean_of_before_and_after():
+    made = Launched("k", "one", {"east": "1", "west": "2"}, "released", 0.0, next={"east": "west"}, duplex=0.5)
+    made.steps = {"east": steps(0.5, 0.5, 0.5), "west": steps(0.5, 0.5, 0.5)}
+    first = made.measured()
+    assert (first["step_s"], first["about"], first["links"]) == (0.5, "demands", [["east", "west", 1e6, 5e5]])
+    made.told_step_s, made.told_cpu_s = 0.5, 0.4
+    # The link was throttled after its last look: steps are slow, and nobody knows yet why.
+    slow = (0.5, 0.5, 0.5, 0.5, 3.0, 3.1)
+    made.steps = {"east": steps(*slow, rate=(1e6, 1e6)), "west": steps(*slow)}
+    assert made.measured() is None
+    slow += (3.1,)
+    made.steps = {"east": steps(*slow, rate=(1e6, 1e6, 1e5)), "west": steps(*slow)}
+    found = made.measured()
+    assert (found["step_s"], found["about"]) == (3.1, "links")
+    assert found["links"] == [["east", "west", 1e5, 5e4]]
+    # With other CPU-seconds it is the task that changed.
+    for lines in made.steps.values():
+        for each in lines[-3:]:
+            each["cpu_s"] = 1.2
+    assert made.measured()["about"] == "demands"
 
 
 def test_local_is_asked_for_by_its_name_and_known_again(tmp_path):

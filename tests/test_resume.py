@@ -9,6 +9,7 @@ from attribution_sched import System
 from attribution_sched import system as system_module
 from attribution_sched.errors import JournalError
 from attribution_sched.explain import memory
+from attribution_sched.journal import journal as journal_room
 from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.resume import record_snapshot, restore_cluster, restore_snapshot, save_cluster
 from tests.campaigns.same import account, decisions
@@ -105,6 +106,24 @@ def test_an_old_decision_is_seen_as_it_was(tmp_path, short):
     assert np.array_equal(again.free_devices, seen.free_devices)
     assert np.array_equal(again.bandwidth_gbps, seen.bandwidth_gbps)
     assert system._recall(name).view.time_s == system.journal.decision(name).cluster_time_s
+
+
+def test_an_old_decision_is_recalled_without_what_came_later(tmp_path, short, monkeypatch):
+    """Recalling costs the same however long the journal has become since, and tasks handed in are there again."""
+    system = grown(tmp_path / "run.journal", "sjf", 20)
+    system.submit("resnet-50", id="own")
+    while system.journal.count() < 60:
+        system.schedule_next_task()
+    read = []
+    real = journal_room.read_task
+    monkeypatch.setattr(journal_room, "read_task", lambda row: read.append(real(row)) or read[-1])
+    after = next(each.sequence for each in system.journal.decisions() if each.task_id == "own")
+    before = [task.id for task in system.journal.tasks(0, before=after)]
+    assert "own" in before and len(before) < system.journal.task_count()
+    read.clear()
+    system._memory._kept.clear()
+    assert system._recall(f"d{after:06d}").view.task.id == "own"
+    assert {task.id for task in read} <= set(before) and len(read) < system.journal.task_count()
 
 
 def test_a_release_that_prices_otherwise_goes_on_and_says_so(tmp_path, short, monkeypatch):

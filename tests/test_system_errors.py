@@ -34,7 +34,6 @@ NAN = {name: math.nan if name == "fc" else 1.0 for name in COUNTER_NAMES[:7]}
         ({"seed": -1}, SettingsError, ("seed = -1", ">= 0")),
         ({"seed": 1.5}, SettingsError, ("seed = 1.5",)),
         ({"queue": "ful"}, SettingsError, ("queue = 'ful'", "preset")),
-        ({"queue": "demo"}, TaskError, ("task.training = True", "resnet-50")),
         ({"attributor": 5}, SettingsError, ("attributor = 5", "Leave it out")),
         ({"explain": "yes"}, ExplanationError, ("explain = 'yes'", "explain=True")),
         ({"explain": {"targt": "terms"}}, ExplanationError, ("targt", "Did you mean 'target'?")),

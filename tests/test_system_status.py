@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from attribution_sched import System
+from attribution_sched.errors import ExplanationError
 from attribution_sched.operations import QUEUE_COLUMNS
 from tests.small_world import small
 
@@ -50,4 +53,8 @@ def test_status_says_how_all_of_it_stands(tmp_path):
     text = str(found)
     assert "1 running, 1 waiting, 1 held, 0 set aside" in text
     assert "reserved r0000: 1 of west for acme until 1 h 0 min" in text
+    assert "1 个运行，1 个等待，1 个暂停，0 个搁置" in found.told("zh")
+    assert "暂停" in system.queue("zh").set_index("id").loc["three", "reason"]
+    with pytest.raises(ExplanationError, match="is not written here"):
+        system.queue("fr")
     assert repr(system) == "<System 'small', policy 'greedy', seed 0: 0 s, 1 running, 1 waiting, 1 held>"

@@ -17,6 +17,7 @@ an adapter, the same to the last bit for a task that was read in full, its mean 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -220,29 +221,36 @@ class SampleEnergy:
         return mine, idle, error
 
     def expected(
-        self, x: FloatArray, weights: FloatArray, samples_per_s: float, training: bool
+        self, x: FloatArray, weights: FloatArray, samples_per_s: FloatArray, training: bool
     ) -> tuple[FloatArray, float, FloatArray, FloatArray]:
-        """The account of a task of which only weighed guesses are known, all at one throughput.
+        """The account of a task of which only weighed guesses are known.
 
         Args:
             x: (m, d) counters per sample.
             weights: (m,) adding up to one.
-            samples_per_s: Its throughput.
+            samples_per_s: (m,) throughput of each guess, or (1,) where it was measured.
             training: Its mode.
 
         Returns:
             Mean parts (d,), idle joules, variance of the parts between the guesses (d,) and of the model itself (d,).
         """
-        hats, mode = self._hats(np.array([samples_per_s]))[0], self._mode(np.array([training]))[0]
-        terms = self._terms(x, np.array([samples_per_s]))
-        prices = (hats @ self.weights[mode])[:, None] * self._owners
-        each = terms @ prices
-        mean = weights @ each
+        mode = int(training) if len(self.modes) == 2 else 0
+        terms = self._terms(x, samples_per_s)
         # Parts are linear in the terms: every member's mean part is its price of the mean term.
         usual = weights @ terms
-        members = (hats @ self.members[:, mode] * usual) @ self._owners
+        if len(samples_per_s) == 1:
+            hats = self._hat(float(samples_per_s[0]))
+            each = terms @ ((hats @ self.weights[mode])[:, None] * self._owners)
+            idle = self.idle_w * float(hats @ self.idle_s[mode]) / float(samples_per_s[0])
+        else:
+            every = self._hats(samples_per_s)
+            each = (terms * (every @ self.weights[mode])) @ self._owners
+            idle = self.idle_w * float(weights @ (every @ self.idle_s[mode] / samples_per_s))
+            hats = weights @ every
+        mean = weights @ each
+        prices = (hats @ self._member_prices[mode]).reshape(len(self.members), -1)
+        members = (prices * usual) @ self._owners
         model = np.square(members - mean).mean(axis=0) + np.square(self.spread * mean)
-        idle = self.idle_w * float(hats @ self.idle_s[mode]) / samples_per_s
         return mean, idle, weights @ np.square(each) - np.square(mean), model
 
     def as_dict(self) -> dict[str, Any]:
@@ -309,6 +317,29 @@ class SampleEnergy:
         hats = np.zeros((len(logs), count))
         rows = np.arange(len(logs))
         hats[rows, at], hats[rows, at + 1] = 1.0 - share, share
+        return hats
+
+    @cached_property
+    def _member_prices(self) -> FloatArray:
+        """Weights of all members in one row for each knot, ``(modes, k, members · terms)``."""
+        by_mode = self.members.transpose(1, 2, 0, 3)
+        return np.ascontiguousarray(by_mode).reshape(*by_mode.shape[:2], -1)
+
+    @cached_property
+    def _knot_list(self) -> list[float]:
+        return self.knots.tolist()  # type: ignore[no-any-return]
+
+    def _hat(self, samples_per_s: float) -> FloatArray:
+        """The same for one throughput, ``(k,)``: arrays of one number cost more than the number."""
+        knots = self._knot_list
+        hats = np.zeros(len(knots))
+        if len(knots) == 1:
+            hats[0] = 1.0
+            return hats
+        log = min(max(float(np.log(samples_per_s)), knots[0]), knots[-1])
+        at = min(max(bisect_left(knots, log) - 1, 0), len(knots) - 2)
+        share = (log - knots[at]) / (knots[at + 1] - knots[at])
+        hats[at], hats[at + 1] = 1.0 - share, share
         return hats
 
     def _mode(self, training: BoolArray) -> IntArray:
@@ -462,14 +493,16 @@ TASKS = 2000
 
 TASKS_PER_KIND = 24
 
-FARTHEST = 25.0
-"""Standard deviations from every known task beyond which a counter is no reading of such a machine."""
+FARTHEST = 17.0
+"""Standard deviations from every known task beyond which a counter is no reading of such a machine: thousands
+of times what was ever seen. Tasks of one preset lie up to 16 from those of another."""
 
 UNKNOWN = 1e12
 """Spread of a counter that was never read."""
 
-LEAST_SPREAD = 0.5
-"""Of the logarithm of a counter within a kind, at least: kinds that hardly vary must not make everything far."""
+LEAST_SPREAD, MOST_SPREAD = 0.5, 0.75
+"""Of the logarithm of a counter within a kind: kinds that hardly vary must not make everything far, nor those that vary
+by orders of magnitude everything near."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -499,7 +532,7 @@ class KnownTasks:
         centres = np.array([logs[each == name].mean(axis=0) for name in names])
         within = np.concatenate([logs[each == name] - centre for name, centre in zip(names, centres, strict=True)])
         # Of a counter that such a machine never showed nothing is known, so nothing is far from it.
-        spread = np.where(seen.any(axis=0), np.maximum(within.std(axis=0), LEAST_SPREAD), UNKNOWN)
+        spread = np.where(seen.any(axis=0), np.clip(within.std(axis=0), LEAST_SPREAD, MOST_SPREAD), UNKNOWN)
         return cls(names, centres, spread, unit)
 
     def nearest(self, counters: FloatArray) -> tuple[str, float, int]:
@@ -605,9 +638,17 @@ class Fitted:
 
     @property
     def missing(self) -> MissingCounters:
-        """EmSHAP's distribution of the counters; fitted or read when it is first needed."""
-        from attribution_sched.attribution.missing import MissingCounters
+        """EmSHAP's distribution of the counters; fitted or read when it is first needed.
 
+        Raises:
+            ModelFitError: If there were too few tasks to learn how the counters move together.
+        """
+        from attribution_sched.attribution.missing import LEAST_RUNS, MissingCounters
+
+        if not self.carries_missing:
+            rule = f"tasks are too few to stand in for a counter that was not read (at least {LEAST_RUNS})"
+            fix = "Record more, or read every counter of the task"
+            raise ModelFitError(problem("metered tasks", self.energy.rows, rule, fix))
         if "ready" not in self._missing:
             if "file" in self._missing:
                 path, told = self._missing["file"]
@@ -618,6 +659,13 @@ class Fitted:
                     self._missing["ready"] = MissingCounters.fit(counters, pace, training, energy, family=family)
         ready: MissingCounters = self._missing["ready"]
         return ready
+
+    @property
+    def carries_missing(self) -> bool:
+        """Whether there were tasks enough to say what a counter is that was not read."""
+        from attribution_sched.attribution.missing import LEAST_RUNS
+
+        return "file" in self._missing or "ready" in self._missing or len(self._missing["fit"][0]) >= LEAST_RUNS
 
     def check(self, counters: FloatArray) -> tuple[str, float]:
         """The known task most alike and its distance; counters that are like none are refused.
@@ -633,16 +681,19 @@ class Fitted:
         return name, distance
 
     def save(self, path: str | Path, **more: Any) -> None:
-        """Write ``path.json`` and ``path.safetensors``.
+        """Write ``path.json`` and ``path.safetensors``; of few tasks only the first, without EmSHAP's distribution.
 
         Args:
             path: Without an ending.
             **more: Further facts for the JSON file.
         """
         target = Path(path)
-        self.missing.save(target.with_name(target.name + ".safetensors"))
+        hidden = self.missing if self.carries_missing else None
+        if hidden is not None:
+            hidden.save(target.with_name(target.name + ".safetensors"))
         told = {
-            "schema": SCHEMA, "source": self.source, "energy": self.energy.as_dict(), "missing": self.missing.as_dict(),
+            "schema": SCHEMA, "source": self.source, "energy": self.energy.as_dict(),
+            "missing": None if hidden is None else hidden.as_dict(),
             "known": {"names": list(self.known.names)} | {k: getattr(self.known, k).tolist() for k in _KNOWN}, **more,
         }  # fmt: skip
         text = json.dumps(told, separators=(",", ":"), allow_nan=False)
@@ -666,7 +717,10 @@ class Fitted:
                 SampleEnergy.from_dict(told["energy"]), KnownTasks(tuple(known["names"]), **arrays),
                 str(told["source"]), shipped,
             )  # fmt: skip
-            made._missing["file"] = (target.with_name(target.name + ".safetensors"), told["missing"])
+            if told["missing"] is None:
+                made._missing["fit"] = ((),)
+            else:
+                made._missing["file"] = (target.with_name(target.name + ".safetensors"), told["missing"])
         except (KeyError, TypeError, ValueError) as error:
             rule = f"is no fitted attributor ({error})"
             raise CheckpointError(problem("file", f"{target.name}.json", rule, "Fit and save it again")) from error
@@ -842,7 +896,7 @@ class AccountAttributor:
             pace = float(drawn.weights @ drawn.samples_per_s)
             rows = np.empty((len(drawn.weights), len(counters)))
             rows[:, :d] = drawn.counters / _devices(known)
-            rows[:, d:] = np.nan_to_num(counters[d:])
+            rows[:, d:] = np.where(np.isnan(counters[d:]), 0.0, counters[d:])
             state = np.minimum(np.maximum(drawn.weights @ self(rows), -1.0), 1.0)
             method = f"accounting over EmSHAP({hidden.explainer.model_.kind})"
         return AttributionVector(

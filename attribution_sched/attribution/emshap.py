@@ -37,12 +37,18 @@ from attribution_sched.errors import ModelFitError, nearest, problem
 
 IntArray = NDArray[np.intp]
 
-NETWORKS = ("energy",)
 ROWS_THEMSELVES = ("marginal", "empirical", "regression")
 """Models whose E[f(X)] is the mean over the training rows."""
 
 BASE_DRAWS = 4096
 """Points that the base is taken over, once for all rows."""
+
+REFIT_DRAWS, REFIT_COALITIONS = 64, 16
+"""Draws by which refits are compared, and coalitions a feature where these are sampled."""
+
+UNEVEN_DRAWS = dict.fromkeys(("energy", "energy-mixture", "curved", "strata-student"), 256)
+UNEVEN_DRAWS |= dict.fromkeys(("student", "copula-student"), 512)
+"""Long tails, uneven weights: the same error takes twice the draws and more."""
 
 PROPOSALS = ("auto", "closed", "mlp", "gru")
 
@@ -58,7 +64,7 @@ class EmSHAP:
             ``energy``), ``mlp`` (the default of ``neural``), or ``gru``, the paper's network;
             ``EmSHAP(proposal="gru")`` is the paper's method, an energy over a GRU proposal.
         n_draws: Conditional draws for each coalition in one replicate, even; default 128 for the closed forms
-            (more above 16 features), 64 for the networks.
+            (more above 16 features, with tails and with weights), 64 for the paper's networks.
         replicates: Independent scramblings, whose spread gives the sampling error.
         bootstrap: Refits of the chosen model on resampled rows, whose spread gives the model's error; 0 leaves the
             intervals with the sampling error alone.
@@ -393,12 +399,13 @@ class EmSHAP:
             return self._base(model, predict, self.uncertainty_.base(i, outcomes))
 
         # The same points for every refit: what differs is then the model alone.
-        first = Points(points.uniforms[:1])
+        fewer = self._fewer(Points(points.uniforms[:1]))
+        near = solved(self.model_, fewer, base)[:, 0] if self.uncertainty_.models else each[:, 0]
         error, degrees = self.uncertainty_.total(
             sampling,
             self.replicates - 1,
-            each[:, 0],
-            lambda model, i: solved(model, first, base_of(model, i))[:, 0],
+            near,
+            lambda model, i: solved(model, fewer, base_of(model, i))[:, 0],
         )
         return each.mean(axis=1), error, degrees
 
@@ -426,9 +433,7 @@ class EmSHAP:
             return solve_sampled(chosen, values, base, full)
 
         phi, error = solved(self.model_, points, sample, base)
-        few = self._few(sample)
-        least = min(points.n_draws, 64)
-        fewer = Points(np.concatenate([points.uniforms[:, : least // 2], 1.0 - points.uniforms[:, : least // 2]], 1))
+        few, fewer = self._few(sample), self._fewer(points)
         near = solved(self.model_, fewer, few, base)[0] if self.uncertainty_.models else phi
 
         def base_of(model: Conditional, i: int) -> float:
@@ -443,9 +448,16 @@ class EmSHAP:
         return phi, total, degrees
 
     def _few(self, sample: CoalitionSample) -> CoalitionSample:
-        """Part of the sampled coalitions, enough to see how models differ."""
-        size = 2 * max(len(self.names_), min(128, sample.masks.shape[1] // 2))
-        return CoalitionSample(sample.masks[:, :size], sample.weights[:, :size])
+        """Part of the sampled coalitions, enough to see how models differ: the same for all, so only that is left."""
+        size = 4 * len(self.names_)
+        groups = max(2, REFIT_COALITIONS * len(self.names_) // size)
+        return CoalitionSample(sample.masks[:groups, :size], sample.weights[:groups, :size])
+
+    def _fewer(self, points: Points) -> Points:
+        """The first of the points, mirrored again; all of them where draws weigh too unevenly for few to do."""
+        half = (points.n_draws if self.model_.kind == "curved" else min(points.n_draws, REFIT_DRAWS)) // 2
+        first = points.uniforms[:, :half]
+        return Points(np.concatenate([first, 1.0 - first], axis=1))
 
     def _origin(self) -> FloatArray:
         """Where raw zero lies among the standardised counters; NaN for those that go below it."""
@@ -458,11 +470,10 @@ class EmSHAP:
     def _draw_count(self) -> int:
         if self.n_draws is not None:
             return self.n_draws
+        if self.model_.kind in UNEVEN_DRAWS:
+            return UNEVEN_DRAWS[self.model_.kind]
         if self.model_.kind.startswith(("energy", "neural")):
             return 64
-        if "student" in self.model_.kind or self.model_.kind == "curved":
-            # Long tails, uneven weights: the same error takes twice the draws and more.
-            return 256
         # Eight points a feature, in powers of two: enough for exact second moments (see Points.normals).
         return int(max(128, 2 ** np.ceil(np.log2(8 * len(self.names_)))))
 
@@ -477,22 +488,17 @@ class EmSHAP:
             return "neural-mlp", []
         if model not in ("auto", "energy"):
             return model, []
-        few = z.shape[1] <= EXACT_LIMIT
-        # Walking through many hidden features for thousands of sampled coalitions would take seconds a row.
-        networks = ("energy",) if model == "energy" or self.proposal == "closed" or not few else NETWORKS
         functions = None
         if f is not None:
             predict = predictor(f, self.names_, self.nonnegative)
             functions = [lambda rows: predict(self.scale_.restore(np.array(rows)))]
-        scored = search(
-            z, self.held_out, rng, networks, tick, origin=self._origin(), functions=functions, atoms=model == "auto"
-        )
+        scored = search(z, self.held_out, rng, tick, origin=self._origin(), functions=functions, atoms=model == "auto")
         self.scores_ = {s.kind: s.mean for s in scored if s.comparable}
         self.squared_errors_ = {s.kind: s.squared_error for s in scored}
         chosen = choose(scored)
         if model == "energy":
             return energy_over(scored), []
-        return chosen.kind, rivals(scored, chosen) if self.bootstrap else []
+        return chosen.kind, rivals(scored, chosen, rng) if self.bootstrap else []
 
     def _check_settings(self) -> None:
         models = {"auto", "neural", *KINDS}

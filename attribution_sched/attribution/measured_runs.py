@@ -176,6 +176,8 @@ def recorded_runs(path: str | Path, *, gpu: str | None = None, task: str = "run"
     columns |= {column: level.tolist() for column, level in levels.items() if level is not None}
     worked = np.array(columns["samples"], dtype=np.float64) > 0.0
     columns["task"] = [task if works else IDLE for works in worked.tolist()]
+    if "machine" in read.labels:
+        columns["machine"] = list(read.labels["machine"][1:])
     return columns
 
 

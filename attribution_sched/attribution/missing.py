@@ -49,8 +49,11 @@ MOST_PATTERNS = 600
 BACKGROUND = 256
 """Rows that are kept of those the distribution was fitted on."""
 
-JUDGED = 400
-"""Tasks that are kept back to widen the interval by."""
+JUDGED, KEPT_BACK = 400, 5
+"""Tasks that are kept back to widen the interval by; of few tasks, one in five."""
+
+LEAST_RUNS = 63
+"""Tasks that the distribution needs, those kept back among them."""
 
 LEAST_WIDENING = 0.5
 """Where the tails of the draws are longer than those of tasks, the interval shrinks, down to half."""
@@ -184,7 +187,7 @@ class MissingCounters:
                 raise ModelFitError(problem("column", fixed[0], rule, "Record tasks that differ in it"))
             noise = np.random.default_rng([seed, 5]).standard_normal(columns.shape)
             columns = np.where(moved, columns, columns + 1e-6 * noise)
-        judged = np.arange(len(columns)) % max(2, len(columns) // JUDGED) == 0
+        judged = np.arange(len(columns)) % max(KEPT_BACK, len(columns) // JUDGED) == 0
         explainer = EmSHAP(family, bootstrap=0, seed=seed).fit(columns[~judged], names, "J/sample")
         # Only the mean of a prediction is taken over them: a few hundred do, and keep the file small.
         explainer.background_ = explainer.background_[:BACKGROUND]
@@ -260,18 +263,10 @@ class MissingCounters:
     ) -> tuple[FloatArray, float, FloatArray, FloatArray, Completed]:
         """Mean parts, idle joules, variance that the draws leave open (their own error in it), model's, the draws."""
         drawn = self.complete(counters, samples_per_s, training)
-        x = drawn.counters / drawn.samples_per_s[:, None]
-        weights = drawn.weights
-        if np.isfinite(samples_per_s):
-            # A throughput that was measured is the same in every draw: prices are worked out once.
-            mean, idle, opened, model = energy.expected(x, weights, samples_per_s, training)
-        else:
-            modes = np.full(len(weights), training)
-            parts = energy.parts(x, drawn.samples_per_s, modes)
-            mean, idle = weights @ parts, float(energy.idle_j(drawn.samples_per_s, modes) @ weights)
-            opened = weights @ np.square(parts - mean)
-            pace = np.array([weights @ drawn.samples_per_s])
-            model = np.square(energy.part_errors((weights @ x)[None], pace, modes[:1])[0])
+        x, weights = drawn.counters / drawn.samples_per_s[:, None], drawn.weights
+        # A throughput that was measured is the same in every draw: prices are worked out once.
+        pace = np.array([samples_per_s]) if np.isfinite(samples_per_s) else drawn.samples_per_s
+        mean, idle, opened, model = energy.expected(x, weights, pace, training)
         sampling = float(np.square(weights).sum())
         return mean, idle, np.maximum(opened, 0.0) * (1.0 + sampling), model, drawn
 

@@ -1,8 +1,8 @@
 """Write what a live source reads, and read it back as if it were live: exact to the last bit.
 
 A recording file is an ordinary table: ``timestamp_s``, then for each counter three columns, ``<name>``,
-``<name>:provenance`` and ``<name>:note``. Units and running totals stand in a header comment (CSV) or in
-the schema (Parquet). Rows go to ``<file>.part``, which takes the file's name in one atomic step when the
+``<name>:provenance`` and ``<name>:note``. Units, running totals and the machine's name stand in a header comment (CSV)
+or in the schema (Parquet). Rows go to ``<file>.part``, which takes the file's name in one atomic step when the
 recorder closes.
 """
 
@@ -13,6 +13,7 @@ import io
 import json
 import math
 import os
+import platform
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,12 +29,13 @@ from attribution_sched.errors import CounterError, TraceError, problem
 _FORMAT, _VERSION = "attribution-sched recording", 1
 
 
-def _header(reading: Reading) -> dict[str, Any]:
+def _header(reading: Reading, machine: str) -> dict[str, Any]:
     return {
         "format": _FORMAT,
         "version": _VERSION,
         "units": dict(reading.units),
         "cumulative": sorted(reading.cumulative),
+        "machine": machine,
     }
 
 
@@ -54,15 +56,17 @@ class Recorder:
     the rows read so far are in ``<file>.part`` (CSV), and ``append=True`` picks them up.
     """
 
-    def __init__(self, path: Path | str, append: bool = False) -> None:
+    def __init__(self, path: Path | str, append: bool = False, machine: str | None = None) -> None:
         """Open a recording.
 
         Args:
             path: File to write, ``.csv`` or ``.parquet``.
             append: Continue an existing file (and what a crash left in its ``.part``); else it must not
                 exist.
+            machine: Name of the machine that is read; this one's by default.
         """
         self.path = Path(path)
+        self.machine = platform.node() if machine is None else machine
         self._part = self.path.with_name(self.path.name + ".part")
         if self.path.suffix not in (".csv", ".parquet"):
             raise TraceError(problem("path", self.path.name, "must end in .csv or .parquet", "Rename it"))
@@ -87,7 +91,7 @@ class Recorder:
 
     def write(self, reading: Reading) -> None:
         """Append one reading; it must hold the same counters as the first."""
-        head = _header(reading)
+        head = _header(reading, self.machine)
         if self._head is not None and head != self._head:
             odd = sorted(set(head["units"]).symmetric_difference(self._head["units"]))
             raise TraceError(
@@ -158,10 +162,14 @@ class Recorder:
             if text.count(b"\n") < 3:
                 return
         old = load_recorded(file)
+        before = old.labels.get("machine", (self.machine,))[0]
+        if before != self.machine:
+            rule = f"was recorded on {before}: one file, one machine"
+            raise TraceError(problem(f"{file.name}: machine", self.machine, rule, "Use a new file"))
         for i in range(len(old)):
             reading = old.reading(i)
             if reading.timestamp_s > self._last_s:
-                self._head, self._last_s = _header(reading), reading.timestamp_s
+                self._head, self._last_s = _header(reading, self.machine), reading.timestamp_s
                 self._rows.append(_row(reading))
 
 
@@ -194,7 +202,9 @@ def load_recorded(path: Path | str) -> Recording:
                 notes[i, name] = str(note)
     times = np.array([_number(path, "timestamp_s", i, t) for i, t in enumerate(table["timestamp_s"])])
     units = tuple(head["units"].values())
-    return Recording(names, units, values, provenance, times, {}, notes, frozenset(head["cumulative"]), source.name)
+    machine = str(head.get("machine", ""))
+    labels = {"machine": (machine,) * n_rows} if machine and n_rows else {}
+    return Recording(names, units, values, provenance, times, labels, notes, frozenset(head["cumulative"]), source.name)
 
 
 def _read_head(path: Path, suffix: str) -> dict[str, Any]:

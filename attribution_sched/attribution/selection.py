@@ -26,24 +26,21 @@ from attribution_sched.attribution.progress import Tick, silent
 from attribution_sched.coalitions import EXACT_LIMIT
 
 MASKS_PER_ROW = 4
-TOLERANCE = {"neural-mlp": 2.0}
-USUAL_TOLERANCE = 0.5
-"""A simpler model wins while it is behind the best by less than this many standard errors. The autoregressive network
-must win clearly: its queries walk through the hidden features one by one and cost several times more."""
+TOLERANCE = 0.5
+"""A simpler model wins while it is behind the best by less than this many standard errors."""
 
 NEGLIGIBLE_NATS = 1e-3
 CLEARLY = 3.0
 PANEL_DRAWS = 64
-RIVAL_NATS = 0.05
-RIVAL_WEIGHT = 1.0
-"""A rival family weighs exp(-nats behind / 0.05) in the model's error."""
+RESAMPLES, MOST_RIVALS, LEAST_CHANCE = 1000, 2, 0.02
+"""Resamples of the held-out rows that give rivals their chances; how many count, and from which chance on."""
 
 DENSITIES = ("gaussian", "mixture", "copula-mixture", "empirical", "regression")
 """Candidates beside the strata where counters have atoms; judged by squared error."""
 
 Function = Callable[[FloatArray], FloatArray]
 
-_TRIAL: dict[str, dict[str, Any]] = {"energy": {"members": 3}, "energy-mixture": {"members": 3}}
+_TRIAL: dict[str, dict[str, Any]] = {k: {"members": 3, "repeat": False} for k in ("energy", "energy-mixture")}
 """Cheaper settings while a candidate is only being judged."""
 
 
@@ -169,20 +166,18 @@ def search(
     x: FloatArray,
     held_out: float,
     rng: np.random.Generator,
-    networks: Sequence[str],
     tick: Tick = silent,
     *,
     origin: FloatArray | None = None,
     functions: Sequence[Function] | None = None,
     atoms: bool = True,
 ) -> list[Scored]:
-    """Score the closed forms, then the networks that can still gain; simplest first.
+    """Score the closed forms, then the energy networks over them; simplest first.
 
     Args:
         x: (n, d) standardised rows.
         held_out: Share of rows to score on.
         rng: Source of the split, the masks and the starts.
-        networks: Network kinds to try; beside ``energy`` also ``energy-mixture`` where a mixture beats the copula.
         tick: Progress callback.
         origin: (d,) where raw zero lies, NaN for columns that go below it.
         functions: What ``E[f | x_S]`` is judged by; default the :func:`panel`.
@@ -208,12 +203,9 @@ def search(
         scored.append(score(kind, split, rng, origin=origin, functions=asked))
     others = ("empirical", "regression")
     scored += [score(kind, split, rng, functions=asked, comparable=False) for kind in others]
-    closed = tuple(scored)
-    for kind in networks:
-        if kind == "energy" and energy_over(closed) == "energy-mixture":
-            # Over a mixture the energy has less to learn, over a copula it learns more easily: try both.
-            scored.append(score("energy-mixture", split, rng, tick, functions=asked))
-        scored.append(score(kind, split, rng, tick, functions=asked))
+    # Over a mixture the energy has less to learn, over a copula it learns more easily: both, where a mixture is better.
+    kinds = ("energy-mixture", "energy") if energy_over(scored) == "energy-mixture" else ("energy",)
+    scored += [score(kind, split, rng, tick, functions=asked) for kind in kinds]
     return [s for s in scored if s.usable]
 
 
@@ -230,10 +222,7 @@ def choose(scored: Sequence[Scored]) -> Scored:
     """Best by likelihood, then by squared error among those not clearly behind, then the simplest."""
     ranked = [s for s in scored if s.comparable]
     best = max(ranked, key=lambda s: s.mean)
-    near = [s for s in ranked if s is best or _close(s, best, TOLERANCE.get(best.kind, USUAL_TOLERANCE))]
-    if best.kind in TOLERANCE and len(near) > 1:
-        # Beaten to a draw by cheaper models: the choice is now among those.
-        return choose([s for s in scored if s.kind not in TOLERANCE])
+    near = [s for s in ranked if s is best or _close(s, best)]
     # Candidates come simplest first; one that is better by its squared error beyond the noise takes the place.
     chosen = near[0]
     for s in near[1:]:
@@ -245,18 +234,24 @@ def choose(scored: Sequence[Scored]) -> Scored:
     return chosen
 
 
-def rivals(scored: Sequence[Scored], chosen: Scored) -> list[tuple[Conditional, float]]:
-    """Runner-up models as fitted on the training part, and what their difference weighs in the model's error."""
+def rivals(scored: Sequence[Scored], chosen: Scored, rng: np.random.Generator) -> list[tuple[Conditional, float]]:
+    """Other models as fitted on the training part, each with the chance that it is the better one.
+
+    The chance is the share of resamples of the held-out rows in which it has the best likelihood of all: if it is the
+    truth with chance p, the chosen model's values are off by its difference with chance p.
+    """
     if not chosen.comparable:
         return []
-    out = []
-    for s in scored:
-        if s is chosen or not s.comparable or s.model is None or s.kind in TOLERANCE:
-            continue
-        behind = max(chosen.mean - s.mean, 0.0)
-        out.append((s.model, float(np.exp(-behind / RIVAL_NATS))))
-    out.sort(key=lambda pair: -pair[1])
-    return [(m, w * RIVAL_WEIGHT) for m, w in out[:1] if w > 0.05]
+    others = [s for s in scored if s is not chosen and s.comparable and s.model is not None]
+    if not others:
+        return []
+    rows = np.stack([s.log_likelihood.reshape(-1, MASKS_PER_ROW).mean(axis=1) for s in (chosen, *others)])
+    counts = rng.multinomial(rows.shape[1], np.full(rows.shape[1], 1.0 / rows.shape[1]), RESAMPLES)
+    # A model that is level with the chosen one (a mixture of one component, say) does not beat it.
+    mean = (rows - rows[0]) @ counts.T / rows.shape[1] - NEGLIGIBLE_NATS * (np.arange(len(rows)) > 0)[:, None]
+    wins = np.bincount(mean.argmax(axis=0), minlength=len(rows))[1:] / RESAMPLES
+    order = np.argsort(-wins, kind="stable")[:MOST_RIVALS]
+    return [(m, float(wins[i])) for i in order if (m := others[i].model) is not None and wins[i] > LEAST_CHANCE]
 
 
 def _better(candidate: Scored, rival: Scored, errors: float) -> bool:
@@ -267,11 +262,11 @@ def _better(candidate: Scored, rival: Scored, errors: float) -> bool:
     return bool(gap.mean() > errors * gap.std(ddof=1) / np.sqrt(len(gap)))
 
 
-def _close(candidate: Scored, best: Scored, tolerance: float) -> bool:
+def _close(candidate: Scored, best: Scored) -> bool:
     """Whether a candidate is behind the best by no more than the noise of their paired difference."""
     gap = (best.log_likelihood - candidate.log_likelihood).reshape(-1, MASKS_PER_ROW).mean(axis=1)
     error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
-    return bool(gap.mean() <= max(tolerance * error, NEGLIGIBLE_NATS))
+    return bool(gap.mean() <= max(TOLERANCE * error, NEGLIGIBLE_NATS))
 
 
 def fit_chosen(

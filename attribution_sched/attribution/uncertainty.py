@@ -3,10 +3,15 @@
 The chosen model is fitted again on resampled rows, and the runner-up families stand beside it. With phi the answer of
 the chosen model and phi_b those of the others,
 
-    variance = sampling + mean_b (phi_b - phi)^2 over refits + sum_r w_r (phi_r - phi)^2 over rivals,
+    variance = sampling + mean_b (phi_b - phi)^2 over refits + sum_r p_r (phi_r - phi)^2 over rivals,
 
-where a rival weighs less the clearer it lost on held-out rows. Networks are not refitted: each of their ensemble was
-trained without another fold of the rows, which makes them a delete-a-group jackknife.
+where p_r is the chance that rival r is the better family, by resampling the held-out rows. Networks are not refitted:
+each of their ensemble was trained without another of g folds of the rows, a delete-a-group jackknife,
+
+    (g - 1) / g  sum_k (phi_k - mean phi)^2  +  (mean phi - phi)^2,
+
+the last for what was lost in distilling the ensemble. Members also differ by their starts, which the jackknife would
+count g times too often: one of them is trained twice, and what the two differ by is taken off.
 """
 
 from __future__ import annotations
@@ -21,21 +26,26 @@ from numpy.typing import NDArray
 from attribution_sched.attribution.conditionals.base import Conditional, FloatArray, State, pick
 from attribution_sched.attribution.conditionals.catalogue import restore
 
+REFIT, FOLD, REPEAT, RIVAL = "refit", "fold", "repeat", "rival"
+RIVAL_DEGREES = 4
+LEAST_LEFT = 0.2
+"""Of a jackknife's variance, what is left at least after chance is taken off."""
+
 
 @dataclass(frozen=True)
 class Uncertainty:
     """Models beside the chosen one.
 
     Attributes:
-        models: Refits and rivals.
+        models: Refits or members of an ensemble, a repeated member, rivals.
+        roles: What each of them is.
         weights: Weight of each one's squared difference in the variance.
-        refits: How many of them are refits, which come first.
         counts: (refits, n) how often each row was drawn for a refit; empty where none was.
     """
 
     models: tuple[Conditional, ...] = ()
+    roles: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
-    refits: int = 0
     counts: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.uint8))
 
     def base(self, index: int, outcomes: FloatArray) -> float:
@@ -57,23 +67,20 @@ class Uncertainty:
         """Refit ``model`` on ``bootstrap`` samples of the standardised rows x."""
         if bootstrap == 0:
             return cls()
-        models: list[Conditional] = []
-        weights: list[float] = []
+        beside: list[tuple[Conditional, str, float]] = []
         counts = np.zeros((0, 0), dtype=np.uint8)
         if hasattr(model, "twins") and model.networks:
-            models = model.twins()
-            # Delete-a-group jackknife: (g - 1) / g times the sum of squares.
-            weights = [(len(models) - 1) / len(models)] * len(models)
+            members, again = model.twins()
+            beside = [(m, FOLD, (len(members) - 1) / len(members)) for m in members]
+            beside += [] if again is None else [(again, REPEAT, 0.0)]
         elif hasattr(model, "refit") or (hasattr(model, "twins") and hasattr(model.proposal, "refit")):
             inner = model if hasattr(model, "refit") else model.proposal
             drawn = [rng.integers(0, len(x), len(x)) for _ in range(bootstrap)]
-            models = [inner.refit(x[rows], rng) for rows in drawn]
+            beside = [(inner.refit(x[rows], rng), REFIT, 1.0 / bootstrap) for rows in drawn]
             counts = np.stack([np.bincount(rows, minlength=len(x)) for rows in drawn]).astype(np.uint8)
-            weights = [1.0 / bootstrap] * bootstrap
-        refits = len(models)
-        models += [m for m, _ in rivals]
-        weights += [w for _, w in rivals]
-        return cls(tuple(models), tuple(weights), refits, counts)
+        beside += [(m, RIVAL, chance) for m, chance in rivals]
+        models, roles, weights = zip(*beside, strict=True) if beside else ((), (), ())
+        return cls(tuple(models), tuple(roles), tuple(weights), counts)
 
     def total(
         self, sampling: FloatArray, degrees: int, phi: FloatArray, solve: Callable[[Conditional, int], FloatArray]
@@ -88,26 +95,25 @@ class Uncertainty:
         """
         if not self.models:
             return np.sqrt(sampling), float(degrees)
-        refit, rival = np.zeros_like(phi), np.zeros_like(phi)
-        for i, (model, weight) in enumerate(zip(self.models, self.weights, strict=True)):
-            part = refit if i < self.refits else rival
-            part += weight * np.square(solve(model, i) - phi)
-        variance = sampling + refit + rival
+        off = np.stack([solve(model, i) - phi for i, model in enumerate(self.models)])
+        role, weight = np.array(self.roles), np.array(self.weights)[:, None, None]
+        rows = np.isin(role, (REFIT, FOLD))
+        refit, rival = _refitted(off, role, weight), (weight * np.square(off))[role == RIVAL].sum(axis=0)
         # Satterthwaite, over all cells: what the shares of the kinds of error are worth together.
         shares = [
             (float(sampling.mean()), degrees),
-            (float(refit.mean()), max(self.refits, 1)),
-            (float(rival.mean()), 4),
+            (float(refit.mean()), max(int(rows.sum()), 1)),
+            (float(rival.mean()), RIVAL_DEGREES),
         ]
         total = sum(v for v, _ in shares)
         worth = sum(v * v / k for v, k in shares)
-        return np.sqrt(variance), float(total * total / worth) if worth > 0 else float(degrees)
+        return np.sqrt(sampling + refit + rival), float(total * total / worth) if worth > 0 else float(degrees)
 
     def header(self) -> list[dict[str, Any]]:
         """What restores the models, beside :meth:`arrays`."""
         return [
-            {"kind": model.kind, "settings": model.state()[0], "weight": weight, "refit": i < self.refits}
-            for i, (model, weight) in enumerate(zip(self.models, self.weights, strict=True))
+            {"kind": model.kind, "settings": model.state()[0], "role": role, "weight": weight}
+            for model, role, weight in zip(self.models, self.roles, self.weights, strict=True)
         ]
 
     def arrays(self) -> State:
@@ -119,5 +125,22 @@ class Uncertainty:
     def restore(cls, header: Sequence[dict[str, Any]], arrays: State) -> Uncertainty:
         """Build the models back; files from before there were any have none."""
         models = tuple(restore(h["kind"], h["settings"], pick(arrays, f"beside{i}.")) for i, h in enumerate(header))
-        weights, refits = tuple(float(h["weight"]) for h in header), sum(bool(h["refit"]) for h in header)
-        return cls(models, weights, refits, arrays.get("counts", np.zeros((0, 0), dtype=np.uint8)))
+        roles, weights = tuple(str(h["role"]) for h in header), tuple(float(h["weight"]) for h in header)
+        return cls(models, roles, weights, arrays.get("counts", np.zeros((0, 0), dtype=np.uint8)))
+
+
+def _refitted(off: FloatArray, role: NDArray[Any], weight: FloatArray) -> FloatArray:
+    """Variance between fits to other rows, (n, d), from differences (models, n, d) to the chosen model."""
+    folds = off[role == FOLD]
+    if not len(folds):
+        return np.asarray((weight * np.square(off))[role == REFIT].sum(axis=0))
+    middle = folds.mean(axis=0)
+    spread = np.asarray((weight[role == FOLD] * np.square(folds - middle)).sum(axis=0))
+    again = off[role == REPEAT]
+    left = 1.0
+    if len(again) and spread.any():
+        # Half the squared difference of two equal trainings is the variance of one, over all cells together.
+        chance = float(np.square(again[0] - folds[0]).mean()) / 2.0
+        counted = (len(folds) - 1) ** 2 / len(folds) * chance
+        left = max(1.0 - counted / float(spread.mean()), LEAST_LEFT)
+    return np.asarray(left * spread + np.square(middle))

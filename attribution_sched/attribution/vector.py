@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -75,7 +76,8 @@ class AttributionVector:
             raise ModelFitError(problem("question", self.question, "is none", nearest(self.question, QUESTIONS)))
         for name in ("values", "prediction", "standard_error"):
             array = np.array(getattr(self, name), dtype=np.float64)
-            if not np.isfinite(array).all():
+            # A sum is finite only if everything in it is, and costs a third of asking each.
+            if not math.isfinite(float(array.sum())) and not np.isfinite(array).all():
                 raise ModelFitError(
                     problem(name, array, "every entry must be finite", "Check the energy model's output.")
                 )
@@ -106,13 +108,17 @@ class AttributionVector:
             )
         if self.state is not None:
             self._check_state()
-        gap = np.abs(self.values.sum(-1) + self.base - self.prediction)
-        scale = np.maximum(1.0, np.maximum(np.abs(self.prediction), abs(self.base)))
-        if np.any(gap > EFFICIENCY_TOLERANCE * scale):
+        if self._gap() > EFFICIENCY_TOLERANCE:
             rule = "contributions and base must add up to the prediction to 1e-6"
-            raise ModelFitError(
-                problem("values", float(np.max(gap)), rule, "Recompute them; do not edit single entries.")
-            )
+            raise ModelFitError(problem("values", self._gap(), rule, "Recompute them; do not edit single entries."))
+
+    def _gap(self) -> float:
+        """By how much contributions and base miss the prediction, of what is added up."""
+        if self.values.ndim == 1:
+            whole = float(self.prediction)
+            return abs(float(self.values.sum()) + self.base - whole) / max(1.0, abs(whole), abs(self.base))
+        gap = np.abs(self.values.sum(-1) + self.base - self.prediction)
+        return float(np.max(gap / np.maximum(1.0, np.maximum(np.abs(self.prediction), abs(self.base))), initial=0.0))
 
     def _check_state(self) -> None:
         state = np.array(self.state, dtype=np.float32)

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
-from scipy import stats
 
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.kernels import kernel
@@ -256,5 +255,7 @@ def sampled(players: int, climb: Callable[[IntArray], FloatArray], orders: int, 
                 total = float(costs[-1])
     means *= BATCHES / orders
     spread = means.std(axis=0, ddof=1) / np.sqrt(BATCHES)
-    factor = float(stats.t.ppf(0.975, BATCHES - 1))
+    from scipy.special import stdtrit  # heavy, and only for samples
+
+    factor = float(stdtrit(BATCHES - 1, 0.975))
     return Shares(means.mean(axis=0), total, factor * spread, False, orders)

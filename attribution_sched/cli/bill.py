@@ -34,19 +34,20 @@ def bill(
     device_price: Annotated[
         float | None, typer.Option(help="USD per device-hour; prints tomorrow's prices too.")
     ] = None,
+    congestion: Annotated[
+        bool, typer.Option("--congestion", help="Also who makes whom wait; plays the journal for every group.")
+    ] = False,
+    congestion_price: Annotated[float | None, typer.Option(help="USD per hour that a task waits for others.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="FOCUS rows: .csv or .json.")] = None,
     lang: Annotated[str, typer.Option(help="Language of words: en or zh.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print the lines as JSON.")] = False,
 ) -> None:
-    """Share energy, electricity, egress, carbon and device time between tenants; lines and rest add up to the meters.
-
-    Congestion needs the waiting of every group by itself and is not among the lines.
-    """
-    from attribution_sched.billing.bill import Prices, compare_rules, make_bill
+    """Share energy, electricity, egress, carbon and device time between tenants; lines and rest are the meters'."""
+    from attribution_sched.billing.bill import Prices, compare_rules
     from attribution_sched.billing.rules import hour_prices
     from attribution_sched.explain.words.say import check_language
     from attribution_sched.journal import Journal
-    from attribution_sched.metering import usage_of
+    from attribution_sched.metering import bill_of
 
     check_language(lang)
     if output is not None and output.suffix not in (".csv", ".json"):
@@ -54,11 +55,11 @@ def bill(
     if electricity_price is not None and not electricity_price >= 0:
         rule_text = "must be a price of 0 or more"
         raise SettingsError(problem("--electricity-price", electricity_price, rule_text, "Use USD per kWh"))
-    prices = Prices(carbon_price, device_price)
+    prices = Prices(carbon_price, device_price, congestion_price)
     with Stages(quiet=as_json) as stages, Journal.read(journal) as recording:
         with stages.stage(f"living through {recording.count()} decisions with meters on"):
-            usage = usage_of(recording, electricity_price)
-        made = make_bill(usage, by, rule, prices=prices)
+            asked = congestion or congestion_price is not None
+            made, usage = bill_of(recording, by, rule, electricity_price, prices, congestion=asked)
         account = recording.header.journal_id
     shown = made if payer is None else made.seen_by(payer)
     if output is not None:

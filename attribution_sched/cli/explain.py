@@ -25,21 +25,34 @@ EXAMPLES = examples(
     "attribution-sched explain last --journal runs/cross-domain-0-1/journal.sqlite",
     "attribution-sched explain d000012 -j run.sqlite --target returns --against runner-up",
     "attribution-sched explain 12 -j run.sqlite --lang zh --html why.html",
+    "attribution-sched explain --all -j run.sqlite --workers 2",
 )
 
 AGAINST: tuple[str, ...] = ("runner-up", "nothing")
-QUESTION, RESULT = "What is asked", "What is printed"
+QUESTION, RESULT, ALL = "What is asked", "What is printed", "All of them"
 
 
 def explain(
+    journal: Annotated[Path, typer.Option("--journal", "-j", help="Journal to read; another process may write it.")],
     decision: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="ID",
             help="A decision: its id, a prefix no other has, its number, or `last` (the newest plan put in force).",
+            show_default=False,
         ),
-    ],
-    journal: Annotated[Path, typer.Option("--journal", "-j", help="Journal to read; another process may write it.")],
+    ] = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Every decision that has none yet; written into the journal.", rich_help_panel=ALL),
+    ] = False,
+    workers: Annotated[
+        str, typer.Option(help="With --all: processes; ray, or a Ray address.", rich_help_panel=ALL)
+    ] = "1",
+    rows: Annotated[
+        int | None,
+        typer.Option(help="With --all: most situations for each.", show_default=False, rich_help_panel=ALL),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -83,6 +96,13 @@ def explain(
     if most < 1:
         raise SettingsError(problem("--most", most, "must be a whole number >= 1", "Use for example --most 8"))
     options = _options(target, against, tipping)
+    if every == (decision is not None):
+        rule = "either one decision or --all is explained"
+        raise SettingsError(problem("ID", decision, rule, "Give an id, `last`, or --all"))
+    if every:
+        explain_all(journal, workers, options | ({} if rows is None else {"rows": rows}), as_json=as_json)
+        return
+    assert decision is not None
     if html is not None:
         _check_page(html)
     from attribution_sched.journal import Journal
@@ -107,6 +127,34 @@ def explain(
     if table is not None and explanation.target == "decision":
         show_alternatives(table, lang)
     show(explanation, lang, most)
+
+
+def explain_all(journal: Path, workers: str, options: dict[str, Any], *, as_json: bool) -> None:
+    """Explain every decision of a journal that has no such explanation yet; each is written as it is ready.
+
+    Raises:
+        JournalError: If another process writes the journal.
+    """
+    from attribution_sched.journal import ExplanationRecord, Journal
+    from attribution_sched.system import explain_aside, unexplained
+
+    failed: dict[str, str] = {}
+    with Journal.open(journal, claim=False) as writing, Stages() as stages:
+        todo, known = unexplained(writing, None, options)
+        with stages.stage(f"explaining {len(todo)} decisions"):
+            who = int(workers) if workers.isdecimal() else workers
+            for name, target, told in explain_aside(Path(journal), todo, who, options, None, None):
+                if isinstance(told, str):
+                    failed[name] = told
+                else:
+                    writing.record_explanation(ExplanationRecord(name, target, told), replace=True)
+    if as_json:
+        say_json({"explained": [name for name in todo if name not in failed], "known": known, "failed": failed})
+        return
+    words = f"explained {len(todo) - len(failed)} decisions; {len(known)} had been before"
+    out().print(words + (f"; {len(failed)} cannot be" if failed else ""))
+    for name, why in failed.items():
+        out().print(f"  {name}: {escape(why)}", soft_wrap=True)
 
 
 def _options(target: str | None, against: str | None, tipping: bool) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,7 +142,10 @@ def fitting(told: dict[str, Any], extends: str) -> tuple[list[dict[str, Any]], l
 
     kept, left_out, last = [], [], None
     for kind in load_settings(extends).kinds:
-        row = kind.model_dump(mode="json", exclude_unset=True)
+        given = {
+            each.name: getattr(kind, each.name) for each in fields(kind) if getattr(kind, each.name) != each.default
+        }
+        row = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
         try:
             load_settings({**told, "kinds": [row]}).build_world()
             kept.append(row)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from attribution_sched.cli.console import examples, out, say_json
+from attribution_sched.cli.console import columns, examples, out, say_json
 from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "attribution-sched shadow --slurm",
     "attribution-sched shadow --slurm --job 4711",
+    "attribution-sched shadow --slurm --what-if 'devices 4711 2'",
+    "attribution-sched shadow --slurm --what-if 'drop node17'",
     "attribution-sched shadow --kueue workloads.json --queues queues.json",
     "attribution-sched shadow --squeue squeue.json --nodes nodes.json --sacct sacct.json --json",
 )
 READ, TELLING = "What is read", "What is printed"
+MOST_SHIFTS = 5
+"""Jobs that are named whose start a change would move."""
 
 
 def shadow(
@@ -45,9 +49,21 @@ def shadow(
         str, typer.Option(help="What counts as a device there.", rich_help_panel=READ)
     ] = "nvidia.com/gpu",
     job: Annotated[str | None, typer.Option(help="One job only.", rich_help_panel=TELLING)] = None,
+    change: Annotated[
+        str | None,
+        typer.Option(
+            "--what-if",
+            help="One change: 'drop NODE', 'add 4@DOMAIN', 'without JOB', 'move JOB DOMAIN', 'devices JOB 2', "
+            "'limit JOB 30m' or 'first JOB'.",
+            rich_help_panel=TELLING,
+        ),
+    ] = None,
+    lang: Annotated[str, typer.Option(help="Language of --what-if: en or zh.", rich_help_panel=TELLING)] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.", rich_help_panel=TELLING)] = False,
 ) -> None:
     """Read a real queue and say, for every job that waits, why, when it may start, and where it would have sooner.
+
+    With --what-if, what a change would do instead: the queue is played on with and without it, under the same futures.
 
     Nothing is submitted, changed or cancelled, and no right is needed. Start times are intervals: the middle 80 % of
     futures in which jobs use of their limits what jobs of the past week did.
@@ -58,6 +74,9 @@ def shadow(
         found = read_recorded_kueue(kueue, queues, resource, alone=not slurm and squeue is None)
     else:
         found = read(slurm=slurm, conf=conf, squeue=squeue, nodes=nodes, sacct=sacct)
+    if change is not None:
+        answer(found, change, lang, as_json=as_json)
+        return
     advice = advise(found)
     if job is not None:
         found.job(job)
@@ -66,6 +85,29 @@ def shadow(
         say_json(as_dict(found, advice))
     else:
         show(found, advice, job)
+
+
+def answer(shadow: Shadow, change: str, lang: str, *, as_json: bool) -> None:
+    """Say what a change would do.
+
+    Raises:
+        SettingsError: If it is none.
+    """
+    from attribution_sched.cli.what_if import as_dict as what_if_dict
+    from attribution_sched.cli.what_if import effects_table
+    from attribution_sched.explain.queue_what_if import queue_what_if, read_queue_change, shift_words
+    from attribution_sched.explain.wording import check_language
+
+    check_language(lang)
+    found = queue_what_if(shadow, read_queue_change(shadow, change))
+    if as_json:
+        say_json({"source": shadow.source, "unix_s": shadow.unix_s, "what_if": what_if_dict(found, lang)})
+        return
+    console, width = out(), columns()
+    console.print(escape(found.say(lang)), width=width)
+    console.print(effects_table(found, lang))
+    for shift in found.shifts[:MOST_SHIFTS]:
+        console.print(escape(shift_words(shift).say(lang)), width=width)
 
 
 def read(*, slurm: bool, conf: Path | None, squeue: Path | None, nodes: Path | None, sacct: Path | None) -> Shadow:

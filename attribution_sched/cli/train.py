@@ -63,6 +63,12 @@ def train(
         False
     ),
     device: Annotated[str, typer.Option(help="Where the network lives: cpu or cuda.", rich_help_panel=RUN)] = "cpu",
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            help="ray, or a Ray address: its workers play while learning.", show_default=False, rich_help_panel=RUN
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.", rich_help_panel=RUN)] = False,
 ) -> None:
     """Train the hierarchical scheduler; Ctrl-C leaves a state that --resume goes on from."""
@@ -76,7 +82,7 @@ def train(
     try:
         with _bar(console) as progress:
             summary = learn(
-                settings, output, resume=resume, start=start, device=device, progress=progress,
+                settings, output, resume=resume, start=start, device=device, progress=progress, workers=workers,
                 log=lambda words: console.print(words, soft_wrap=True),
             )  # fmt: skip
     except KeyboardInterrupt:

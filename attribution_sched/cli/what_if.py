@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -57,14 +57,20 @@ def what_if(
             energy_price=energy_price, futures=futures, hours=hours, seed=seed,
         )  # fmt: skip
     if as_json:
-        say_json([asdict(each) | {"change": each.change.say(lang), "sentence": each.say(lang)} for each in found])
+        say_json([as_dict(each, lang) for each in found])
         return
     for each in found:
         out().print(escape(each.say(lang)), width=columns())
-        out().print(_table(each, lang))
+        out().print(effects_table(each, lang))
 
 
-def _table(found: WhatIf, lang: str) -> Table:
+def as_dict(found: WhatIf, lang: str) -> dict[str, Any]:
+    """Everything, for other programs."""
+    return asdict(found) | {"change": found.change.say(lang), "sentence": found.say(lang)}
+
+
+def effects_table(found: WhatIf, lang: str) -> Table:
+    """What a change does, a quantity a row."""
     from attribution_sched.explain.digits import number
     from attribution_sched.explain.words import say
 

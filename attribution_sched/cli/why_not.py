@@ -26,9 +26,7 @@ def why_not(
 
     The journal is only read; what would win was tried with the policy.
     """
-    from attribution_sched.explain.digits import number
     from attribution_sched.explain.wording import check_language
-    from attribution_sched.explain.words import in_language, say
 
     check_language(lang)
     with Stages() as stages, rebuild_system(journal, stages) as system:
@@ -36,13 +34,4 @@ def why_not(
     if as_json:
         say_json(asdict(row))
         return
-    told = [in_language(row.missing, lang)] if row.missing else []
-    if row.chosen:
-        told.append(say("why_not.done", lang))
-    if row.reward is not None:
-        terms = (row.reward, row.r_eff or 0.0, row.r_util or 0.0, row.r_cost or 0.0)
-        total, eff, util, cost = (number(value, 2, signed=True) for value in terms)
-        told.append(say("why_not.worth", lang, reward=total, eff=eff, util=util, cost=cost))
-    if row.change:
-        told.append(say("table.wins", lang, change=row.change))
-    out().print(escape(say("why_not", lang, task=task, domain=domain, parts=tuple(told))), width=columns())
+    out().print(escape(row.why_not(task, domain, lang)), width=columns())

@@ -6,9 +6,8 @@ cross-domain scheduler may know; ``TestbedCodec`` is the 32-number, 64-action vi
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import gymnasium as gym
 import numpy as np
 
 from attribution_sched.cluster.counters import COUNTER_NAMES
@@ -33,6 +32,9 @@ from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import kernel
 from attribution_sched.types import Attributor, BoolArray, Float32Array, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import gymnasium as gym
 
 __all__ = ["Attributor", "Codec", "CrossDomainCodec", "TestbedCodec", "attributions_of"]
 
@@ -112,6 +114,8 @@ class CrossDomainCodec:
         self.engine = engine
         world, k, p = engine.world, len(engine.world.cluster), engine.world.max_segments
         self.attributions = attributions_of(engine, attributor)
+        import gymnasium as gym
+
         box = gym.spaces.Box
         self.observation_space = gym.spaces.Dict({
             "domains": box(0.0, 1.0, (k, len(DOMAIN_FEATURES)), np.float32),
@@ -236,6 +240,8 @@ class TestbedCodec:
         low[-len(DEMAND_NAMES) :] = -1.0
         high = np.ones(size, dtype=np.float32)
         high[len(DOMAIN_FEATURES) : -len(DEMAND_NAMES)] = 2.0
+        import gymnasium as gym
+
         self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
         self.action_space = gym.spaces.Discrete(GROUPS * len(PRECISIONS) * BATCH_LEVELS)
         shared = world.share_limit > 1

@@ -672,8 +672,7 @@ def plan_cost(
         n = row[DP] * row[TP] * row[PP]
         idle = domains.rows[k].idle_w
         busy = segment_out[row_index, BUSY_S]
-        # Devices are held for the whole step, and draw more than idle only while they compute.
-        joules = n * (idle * step + (segment_out[row_index, POWER_W] - idle) * busy)
+        joules = segment_energy_j(n, idle, segment_out[row_index, POWER_W], busy, step)
         energy += joules
         carbon += joules * domains.rows[k].carbon_g_per_j
         utilisation += busy / step
@@ -691,6 +690,12 @@ def plan_cost(
     plan_out[MEMORY_RATIO] = worst_memory
     plan_out[INTRA_COMM_S] = intra_total
     plan_out[UTILISATION] = utilisation / count
+
+
+@kernel
+def segment_energy_j(devices: int, idle_w: float, power_w: float, busy_s: float, step_s: float) -> float:
+    """Joules of a segment over one step: its devices are held all the time, and draw more only while they compute."""
+    return devices * (idle_w * step_s + (power_w - idle_w) * busy_s)
 
 
 @kernel(allocates=True)

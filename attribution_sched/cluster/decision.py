@@ -23,6 +23,7 @@ from attribution_sched.cluster.engine.engine import (
     link_load,
     links_left,
     observe,
+    signal_hour,
 )
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import I_END, I_START, is_lost
@@ -131,9 +132,13 @@ def capture(engine: Engine, cluster: int = 0) -> Moment:
     # Nobody knows how long it lasts.
     active[:, I_END] = math.inf
     seen = arrays.trace_times_s <= now
+    hour = signal_hour(arrays, tick_s)
     known = arrays._replace(
         pool=pool,
         incidents=active,
+        # The present hour is known; what the next ones may bring, the signals' forecasts tell.
+        signals=arrays.signals[:, hour : hour + 1].copy(),
+        signals_from_h=int(tick_s / st.HOUR_S),
         trace_times_s=arrays.trace_times_s[seen],
         trace_multiplier=arrays.trace_multiplier[: max(1, int(seen.sum()))],
         arrival_times_s=np.empty(0),
@@ -271,9 +276,6 @@ class Decision:
 
 DecisionView = Decision
 """The name of the first edition."""
-
-QueuedTask = Task
-"""A waiting task is a task; the name of the first edition."""
 
 
 def attributed(decision: Decision, attribute: Callable[[Task], AttributionVector]) -> Decision:

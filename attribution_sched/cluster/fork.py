@@ -42,6 +42,7 @@ from attribution_sched.cluster.incidents import I_END, I_START, DomainLoss, pack
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
 from attribution_sched.cluster.reward import total_of
+from attribution_sched.cluster.signals import possible
 from attribution_sched.cluster.streams import StreamState, integers
 from attribution_sched.cluster.wan import ou_advance
 from attribution_sched.cluster.world import TaskPool, World, build_pool
@@ -255,6 +256,7 @@ class Future:
         link_times_s: When bandwidth changes, shape ``(L,)``.
         links: Bandwidth over base from then on, shape ``(L, K, K)``.
         incidents: Failures under way, with an end.
+        signals: Prices of electricity and carbon by the hour from the present one on, shape ``(2, H, K)``.
     """
 
     pool: FloatArray
@@ -263,6 +265,7 @@ class Future:
     link_times_s: FloatArray
     links: FloatArray
     incidents: FloatArray
+    signals: FloatArray
 
 
 MOST_ARRIVALS = 4096
@@ -306,6 +309,7 @@ def draw_futures(
     facts = np.concatenate([known, fresh])
     kinds = facts[:, st.P_KIND].astype(np.int64)
     inputs = np.array([kind.model.layers[0].input_elements for kind in moment.world.kinds], dtype=np.float64)
+    signals = _signals(moment, until_s, seed, first, futures)
     drawn = []
     for f in range(futures):
         logs = believed.mean + np.einsum("tij,tj->ti", believed.root, normals[f].reshape(len(records), FACTORS))
@@ -325,6 +329,7 @@ def draw_futures(
                 link_times,
                 links,
                 _incidents(moment, seed, first + f),
+                signals[f],
             )
         )
     return drawn
@@ -400,6 +405,26 @@ def _incidents(moment: Moment, seed: int, future: int) -> FloatArray:
         rng = np.random.default_rng([seed, 4, future])
         lasted = np.maximum(LEAST_FAILURE_S, moment.now_s - found[:, I_START])
         found[:, I_END] = moment.now_s + rng.exponential(lasted)
+    return found
+
+
+def _signals(moment: Moment, until_s: float, seed: int, first: int, futures: int) -> FloatArray:
+    """What electricity and carbon may come to, as ratios like ``WorldArrays.signals``, shape ``(n, 2, H, K)``."""
+    domains, reward = moment.world.cluster.domains, moment.world.reward
+    now = moment.arrays.signals
+    if all(domain.carbon is None and domain.electricity is None for domain in domains):
+        return np.broadcast_to(now, (futures, *now.shape))
+    tick_s = float(moment.state.clock[0, st.LAST_TICK])
+    began_s = math.floor(tick_s / st.HOUR_S) * st.HOUR_S
+    hours = math.ceil((until_s - began_s) / st.HOUR_S) + 1
+    found = np.ones((futures, 2, hours, len(domains)))
+    draws = [np.random.default_rng([seed, 5, first + f]) for f in range(futures)]
+    for k, domain in enumerate(domains):
+        told = ((domain.electricity, reward.energy_usd_per_kwh), (domain.carbon, domain.carbon_g_per_kwh))
+        for row, (signal, usual) in enumerate(told):
+            if signal is not None:
+                normals = np.stack([rng.standard_normal(hours) for rng in draws])
+                found[:, row, :, k] = possible(signal, began_s, normals) / usual
     return found
 
 
@@ -718,6 +743,35 @@ def fork(
     )  # fmt: skip
 
 
+def replay(moment: Moment, pool: FloatArray, arrival_s: FloatArray, until_s: float, follower: Follower) -> FloatArray:
+    """Play a cluster on under arrivals that are written down: links as they are, nothing drawn.
+
+    Args:
+        moment: Where it begins; tasks present are played on with the rest.
+        pool: Tasks that come, in order of arrival, rows as the engine takes them, shape ``(T, 9)``.
+        arrival_s: When each comes, ascending, not before the moment, shape ``(T,)``.
+        until_s: How far to play.
+        follower: Who decides.
+
+    Returns:
+        Seconds that each task waited for its start, or to the end if it never started, shape ``(T,)``.
+    """
+    order = resident_slots(moment)
+    t = len(order)
+    known = moment.arrays.pool[list(order)] if order else np.zeros((0, pool.shape[1]))
+    k = moment.arrays.base.shape[1]
+    future = Future(
+        np.concatenate([known, pool]), np.zeros(t + len(pool)), np.concatenate([np.zeros(t), arrival_s]),
+        np.array([float(moment.state.clock[0, st.LAST_TICK]) - 1e-6]), np.ones((1, k, k)), moment.arrays.incidents,
+        moment.arrays.signals,
+    )  # fmt: skip
+    world = _future_world(moment, future, until_s)
+    copies = _stand(moment, world, [0], [], order, t, future, _scratch(moment), 0)
+    _play(follower, copies)
+    start_s = copies.ledger[0, t:, 0]
+    return np.asarray(np.clip(np.where(np.isnan(start_s), until_s, start_s) - arrival_s, 0.0, None))
+
+
 def _times(copies: Copies, now_s: float, until_s: float) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
     """Seconds that the tasks of every copy waited and stayed from now on, how many ended, and how many there were."""
     came_s = np.maximum(copies.world.arrival_times_s[: copies.ledger.shape[1]], now_s)
@@ -830,7 +884,7 @@ class _Variant:
 
 _OF_A_FUTURE = (
     "pool", "arrival_kind", "arrival_times_s", "trace_times_s", "trace_multiplier", "trace_period_s", "incidents",
-    "horizon_s",
+    "signals", "signals_from_h", "horizon_s",
 )  # fmt: skip
 
 
@@ -862,6 +916,7 @@ def _future_world(moment: Moment, future: Future, until_s: float) -> WorldArrays
         trace_multiplier=future.links,
         trace_period_s=0.0,
         incidents=future.incidents,
+        signals=np.ascontiguousarray(future.signals),
         horizon_s=until_s,
     )
 

@@ -38,7 +38,7 @@ from attribution_sched.kernels import kernel
 from attribution_sched.types import SIGNS, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from attribution_sched.cluster.decision import DecisionView
+    from attribution_sched.cluster.decision import Decision
 
 
 Number = TypeVar("Number", float, FloatArray)
@@ -161,19 +161,19 @@ class PlanValues:
     reward: FloatArray
 
 
-def price(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -> PlanCosts:
+def price(view: Decision, batch: PlanBatch, kind_index: int | None = None) -> PlanCosts:
     """Price plans at the network of the view, for its task or another kind of task."""
     kind = view.kind_index if kind_index is None else kind_index
     return view.cost.score(batch, kind, bandwidth_gbps=view.bandwidth_gbps, latency_s=view.latency_s, breakdown=False)
 
 
-def value(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -> PlanValues:
+def value(view: Decision, batch: PlanBatch, kind_index: int | None = None) -> PlanValues:
     """Say what plans are worth by the view's reward, for its task or another kind of task."""
     kind = view.kind_index if kind_index is None else kind_index
     return worth(view, batch, price(view, batch, kind), kind)
 
 
-def worth(view: DecisionView, batch: PlanBatch, priced: PlanCosts, kind: int) -> PlanValues:
+def worth(view: Decision, batch: PlanBatch, priced: PlanCosts, kind: int) -> PlanValues:
     """Say what plans are worth by the view's reward at given prices."""
     norm = view.kinds[kind].batch_size / samples(batch)
     reward, util = view.reward, priced.utilisation

@@ -40,6 +40,11 @@ SEASON_H = YEAR_H / 4
 """Length of a season in hours; the first begins with the year."""
 
 
+SERIES_PERSISTENCE = 0.95
+"""Share of a recorded signal's deviation from its forecast that is left an hour later; assumed, the fitted grids have
+0.95 to 0.99."""
+
+
 class Forecast(NamedTuple):
     """What is expected, and one standard deviation of how far off that is."""
 
@@ -56,6 +61,10 @@ class Signal(Protocol):
 
     def forecast(self, time_s: float, horizon_s: float) -> Forecast:
         """What is expected ``horizon_s`` after ``time_s``, from what is known at ``time_s``."""
+
+    @property
+    def persistence(self) -> float:
+        """Share of a deviation from the forecast that is left an hour later."""
 
 
 def _check_time(time_s: float, horizon_s: float = 0.0) -> None:
@@ -88,6 +97,11 @@ class Constant:
         """The value, known exactly."""
         _check_time(time_s, horizon_s)
         return Forecast(self.value, 0.0)
+
+    @property
+    def persistence(self) -> float:
+        """Nothing deviates."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -184,9 +198,18 @@ class Series:
         value = self.at(then) if then >= 0 else self.at(time_s)
         known = np.arange(0.0, time_s - days * DAY_S + 1e-9, HOUR_S)
         if len(known) < 2:
-            return Forecast(value, float(np.std([self.at(t) for t in np.arange(0.0, time_s + HOUR_S, HOUR_S)])))
-        off = [self.at(t + days * DAY_S) - self.at(t) for t in known]
+            return Forecast(value, float(np.std(self._many(np.arange(0.0, time_s + HOUR_S, HOUR_S)))))
+        off = self._many(known + days * DAY_S) - self._many(known)
         return Forecast(value, float(np.sqrt(np.mean(np.square(off)))))
+
+    def _many(self, times_s: FloatArray) -> FloatArray:
+        rows = np.searchsorted(self.times_s, times_s % self.period_s, side="right") - 1
+        return np.asarray(self.values)[rows]
+
+    @property
+    def persistence(self) -> float:
+        """Assumed: a day that is off stays off for hours."""
+        return SERIES_PERSISTENCE
 
 
 @dataclass
@@ -225,6 +248,11 @@ class Live:
         times, values = (np.array(column) for column in zip(*self._seen, strict=True))
         rate = float(np.mean(np.diff(values) ** 2 / np.maximum(np.diff(times), 1e-9)))
         return Forecast(value, math.sqrt(rate * horizon_s))
+
+    @property
+    def persistence(self) -> float:
+        """It wanders: what is off stays off."""
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -276,6 +304,12 @@ class Grid:
         value = max(0.0, self.profile(time_s + horizon_s) + left * self._residual(time_s))
         return Forecast(value, law["sigma"] * math.sqrt(max(0.0, 1.0 - left * left)))
 
+    @property
+    def persistence(self) -> float:
+        """Of the fitted residual."""
+        phi: float = load_constants("grids")["grids"][self.name]["phi"]
+        return phi
+
     def _residual(self, time_s: float) -> float:
         if self.seed is None:
             return 0.0
@@ -314,3 +348,39 @@ def mean_over(signal: Signal, start_s: float, end_s: float) -> float:
     edges = np.arange(start_s, end_s, HOUR_S)
     weights = np.minimum(edges + HOUR_S, end_s) - edges
     return float(np.average([signal.at(float(t)) for t in edges], weights=weights))
+
+
+def possible(signal: Signal, time_s: float, normals: FloatArray) -> FloatArray:
+    """Futures of a signal as they may come, seen from a moment: its forecasts and deviations that persist.
+
+    Args:
+        signal: The signal; only what is known at ``time_s`` is asked of it.
+        time_s: The moment.
+        normals: Standard normal numbers, shape ``(n, hours)``; the first hour is the present one and is known.
+
+    Returns:
+        Values hour by hour, none below zero, shape ``(n, hours)``.
+    """
+    found, off = np.empty_like(normals), np.zeros(len(normals))
+    error, left = 0.0, signal.persistence
+    for h in range(normals.shape[1]):
+        ahead = signal.forecast(time_s, h * HOUR_S)
+        # So that an hour's deviation has the forecast's error, whatever is left of the hour before.
+        fresh = math.sqrt(max(0.0, ahead.error**2 - (left * error) ** 2))
+        off, error = left * off + fresh * normals[:, h], ahead.error
+        found[:, h] = np.maximum(0.0, ahead.value + off)
+    return found
+
+
+def by_hour(signal: Signal, hours: int) -> FloatArray:
+    """Values of a signal at the beginning of every hour from the start of the run, shape ``(hours,)``."""
+    return np.array([signal.at(h * HOUR_S) for h in range(hours)])
+
+
+def usual(signal: Signal) -> float:
+    """What a table says of a signal: its mean over the year or over the recording; of a live one, its value now."""
+    if isinstance(signal, Grid):
+        return signal.annual_mean
+    if isinstance(signal, Series):
+        return mean_over(signal, 0.0, signal.period_s)
+    return signal.at(0.0)

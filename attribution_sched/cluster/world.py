@@ -21,9 +21,12 @@ from attribution_sched.cluster.incidents import Incident, check_incidents
 from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.models import Model, TaskType
 from attribution_sched.cluster.models.opaque import REQUESTS, is_opaque
+from attribution_sched.cluster.objective import BATCH_LEVELS as BATCH_LEVELS
+from attribution_sched.cluster.objective import KindFields, Quota
 from attribution_sched.cluster.objective import Reward as Reward
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.power import check_cap
+from attribution_sched.cluster.signals import YEAR_H, Signal, by_hour
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import SettingsError, TaskError, TraceError, nearest, problem
 from attribution_sched.types import FloatArray, IntArray, Task, provenance_of
@@ -78,7 +81,9 @@ class Domain:
         fabric_latency_s: Latency between nodes of the domain.
         power_cap_w: Cap on every device; the TDP when None.
         power_budget_w: What all devices together may draw; unlimited when None.
-        carbon_g_per_kwh: Carbon intensity of the grid.
+        carbon_g_per_kwh: Carbon intensity of the grid, as a table would say it.
+        carbon: The same by the hour; None if nobody knows it so exactly.
+        electricity: Price of electricity by the hour, USD/kWh, where energy is priced; None for the reward's.
     """
 
     name: str
@@ -90,6 +95,8 @@ class Domain:
     power_cap_w: float | None = None
     power_budget_w: float | None = None
     carbon_g_per_kwh: float = 0.0
+    carbon: Signal | None = None
+    electricity: Signal | None = None
 
     def __post_init__(self) -> None:
         if self.devices < 1:
@@ -109,6 +116,11 @@ class Domain:
         if not self.carbon_g_per_kwh >= 0:
             given_g = self.carbon_g_per_kwh
             raise SettingsError(problem(f"{self.name}.carbon_g_per_kwh", given_g, "must be >= 0", "Use g/kWh"))
+        if self.carbon is not None and not self.carbon_g_per_kwh > 0:
+            rule = "must be > 0 beside a signal of it, which is told as multiples of it"
+            raise SettingsError(
+                problem(f"{self.name}.carbon_g_per_kwh", self.carbon_g_per_kwh, rule, "Use the signal's mean")
+            )
 
     @property
     def cap_w(self) -> float:
@@ -175,38 +187,12 @@ Arrivals = Poisson | Diurnal | TraceArrivals | Philly | PhillyWeek
 TRAINING_BYTES_PER_PARAMETER = 16.0
 """Weights, gradients and Adam states, in full or mixed precision."""
 
-BATCH_LEVELS = 4
-"""Microbatch choices per task kind."""
-
 
 @dataclass(frozen=True)
-class TaskKind:
-    """A kind of task that arrives.
-
-    Attributes:
-        model: What is trained or run.
-        batch_size: Global batch: samples per step.
-        microbatches: The four microbatch sizes (samples) a plan may choose, ascending; each divides the batch.
-        steps: Fewest and most steps a task of this kind needs (log-uniform between them).
-        epoch_steps: Steps after which a running task may be re-planned.
-        training: False for inference.
-        share: How often this kind arrives, relative to the others.
-        priority: Larger is more urgent.
-        tenant: Who asks for it.
-        deadline_slack: A task is late when it takes longer from arrival to finish than so many times what its steps
-            take on the baseline plan.
-    """
+class TaskKind(KindFields):
+    """A kind of task that arrives; its fields are those of :class:`~attribution_sched.cluster.objective.KindFields`."""
 
     model: Model
-    batch_size: int
-    microbatches: tuple[int, int, int, int]
-    steps: tuple[int, int]
-    epoch_steps: int
-    training: bool = True
-    share: float = 1.0
-    priority: int = 0
-    tenant: str = "default"
-    deadline_slack: float = 2.0
 
     @property
     def features(self) -> tuple[float, float, float, float, float]:
@@ -220,23 +206,10 @@ class TaskKind:
         )
 
     def __post_init__(self) -> None:
-        name = self.model.name
-        if self.batch_size < 1:
-            raise TaskError(problem(f"{name}.batch_size", self.batch_size, "must be >= 1", "Use samples per step"))
-        levels = self.microbatches
-        wrong = [m for m in levels if m < 1 or self.batch_size % m]
-        if len(levels) != BATCH_LEVELS or wrong or list(levels) != sorted(levels):
-            rule = f"must be {BATCH_LEVELS} ascending divisors of the batch {self.batch_size}"
-            raise TaskError(problem(f"{name}.microbatches", levels, rule, "Use powers of two"))
-        if not 1 <= self.steps[0] <= self.steps[1]:
-            raise TaskError(problem(f"{name}.steps", self.steps, "must be 1 <= fewest <= most", "Swap or raise them"))
-        if self.epoch_steps < 1:
-            raise TaskError(problem(f"{name}.epoch_steps", self.epoch_steps, "must be >= 1", "Use steps per epoch"))
-        if not self.share > 0:
-            raise TaskError(problem(f"{name}.share", self.share, "must be > 0", "Leave the kind out instead"))
-        if not (math.isfinite(self.deadline_slack) and self.deadline_slack > 0):
-            fix = "Use multiples of the time on the baseline plan"
-            raise TaskError(problem(f"{name}.deadline_slack", self.deadline_slack, "must be finite and > 0", fix))
+        broken = self.broken()
+        if broken is not None:
+            field_name, value, rule, fix = broken
+            raise TaskError(problem(f"{self.model.name}.{field_name}", value, rule, fix))
 
 
 @dataclass(frozen=True)
@@ -263,6 +236,7 @@ class World:
         pool_seed: Seed of those instances.
         incidents: Links that are cut and domains that are lost on the way.
         pairs_measured: Whether two measured jobs on one device run as they were measured; else by the law alone.
+        quotas: What tenants may use, one each; a system obeys them, an episode of the arena knows no tenants' limits.
     """
 
     cluster: Cluster
@@ -284,6 +258,7 @@ class World:
     pool_seed: int = 20261116
     incidents: tuple[Incident, ...] = ()
     pairs_measured: bool = True
+    quotas: tuple[Quota, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -302,6 +277,15 @@ class World:
         if self.max_segments > len(self.cluster):
             object.__setattr__(self, "max_segments", len(self.cluster))
         check_incidents(self.incidents, tuple(domain.name for domain in self.cluster.domains))
+        for domain in self.cluster.domains:
+            if domain.electricity is not None and not self.reward.energy_usd_per_kwh > 0:
+                rule = f"must be > 0: {domain.name} has a price of electricity by the hour, told as multiples of it"
+                fix = "Set it to the usual price, or leave the hourly one out"
+                raise SettingsError(problem("reward.energy_usd_per_kwh", self.reward.energy_usd_per_kwh, rule, fix))
+        owners = [quota.tenant for quota in self.quotas]
+        twice = next((owner for owner in owners if owners.count(owner) > 1), None)
+        if twice is not None:
+            raise SettingsError(problem("quotas", twice, "a tenant has one quota", "Write its limits into one"))
         for kind in self.kinds:
             self._check_size(kind)
 
@@ -316,6 +300,22 @@ class World:
             rule = f"the {self.max_segments} largest domains together hold {room / 1e9:,.0f} GB"
             fix = "Add devices, allow more segments, or leave the task kind out"
             raise TaskError(problem(f"{kind.model.name} is larger than the cluster", given, rule, fix))
+
+
+def hourly_ratios(world: World) -> FloatArray:
+    """Electricity over the reward's price and carbon over the domain's table, by the hour, shape ``(2, H, K)``.
+
+    A year of hours where a domain has a signal, else one hour of ones.
+    """
+    domains = world.cluster.domains
+    changing = any(d.carbon is not None or d.electricity is not None for d in domains)
+    ratios = np.ones((2, YEAR_H if changing else 1, len(domains)))
+    for k, domain in enumerate(domains):
+        if domain.electricity is not None:
+            ratios[0, :, k] = by_hour(domain.electricity, YEAR_H) / world.reward.energy_usd_per_kwh
+        if domain.carbon is not None:
+            ratios[1, :, k] = by_hour(domain.carbon, YEAR_H) / domain.carbon_g_per_kwh
+    return ratios
 
 
 # ------ The tasks that can arrive: instances of the task kinds with their own latent demands and counters

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, cast
 
+from attribution_sched.cluster.objective import KindFields
 from attribution_sched.config.schema import (
     PROFILED_PREFIX,
+    DaySignal,
     DiurnalSettings,
     DomainLossSettings,
     GridCarbon,
@@ -19,7 +21,7 @@ from attribution_sched.config.schema import (
     PhillyWeekSettings,
     PoissonSettings,
     RegionLinks,
-    SeriesCarbon,
+    SeriesSignal,
     UniformLinks,
 )
 from attribution_sched.errors import AttributionSchedError, NetworkError, SettingsError
@@ -45,21 +47,23 @@ def known_carbon(name: str) -> float | None:
         return None
 
 
-def carbon_signal(given: GridCarbon | SeriesCarbon) -> Signal:
-    """The signal that a domain's ``carbon`` describes."""
+def signal_of(given: GridCarbon | SeriesSignal | DaySignal) -> Signal:
+    """The signal that some settings describe."""
     from attribution_sched.cluster.signals import Grid, Series
 
-    if isinstance(given, SeriesCarbon):
+    if isinstance(given, SeriesSignal):
         return Series.from_csv(given.path, given.column)
+    if isinstance(given, DaySignal):
+        return Series.hourly(given.values, "a day that repeats")
     return Grid(given.grid, given.seed, given.start_h)
 
 
-def mean_carbon(given: GridCarbon | SeriesCarbon, horizon_s: float) -> float:
-    """Mean of a domain's carbon intensity over an episode, gCO2/kWh."""
-    from attribution_sched.cluster.signals import mean_over
+def usual_carbon(given: GridCarbon | SeriesSignal | DaySignal) -> float:
+    """What a table would say of a domain's carbon intensity, gCO2/kWh."""
+    from attribution_sched.cluster.signals import usual
 
     with _named("carbon"):
-        return mean_over(carbon_signal(given), 0.0, horizon_s)
+        return usual(signal_of(given))
 
 
 def build_world(settings: Settings) -> World:
@@ -81,8 +85,9 @@ def build_world(settings: Settings) -> World:
     with _named("episode"):
         incidents = _incidents(settings)
         return World(
-            cluster, tuple(kinds), arrivals, settings.reward, incidents=incidents, **settings.episode.model_dump()
-        )
+            cluster, tuple(kinds), arrivals, settings.reward, incidents=incidents, quotas=settings.quotas,
+            **settings.episode.model_dump(),
+        )  # fmt: skip
 
 
 @contextmanager
@@ -148,10 +153,11 @@ def _domains(settings: Settings) -> tuple[Domain, ...]:
     from attribution_sched.cluster.world import Domain
 
     domains = []
-    for domain in settings.resolved_domains():
+    for domain, given in zip(settings.resolved_domains(), settings.domain_signals(), strict=True):
         figures = domain.model_dump(exclude_none=True)
         device = settings.device(figures.pop("gpu"))
-        domains.append(Domain(gpu=device, **figures))
+        carbon, electricity = (None if each is None else signal_of(each) for each in given)
+        domains.append(Domain(gpu=device, carbon=carbon, electricity=electricity, **figures))
     return tuple(domains)
 
 
@@ -196,7 +202,8 @@ def _kind(kind: KindSettings, settings: Settings) -> TaskKind:
     model = _model(kind.model, settings)
     if kind.output_tokens is not None:
         model = replace(model, output_tokens=kind.output_tokens)
-    return TaskKind(model=model, **kind.model_dump(exclude={"model", "output_tokens"}))
+    shared = {each.name: getattr(kind, each.name) for each in fields(KindFields)}
+    return TaskKind(**shared | {"model": model})
 
 
 def _arrivals(settings: Settings) -> Arrivals:

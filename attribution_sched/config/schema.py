@@ -7,13 +7,14 @@ instead of guessed at; a whole number is accepted where a real one is asked for,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from attribution_sched.cluster.objective import Interval, Reward, Switch
+from attribution_sched.cluster.objective import Interval, KindFields, Positive, Quota, Reward, Switch
 from attribution_sched.errors import NetworkError, nearest
 from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
 
@@ -28,7 +29,6 @@ RULE = "settings_rule"
 _LARGEST = 1e15
 DIGITS = Why("beyond it sums lose their digits")
 
-Positive = Annotated[float, Field(strict=True, gt=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=_LARGEST, allow_inf_nan=False), DIGITS]
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Real = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False), DIGITS]
@@ -141,21 +141,46 @@ class GridCarbon(Record):
     start_h: Annotated[float, Field(strict=True, ge=0, lt=8760, allow_inf_nan=False)] = 0.0
 
 
-class SeriesCarbon(Record):
-    """Carbon intensity from a file, see :class:`attribution_sched.cluster.signals.Series`.
+class SeriesSignal(Record):
+    """A signal from a file, see :class:`attribution_sched.cluster.signals.Series`.
 
     Attributes:
         kind: ``series``.
         path: CSV file with ``time_s`` and the values; a relative path starts at the file that names it.
-        column: Column of the values, gCO2/kWh.
+        column: Column of the values: gCO2/kWh, or USD/kWh for a price.
     """
 
     kind: Literal["series"]
     path: FilePath
+    column: Name
+
+
+class SeriesCarbon(SeriesSignal):
+    """Carbon intensity from a file."""
+
     column: Name = "carbon_g_per_kwh"
 
 
-CarbonSettings = Annotated[GridCarbon | SeriesCarbon, Field(discriminator="kind")]
+class SeriesPrice(SeriesSignal):
+    """Price of electricity from a file."""
+
+    column: Name = "usd_per_kwh"
+
+
+class DaySignal(Record):
+    """A signal that repeats every day, such as a tariff by the hour.
+
+    Attributes:
+        kind: ``day``.
+        values: Its 24 hours, the first from the start of the run: gCO2/kWh, or USD/kWh for a price.
+    """
+
+    kind: Literal["day"]
+    values: Annotated[tuple[NonNegative, ...], Field(min_length=24, max_length=24)]
+
+
+CarbonSettings = Annotated[GridCarbon | SeriesCarbon | DaySignal, Field(discriminator="kind")]
+ElectricitySettings = Annotated[SeriesPrice | DaySignal, Field(discriminator="kind")]
 
 
 class DomainDefaults(Record):
@@ -170,7 +195,8 @@ class DomainDefaults(Record):
         power_cap_w: Cap on every device; its TDP when left out.
         power_budget_w: What all devices together may draw; unlimited when left out.
         carbon_g_per_kwh: Carbon intensity of the grid where the region table has no figure.
-        carbon: Carbon intensity as a signal; the world accounts its mean over the episode.
+        carbon: Carbon intensity by the hour, in place of one figure.
+        electricity: Price of electricity by the hour, USD/kWh; the reward's ``energy_usd_per_kwh`` when left out.
     """
 
     gpu: Name = "A100-80"
@@ -182,6 +208,7 @@ class DomainDefaults(Record):
     power_budget_w: Watts | None = None
     carbon_g_per_kwh: NonNegative | None = None
     carbon: CarbonSettings | None = None
+    electricity: ElectricitySettings | None = None
 
 
 class DomainSettings(Record):
@@ -197,7 +224,8 @@ class DomainSettings(Record):
         power_cap_w: Cap per device.
         power_budget_w: Budget of the domain.
         carbon_g_per_kwh: Carbon intensity of the grid, in place of the region table's.
-        carbon: The same as a signal; one of the two.
+        carbon: The same by the hour; one of the two.
+        electricity: Price of electricity by the hour.
     """
 
     name: Name
@@ -210,6 +238,7 @@ class DomainSettings(Record):
     power_budget_w: Watts | None = None
     carbon_g_per_kwh: NonNegative | None = None
     carbon: CarbonSettings | None = None
+    electricity: ElectricitySettings | None = None
 
     @model_validator(mode="after")
     def _one_carbon(self) -> Self:
@@ -417,12 +446,6 @@ class DomainLossSettings(_Window):
 IncidentSettings = Annotated[LinkCutSettings | DomainLossSettings, Field(discriminator="kind")]
 
 
-Samples = Annotated[
-    int,
-    Field(strict=True, ge=1, le=10**8),
-    Why("bytes of a batch are whole numbers of 64 bits, and no step is so large"),
-]
-Steps = Annotated[int, Field(strict=True, ge=1, le=10**12), Why("at a millisecond each, that is 30 years")]
 Rate = Annotated[
     float,
     Field(strict=True, ge=1e-6, le=1e6, allow_inf_nan=False),
@@ -437,47 +460,27 @@ PROFILED_PREFIX = "profiled:"
 """Before the name of a network whose layers were measured one by one, as in ``profiled:LLAMA-3-8``."""
 
 
-class KindSettings(Record):
-    """A kind of task, see :class:`attribution_sched.cluster.world.TaskKind`.
+@dataclass(frozen=True)
+class KindSettings(KindFields):
+    """A kind of task; its other fields are those of :class:`~attribution_sched.cluster.objective.KindFields`.
 
     Attributes:
         model: Name in the model zoo (a language model with its length: ``bert-base@384``), a name under ``models:``,
             ``profiled:`` and the name of a profiled network, or ``opaque-`` and the number of devices that a job of
             which nothing else is known asks for.
-        batch_size: Samples per step.
-        microbatches: Four microbatch sizes a plan may choose from, ascending divisors of the batch.
-        steps: Fewest and most steps of a task.
-        epoch_steps: Steps after which a running task may be re-planned.
-        training: False for inference.
-        share: How often the kind arrives, relative to the others.
-        priority: Larger is more urgent.
-        tenant: Who asks for it.
-        deadline_slack: Multiple of its time on the baseline plan within which a task should finish.
         output_tokens: Tokens that a served language model writes after its prompt; half its sequence when left out.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
     model: Name
-    batch_size: Samples
-    microbatches: tuple[Samples, Samples, Samples, Samples]
-    steps: tuple[Steps, Steps]
-    epoch_steps: Steps
-    training: Switch = True
-    share: Positive = 1.0
-    priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000), Why("policies weigh it as a number")] = 0
-    tenant: Name = "default"
-    deadline_slack: Positive = 2.0
     output_tokens: Annotated[int, Field(strict=True, ge=0, le=10**7), Why("a sequence has no more")] | None = None
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        levels = self.microbatches
-        if list(levels) != sorted(levels) or any(self.batch_size % level for level in levels):
-            rule = f"must be ascending divisors of batch_size = {self.batch_size}"
-            raise broken_rule(rule, "Use powers of two", key=("microbatches",), value=levels)
-        if self.steps[0] > self.steps[1]:
-            rule = "must give the fewest steps first, then the most"
-            raise broken_rule(rule, "Swap them", key=("steps",), value=self.steps)
-        return self
+    def __post_init__(self) -> None:
+        broken = self.broken()
+        if broken is not None:
+            name, value, rule, fix = broken
+            raise broken_rule(rule, fix, key=(name,), value=value)
 
 
 class LayerSettings(Record):
@@ -671,6 +674,7 @@ class EpisodeSettings(Record):
 MOST_DOMAINS = 1_000
 MOST_KINDS = 1_000
 MOST_INCIDENTS = 10_000
+MOST_QUOTAS = 10_000
 _DOMAINS = Why("every pair of domains is a link")
 
 
@@ -695,6 +699,7 @@ class Settings(Record):
         reward: What a decision is worth.
         episode: Length and limits of a run.
         incidents: Links that are cut and domains that are lost on the way.
+        quotas: What tenants may use.
     """
 
     name: Name = "unnamed"
@@ -717,6 +722,7 @@ class Settings(Record):
     incidents: Annotated[
         tuple[IncidentSettings, ...], Field(max_length=MOST_INCIDENTS), Why("every event looks through them")
     ] = ()
+    quotas: Annotated[tuple[Quota, ...], Field(max_length=MOST_QUOTAS), Why("every decision looks them up")] = ()
 
     @field_validator("gpus")
     @classmethod
@@ -771,16 +777,16 @@ class Settings(Record):
 
     def resolved_domains(self) -> tuple[DomainSettings, ...]:
         """Every domain with the defaults and its carbon intensity: its own, its signal's mean, the region table's."""
-        from attribution_sched.config.build import known_carbon, mean_carbon
+        from attribution_sched.config.build import known_carbon, usual_carbon
 
-        shared = self.domain_defaults.model_dump(exclude={"carbon", "carbon_g_per_kwh"})
+        signals = {"carbon", "electricity"}
+        shared = self.domain_defaults.model_dump(exclude={*signals, "carbon_g_per_kwh"})
         own = self.domains or tuple(DomainSettings(name=name) for name in self.domain_names)
         resolved = []
-        for domain in own:
-            given = domain.model_dump(exclude_none=True, exclude={"carbon"})
-            signal = domain.carbon or (None if "carbon_g_per_kwh" in given else self.domain_defaults.carbon)
-            if signal is not None:
-                given["carbon_g_per_kwh"] = mean_carbon(signal, self.episode.horizon_s)
+        for domain, (hourly, _) in zip(own, self.domain_signals(), strict=True):
+            given = domain.model_dump(exclude_none=True, exclude=signals)
+            if hourly is not None:
+                given["carbon_g_per_kwh"] = usual_carbon(hourly)
             elif "carbon_g_per_kwh" not in given:
                 carbon = known_carbon(domain.name)
                 carbon = self.domain_defaults.carbon_g_per_kwh if carbon is None else carbon
@@ -788,6 +794,18 @@ class Settings(Record):
                     given["carbon_g_per_kwh"] = carbon
             resolved.append(DomainSettings(**(shared | given)))
         return tuple(resolved)
+
+    def domain_signals(self) -> tuple[tuple[CarbonSettings | None, ElectricitySettings | None], ...]:
+        """Carbon and price of electricity by the hour of every domain, as it or the defaults give them."""
+        own = self.domains or tuple(DomainSettings(name=name) for name in self.domain_names)
+        usual = self.domain_defaults
+        return tuple(
+            (
+                domain.carbon or (None if domain.carbon_g_per_kwh is not None else usual.carbon),
+                domain.electricity or usual.electricity,
+            )
+            for domain in own
+        )
 
     def build_world(self) -> World:
         """Build the world these settings describe.

@@ -281,9 +281,9 @@ def _anchored(document: dict[str, Any], folder: Path) -> dict[str, Any]:
         if isinstance(part.get("config"), str):
             part["config"] = str((folder / part["config"]).resolve())
     for part in [*_each(document.get("domains")), *_each([document.get("domain_defaults")])]:
-        carbon = part.get("carbon")
-        if isinstance(carbon, dict) and isinstance(carbon.get("path"), str):
-            carbon["path"] = str((folder / carbon["path"]).resolve())
+        for signal in (part.get("carbon"), part.get("electricity")):
+            if isinstance(signal, dict) and isinstance(signal.get("path"), str):
+                signal["path"] = str((folder / signal["path"]).resolve())
     course = document.get("course")
     if isinstance(course, dict):
         worlds = course.get("worlds")

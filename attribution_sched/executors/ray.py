@@ -15,35 +15,19 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from attribution_sched.errors import ExecutorError, LaunchRefused, problem
 from attribution_sched.executors import local_job
 from attribution_sched.executors.executor import check_job, check_key
-from attribution_sched.executors.local import _lines
-from attribution_sched.executors.records import (
-    CANCELLED,
-    FAILED,
-    FINISHED,
-    GRANTED,
-    LOST,
-    QUEUED,
-    RUNNING,
-    STEP,
-    Event,
-    Handle,
-    Inventory,
-    JobSpec,
-    Observed,
-    Reason,
-)
+from attribution_sched.executors.job_folder import JobFolder, locked
+from attribution_sched.executors.records import CANCELLED, LOST, QUEUED, Handle, Inventory, JobSpec, Reason
 
 NAMESPACE = "attribution-sched"
 LABEL = "domain"
 """Label of a node that says which domain it belongs to: ``ray start --labels domain=east``."""
-OVER = (FINISHED, FAILED, CANCELLED)
-MIGRATE_S = 60.0
 PATIENCE_S = 10.0
 """How long a job may be without an actor before it counts as lost: names appear a little after groups do."""
 
@@ -89,7 +73,7 @@ def _reachable(address: str) -> None:
         raise ExecutorError(problem("ray", address, rule, fix)) from None
 
 
-class RayExecutor:
+class RayExecutor(JobFolder):
     """Runs the jobs of one domain on the nodes of a Ray cluster that carry its label.
 
     Args:
@@ -101,6 +85,7 @@ class RayExecutor:
     """
 
     name = "ray"
+    missing = "its actor is gone, and its node may be"
 
     def __init__(
         self,
@@ -111,15 +96,9 @@ class RayExecutor:
         resource: str = "GPU",
         grace_s: float = 10.0,
     ) -> None:
-        self.domain, self.address, self.resource, self.grace_s = check_key(domain), address, resource, grace_s
-        self.lock_file: int | None = None
-        self.root = Path(folder).resolve() / domain
+        super().__init__(domain, folder, grace_s)
+        self.address, self.resource = address, resource
         self._missing: dict[str, float] = {}
-        try:
-            (self.root / "jobs").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            rule = f"cannot be made ({error.strerror})"
-            raise ExecutorError(problem("folder", str(folder), rule, "Give a folder that nodes share")) from error
 
     # --- Ray's side ---
 
@@ -149,7 +128,7 @@ class RayExecutor:
         except ValueError:
             return None
 
-    def _clear(self, key: str) -> None:
+    def _over(self, key: str) -> None:
         """Give the devices of a job back, if it still has some."""
         actor, group = self._actor(key), self._group(key)
         with contextlib.suppress(Exception):
@@ -183,7 +162,7 @@ class RayExecutor:
     def launch(self, key: str, job: JobSpec) -> Handle:
         """Start a job under a key, once; see :meth:`~attribution_sched.executors.executor.Executor.launch`."""
         check_job(self, job)
-        known = self._kept(key)
+        known = super().find(key)
         if known is not None:
             return known
         most = max((node["Resources"].get(self.resource, 0.0) for node in self._nodes()), default=0.0)
@@ -228,111 +207,55 @@ class RayExecutor:
             needs["num_gpus"] = devices
         else:
             needs["resources"] = {self.resource: devices}
-        told = {
-            "command": list(job.command), "environment": job.variables(key), "devices": 0, "held": job.held,
-            "hold_s": job.hold_s, "grace_s": self.grace_s, "task": job.task,
-        }  # fmt: skip
+        told = self._spec(key, job, 0)
         name = self._name(key)
         options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True,
                    "max_restarts": 0, "scheduling_strategy": strategy, **needs}  # fmt: skip
         source = Path(local_job.__file__).read_text("utf-8")
         ray.remote(_stage_class()).options(**options).remote(source, str(self.root), key, name, told)
 
-    def _kept(self, key: str) -> Handle | None:
-        """What the job's folder says; None if the actor has not begun."""
-        folder = self.root / "jobs" / check_key(key)
-        if not folder.is_dir():
-            return None
-        told: dict[str, Any] = {}
-        state, started, ended = QUEUED, None, None
-        for line in _lines(folder / "events.jsonl", 0)[0]:
-            state = line["kind"]
-            started = line["unix_s"] if state == RUNNING else started
-            if state in OVER:
-                told, ended = line, line["unix_s"]
-        reason = str(told.get("reason", ""))
-        if ended is None and self._gone(key):
-            state, reason = LOST, "its actor is gone, and its node may be"
-        return Handle(
-            key, self.domain, self._name(key), state, started, ended, told.get("exit_code"), told.get("cpu_s"),
-            told.get("max_rss_bytes"), (), reason,
-        )  # fmt: skip
-
-    def _gone(self, key: str) -> bool:
+    def _unkept(self, key: str) -> bool:
         """Whether nobody keeps a job that has not ended; a name that is not there yet is waited for."""
+        if not self._folder(key).is_dir():
+            # Asked for by its key, and it has neither a folder nor a group with an actor.
+            found = self.find(key)
+            return found is None or found.state == LOST
         if self._actor(key) is not None:
             self._missing.pop(key, None)
             return False
         since = self._missing.setdefault(key, time.monotonic())
         # An actor whose lock is gone has ended for certain; else its name may only be late.
-        return not _held(self.root / "jobs" / key / "alive") or time.monotonic() - since > PATIENCE_S
+        return not locked(self._folder(key) / "alive") or time.monotonic() - since > PATIENCE_S
 
     def find(self, key: str) -> Handle | None:
         """The job's folder, or else the placement group of its name; None if Ray never had one."""
-        found = self._kept(key)
+        found = super().find(key)
         if found is not None:
             return found
         group = self._group(key)
         if group is None:
             # It may have begun and ended between the two questions.
-            return self._kept(key)
-        word = str(group.get("state", ""))
+            return super().find(key)
         if self._actor(key) is None:
             since = self._missing.setdefault(key, time.monotonic())
             if time.monotonic() - since > PATIENCE_S:
-                return self._kept(key) or Handle(key, self.domain, self._name(key), LOST, reason="it has no actor")
-        return Handle(key, self.domain, self._name(key), QUEUED, reason=word)
+                lost = Handle(key, self.domain, self._name(key), LOST, reason="it has no actor")
+                return super().find(key) or lost
+        return Handle(key, self.domain, self._name(key), QUEUED, reason=str(group.get("state", "")))
 
-    def observe(self, since: Mapping[str, Any]) -> Observed:
-        """What the folders of jobs say since, and which actors are gone; a cursor is as for local jobs."""
-        events: list[Event] = []
-        cursor: dict[str, Any] = {}
-        names = {folder.name for folder in (self.root / "jobs").iterdir() if folder.name[0] != "."}
-        for key in sorted(names | set(since)):
-            seen = list(since.get(key) or (0, 0, 0))
-            if seen[2]:
-                cursor[key] = seen
-                continue
-            folder = self.root / "jobs" / key
-            # Asked before its events are read: an actor that ends in between has written its last line by then.
-            lost = self._gone(key) if folder.is_dir() else self._never_began(key)
-            steps, seen[1] = _lines(folder / "steps.jsonl", seen[1])
-            happened, seen[0] = _lines(folder / "events.jsonl", seen[0])
-            now = time.time()
-            events.extend(Event(key, self.domain, STEP, float(line.get("unix_s", now)), line) for line in steps)
-            last = ""
-            for line in happened:
-                last = line["kind"]
-                data = {name: value for name, value in line.items() if name not in ("kind", "unix_s")}
-                events.append(Event(key, self.domain, last, line["unix_s"], data))
-            if last in OVER:
-                seen[2] = 1
-                self._clear(key)
-            elif lost:
-                seen[2] = 1
-                events.append(Event(key, self.domain, LOST, time.time(), {"reason": "its actor is gone"}))
-                self._clear(key)
-            cursor[key] = seen
-        return Observed(tuple(events), cursor)
-
-    def _never_began(self, key: str) -> bool:
-        """Whether a job that is asked for by its key has neither a folder nor a group with an actor."""
-        found = self.find(key)
-        return found is None or found.state == LOST
-
-    def release(self, key: str) -> None:
-        """Open the gate of a job."""
-        self._leave(key, "release")
+    def _known(self, since: Mapping[str, Any]) -> list[str]:
+        """Those that are asked for by their key too: an actor may not have begun."""
+        return sorted({*super()._known(since), *since})
 
     def cancel(self, key: str) -> None:
         """Ask a job to end (TERM), and end it after the grace; one that has not begun never will."""
         if self._claimed(key):
-            self._clear(key)
-        elif (known := self._kept(key)) is not None and known.state == LOST:
-            local_job.write_event(str(self.root / "jobs" / key), CANCELLED, reason="its actor is gone")
-            self._clear(key)
+            self._over(key)
+        elif (known := super().find(key)) is not None and known.state == LOST:
+            local_job.write_event(str(self._folder(key)), CANCELLED, reason="its actor is gone")
+            self._over(key)
         else:
-            self._leave(key, "cancel")
+            super().cancel(key)
 
     def _claimed(self, key: str) -> bool:
         """Take the folder of a job that has not begun, so that its actor finds it taken."""
@@ -349,51 +272,12 @@ class RayExecutor:
             return False
         return True
 
-    def migrate(self, key: str, job: JobSpec) -> Handle:
-        """Stop a job so that it can save itself, and start it as another attempt of the same key."""
-        self.cancel(key)
-        until = time.monotonic() + self.grace_s + MIGRATE_S
-        while (known := self.find(key)) is not None and not known.ended:
-            if time.monotonic() > until:
-                rule = f"did not end within {self.grace_s + MIGRATE_S:g} s of being asked to"
-                raise ExecutorError(problem("job", key, rule, "Let the command end on SIGTERM"))
-            time.sleep(0.05)
-        self._clear(key)
-        return self.launch(f"{key}-{max(1, job.attempt)}", job)
-
-    def why_waiting(self, key: str) -> Reason | None:
-        """A job waits for devices, for a node of its domain, or at its gate for the other parts of its gang."""
-        known = self.find(key)
-        if known is None or known.state not in (QUEUED, GRANTED):
-            return None
-        if known.state == GRANTED:
-            return Reason("JobHeld", "gang", "it has its devices and waits for the other parts of its gang")
-        group = self._group(key) or {}
-        word = str(group.get("state", "PENDING"))
-        alive = [node for node in self._nodes() if node["Alive"]]
-        if not alive:
+    def _queued(self, key: str) -> Reason:
+        """A job waits for devices, or for a node of its domain."""
+        word = str((self._group(key) or {}).get("state", "PENDING"))
+        if not any(node["Alive"] for node in self._nodes()):
             return Reason(word, "node not available", f"no node with {LABEL}={self.domain} is alive")
-        found = self.inventory()
-        return Reason(word, "devices", f"{found.free} of {found.devices} devices are free")
-
-    def _leave(self, key: str, word: str) -> None:
-        folder = self.root / "jobs" / check_key(key)
-        if folder.is_dir():
-            (folder / word).touch()
-
-
-def _held(path: Path) -> bool:
-    """Whether somebody holds the lock on a file; True where that cannot be told."""
-    import fcntl
-
-    try:
-        with path.open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return False
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
+        return replace(super()._queued(key), token=word)
 
 
 def _stage_class() -> type:

@@ -4,16 +4,18 @@ Jobs are opaque here: what they asked for, where, since when. Three questions ar
 
 * *why* a job waits: one cause of a closed list, in strict precedence, beside the engine's own word;
 * *when* it starts: the queue is played on with run times drawn from what jobs used of their limits so far, most urgent
-  first, smaller ones let past where they delay nobody (EASY backfill); the middle 80 % of the draws are the interval;
+  first, smaller ones let past where they delay nobody before them (backfill, in cycles); the middle 80 % of the draws
+  are the interval;
 * *where* it would have started sooner, and what waiting that would have saved.
 """
 
 from __future__ import annotations
 
+import bisect
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +36,21 @@ Found = TypeVar("Found")
 
 UNLIMITED_S = 30 * 86400.0
 """Limit that is assumed of a job without one."""
+
+DRAWS = 128
+"""Futures of a queue."""
+
+BACKFILL_S = 30.0
+"""Slurm's own ``bf_interval``, where a site says no other."""
+
+MOST_BACKFILLED = 100
+"""Jobs that a cycle looks at, as Slurm's ``bf_max_job_test``."""
+
+MOST_PAST = 2000
+"""Jobs of the past that are looked at."""
+
+UNKNOWN_SHARES = (0.25, 0.5, 0.75, 1.0)
+"""What jobs use of their limits where nothing is known of any."""
 
 LONGEST_NUMBER = 12
 """Digits of a number of seconds, devices or tasks."""
@@ -121,6 +138,8 @@ class Shadow:
         unix_s: When.
         used_shares: Of jobs that ended: run time over limit.
         source: Where it was read, with version.
+        turnarounds_s: Of jobs that had to wait: how long after the last end in their domain they began.
+        backfill_s: Seconds between two looks of the engine at those that are not first in line.
     """
 
     jobs: tuple[ShadowJob, ...]
@@ -128,6 +147,8 @@ class Shadow:
     unix_s: float
     used_shares: tuple[float, ...] = ()
     source: str = ""
+    turnarounds_s: tuple[float, ...] = ()
+    backfill_s: float = 0.0
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -219,7 +240,7 @@ class Start:
     draws: int
 
 
-def when(shadow: Shadow, domain: str, *, draws: int = 64, seed: int = 0) -> dict[str, Start]:
+def when(shadow: Shadow, domain: str, *, draws: int = DRAWS, seed: int = 0) -> dict[str, Start]:
     """When the waiting jobs of a domain start; those that cannot start at all are left out.
 
     Args:
@@ -228,99 +249,157 @@ def when(shadow: Shadow, domain: str, *, draws: int = 64, seed: int = 0) -> dict
         draws: Futures to play.
         seed: Of the run times.
     """
-    generator = np.random.default_rng(seed)
     starts: dict[str, list[float]] = {}
-    for _ in range(draws):
-        for name, at in play(shadow, domain, _run_times(shadow, domain, generator)).items():
+    for held_s in futures(shadow, domain, draws, seed):
+        for name, at in play(shadow, domain, held_s).items():
             starts.setdefault(name, []).append(at)
     found = {}
     for name, times in starts.items():
-        low, middle, high = np.quantile(times, (0.1, 0.5, 0.9))
+        # Of exchangeable draws and the start to come, the latter lies between these in exactly four of five cases.
+        low, middle, high = np.quantile(times, (0.1, 0.5, 0.9), method="weibull")
         found[name] = Start(float(middle), float(low), float(high), len(times))
     return found
 
 
-def _run_times(shadow: Shadow, domain: str, generator: np.random.Generator) -> dict[str, float]:
-    """One draw of how long every job of a domain runs in all; a running one at least as long as it has."""
-    shares = np.array(shadow.used_shares or (0.25, 0.5, 0.75, 1.0))
-    drawn = {}
-    for job in shadow.jobs:
-        if job.domain == domain:
-            ran_s = shadow.unix_s - job.started_unix_s if job.started_unix_s is not None else 0.0
-            possible = shares[shares * job.limit_s > ran_s]
-            share = float(generator.choice(possible)) if possible.size else 1.0
-            drawn[job.id] = max(share * job.limit_s, ran_s + 1.0)
-    return drawn
+def futures(shadow: Shadow, domain: str, draws: int, seed: int) -> Iterator[dict[str, float]]:
+    """How long every job of a domain keeps its devices, drawn anew for each future; a running one longer than it has.
+
+    That is its run time, and the turnaround until somebody else has them: where jobs are short, turnarounds are what a
+    long queue waits for.
+
+    What jobs use of their limits is known from few of them, and that it is known so badly moves all starts of a future
+    together: every future first weighs the past anew (a Bayesian bootstrap). Jobs that still run count for what they
+    have used so far (Kaplan and Meier): leaving them out would believe the short ones, which have ended already.
+    """
+    generator = np.random.default_rng(seed)
+    jobs = [job for job in shadow.jobs if job.domain == domain]
+    ran_s = np.array([max(0.0, shadow.unix_s - (job.started_unix_s or shadow.unix_s)) for job in jobs])
+    limits_s = np.array([max(1.0, job.limit_s) for job in jobs])
+    turnarounds = np.array(shadow.turnarounds_s or (0.0,))
+    ended = np.sort(np.array(shadow.used_shares or UNKNOWN_SHARES))
+    running = [
+        (shadow.unix_s - job.started_unix_s) / max(1.0, job.limit_s)
+        for job in shadow.jobs
+        if job.running and job.started_unix_s is not None
+    ]
+    # How many of those that still run had used as much as each that has ended: they were at risk there too.
+    open_shares = np.sort(np.clip(np.array(running if shadow.used_shares else []), 0.0, 1.0))
+    still = np.searchsorted(open_shares, ended, side="left")
+    shares = np.append(ended, 1.0)
+    for _ in range(draws):
+        weight, open_weight = generator.exponential(size=ended.size), generator.exponential(size=open_shares.size)
+        beyond = np.append(np.cumsum(open_weight[::-1])[::-1], 0.0)[still]
+        at_risk = np.cumsum(weight[::-1])[::-1] + beyond
+        survived = np.concatenate([[1.0], np.cumprod(1.0 - weight / at_risk)])
+        chance = np.append(survived[:-1] * weight / at_risk, survived[-1])
+        # A job that runs is of those that use more than it has used: its place among them is uniform.
+        upto = np.cumsum(chance)
+        used = np.searchsorted(shares, ran_s / limits_s, side="right")
+        before = np.where(used > 0, upto[np.maximum(used, 1) - 1], 0.0)
+        at = np.searchsorted(upto, before + (upto[-1] - before) * generator.random(len(jobs)), side="right")
+        drawn_s = np.maximum(shares[np.minimum(at, ended.size)] * limits_s, ran_s + 1.0)
+        drawn_s += generator.choice(turnarounds, len(jobs))
+        yield dict(zip((job.id for job in jobs), drawn_s.tolist(), strict=True))
 
 
-def play(shadow: Shadow, domain: str, run_times_s: Mapping[str, float]) -> dict[str, float]:
-    """Play the queue of a domain on with given run times: start of every job that waits.
+def play(shadow: Shadow, domain: str, held_s: Mapping[str, float]) -> dict[str, float]:
+    """Play the queue of a domain on: start of every job that waits, given how long each keeps its devices.
 
     The engine plans with limits and is surprised by run times, as real ones are.
     """
-    now, free = shadow.unix_s, shadow.free(domain)
+    taken = sum(job.devices for job in shadow.jobs if job.running and job.domain == domain)
+    # What a node that takes no more jobs has given out is nobody's afterwards.
+    now, free = shadow.unix_s, min(shadow.free(domain), shadow.devices(domain) - taken)
     running = [
-        (
-            float(job.started_unix_s or now) + run_times_s[job.id],
-            float(job.started_unix_s or now) + job.limit_s,
-            job.devices,
-        )
+        (began + held_s[job.id], began + job.limit_s, job.devices)
         for job in shadow.jobs
         if job.running and job.domain == domain
+        for began in [float(job.started_unix_s or now)]
     ]
     queue = [job for job in shadow.waiting(domain) if _startable(shadow, job)]
     starts: dict[str, float] = {}
+    cycle_s = now
     while queue:
-        for job in _started(queue, free, running, now):
+        due = [job for job in queue if job.begin_unix_s <= now]
+        # Whoever is first in line starts as soon as it fits; the others are looked at in the next cycle.
+        first = 0
+        while first < len(due) and due[first].devices <= free - sum(job.devices for job in due[:first]):
+            first += 1
+        chosen = due[:first]
+        if now >= cycle_s:
+            left = free - sum(job.devices for job in chosen)
+            limits = [(limit, devices) for _, limit, devices in running]
+            limits += [(now + job.limit_s, job.devices) for job in chosen]
+            chosen += _backfilled(due[first : first + MOST_BACKFILLED], left, limits, now)
+            cycle_s = math.inf
+        for job in chosen:
             starts[job.id] = now
             free -= job.devices
-            running.append((now + run_times_s[job.id], now + job.limit_s, job.devices))
-            queue.remove(job)
+            running.append((now + held_s[job.id], now + job.limit_s, job.devices))
+        gone = {job.id for job in chosen}
+        queue = [job for job in queue if job.id not in gone]
         later = [end for end, _, _ in running if end > now] + [
             job.begin_unix_s for job in queue if job.begin_unix_s > now
         ]
         if not queue or not later:
             break
-        now = min(later)
+        if math.isinf(cycle_s):
+            # The next look that finds something changed: looks come at their own pace.
+            cycle_s = shadow.unix_s + shadow.backfill_s * math.ceil(
+                (min(later) - shadow.unix_s) / max(1e-9, shadow.backfill_s)
+            )
+            cycle_s = max(cycle_s, min(later))
+        now = min(*later, cycle_s)
         free += sum(devices for end, _, devices in running if end <= now)
         running = [each for each in running if each[0] > now]
     return starts
 
 
+def _backfilled(
+    due: Sequence[ShadowJob], free: int, limits: Sequence[tuple[float, int]], now: float
+) -> list[ShadowJob]:
+    """Who starts now although others are before it: everybody is given the earliest place that delays nobody before.
+
+    Planned with limits. Slurm does so (``sched/backfill``); to let past whoever delays only the first in line, as is
+    simpler, starts the wrong ones.
+    """
+    times, room = [now], [free]
+    for end, devices in sorted((max(limit, now + 1.0), devices) for limit, devices in limits):
+        times.append(end)
+        room.append(room[-1] + devices)
+    chosen = []
+    for job in due:
+        if room[0] <= 0:
+            break
+        at, end = _earliest(times, room, job.devices, job.limit_s)
+        if at == 0:
+            chosen.append(job)
+        if at < len(times):
+            stop = bisect.bisect_left(times, end)
+            if stop == len(times) or times[stop] != end:
+                times.insert(stop, end)
+                room.insert(stop, room[stop - 1])
+            for each in range(at, stop):
+                room[each] -= job.devices
+    return chosen
+
+
+def _earliest(times: Sequence[float], room: Sequence[int], devices: int, length_s: float) -> tuple[int, float]:
+    """Where so many devices are first free for so long, and until when; one past the last place if nowhere."""
+    at = 0
+    while at < len(times):
+        end, other = times[at] + length_s, at
+        while other < len(times) and times[other] < end and room[other] >= devices:
+            other += 1
+        if other == len(times) or times[other] >= end:
+            return at, end
+        at = other + 1
+    return at, math.inf
+
+
 def _startable(shadow: Shadow, job: ShadowJob) -> bool:
     held = job.reason.startswith(("JobHeld", "Dependency")) or job.priority == 0.0
     return not held and job.devices <= shadow.devices(job.domain)
-
-
-def _started(
-    queue: Sequence[ShadowJob], free: int, running: Sequence[tuple[float, float, int]], now: float
-) -> list[ShadowJob]:
-    """Who starts at this moment: in order while it fits, then whoever delays not the first that does not (EASY)."""
-    chosen: list[ShadowJob] = []
-    due = [job for job in queue if job.begin_unix_s <= now]
-    for at, job in enumerate(due):
-        if job.devices > free:
-            # When the first that does not fit could start by everybody's limits, and what is left beside it then.
-            room, reserved_at = free, math.inf
-            ends = sorted(
-                [(limit, devices) for _, limit, devices in running] + [(now + j.limit_s, j.devices) for j in chosen]
-            )
-            for limit, devices in ends:
-                room += devices
-                if room >= job.devices:
-                    reserved_at = limit
-                    break
-            spare = room - job.devices if math.isfinite(reserved_at) else free
-            for other in due[at + 1 :]:
-                if other.devices <= free and (now + other.limit_s <= reserved_at or other.devices <= spare):
-                    chosen.append(other)
-                    free -= other.devices
-                    if now + other.limit_s > reserved_at:
-                        spare -= other.devices
-            break
-        chosen.append(job)
-        free -= job.devices
-    return chosen
 
 
 @dataclass(frozen=True)
@@ -346,7 +425,7 @@ class Advice:
     saved_s: float = 0.0
 
 
-def advise(shadow: Shadow, *, draws: int = 64, seed: int = 0) -> list[Advice]:
+def advise(shadow: Shadow, *, draws: int = DRAWS, seed: int = 0) -> list[Advice]:
     """Every waiting job: why, when, and where it would have started sooner; nothing is done about it."""
     by_domain = {domain: when(shadow, domain, draws=draws, seed=seed) for domain in shadow.domains}
     found = []
@@ -389,7 +468,11 @@ def read_live(ask: Callable[..., str], now: float) -> Shadow:
         for line in ask("scontrol", "-d", "-o", "show", "nodes").splitlines()
         if "NodeName=" in line
     ]
-    return Shadow(tuple(filter(None, jobs)), tuple(nodes), now, _shares(ask), ask("sinfo", "--version").strip())
+    past = _past(ask)
+    return Shadow(
+        tuple(filter(None, jobs)), tuple(nodes), now, _shares(past), ask("sinfo", "--version").strip(),
+        _turnarounds(past), _backfill_s(ask),
+    )  # fmt: skip
 
 
 def _read(what: str, told: Told, read: Callable[[Told], Found]) -> Found:
@@ -444,16 +527,17 @@ def read_json(queue: str, nodes: str, now: float, accounting: str = "", source: 
     """
     jobs = [_read("squeue", each, _json_job) for each in _listed("squeue", queue, "jobs")]
     places = [_read("nodes", each, _json_node) for each in _listed("nodes", nodes, "nodes")]
-    past = _listed("sacct", accounting, "jobs") if accounting else []
-    shares = [share for each in past if (share := _read("sacct", each, _json_share)) is not None]
-    return Shadow(tuple(filter(None, jobs)), tuple(places), now, tuple(shares[-2000:]), source)
+    rows = _listed("sacct", accounting, "jobs") if accounting else []
+    past = [_read("sacct", each, _json_ended) for each in rows]
+    turns = _turnarounds(past)
+    return Shadow(tuple(filter(None, jobs)), tuple(places), now, _shares(past), source, turns, BACKFILL_S)
 
 
-def _json_share(told: Mapping[str, Any]) -> float | None:
-    """Run time over limit of a job that has ended."""
+def _json_ended(told: Mapping[str, Any]) -> _Ended:
     times = told.get("time", {})
-    elapsed, minutes = _number_of(times.get("elapsed")), _number_of(times.get("limit"))
-    return min(1.0, max(1.0, elapsed) / (60.0 * minutes)) if elapsed is not None and minutes else None
+    elapsed, minutes, *rest = (_number_of(times.get(name)) for name in ("elapsed", "limit", "eligible", "start", "end"))
+    limit_s = 60.0 * minutes if minutes else None
+    return _Ended(str(told.get("partition", "")), elapsed, limit_s, *(each or None for each in rest), True)
 
 
 def _listed(what: str, text: str, key: str) -> list[dict[str, Any]]:
@@ -509,20 +593,80 @@ def _number_of(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _shares(ask: Callable[..., str]) -> tuple[float, ...]:
-    """Run time over limit of the jobs that accounting remembers; none without accounting."""
+def _backfill_s(ask: Callable[..., str]) -> float:
+    """Seconds between two cycles of the backfill scheduler, as the site has set them."""
     try:
-        told = ask("sacct", "-n", "-P", "-X", "-a", "--starttime=now-7days", "-o", "State,ElapsedRaw,TimelimitRaw")
+        told = re.search(r"\bbf_interval=(\d{1,6})\b", ask("scontrol", "show", "config"))
     except ExecutorError:
-        return ()
+        return BACKFILL_S
+    return float(told[1]) if told else BACKFILL_S
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A job of the past.
+
+    Attributes:
+        domain: Where it ran.
+        elapsed_s: How long.
+        limit_s: Its limit; None without one.
+        eligible_unix_s: Since when it could have begun; None if it is not told.
+        started_unix_s: When it began.
+        ended_unix_s: When it ended.
+        over: Whether it ran to an end of its own.
+    """
+
+    domain: str
+    elapsed_s: float | None
+    limit_s: float | None
+    eligible_unix_s: float | None
+    started_unix_s: float | None
+    ended_unix_s: float | None
+    over: bool
+
+
+def _past(ask: Callable[..., str]) -> list[_Ended]:
+    """The jobs that accounting remembers; none without accounting."""
+    columns = "State,ElapsedRaw,TimelimitRaw,Partition,Eligible,Start,End"
+    try:
+        told = ask("sacct", "-n", "-P", "-X", "-a", "--starttime=now-7days", "-o", columns)
+    except ExecutorError:
+        return []
     found = []
     for line in told.splitlines():
-        state, elapsed, minutes = [*line.split("|"), "", ""][:3]
-        ended = state.split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT")
+        state, elapsed, minutes, domain, *times = [*line.split("|"), "", "", "", "", "", ""][:7]
+        over = state.split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT")
         known = elapsed.isdecimal() and len(elapsed) <= LONGEST_NUMBER
-        if ended and known and (limit := _seconds(minutes)):
-            found.append(min(1.0, max(1.0, float(elapsed)) / (60.0 * limit)))
-    return tuple(found[-2000:])
+        limit = _seconds(minutes)
+        limit_s = 60.0 * limit if limit else None
+        when_s = [_seconds(each) for each in times]
+        found.append(_Ended(domain, float(elapsed) if known else None, limit_s, *when_s, over))
+    return found
+
+
+def _shares(past: Sequence[_Ended]) -> tuple[float, ...]:
+    """Run time over limit of jobs that ended."""
+    shares = [
+        min(1.0, max(1.0, each.elapsed_s) / each.limit_s)
+        for each in past
+        if each.over and each.elapsed_s is not None and each.limit_s
+    ]
+    return tuple(shares[-MOST_PAST:])
+
+
+def _turnarounds(past: Sequence[_Ended]) -> tuple[float, ...]:
+    """Seconds between the last end in a domain and the start of a job that had waited for it."""
+    found = []
+    for domain in sorted({each.domain for each in past}):
+        own = [each for each in past if each.domain == domain]
+        ends = sorted(each.ended_unix_s for each in own if each.ended_unix_s is not None)
+        for each in own[-MOST_PAST:]:
+            start, since = each.started_unix_s, each.eligible_unix_s
+            at = bisect.bisect_right(ends, start) if start is not None else 0
+            # One that began as soon as it could waited for nobody; an end before that was not what it waited for.
+            if start is not None and since is not None and at and ends[at - 1] > since and start - since > 1.0:
+                found.append(start - ends[at - 1])
+    return tuple(found[-MOST_PAST:])
 
 
 def _tres(words: str) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 
 from attribution_sched.errors import ExecutorError, LaunchRefused, problem
 from attribution_sched.executors.executor import check_job, check_key
-from attribution_sched.executors.local import _lines
+from attribution_sched.executors.job_folder import AT_GATE, lines_of
 from attribution_sched.executors.records import (
     CANCELLED,
     ENDED,
@@ -64,7 +64,7 @@ CAUSES: Mapping[str, str] = {
 REFUSALS = (
     "invalid partition", "invalid account", "requested node configuration is not available", "more processors",
     "permission denied", "access/permission", "invalid generic resource", "invalid feature", "qos", "node count",
-    "requested time limit", "unsupported", "violates", "invalid node name",
+    "requested time limit", "unsupported", "violates", "invalid node name", "not permitted", "invalid qos",
 )  # fmt: skip
 """Words of Slurm by which a job is refused for good; any other failure of a submission is looked into again."""
 
@@ -246,8 +246,9 @@ class SlurmExecutor:
             return {}
         shape = "JobIDRaw,JobName,State,ExitCode,Start,End,TotalCPU,NodeList,Comment"
         told = self._ask(
-            "sacct", "-n", "-P", "-X", "-D", f"--starttime=now-{MEMORY_DAYS}days", f"--name={','.join(keys)}",
-            f"--delimiter={SEPARATOR}", "-o", shape,
+            # Root is told of everybody's; a job of somebody else is never ours, whatever it is called.
+            "sacct", "-n", "-P", "-X", "-D", "-u", getpass.getuser(), f"--starttime=now-{MEMORY_DAYS}days",
+            f"--name={','.join(keys)}", f"--delimiter={SEPARATOR}", "-o", shape,
         )  # fmt: skip
         found: dict[str, Handle] = {}
         for line in told.splitlines():
@@ -278,7 +279,7 @@ class SlurmExecutor:
             state, offset = seen.get(key, ("", 0))
             if state in ENDED:
                 continue
-            steps, offset = _lines(self.folder / f"{key}.steps.jsonl", int(offset))
+            steps, offset = lines_of(self.folder / f"{key}.steps.jsonl", int(offset))
             events.extend(Event(key, self.domain, STEP, float(line.get("unix_s", now)), line) for line in steps)
             if handle.state != state:
                 if handle.state in (FINISHED, FAILED) and state != RUNNING:
@@ -340,7 +341,7 @@ class SlurmExecutor:
         if known is None or known.state not in (QUEUED, GRANTED):
             return None
         if known.state == GRANTED:
-            return Reason("JobHeld", "gang", "it has its devices and waits for the other parts of its gang")
+            return AT_GATE
         token = re.split(r"[,(]", known.reason)[0].strip()
         told = self._ask("squeue", "-h", "--start", "-j", known.id, "-o", "%S").strip()
         return Reason(token, CAUSES.get(token, ""), known.reason, _seconds(told))

@@ -14,14 +14,15 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH
-from attribution_sched.cluster.decision import Decisions, DecisionView
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
 from attribution_sched.explain.preference import devices_needed, redecided
 from attribution_sched.explain.room import best_across, best_inside, empty_cluster
 from attribution_sched.explain.watch import Decided
-from attribution_sched.explain.words import Phrase
+from attribution_sched.explain.words import Phrase, in_language, say
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.scheduler.policy import Policy
 
@@ -61,6 +62,19 @@ class Alternative:
     carbon_g: float | None = None
     change: str = ""
     played: Played | None = None
+
+    def why_not(self, task: str, domain: str, lang: str = "en") -> str:
+        """The row as an answer to why a task is not in a domain: what is missing, what it would be worth, what wins."""
+        told = [in_language(self.missing, lang)] if self.missing else []
+        if self.chosen:
+            told.append(say("why_not.done", lang))
+        if self.reward is not None:
+            terms = (self.reward, self.r_eff or 0.0, self.r_util or 0.0, self.r_cost or 0.0)
+            total, eff, util, cost = (number(value, 2, signed=True) for value in terms)
+            told.append(say("why_not.worth", lang, reward=total, eff=eff, util=util, cost=cost))
+        if self.change:
+            told.append(say("table.wins", lang, change=self.change))
+        return say("why_not", lang, task=task, domain=domain, parts=tuple(told))
 
 
 @dataclass(frozen=True)
@@ -130,14 +144,14 @@ def decision_table(
     return DecisionTable(decided.id, _sentence(decided, inside, names), tuple(rows))
 
 
-def _words(plan: Plan | None, names: Sequence[str], view: DecisionView) -> str:
+def _words(plan: Plan | None, names: Sequence[str], view: Decision) -> str:
     if plan is None:
         return Phrase("plan.keep" if view.replanning else "plan.wait")
     parts = tuple(f"{names[segment.domain]} ×{segment.device_count}" for segment in plan.segments)
     return Phrase("list.segments", parts=parts)
 
 
-def least_devices(view: DecisionView, domain: int) -> int | None:
+def least_devices(view: Decision, domain: int) -> int | None:
     """Fewest devices of a domain that hold the task, if the domain were empty; None if it never does."""
     empty = empty_cluster(view)
     total = int(empty.free_devices[domain])
@@ -149,14 +163,14 @@ def least_devices(view: DecisionView, domain: int) -> int | None:
     return None
 
 
-def _missing(view: DecisionView, domain: int) -> str:
+def _missing(view: Decision, domain: int) -> str:
     need, free = least_devices(view, domain), int(view.free_devices[domain])
     if need is None:
         return Phrase("table.too_small")
     return Phrase("table.needs", need=need, free=free)
 
 
-def _priced(view: DecisionView, plans: Sequence[Plan | None]) -> list[dict[str, float] | None]:
+def _priced(view: Decision, plans: Sequence[Plan | None]) -> list[dict[str, float] | None]:
     acting = [as_carried_out(view.cost, view.kind_index, view.kind.batch_size, p) for p in plans if p is not None]
     if not acting:
         return [None for _ in plans]
@@ -183,7 +197,7 @@ def _less(numbers: dict[str, float] | None, own: dict[str, float] | None) -> dic
     return {name: value - own[name] for name, value in numbers.items()}
 
 
-def with_free(decided: Decided, free: dict[int, int]) -> tuple[DecisionView, Decisions]:
+def with_free(decided: Decided, free: dict[int, int]) -> tuple[Decision, Decisions]:
     """A decision with other numbers of free devices in some domains."""
     view = decided.view
     whole = {field.name: np.array(getattr(decided.seen, field.name)) for field in fields(Decisions)}

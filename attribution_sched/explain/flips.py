@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import Decisions, DecisionView
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.findings import Change, Counterfactual, Rule
 from attribution_sched.explain.lineup import Lineup
@@ -41,7 +41,7 @@ class Flip:
         return abs(self.value - self.sweep.value) / self.sweep.spread
 
 
-def find_flips(policy: Policy, view: DecisionView, seen: Decisions, listed: list[Sweep]) -> list[Flip]:
+def find_flips(policy: Policy, view: Decision, seen: Decisions, listed: list[Sweep]) -> list[Flip]:
     """Turn every quantity up and down until the policy's own choice changes; the nearest flip of each, if any.
 
     What a policy chooses at the decision itself is asked of it anew: where a search settles details afterwards, the
@@ -86,7 +86,7 @@ def rules(flips: list[Flip], domains: list[str], *, replanning: bool) -> tuple[R
 
 def smallest_flip(
     policy: Policy,
-    view: DecisionView,
+    view: Decision,
     seen: Decisions,
     flips: list[Flip],
     cast: Lineup,
@@ -112,7 +112,7 @@ def smallest_flip(
 
 
 def _taken_over(
-    policy: Policy, view: DecisionView, seen: Decisions, cast: Lineup, blend: Blender, domains: list[str]
+    policy: Policy, view: Decision, seen: Decisions, cast: Lineup, blend: Blender, domains: list[str]
 ) -> Counterfactual | None:
     p, m = len(cast.names), min(64, len(blend.background))
     states = np.linspace(0, len(blend.background) - 1, m).astype(np.int64)
@@ -145,14 +145,14 @@ def _taken_over(
     return Counterfactual(tuple(changes), size, describe_plan(plan, domains, replanning=view.replanning), verified=True)
 
 
-def _verify(policy: Policy, view: DecisionView, seen: Decisions, situation: Decisions) -> tuple[Plan | None, bool]:
+def _verify(policy: Policy, view: Decision, seen: Decisions, situation: Decisions) -> tuple[Plan | None, bool]:
     """Let the policy decide on the changed decision, and on the unchanged one for comparison."""
     before, after = proposals(policy, view, stacked([seen, situation]))
     return after, chosen(before) != chosen(after)
 
 
 def _ask(
-    policy: Policy, view: DecisionView, seen: Decisions, listed: list[Sweep], tried: list[FloatArray]
+    policy: Policy, view: Decision, seen: Decisions, listed: list[Sweep], tried: list[FloatArray]
 ) -> list[list[Plan | None]]:
     """What the policy does for every value of every sweep, asked in one call."""
     parts = []

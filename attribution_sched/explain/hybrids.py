@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import share_batch
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -99,7 +99,7 @@ def mixed(own: IntArray, others: IntArray, parts: Sequence[str]) -> IntArray:
     return found
 
 
-def plans_of(view: DecisionView, segments: IntArray, schedules: IntArray, counts: IntArray | None = None) -> PlanBatch:
+def plans_of(view: Decision, segments: IntArray, schedules: IntArray, counts: IntArray | None = None) -> PlanBatch:
     """Plans ``(n, P, 10)`` as the cluster carries them out: replicas share the batch by their speed."""
     rows = np.ascontiguousarray(segments)
     counts = np.full(len(rows), rows.shape[1], dtype=np.int64) if counts is None else counts
@@ -112,7 +112,7 @@ def plans_of(view: DecisionView, segments: IntArray, schedules: IntArray, counts
     return PlanBatch(rows, counts, schedules)
 
 
-def between(view: DecisionView, plan: Plan, other: Plan) -> Hybrids:
+def between(view: Decision, plan: Plan, other: Plan) -> Hybrids:
     """Mixtures of two plans, with as many players as the mixtures that can run allow.
 
     Parts of plans with as many segments per replica are exchanged segment by segment. Otherwise domains and cuts are
@@ -180,7 +180,7 @@ def _hybrid(plan: Plan, other: Plan, keep: dict[str, bool]) -> tuple[IntArray | 
     return made, schedule
 
 
-def _packed(view: DecisionView, listed: list[IntArray | None], schedules: IntArray) -> PlanBatch:
+def _packed(view: Decision, listed: list[IntArray | None], schedules: IntArray) -> PlanBatch:
     """Plans of different widths as one batch; what could not be made stands as the first that could."""
     made = [rows for rows in listed if rows is not None]
     counts = np.array([len(made[0] if rows is None else rows) for rows in listed], dtype=np.int64)

@@ -197,14 +197,18 @@ class Memory:
         return twin(self._policy)
 
     def recall(
-        self, decision: str, number: int, lived_through: Sequence[tuple[str, int, Decision, Plan | None, Decisions]]
+        self,
+        decision: str,
+        number: int,
+        lived_through: Sequence[tuple[str, int, Decision, Plan | None, Decisions | None]],
     ) -> Decided:
         """A decision of long ago, seen again together with those that it is compared with.
 
         Args:
             decision: Its id.
             number: Its number.
-            lived_through: Id, number, view, plan and what the policy saw, of it and of those before it.
+            lived_through: Id, number, view, plan and what the policy saw (None: read off the view), of it and of those
+                before it.
         """
         found = {name: Memorised(view, plan, seen, at) for name, at, view, plan, seen in lived_through}
         own = found[decision]

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, REPLICA, TP, Plan, layout_table
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.hybrids import (
@@ -44,7 +44,7 @@ TRIED = 1024
 """Combinations of alternatives that are tried; all of them if there are no more."""
 
 
-def from_menu(view: DecisionView, plan: Plan, seed: int = 0) -> Hybrids:
+def from_menu(view: Decision, plan: Plan, seed: int = 0) -> Hybrids:
     """Mixtures of a plan with what its parts could have been.
 
     Alternatives are, one format and one microbatch for all segments: other cut points, other layouts of as many
@@ -93,7 +93,7 @@ def from_menu(view: DecisionView, plan: Plan, seed: int = 0) -> Hybrids:
     return Hybrids(tuple((part,) for part in parts), plans, draws, complete)
 
 
-def _able(view: DecisionView, plan: Plan, others: IntArray, parts: Sequence[str]) -> NDArray[np.bool_]:
+def _able(view: Decision, plan: Plan, others: IntArray, parts: Sequence[str]) -> NDArray[np.bool_]:
     """Others all of whose mixtures with the plan can run, shape ``(D,)``."""
     rows = mixed(rows_of(plan), others, parts)
     d, codes = rows.shape[:2]
@@ -110,7 +110,7 @@ def _with(own: IntArray, changes: dict[str, IntArray]) -> IntArray:
     return rows
 
 
-def _options(view: DecisionView, own: IntArray, part: str, rng: np.random.Generator) -> tuple[IntArray, bool]:
+def _options(view: Decision, own: IntArray, part: str, rng: np.random.Generator) -> tuple[IntArray, bool]:
     """Alternatives of one part ``(D, P, columns)``, and whether they are all."""
     if part == CUTS:
         listed, complete = _cuts(own, len(view.kind.model), rng)
@@ -123,7 +123,7 @@ def _options(view: DecisionView, own: IntArray, part: str, rng: np.random.Genera
     return listed[(listed != own[:, COLUMNS[part]]).any(axis=(1, 2))], complete
 
 
-def _layouts(view: DecisionView, own: IntArray, rng: np.random.Generator) -> tuple[IntArray, bool]:
+def _layouts(view: Decision, own: IntArray, rng: np.random.Generator) -> tuple[IntArray, bool]:
     cluster = view.cost.cluster
     table = layout_table(cluster, sharing=False)[:, :3]
     lists = []

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import Decisions, DecisionView
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import worth
 from attribution_sched.explain.explanation import COMPONENTS, TOTAL
@@ -45,7 +45,7 @@ class SimulatedPlans:
         factors: The task's demand multipliers, shape ``(3,)``; ones for a nominal task.
     """
 
-    view: DecisionView
+    view: Decision
     factors: FloatArray
 
     def __call__(self, plans: PlanBatch, rows: IntArray, situations: Decisions) -> FloatArray:
@@ -63,7 +63,7 @@ class SimulatedPlans:
 class AppraisedPlans:
     """As a policy expects them."""
 
-    view: DecisionView
+    view: Decision
     policy: Appraiser
 
     def __call__(self, plans: PlanBatch, rows: IntArray, situations: Decisions) -> FloatArray:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import Decisions, DecisionView
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.lineup import Lineup
 from attribution_sched.explain.situations import Blender, to_view
@@ -76,7 +76,7 @@ def devices_needed(plan: Plan | None, domains: int) -> IntArray:
     return need
 
 
-def redecided(policy: Policy, view: DecisionView, situations: Decisions) -> Sequence[Plan | None]:
+def redecided(policy: Policy, view: Decision, situations: Decisions) -> Sequence[Plan | None]:
     """What the policy as it is deployed decides in each situation, with whatever searches come after its network."""
     if isinstance(policy, Redecider):
         return policy.redecide([to_view(view, situations, row) for row in range(len(situations))], situations)
@@ -95,7 +95,7 @@ class Preference:
         odds: Whether the score is log-odds; else its sign is all that is known.
     """
 
-    view: DecisionView
+    view: Decision
     plan: Plan | None
     score: Score
     fits_at_all: Callable[[Decisions], BoolArray]
@@ -134,12 +134,12 @@ class Preference:
         return replace(whole, free=np.maximum(whole.free, need)), fits
 
 
-def odds_of(policy: ChoiceOdds, view: DecisionView, plan: Plan | None) -> Score:
+def odds_of(policy: ChoiceOdds, view: Decision, plan: Plan | None) -> Score:
     """By how much a policy prefers a choice."""
     return lambda situations: policy.log_odds(view, situations, plan)
 
 
-def asked_again(policy: Policy, view: DecisionView, plan: Plan | None) -> Score:
+def asked_again(policy: Policy, view: Decision, plan: Plan | None) -> Score:
     """Whether a policy, as it is deployed, makes the same choice: 1, or −1."""
     own = where(plan)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attribution_sched.cluster.decision import Decisions, DecisionView
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import DP, PP, TP, Plan, PlanBatch
 from attribution_sched.planning.candidates import best_of, taken
 from attribution_sched.planning.domain_orders import chain_plans, connected_orders
@@ -26,7 +26,7 @@ def sizes(batch: PlanBatch) -> IntArray:
     return found
 
 
-def best_inside(view: DecisionView, domain: int, *, least: int = 1, most: int | None = None) -> Plan | None:
+def best_inside(view: Decision, domain: int, *, least: int = 1, most: int | None = None) -> Plan | None:
     """The plan of highest reward inside one domain on ``least`` to ``most`` devices; None if none fits."""
     batch = plans_inside(Instance.of(view), [domain])
     devices = sizes(batch)
@@ -35,7 +35,7 @@ def best_inside(view: DecisionView, domain: int, *, least: int = 1, most: int | 
 
 
 def best_across(
-    view: DecisionView, domain: int | None = None, *, fewest: bool = False, most: int | None = None
+    view: Decision, domain: int | None = None, *, fewest: bool = False, most: int | None = None
 ) -> Plan | None:
     """The plan of highest reward that is cut over several domains; None if none fits.
 
@@ -62,7 +62,7 @@ def best_across(
     return best_of(view, PlanBatch.of(found, view.max_segments)) if found else None
 
 
-def fits_at_all(view: DecisionView, most: int | None = None) -> bool:
+def fits_at_all(view: Decision, most: int | None = None) -> bool:
     """Whether any plan for the task fits the free devices, on at most so many of them."""
     open_domains = np.flatnonzero(np.asarray(view.free_devices) > 0)
     if any(best_inside(view, int(domain), most=most) is not None for domain in open_domains):
@@ -70,7 +70,7 @@ def fits_at_all(view: DecisionView, most: int | None = None) -> bool:
     return best_across(view, fewest=True, most=most) is not None
 
 
-def empty_cluster(view: DecisionView) -> DecisionView:
+def empty_cluster(view: Decision) -> Decision:
     """The decision as it would be if nothing else ran."""
     return replace(view, free_devices=np.array(view.cost.domains.rows.devices, dtype=np.int64))
 
@@ -82,7 +82,7 @@ class RoomTable:
         view: The decision; only how many devices are free is varied.
     """
 
-    def __init__(self, view: DecisionView) -> None:
+    def __init__(self, view: Decision) -> None:
         self._view = view
         self._known: dict[tuple[int, ...], bool] = {}
         self._devices = np.asarray(view.cost.domains.rows.devices)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import PER_CANDIDATE, Decisions, DecisionView
+from attribution_sched.cluster.decision import PER_CANDIDATE, Decision, Decisions
 from attribution_sched.cluster.engine.engine import DAY_S, EVENT_FEATURES
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.types import Task
@@ -150,7 +150,7 @@ class Blender:
         return mixed.reshape(len(decision), *own.shape[1:])
 
 
-def to_view(view: DecisionView, situations: Decisions, row: int) -> DecisionView:
+def to_view(view: Decision, situations: Decisions, row: int) -> Decision:
     """A situation as a view, for policies that want one.
 
     Attributions are the situation's; they cannot be turned back into counters, which stay as they were: other waiting
@@ -180,7 +180,7 @@ def to_view(view: DecisionView, situations: Decisions, row: int) -> DecisionView
     )
 
 
-def _queue(view: DecisionView, s: Decisions, row: int) -> list[Task]:
+def _queue(view: Decision, s: Decisions, row: int) -> list[Task]:
     """Waiting tasks of a situation in order of arrival, each in a slot of its own."""
     known = {task.slot: task for task in view.queue}
     queue: list[Task] = []

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import PER_CANDIDATE, Decisions, DecisionView
+from attribution_sched.cluster.decision import PER_CANDIDATE, Decision, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import total_of, worth
 from attribution_sched.errors import ExplanationError, problem
@@ -79,7 +79,7 @@ class AppraisedComponents(_AnyInput):
     """
 
     policy: Appraiser
-    view: DecisionView
+    view: Decision
     plans: tuple[Plan | None, ...]
     weights: FloatArray
     returns: bool = False
@@ -107,7 +107,7 @@ class ChoiceProbability(_AnyInput):
     """Log-probability of a plan, or the log-odds against another; it has no reward components."""
 
     policy: Appraiser
-    view: DecisionView
+    view: Decision
     plans: tuple[Plan | None, ...]
 
     @property
@@ -127,7 +127,7 @@ class Choice(_AnyInput):
     """Whether a policy of any kind makes the same choice: 1 or 0, less 1 where it makes the one compared with."""
 
     policy: Policy
-    view: DecisionView
+    view: Decision
     plans: tuple[Plan | None, ...]
     outputs: tuple[str, ...] = ("choice",)
 
@@ -156,7 +156,7 @@ class Simulated:
         players: Player that stands for each of the seven demands; −1 for none.
     """
 
-    view: DecisionView
+    view: Decision
     plans: tuple[Plan | None, ...]
     weights: FloatArray
     own: Callable[[FloatArray], FloatArray]
@@ -202,7 +202,7 @@ def chosen(plan: Plan | None) -> Chosen:
     return tuple((s.domain, s.first, s.stop, s.device_count, s.precision) for s in plan.segments)
 
 
-def proposals(policy: Policy, view: DecisionView, situations: Decisions) -> Sequence[Plan | None]:
+def proposals(policy: Policy, view: Decision, situations: Decisions) -> Sequence[Plan | None]:
     """What a policy would do in each situation, all at once if it can.
 
     A policy that remembers is asked as at the start of an episode, every time: the answer to one situation must not

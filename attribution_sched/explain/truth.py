@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.demands import DEMAND_NAMES, Demands, nominal_demands
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import TaskPool, World, build_pool
@@ -53,7 +53,7 @@ class Simulator:
 
     def target(
         self,
-        view: DecisionView,
+        view: Decision,
         plans: tuple[Plan | None, ...],
         weights: FloatArray,
         cast: Lineup,

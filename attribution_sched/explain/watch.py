@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from attribution_sched.cluster.decision import Decisions, DecisionView, from_view, own_first
+from attribution_sched.cluster.decision import Decision, Decisions, from_view, own_first
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.scheduler.policy import Appraiser, Episodic, Policy, QueueOrder
@@ -27,12 +27,12 @@ class Decided:
     """
 
     id: str
-    view: DecisionView
+    view: Decision
     plan: Plan | None
     seen: Decisions
 
 
-def perceived(policy: Policy, view: DecisionView) -> Decisions:
+def perceived(policy: Policy, view: Decision) -> Decisions:
     """A decision as a policy sees it, its task as candidate 0.
 
     Args:
@@ -74,11 +74,11 @@ class Watch:
         if isinstance(self.policy, Episodic):
             self.policy.reset(seed)
 
-    def select(self, view: DecisionView) -> int:
+    def select(self, view: Decision) -> int:
         """The policy's choice of the next task; the one that is up if it does not choose."""
         return self.policy.select(view) if isinstance(self.policy, QueueOrder) else view.slot
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """The policy's decision, remembered."""
         plan = self.policy.decide(view)
         if plan is not None or not self.placed_only:

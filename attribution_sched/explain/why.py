@@ -33,7 +33,7 @@ class Cause(enum.Enum):
     FITS_NOWHERE = "fits_nowhere"
     """Not even the empty cluster holds it."""
     QUOTA = "quota"
-    """It is on hold, or the devices that would do are reserved for others."""
+    """It is on hold, its tenant's quota or budget is used up, or devices that would do are reserved for others."""
     NO_ROOM = "no_room"
     """It fits the cluster, and not what is free of it now."""
     HELD_FOR_ANOTHER = "held_for_another"
@@ -139,6 +139,7 @@ def why_waiting(
     *,
     private: bool = False,
     behind: int = 0,
+    quota: Phrase | None = None,
 ) -> Why:
     """Say why the task of a decision waits.
 
@@ -149,6 +150,7 @@ def why_waiting(
         allowed: Devices per domain that the task may use of the free ones, reservations considered; all by default.
         private: Whether names of others are left out.
         behind: Tasks before it, if the policy does not look at it yet; 0 if it does.
+        quota: What the quota of its tenant leaves it, in words; None if it has none.
     """
     task = view.task.id if view.task is not None and view.task.id else str(view.slot)
     limit = None if view.task is None else view.task.devices
@@ -174,6 +176,8 @@ def why_waiting(
         return answer(Cause.QUOTA, what=Phrase("why.on_hold"))
     if not fits_at_all(asked.view, limit):
         if fits_at_all(view, limit):
+            if quota is not None:
+                return answer(Cause.QUOTA, what=quota)
             return answer(Cause.QUOTA, what=Phrase("why.reserved", devices=int((free - may).sum())))
         most = int(np.argmax(may))
         names = [domain.name for domain in view.cost.cluster.domains]

@@ -137,8 +137,11 @@ class Reader:
 
         What is recorded while it runs is not part of it, nor is what was archived before.
         """
-        for decision, _ in self.entries(start, stop):
-            yield decision
+        query = f"SELECT sequence, {select('decisions')} FROM decisions"
+        query += " WHERE sequence >= ? AND sequence < ? ORDER BY sequence LIMIT ?"
+        for page in self._store.pages(query, *self.bounds(start, stop)):
+            for row in page:
+                yield read_decision(row[1:])
 
     def entries(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[DecisionRecord, OutcomeRecord | None]]:
         """Decisions as of :meth:`decisions`, each with its outcome, or None while it is pending."""
@@ -201,9 +204,20 @@ class Reader:
         """Whether there is a task of that id."""
         return self._store.row("SELECT 1 FROM tasks WHERE id = ?", (str(task_id),)) is not None
 
-    def tasks(self, start: int = 0) -> Iterator[TaskRecord]:
-        """Tasks in the order they were recorded, from the ``start``-th on, page by page."""
+    def tasks(self, start: int = 0, before: int | None = None) -> Iterator[TaskRecord]:
+        """Tasks in the order they were recorded, from the ``start``-th on, page by page.
+
+        Args:
+            start: Number of the first.
+            before: Number of a decision; tasks that were recorded after it are left out. All by default.
+        """
+        until = LARGEST_INTEGER
+        if before is not None:
+            found = self._store.row("SELECT position FROM decisions WHERE sequence = ?", (whole("before", before),))
+            until = LARGEST_INTEGER if found is None else int(found[0])
         for row in self._numbered("tasks", whole("start", start)):
+            if row[0] > until:
+                return
             yield read_task(row)
 
     def task_count(self) -> int:

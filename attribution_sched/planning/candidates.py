@@ -14,7 +14,7 @@ import numpy as np
 from attribution_sched.cluster import plan as rules
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import CostModel, DomainArrays, share_batch
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import (
     ANYBODY,
     MICROBATCHES,
@@ -48,7 +48,7 @@ def join(batches: Sequence[PlanBatch]) -> PlanBatch:
     )
 
 
-def best_of(view: DecisionView, batch: PlanBatch, kind_index: int | None = None) -> Plan | None:
+def best_of(view: Decision, batch: PlanBatch, kind_index: int | None = None) -> Plan | None:
     """Pick the plan of highest reward; None if none fits memory."""
     if len(batch) == 0:
         return None
@@ -81,7 +81,7 @@ def as_carried_out(cost: CostModel, model: int, batch_size: int, plan: Plan) -> 
     return batch.plan(0)
 
 
-def limits_at(view: DecisionView) -> Limits:
+def limits_at(view: Decision) -> Limits:
     """Limits that the cluster itself holds plans of a decision to, memory and power apart.
 
     It offers every domain the layouts of its widest node, so a plan may spread tensor ranks over narrower ones.
@@ -97,7 +97,7 @@ def limits_at(view: DecisionView) -> Limits:
     )
 
 
-def shared_devices(view: DecisionView, beside: int) -> IntArray:
+def shared_devices(view: Decision, beside: int) -> IntArray:
     """Devices per domain that a plan beside a neighbour may use, shape ``(K,)``; beside anybody, empty ones too."""
     found = (
         np.array(view.free_devices, dtype=np.int64) if beside == ANYBODY else np.zeros(len(view.free_devices), np.int64)
@@ -108,7 +108,7 @@ def shared_devices(view: DecisionView, beside: int) -> IntArray:
     return found
 
 
-def runnable(view: DecisionView, batch: PlanBatch) -> BoolArray:
+def runnable(view: Decision, batch: PlanBatch) -> BoolArray:
     """Whether the cluster would run plans on empty devices: they are well formed and fit memory; shape ``(n,)``."""
     limits = limits_of(view.cost, view.kind_index, from_table=False)._replace(trained=False)
     valid: BoolArray = validity(limits, batch.segments, batch.counts) == rules.VALID
@@ -123,7 +123,7 @@ def taken(batch: PlanBatch, rows: IntArray) -> PlanBatch:
     return PlanBatch(batch.segments[rows], batch.counts[rows], batch.schedules[rows])
 
 
-def feasible(view: DecisionView, plan: Plan) -> str | None:
+def feasible(view: Decision, plan: Plan) -> str | None:
     """Say why the cluster would refuse a plan at this decision, or None if it would not.
 
     Power is judged by what the plan's own devices and the idle rest draw at least: other tasks are not in the view.
@@ -155,7 +155,7 @@ def feasible(view: DecisionView, plan: Plan) -> str | None:
     return said.get(code, rules.REFUSALS[code])
 
 
-def _over_limits(view: DecisionView, plan: Plan) -> str | None:
+def _over_limits(view: Decision, plan: Plan) -> str | None:
     priced = view.cost.score(
         plan, view.kind_index, bandwidth_gbps=view.bandwidth_gbps, latency_s=view.latency_s, breakdown=False
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import CostModel, PlanCosts
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import within_budgets
@@ -62,7 +62,7 @@ class Instance:
             raise PlanError(problem("microbatches", self.microbatches, rule, "Use powers of two"))
 
     @classmethod
-    def of(cls, view: DecisionView, kind_index: int | None = None) -> Instance:
+    def of(cls, view: Decision, kind_index: int | None = None) -> Instance:
         """Take the pending decision, as it is or for another kind of task."""
         index = view.kind_index if kind_index is None else kind_index
         kind = view.kinds[index]
@@ -104,7 +104,7 @@ class Instance:
         return np.moveaxis(total, 0, 1)
 
 
-def usable_devices(view: DecisionView) -> IntArray:
+def usable_devices(view: Decision) -> IntArray:
     """Devices per domain that a plan may use whatever they and the rest draw, shape ``(K,)``.
 
     What other tasks draw is not in a view. So where a domain has a power budget, devices beyond those that could

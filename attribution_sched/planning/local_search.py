@@ -40,7 +40,7 @@ from attribution_sched.cluster.cost import (
     split_stages,
     tp_index,
 )
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import (
     DOMAIN,
@@ -459,7 +459,7 @@ class LocalSearch:
 
     def __init__(
         self,
-        view: DecisionView,
+        view: Decision,
         tables: PlannerTables,
         kind: int | None = None,
         *,
@@ -628,7 +628,7 @@ class Screen:
     """
 
     def __init__(
-        self, view: DecisionView, tables: PlannerTables, kind: int, free_devices: IntArray, queue_pressure: float = 0.0
+        self, view: Decision, tables: PlannerTables, kind: int, free_devices: IntArray, queue_pressure: float = 0.0
     ) -> None:
         cost, reward = view.cost, view.reward
         base_s = float(view.base_step_s[kind])

@@ -22,7 +22,7 @@ from attribution_sched.cluster.cost import (
     gradient_reduce_s,
     stage_cost,
 )
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch, hardware_formats, layouts_within
 from attribution_sched.kernels import kernel
@@ -147,7 +147,7 @@ def plans_inside(instance: Instance, domains: Sequence[int] | IntArray) -> PlanB
 
 
 def single_domain_plans(
-    view: DecisionView, kind_index: int | None = None, domains: Sequence[int] | None = None
+    view: Decision, kind_index: int | None = None, domains: Sequence[int] | None = None
 ) -> PlanBatch:
     """List every plan inside one domain: all layouts of its free devices, all microbatch levels.
 

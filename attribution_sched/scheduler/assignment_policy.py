@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attribution_sched.cluster.decision import DecisionView, QueuedTask
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, nearest, problem
@@ -32,7 +32,7 @@ from attribution_sched.planning.segment_table import first_twins, plans_inside, 
 from attribution_sched.scheduler.assignment import NONE, Assignment, Solution
 from attribution_sched.scheduler.assignment_solvers import Smoothing, check_limits, solve_dual_smoothing, solve_milp
 from attribution_sched.scheduler.rules import fewest_domains
-from attribution_sched.types import BoolArray, FloatArray, IntArray
+from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 WAITING_R_EFF = -1.0
 """R_eff credited to a task that waits: what a world sets by default."""
@@ -84,7 +84,7 @@ def sizes_within(free_devices: IntArray, all_sizes: bool) -> tuple[IntArray, Int
     return table[:, 0], table[:, 1]
 
 
-def offers(view: DecisionView, kind_index: int, domains: IntArray, sizes: IntArray) -> Offers:
+def offers(view: Decision, kind_index: int, domains: IntArray, sizes: IntArray) -> Offers:
     """Find the best plan of one kind of task for every (domain, size)."""
     instance = Instance.of(view, kind_index)
     # Domains of the same hardware with as many free devices share one twin's plans.
@@ -133,16 +133,16 @@ class _Optimiser:
         """Forget the last decision."""
         self._last = None
 
-    def select(self, view: DecisionView) -> int:
+    def select(self, view: Decision) -> int:
         """Choose the first waiting task that the solution places; the pending one if it places none."""
         planned = self.plans(view)
         return next((task.slot for task in view.queue if task.slot in planned), view.slot)
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Give the pending task its place in the joint solution; let it wait if it has none."""
         return None if view.replanning else self.plans(view).get(view.slot)
 
-    def plans(self, view: DecisionView) -> dict[int, Plan]:
+    def plans(self, view: Decision) -> dict[int, Plan]:
         """Plans of all waiting tasks that the joint solution places, by slot."""
         # Choosing the task and placing it are two questions about the same moment.
         free, links = view.free_devices.tobytes(), view.bandwidth_gbps.tobytes()
@@ -151,7 +151,7 @@ class _Optimiser:
             self._last = (moment, self._solve(view))
         return self._last[1]
 
-    def _solve(self, view: DecisionView) -> dict[int, Plan]:
+    def _solve(self, view: Decision) -> dict[int, Plan]:
         free_devices = usable_devices(view)
         domains, sizes = sizes_within(free_devices, self.all_sizes)
         if not view.queue or not len(domains):
@@ -169,21 +169,21 @@ class _Optimiser:
         return planned | self._pipelines(view, homeless, left)
 
     def programme(
-        self, view: DecisionView, found: dict[int, Offers], free_devices: IntArray, domains: IntArray
+        self, view: Decision, found: dict[int, Offers], free_devices: IntArray, domains: IntArray
     ) -> Assignment:
         """Write the assignment problem of a decision; rows are in the order of the queue."""
         rows = [self._earned(view, task, found[task.kind_index].reward) for task in view.queue]
         demand = np.array([found[task.kind_index].devices for task in view.queue], dtype=np.float64)
         return Assignment(np.array(rows), demand, free_devices.astype(np.float64), domains)
 
-    def _earned(self, view: DecisionView, task: QueuedTask, reward: FloatArray) -> FloatArray:
+    def _earned(self, view: Decision, task: Task, reward: FloatArray) -> FloatArray:
         """What plans of some reward are worth to a task over waiting."""
         work_s = max(LEAST_WORK_S, task.steps_left * float(view.base_step_s[task.kind_index]))
         weight = (work_s / view.reward.interval_s) ** self._exponent
         earned: FloatArray = (reward - view.reward.w_eff * self.waiting_r_eff) * weight
         return earned
 
-    def _pipelines(self, view: DecisionView, homeless: list[QueuedTask], left: IntArray) -> dict[int, Plan]:
+    def _pipelines(self, view: Decision, homeless: list[Task], left: IntArray) -> dict[int, Plan]:
         """Cut tasks that no domain holds alone over several, most urgent and oldest first, while there is room."""
         planned: dict[int, Plan] = {}
         hopeless: set[int] = set()

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.planning.exact.problem import Objective, problem_of, reward_objective
@@ -72,18 +72,18 @@ class Exact:
         """Remember which tasks did not fit."""
         self._refused = {(float(time_s), int(slot)) for time_s, slot in memory["refused"]}
 
-    def select(self, view: DecisionView) -> int:
+    def select(self, view: Decision) -> int:
         """Choose the waiting task with the least work that has not just been found not to fit."""
         if not self.shortest_first:
             return view.slot
         order = sorted(view.queue, key=lambda t: t.steps_left * self._shortest.nominal_step_s(view, t.kind_index))
         return next((t.slot for t in order if (view.time_s, t.slot) not in self._refused), view.slot)
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place a waiting task on its best plan; leave a running one alone."""
         return None if view.replanning else self.best(view)
 
-    def best(self, view: DecisionView) -> Plan | None:
+    def best(self, view: Decision) -> Plan | None:
         """The best plan of the moment, or None if nothing fits."""
         found = None
         view = replace(view, free_devices=usable_devices(view))
@@ -101,7 +101,7 @@ class ExactResolve(Exact):
 
     name = "exact-resolve"
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Take the best plan of the moment."""
         plan = self.best(view)
         return None if plan == view.current_plan else plan
@@ -135,7 +135,7 @@ class ExactSwitch(Exact):
         super().__init__(objective, budget, queue_pressure=queue_pressure, shortest_first=shortest_first)
         self.horizon_s = horizon_s
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place on the best plan; move if the forecast gain exceeds the cost of moving."""
         plan = self.best(view)
         if plan is None or view.current_plan is None or plan == view.current_plan:
@@ -143,7 +143,7 @@ class ExactSwitch(Exact):
         return plan if switching_gain(view, plan, self.horizon_s) > 0.0 else None
 
 
-def switching_gain(view: DecisionView, plan: Plan, horizon_s: float = np.inf) -> float:
+def switching_gain(view: Decision, plan: Plan, horizon_s: float = np.inf) -> float:
     """Reward gained by moving a running task to another plan, over the work left or a horizon, cost of moving charged.
 
     Args:
@@ -158,7 +158,7 @@ def switching_gain(view: DecisionView, plan: Plan, horizon_s: float = np.inf) ->
     return move_gain_s(view, plan, float(both.reward[1]), float(both.reward[0]), steps)
 
 
-def _narrowed(view: DecisionView) -> DecisionView:
+def _narrowed(view: Decision) -> Decision:
     """Leave the exact search at most ``CANDIDATES`` domains, by room and links; others count as full."""
     usable = np.flatnonzero(view.free_devices > 0)
     held = set(view.current_plan.domains) if view.current_plan else set()

@@ -11,7 +11,7 @@ import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.cost import PlanCosts
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import MAX_PP, Plan, PlanBatch, Replica, Segment, layouts_within
 from attribution_sched.planning.instance import usable_devices
@@ -37,7 +37,7 @@ class Greedy:
         self.seconds_per_usd = seconds_per_usd
         self.seconds_per_device = seconds_per_device
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Take the best plan that fits memory; wait if none does."""
         candidates = self._candidates(view)
         if not candidates:
@@ -59,7 +59,7 @@ class Greedy:
         time = priced.step_s + self.seconds_per_usd * priced.bill_usd
         return np.where(priced.fits, time * (1.0 + self.seconds_per_device * devices), np.inf)
 
-    def _worth_moving(self, view: DecisionView, step_s: float) -> bool:
+    def _worth_moving(self, view: Decision, step_s: float) -> bool:
         now = view.cost.score(
             PlanBatch.of([view.current_plan] if view.current_plan else []),
             view.kind_index,
@@ -69,7 +69,7 @@ class Greedy:
         )
         return (float(now.step_s[0]) - step_s) * view.steps_left > 2.0 * MOVE_PAUSE_S
 
-    def _candidates(self, view: DecisionView) -> list[Plan]:
+    def _candidates(self, view: Decision) -> list[Plan]:
         kind, cluster = view.kind, view.cost.cluster
         n = len(kind.model)
         formats = (Precision.BF16, Precision.FP16, Precision.FP32)
@@ -92,7 +92,7 @@ class Greedy:
         return plans
 
     def _cuts(
-        self, view: DecisionView, micro: int, count: int, free_devices: list[int], n: int, precision: Precision
+        self, view: Decision, micro: int, count: int, free_devices: list[int], n: int, precision: Precision
     ) -> list[Plan]:
         """Pipelines over two domains, cut in proportion to the devices each gives."""
         plans = []

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import (
     MICROBATCHES,
     VALID,
@@ -38,7 +38,7 @@ MOVES_WEIGHED = 8
 class Adaptation(Protocol):
     """Changes the plan of a running task at later events."""
 
-    def adapt(self, view: DecisionView, plan: Plan) -> Plan | None:
+    def adapt(self, view: Decision, plan: Plan) -> Plan | None:
         """Return another plan for a task that runs on ``plan``; None keeps it."""
         ...
 
@@ -47,7 +47,7 @@ class Adaptation(Protocol):
 class Correction(Protocol):
     """Ranks the neighbourhood of what a rule proposes."""
 
-    def correct(self, view: DecisionView, proposal: Plan, candidates: PlanBatch) -> FloatArray:
+    def correct(self, view: Decision, proposal: Plan, candidates: PlanBatch) -> FloatArray:
         """Score the candidates, larger is better, shape ``(n,)``; the first of them is the proposal."""
         ...
 
@@ -55,7 +55,7 @@ class Correction(Protocol):
 class KeepPlan:
     """The adaptation that changes nothing."""
 
-    def adapt(self, view: DecisionView, plan: Plan) -> Plan | None:
+    def adapt(self, view: Decision, plan: Plan) -> Plan | None:
         """Keep the plan."""
         return None
 
@@ -63,7 +63,7 @@ class KeepPlan:
 class ValueCorrection:
     """The correction that knows no more than the cost model: a plan's score is its reward, moving charged."""
 
-    def correct(self, view: DecisionView, proposal: Plan, candidates: PlanBatch) -> FloatArray:
+    def correct(self, view: Decision, proposal: Plan, candidates: PlanBatch) -> FloatArray:
         """Score by reward; for a running task by what moving there gains, of the few best and the proposal."""
         reward = value(view, candidates).reward
         if view.current_plan is None:
@@ -81,7 +81,7 @@ class _Guided:
     def __init__(self, guide: Policy) -> None:
         self._guide = guide
 
-    def select(self, view: DecisionView) -> int:
+    def select(self, view: Decision) -> int:
         """Choose the waiting task as the inner policy does; the pending one if it has no say."""
         return self._guide.select(view) if isinstance(self._guide, QueueOrder) else view.slot
 
@@ -111,7 +111,7 @@ class OptimiserStart(_Guided):
         self.name = f"{optimiser.name}+adapt"
         self.refused = 0
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place by the optimiser, adapt afterwards."""
         if view.current_plan is None:
             return _plan_of(self.optimiser.decide(view), "optimiser.decide")
@@ -143,7 +143,7 @@ class RuleCorrection(_Guided):
         _require(self.correction, "correct", "correct")
         self.name = f"{rule.name}+correct"
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Correct what the rule proposes."""
         proposal = _plan_of(self.rule.decide(view), "rule.decide")
         if proposal is None:
@@ -171,7 +171,7 @@ def _plan_of(given: object, where: str) -> Plan | None:
     raise PlanError(problem(where, type(given).__name__, "must return a Plan or None", "Mend the component"))
 
 
-def neighbourhood(view: DecisionView, plan: Plan) -> PlanBatch:
+def neighbourhood(view: Decision, plan: Plan) -> PlanBatch:
     """List a plan and its small changes that fit memory and free devices; the plan itself comes first.
 
     A change moves one cut, exchanges two domains, moves one segment to another domain, gives one segment another layout

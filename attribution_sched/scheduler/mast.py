@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import DOMAIN, Plan
 from attribution_sched.cluster.reward import value
 from attribution_sched.planning.candidates import best_of
@@ -37,7 +37,7 @@ class Mast:
 
     name = "mast"
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Give the job a region, or let it wait; a running job stays where it is."""
         if view.replanning:
             return None
@@ -46,7 +46,7 @@ class Mast:
         plan = first_with_room(on_paper, view.kind_index, self.ranking(on_paper))
         return _smallest_set(on_paper) if plan is None else plan
 
-    def ranking(self, view: DecisionView) -> list[int]:
+    def ranking(self, view: Decision) -> list[int]:
         """Regions by projected demand over supply, least first."""
         supply = np.asarray(view.cost.domains.rows.devices)
         projected = (supply - view.free_devices + _demand(view, supply)) / supply
@@ -54,14 +54,14 @@ class Mast:
         return [int(d) for d in np.lexsort((-bandwidth, projected))]
 
 
-def _demand(view: DecisionView, supply: IntArray) -> int:
+def _demand(view: Decision, supply: IntArray) -> int:
     """Devices of the best plan in an empty region; all of the largest region if none holds the job."""
     empty = replace(Instance.of(view), free_devices=supply.astype(np.int64))
     plan = best_of(view, plans_inside(empty, first_twins(empty)))
     return int(supply.max()) if plan is None else sum(segment.device_count for segment in plan.segments)
 
 
-def _smallest_set(view: DecisionView) -> Plan | None:
+def _smallest_set(view: Decision) -> Plan | None:
     """Split evenly over the fewest regions that hold the job, the best-connected set of that size."""
     instance = Instance.of(view)
     for regions in range(2, min(view.max_segments, len(instance.open_domains)) + 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import PlanValues, r_cost, value
 
@@ -12,7 +12,7 @@ MOVES_WEIGHED = 16
 """Plans of highest reward whose cost of moving is worked out."""
 
 
-def move_gain_s(view: DecisionView, plan: Plan, reward: float, reward_now: float, steps: float | None = None) -> float:
+def move_gain_s(view: Decision, plan: Plan, reward: float, reward_now: float, steps: float | None = None) -> float:
     """What changing to a plan earns until the task ends, in seconds of R_eff; negative if moving does not pay.
 
     Every step pays its reward once per baseline step time, the pause costs one per second of it, and the traffic of
@@ -33,7 +33,7 @@ def move_gain_s(view: DecisionView, plan: Plan, reward: float, reward_now: float
     )
 
 
-def best_move(view: DecisionView, batch: PlanBatch, found: PlanValues) -> Plan | None:
+def best_move(view: Decision, batch: PlanBatch, found: PlanValues) -> Plan | None:
     """Pick the plan whose move earns most among those of highest reward; None if none earns anything.
 
     Args:

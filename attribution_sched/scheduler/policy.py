@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
@@ -236,8 +237,22 @@ class FunctionPolicy:
         return self.function(view)
 
 
+@runtime_checkable
+class Hurried(Protocol):
+    """A policy that takes a fallback when a clock says so.
+
+    Attributes:
+        deadline_s: How long a decision may take.
+    """
+
+    deadline_s: float
+
+
 def twin(policy: Policy) -> Policy:
-    """A copy that can be asked without the original noticing, as at the start of an episode."""
+    """A copy that can be asked without the original noticing, as at the start of an episode.
+
+    It has all the time it needs: what is explained, learnt or reshaped must not differ on a busy machine.
+    """
     if isinstance(policy, FunctionPolicy):
         return policy
     try:
@@ -246,6 +261,8 @@ def twin(policy: Policy) -> Policy:
         other = copy.copy(policy)
     if isinstance(other, Episodic):
         other.reset(0)
+    if isinstance(other, Hurried):
+        other.deadline_s = math.inf
     return other
 
 

@@ -57,6 +57,12 @@ _SPECS = (
         "ShortestJobFirst",
     ),
     PolicySpec(
+        "cleanest-first",
+        "shortest job first, into the cleanest grid by annual mean that holds it",
+        "attribution_sched.scheduler.rules",
+        "CleanestFirst",
+    ),
+    PolicySpec(
         "round-robin", "domains in turn, whatever they carry", "attribution_sched.scheduler.rules", "RoundRobin"
     ),
     PolicySpec("least-loaded", "the domain with most free devices", "attribution_sched.scheduler.rules", "LeastLoaded"),

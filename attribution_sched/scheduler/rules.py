@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.planning.candidates import best_of
 from attribution_sched.planning.domain_orders import chain_plans, connected_orders
@@ -25,7 +25,7 @@ ORDERS = 24
 """Most orders of domains a fall-back tries for each number of domains."""
 
 
-def first_with_room(view: DecisionView, kind_index: int, domains: Iterable[int]) -> Plan | None:
+def first_with_room(view: Decision, kind_index: int, domains: Iterable[int]) -> Plan | None:
     """Take the best plan inside the first of these domains that holds the task alone."""
     instance = Instance.of(view, kind_index)
     if not instance.free_devices.any():
@@ -42,7 +42,7 @@ def first_with_room(view: DecisionView, kind_index: int, domains: Iterable[int])
     return None
 
 
-def fewest_domains(view: DecisionView, kind_index: int) -> Plan | None:
+def fewest_domains(view: Decision, kind_index: int) -> Plan | None:
     """Cut a model over as few domains as hold it, in proportion to their speed, best plan by reward."""
     instance = Instance.of(view, kind_index)
     for segments in range(2, min(view.max_segments, len(instance.open_domains)) + 1):
@@ -56,16 +56,16 @@ def fewest_domains(view: DecisionView, kind_index: int) -> Plan | None:
 class _PlacedOnce:
     """What the rules share: a list of domains in order of preference, and no second thoughts."""
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place the task, or let it wait; a running task stays where it is."""
         return None if view.replanning else self.place(view, view.kind_index)
 
-    def place(self, view: DecisionView, kind_index: int) -> Plan | None:
+    def place(self, view: Decision, kind_index: int) -> Plan | None:
         """Plan a waiting task of any kind; None if it does not fit now."""
         plan = first_with_room(view, kind_index, self.preference(view))
         return fewest_domains(view, kind_index) if plan is None else plan
 
-    def preference(self, view: DecisionView) -> Iterable[int]:
+    def preference(self, view: Decision) -> Iterable[int]:
         """Domains in the order in which they are tried."""
         return range(len(view.free_devices))
 
@@ -79,12 +79,12 @@ class FirstComeFirstServed(_PlacedOnce):
 
     name = "fcfs"
 
-    def select(self, view: DecisionView) -> int:
+    def select(self, view: Decision) -> int:
         """Choose the task that arrived first if it fits now; else leave the pending one, which will wait."""
         head = view.queue[0]
         return head.slot if self.place(view, head.kind_index) is not None else view.slot
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place the task if it is the first in line."""
         if view.replanning or view.slot != view.queue[0].slot:
             return None
@@ -104,7 +104,7 @@ class ShortestJobFirst(_PlacedOnce):
     def __init__(self) -> None:
         self._nominal: WeakKeyDictionary[CostModel, dict[int, float]] = WeakKeyDictionary()
 
-    def select(self, view: DecisionView) -> int:
+    def select(self, view: Decision) -> int:
         """Choose the shortest task that can be placed; the pending one if none can."""
         fits: dict[int, bool] = {}
         for task in sorted(view.queue, key=lambda task: task.steps_left * self.nominal_step_s(view, task.kind_index)):
@@ -115,7 +115,7 @@ class ShortestJobFirst(_PlacedOnce):
                 return task.slot
         return view.slot
 
-    def nominal_step_s(self, view: DecisionView, kind_index: int) -> float:
+    def nominal_step_s(self, view: Decision, kind_index: int) -> float:
         """Step time of a kind of task on its fastest plan in one empty domain."""
         known = self._nominal.setdefault(view.cost, {})
         if kind_index not in known:
@@ -128,6 +128,19 @@ class ShortestJobFirst(_PlacedOnce):
             fastest = float(np.where(priced.fits, priced.step_s, np.inf).min())
             known[kind_index] = fastest if np.isfinite(fastest) else float(view.base_step_s[kind_index])
         return known[kind_index]
+
+
+class CleanestFirst(ShortestJobFirst):
+    """Shortest job first, into the domain whose grid is cleanest by its annual mean and that holds the task.
+
+    What carbon-aware placement by a published table does; the hour of the day is not looked at.
+    """
+
+    name = "cleanest-first"
+
+    def preference(self, view: Decision) -> Iterable[int]:
+        """Domains by grams of carbon per kWh, as the table has them."""
+        return [int(d) for d in np.argsort(np.asarray(view.cost.domains.rows.carbon_g_per_j), kind="stable")]
 
 
 class RoundRobin(_PlacedOnce):
@@ -150,14 +163,14 @@ class RoundRobin(_PlacedOnce):
         """Go on with the domain whose turn it was."""
         self._next = int(memory["next"][0])
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place the task and pass the turn on."""
         plan = super().decide(view)
         if plan is not None:
             self._next = (plan.domains[-1] + 1) % len(view.free_devices)
         return plan
 
-    def preference(self, view: DecisionView) -> Iterable[int]:
+    def preference(self, view: Decision) -> Iterable[int]:
         """All domains, from the one whose turn it is."""
         k = len(view.free_devices)
         return [(self._next + d) % k for d in range(k)]
@@ -168,7 +181,7 @@ class LeastLoaded(_PlacedOnce):
 
     name = "least-loaded"
 
-    def preference(self, view: DecisionView) -> Iterable[int]:
+    def preference(self, view: Decision) -> Iterable[int]:
         """Domains by share of free devices, emptiest first."""
         share = view.free_devices / np.asarray(view.cost.domains.rows.devices)
         return [int(d) for d in np.argsort(-share, kind="stable")]
@@ -184,12 +197,12 @@ class GreedyBandwidth(_PlacedOnce):
 
     name = "greedy-bandwidth"
 
-    def preference(self, view: DecisionView) -> Iterable[int]:
+    def preference(self, view: Decision) -> Iterable[int]:
         """Domains by the sum of their links' bandwidth, both ways."""
         links = _links(view)
         return [int(d) for d in np.argsort(-links.sum(axis=1), kind="stable")]
 
-    def place(self, view: DecisionView, kind_index: int) -> Plan | None:
+    def place(self, view: Decision, kind_index: int) -> Plan | None:
         """Plan a waiting task of any kind; None if it does not fit now."""
         plan = first_with_room(view, kind_index, self.preference(view))
         instance = Instance.of(view, kind_index)
@@ -203,7 +216,7 @@ class GreedyBandwidth(_PlacedOnce):
         return plan
 
 
-def _links(view: DecisionView) -> np.ndarray:
+def _links(view: Decision) -> np.ndarray:
     """Bandwidth of every pair of domains, the slower way of the two; 0 to itself."""
     links = np.minimum(view.bandwidth_gbps, view.bandwidth_gbps.T)
     np.fill_diagonal(links, 0.0)

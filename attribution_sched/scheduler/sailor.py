@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.plan import MAX_PP, Plan, PlanBatch, Replica, Segment
 from attribution_sched.errors import PlanError, problem
@@ -58,7 +58,7 @@ class Sailor:
         """Forget which devices were free when tasks were planned."""
         self._planned.clear()
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Search again if resources have changed; wait if nothing fits, stay if nothing improves."""
         instance = Instance.of(view)
         free = tuple(int(n) for n in instance.free_devices)

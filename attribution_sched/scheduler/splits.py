@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import DP, MICROBATCH, PP, TP, Plan, PlanBatch
 from attribution_sched.cluster.reward import value
@@ -44,7 +44,7 @@ class StaticUniform:
 
     name = "static-uniform"
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Split the task evenly, or let it wait; a running task stays where it is."""
         if view.replanning:
             return None
@@ -91,7 +91,7 @@ class SpeedProportional:
         self.orders = orders
         self.wide_orders = wide_orders
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Take the best plan, wait if none fits, stay if moving does not pay."""
         batch = self.candidates(view)
         if len(batch) == 0:
@@ -102,7 +102,7 @@ class SpeedProportional:
         best = int(np.argmax(found.reward))
         return batch.plan(best) if np.isfinite(found.reward[best]) else None
 
-    def candidates(self, view: DecisionView) -> PlanBatch:
+    def candidates(self, view: Decision) -> PlanBatch:
         """List all plans that are weighed."""
         instance = Instance.of(view)
         limit = self.orders if len(instance.free_devices) <= 8 else self.wide_orders

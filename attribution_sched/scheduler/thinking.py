@@ -26,6 +26,7 @@ from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, Actor, Deviating, RuleActor, distinct
 from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
+from attribution_sched.scheduler.hi_ppo.weights import reward_scale
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Attributor, FloatArray, Task
 
@@ -47,7 +48,8 @@ class Think:
         least: A choice replaces the policy's own only if it is better by so many standard errors.
         changes: Most other choices that are tried.
         end_value: How much of what unfinished tasks can expect beyond the horizon counts.
-        beta: How much a unit of R found by thinking weighs against a unit of the policy's own log-odds.
+        beta: How much a unit of R found by thinking weighs against a unit of the policy's own log-odds. Where tasks are
+            so short that all of R is about less, what they are about is the unit.
         most_domains: In clusters with more domains nothing is thought: copies of them take too long.
     """
 
@@ -208,7 +210,8 @@ class Thinker:
             alive = [0, *sorted(i for i in range(1, n) if (i in best and paired[i].mean() > 0.0) or listed[i].trusted)]
             if len(alive) == 1:
                 break
-        return _judge(listed, paired, alive, think, followed)
+        unit = min(1.0, reward_scale(view.kinds, view.base_step_s, view.reward.interval_s))
+        return _judge(listed, paired, alive, replace(think, beta=think.beta / unit), followed)
 
     def _fork(
         self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int,

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribution_sched.errors import AttributionSchedError, problem
-from attribution_sched.explain.digits import number
 from attribution_sched.explain.what_if import read_change
-from attribution_sched.explain.words import in_language, say
 from attribution_sched.explain.words.say import LANGUAGES
 from attribution_sched.journal import Journal
 from attribution_sched.journal.journal import temporary_copy
@@ -93,20 +91,10 @@ class Questions:
 
     def _why_not(self, system: System, task: str, domain: str, lang: str) -> dict[str, Any]:
         row = system.why_not(task, domain)
-        told = [in_language(row.missing, lang)] if row.missing else []
-        if row.chosen:
-            told.append(say("why_not.done", lang))
-        if row.reward is not None:
-            terms = (row.reward, row.r_eff or 0.0, row.r_util or 0.0, row.r_cost or 0.0)
-            total, eff, util, cost = (number(value, 2, signed=True) for value in terms)
-            told.append(say("why_not.worth", lang, reward=total, eff=eff, util=util, cost=cost))
-        if row.change:
-            told.append(say("table.wins", lang, change=row.change))
-        words = say("why_not", lang, task=task, domain=domain, parts=tuple(told))
         return {
             "task": task, "domain": domain, "missing": str(row.missing), "chosen": row.chosen, "reward": row.reward,
             "r_eff": row.r_eff, "r_util": row.r_util, "r_cost": row.r_cost, "change": str(row.change),
-            "words": words, "decisions": self._at[0],
+            "words": row.why_not(task, domain, lang), "decisions": self._at[0],
         }  # fmt: skip
 
 

@@ -75,12 +75,12 @@ def test_the_mean_account_is_that_of_its_draws(shipped, tasks):
     pace, mode = float(tasks.samples_per_s[row]), bool(tasks.training[row])
     drawn = shipped.missing.complete(holes(tasks, row, [0, 1, 5]), pace, mode)
     x, n = drawn.counters / pace, len(drawn.weights)
-    mean, idle, opened, _ = energy.expected(x, drawn.weights, pace, mode)
+    mean, idle, opened, _ = energy.expected(x, drawn.weights, np.array([pace]), mode)
     each = energy.parts(x, np.full(n, pace), np.full(n, mode))
     assert mean == pytest.approx(drawn.weights @ each)
     assert opened == pytest.approx(drawn.weights @ np.square(each - mean), rel=1e-6, abs=1e-9 * mean.sum() ** 2)
     assert idle == pytest.approx(energy.idle_j(np.array([pace]), np.array([mode]))[0])
-    certain = energy.expected(x[:1], np.ones(1), pace, mode)
+    certain = energy.expected(x[:1], np.ones(1), np.array([pace]), mode)
     assert np.sqrt(certain[3]) == pytest.approx(energy.part_errors(x[:1], np.array([pace]), np.array([mode]))[0])
 
 

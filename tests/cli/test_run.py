@@ -116,7 +116,6 @@ def test_hours_count_instead_of_tasks(here):
         (("--seed", "-1"), ("seed = -1", ">= 0")),
         (("--queue", "demos"), ("queue = 'demos'", "'demo'")),
         (("--queue", "empty"), ("queue = 'empty'", "preset or demo")),
-        (("--preset", "cross-domain", "--queue", "demo"), ("task.kind = 'resnet-50'",)),
         (("--tasks", "0"), ("--tasks = 0", ">= 1", "--tasks 40")),
         (("--hours", "nan"), ("hours = nan", "> 0")),
         (("--tasks", "3", "--hours", "1"), ("exactly one of tasks",)),

@@ -28,9 +28,21 @@ def test_one_job_as_json(tmp_path):
     assert told["jobs"][0]["cause"] == "devices"
 
 
+def test_what_if_of_a_recorded_queue(tmp_path):
+    done = invoke("shadow", *files(tmp_path), "--what-if", "without 7")
+    assert done.exit_code == 0, done.output
+    assert "7 not there" in done.stdout and "job 8 starts" in done.stdout and "wait per task" in done.stdout
+    told = json.loads(invoke("shadow", *files(tmp_path), "--what-if", "add 4@east", "--lang", "zh", "--json").stdout)
+    wait = next(each for each in told["what_if"]["effects"] if each["quantity"] == "wait")
+    assert wait["delta"] < 0.0 and wait["unit"] == "min"
+    assert "设备" in told["what_if"]["change"]
+
+
 def test_bad_input_is_one_clear_error(tmp_path):
     given = files(tmp_path)
     for arguments in (
+        ["shadow", *given, "--what-if", "fly"], ["shadow", *given, "--what-if", "without 99"],
+        ["shadow", *given, "--what-if", "without 7", "--lang", "xx"],
         ["shadow"], ["shadow", "--slurm", *given], ["shadow", *given[:2]], ["shadow", *given, "--job", "99"],
         ["shadow", "--squeue", tmp_path / "none", "--nodes", given[3]], ["probe", "links", "nowhere:port"],
         ["probe", "links", "127.0.0.1:1"], ["probe", "links", "--seconds", "0"],

@@ -80,3 +80,11 @@ def test_carbon_may_be_a_signal(tmp_path):
     (tmp_path / "co2.csv").write_text("time_s,carbon_g_per_kwh\n0,100\n3600,nan\n")
     with pytest.raises(SettingsError, match="finite"):
         world(tmp_path, carbon=", carbon: {kind: series, path: co2.csv}")
+
+
+def test_a_tariff_by_the_hour_needs_a_usual_price(tmp_path):
+    tariff = f", electricity: {{kind: day, values: [{', '.join(['0.05'] * 12 + ['0.15'] * 12)}]}}"
+    with pytest.raises(SettingsError, match=r"reward.energy_usd_per_kwh.*usual price"):
+        world(tmp_path, carbon=tariff)
+    with pytest.raises(SettingsError, match="24"):
+        world(tmp_path, carbon=", electricity: {kind: day, values: [0.1]}")

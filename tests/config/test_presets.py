@@ -73,16 +73,55 @@ def scored(name: str, index: int) -> tuple[list[Plan], PlanCosts]:
 EVERY_KIND = [(name, i) for name in preset_names() for i in range(len(load_settings(name).kinds))]
 
 
-def test_the_presets_are_the_four_that_are_documented():
-    assert preset_names() == ("cross-domain", "large", "shared", "testbed")
+HOURLY = "cross-domain-hourly"
+SPANNING = ("llama-2-70b", "opt-66b")
+
+
+def placeable(name: str, index: int) -> tuple[list[Plan], PlanCosts]:
+    """Plans inside one domain; over two of them where the preset says that no domain holds the model."""
+    plans, costs = scored(name, index)
+    if name == HOURLY and built(name).kinds[index].model.name in SPANNING:
+        plans = halves(built(name).kinds[index], plans)
+        costs = cost_model(name).score(PlanBatch.of(plans), index, breakdown=False)
+    return plans, costs
+
+
+def device_seconds(name: str, index: int) -> float:
+    """What an arrival asks for on average because of a kind: share, mean steps, fastest plan and that one's devices."""
+    plans, costs = placeable(name, index)
+    kind = built(name).kinds[index]
+    best = min(np.flatnonzero(costs.fits), key=lambda j: costs.step_s[j])
+    fewest, most = kind.steps
+    mean_steps = (most - fewest) / math.log(most / fewest)
+    devices = sum(segment.device_count for segment in plans[best].segments)
+    asked = kind.share * mean_steps * float(costs.step_s[best]) * devices
+    return asked / sum(each.share for each in built(name).kinds)
+
+
+def test_the_presets_are_those_that_are_documented():
+    assert preset_names() == ("cross-domain", HOURLY, "large", "shared", "testbed")
 
 
 @pytest.mark.parametrize(("name", "index"), EVERY_KIND)
-def test_every_kind_fits_inside_one_domain(name, index):
-    plans, costs = scored(name, index)
+def test_every_kind_fits_where_it_should(name, index):
+    plans, costs = placeable(name, index)
     fitting = np.flatnonzero(costs.fits)
     assert fitting.size > 0
     cost_model(name).check(plans[fitting[0]], index)
+
+
+def test_most_device_hours_are_of_models_that_no_empty_domain_holds():
+    """By the masks of the planner itself, not by the list above."""
+    from attribution_sched.cluster.engine import state as st
+    from attribution_sched.cluster.engine.engine import Engine
+    from attribution_sched.scheduler.hi_ppo.walk import Planner
+
+    world, arrays = built(HOURLY), Engine(built(HOURLY)).arrays
+    base_step_s, base_usd = arrays.kinds[:, st.K_BASE_STEP], arrays.kinds[:, st.K_BASE_COST]
+    planner = Planner.of(cost_model(HOURLY), world.kinds, base_step_s, base_usd, world.max_segments)
+    assert tuple(k.model.name for k, alone in zip(world.kinds, planner.spanning, strict=True) if alone) == SPANNING
+    asked = np.array([device_seconds(HOURLY, i) for i in range(len(world.kinds))])
+    assert asked[planner.spanning].sum() > 0.5 * asked.sum()
 
 
 @pytest.mark.parametrize("model", ["llama-2-70b", "opt-66b"])
@@ -99,16 +138,10 @@ def test_the_largest_models_gain_from_a_second_domain(model):
 @pytest.mark.parametrize("name", [name for name in preset_names() if name != "shared"])
 def test_about_four_fifths_of_the_devices_are_busy(name):
     world = built(name)
-    device_seconds = 0.0
-    for i, kind in enumerate(world.kinds):
-        plans, costs = scored(name, i)
-        best = min(np.flatnonzero(costs.fits), key=lambda j: costs.step_s[j])
-        fewest, most = kind.steps
-        mean_steps = (most - fewest) / math.log(most / fewest)
-        device_seconds += kind.share * mean_steps * costs.step_s[best] * plans[best].segments[0].device_count
-    device_seconds /= sum(kind.share for kind in world.kinds)
-    busy = world.arrivals.rate_per_hour / 3600 * device_seconds / world.cluster.devices
-    assert 0.70 <= busy <= 0.85
+    asked = sum(device_seconds(name, i) for i in range(len(world.kinds)))
+    busy = world.arrivals.rate_per_hour / 3600 * asked / world.cluster.devices
+    # Of cut models the fastest plan is a wasteful one: played, about two thirds are busy there.
+    assert 0.70 <= busy <= (0.95 if name == HOURLY else 0.85)
 
 
 def test_the_shared_site_is_asked_for_nine_tenths_of_its_devices():

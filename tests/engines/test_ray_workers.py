@@ -1,11 +1,22 @@
-"""The arena on a real Ray: the same records as in this process, also when a node is lost on the way."""
+"""Our own work on a real Ray: the same figures, weights and explanations as here, also when a worker is lost."""
 
+import os
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from attribution_sched import evaluate
+from attribution_sched import System, evaluate
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.arena.ray_workers import RayWorkers
+from attribution_sched.executors.workers import check_workers, spread
+from attribution_sched.scheduler.hi_ppo.field_state import field_arrays
+from attribution_sched.scheduler.hi_ppo.ray_rollouts import RayRollouts
+from attribution_sched.training import train
+from tests.scheduler.hi_ppo.tiny_courses import small_trainer
 from tests.small_world import small
+from tests.test_explain_many import HOW, run, stored
+
+pytestmark = pytest.mark.slow
 
 
 def returns(result):
@@ -23,7 +34,60 @@ def test_whoever_plays_the_records_are_the_same(ray_nodes, tmp_path):
     assert returns(again) == returns(here)
 
 
-def test_an_address_that_is_none():
+def test_whoever_collects_the_network_learns_the_same_to_the_bit(ray_nodes):
+    here, there = small_trainer(), small_trainer()
+    there._collector = RayRollouts(ray_nodes.address)
+    for progress in (0.0, 0.5):
+        expected, found = here.iterate(progress), there.iterate(progress)
+        assert (found.stats, found.agent_steps) == (expected.stats, expected.agent_steps)
+        np.testing.assert_equal(found.returns, expected.returns)
+    for (name, ours), theirs in zip(
+        here.network.state_dict().items(), there.network.state_dict().values(), strict=True
+    ):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=name)
+    # The clusters are where they were left, so that a run may go on anywhere.
+    for ours, theirs in zip(here.fields, there.fields, strict=True):
+        for name, array in field_arrays(ours).items():
+            np.testing.assert_array_equal(array, field_arrays(theirs)[name], err_msg=name)
+
+
+def test_whoever_explains_it_is_the_same(ray_nodes, tmp_path):
+    for name in ("here", "there"):
+        run(tmp_path / name)
+        with System.resume(tmp_path / name) as system:
+            found = system.explain_many(workers=None if name == "here" else ray_nodes.address, **HOW)
+            assert found.explained and not found.failed
+    assert stored(tmp_path / "there") == stored(tmp_path / "here")
+
+
+def test_work_that_is_lost_with_its_worker_is_done_again(ray_nodes, tmp_path):
+    def work(run, shared, job):
+        once = Path(shared) / f"{job}.begun"
+        if job % 3 == 0 and not once.exists():
+            once.touch()
+            os._exit(9)
+        return run, job * job
+
+    found = dict(spread(ray_nodes.address, work, str(tmp_path), range(7)))
+    assert {number: square for number, (_, square) in found.items()} == {n: n * n for n in range(7)}
+    assert len({run for run, _ in found.values()}) == 1 and len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_failure_is_the_failure_itself(ray_nodes):
+    def work(run, shared, job):
+        raise SettingsError(f"number {job}")
+
+    with pytest.raises(SettingsError, match="number 0"):
+        list(spread(ray_nodes.address, work, None, [0]))
+
+
+def test_an_address_that_is_none(tmp_path):
     with pytest.raises(SettingsError, match="must be a number, 'ray' or the address"):
         evaluate(["sjf"], small(), 1, workers="many")
-    assert RayWorkers().address == "auto"
+    for workers in ("many", 2):
+        with pytest.raises(SettingsError, match="workers"):
+            train("hi_ppo", tmp_path / "run", workers=workers)
+    with pytest.raises(SettingsError, match="device"):
+        train("hi_ppo", tmp_path / "run", workers="ray", device="cuda")
+    assert not (tmp_path / "run").exists()
+    assert (check_workers("ray"), check_workers("127.0.0.1:6379"), check_workers(3)) == ("auto", "127.0.0.1:6379", 3)

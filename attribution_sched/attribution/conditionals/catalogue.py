@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from attribution_sched.attribution.conditionals.base import Conditional, State
@@ -21,6 +22,28 @@ KINDS = (
     "empirical",
     "regression",
 )
+
+_HOMES = {
+    "gaussian": ("attribution_sched.attribution.conditionals.gaussian", "GaussianConditional"),
+    "mixture": ("attribution_sched.attribution.conditionals.mixture", "MixtureConditional"),
+    "student": ("attribution_sched.attribution.conditionals.student", "StudentConditional"),
+    "copula-student": ("attribution_sched.attribution.conditionals.student", "StudentCopulaConditional"),
+    "curved": ("attribution_sched.attribution.conditionals.curved", "CurvedConditional"),
+    "marginal": ("attribution_sched.attribution.conditionals.marginal", "MarginalConditional"),
+    "empirical": ("attribution_sched.attribution.conditionals.empirical", "EmpiricalConditional"),
+    "regression": ("attribution_sched.attribution.conditionals.regression", "RegressionConditional"),
+    **dict.fromkeys(
+        ("copula", "copula-mixture"),
+        ("attribution_sched.attribution.conditionals.gaussianised", "GaussianisedConditional"),
+    ),
+    **dict.fromkeys(ATOM_KINDS, ("attribution_sched.attribution.conditionals.strata", "StrataConditional")),
+    **dict.fromkeys(
+        ("energy", "energy-mixture"), ("attribution_sched.attribution.conditionals.energy", "EnergyConditional")
+    ),
+    **dict.fromkeys(
+        NETWORK_KINDS, ("attribution_sched.attribution.conditionals.autoregressive", "AutoregressiveConditional")
+    ),
+}
 
 
 def make(kind: str, **options: Any) -> Conditional:
@@ -58,49 +81,8 @@ def restore(kind: str, settings: dict[str, Any], arrays: State) -> Conditional:
 
 def _class(kind: str) -> Any:
     """Load the class of a kind; the network models bring torch with them, so only on demand."""
-    if kind == "gaussian":
-        from attribution_sched.attribution.conditionals.gaussian import GaussianConditional
-
-        return GaussianConditional
-    if kind == "mixture":
-        from attribution_sched.attribution.conditionals.mixture import MixtureConditional
-
-        return MixtureConditional
-    if kind == "regression":
-        from attribution_sched.attribution.conditionals.regression import RegressionConditional
-
-        return RegressionConditional
-    if kind == "curved":
-        from attribution_sched.attribution.conditionals.curved import CurvedConditional
-
-        return CurvedConditional
-    if kind in ATOM_KINDS:
-        from attribution_sched.attribution.conditionals.strata import StrataConditional
-
-        return StrataConditional
-    if kind in ("student", "copula-student"):
-        from attribution_sched.attribution.conditionals import student
-
-        return student.StudentConditional if kind == "student" else student.StudentCopulaConditional
-    if kind in ("copula", "copula-mixture"):
-        from attribution_sched.attribution.conditionals.gaussianised import GaussianisedConditional
-
-        return GaussianisedConditional
-    if kind in ("energy", "energy-mixture"):
-        from attribution_sched.attribution.conditionals.energy import EnergyConditional
-
-        return EnergyConditional
-    if kind == "marginal":
-        from attribution_sched.attribution.conditionals.marginal import MarginalConditional
-
-        return MarginalConditional
-    if kind == "empirical":
-        from attribution_sched.attribution.conditionals.empirical import EmpiricalConditional
-
-        return EmpiricalConditional
-    from attribution_sched.attribution.conditionals.autoregressive import AutoregressiveConditional
-
-    return AutoregressiveConditional
+    module, name = _HOMES[kind]
+    return getattr(import_module(module), name)
 
 
 def _typed(model: Any) -> Conditional:

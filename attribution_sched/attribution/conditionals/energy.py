@@ -54,6 +54,7 @@ class EnergyConditional:
         steps: Training steps of a member, before early stopping.
         distil_steps: Training steps of the distilled network.
         least_gain: Held-out nats a row below which the energy is dropped.
+        repeat: Train the first member a second time from another start, for :meth:`twins`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class EnergyConditional:
         steps: int = 1200,
         distil_steps: int = 2000,
         least_gain: float = 0.005,
+        repeat: bool = True,
     ) -> None:
         self.proposal = proposal
         self.members = members
@@ -73,10 +75,12 @@ class EnergyConditional:
         self.steps = steps
         self.distil_steps = distil_steps
         self.least_gain = least_gain
+        self.repeat = repeat
         self.gain = 0.0
         self.effective_share = 1.0
         self.network: nn.Sequential | None = None
         self.networks: list[nn.Sequential] = []
+        self.repeated: nn.Sequential | None = None
         self.tick: Tick = silent
 
     @property
@@ -114,18 +118,20 @@ class EnergyConditional:
                 self.tick("distilling the energy", self.members / (self.members + 1))
                 self.network = self._distil(networks, scores, noise, rng)
                 self.networks = networks
+                if self.repeat:
+                    self.repeated = self._train(scores[fold != 0], scores[fold == 0], noise, rng)[0]
         weight = np.exp(-self._energy(noise.numpy().astype(np.float64)))
         self.effective_share = float(weight.sum() ** 2 / (len(weight) * np.square(weight).sum()))
         return self
 
-    def twins(self) -> list[EnergyConditional]:
-        """One model for each network of the ensemble, every one fitted without another fold of the rows."""
-        out = []
-        for network in self.networks:
-            twin = EnergyConditional(self.proposal, student=self.width)
-            twin.network, twin.gain = network, self.gain
-            out.append(twin)
-        return out
+    def twins(self) -> tuple[list[EnergyConditional], EnergyConditional | None]:
+        """One model for each network of the ensemble, every one fitted without another fold; the first once more."""
+        return [self._twin(n) for n in self.networks], None if self.repeated is None else self._twin(self.repeated)
+
+    def _twin(self, network: nn.Sequential) -> EnergyConditional:
+        twin = EnergyConditional(self.proposal, student=self.width)
+        twin.network, twin.gain = network, self.gain
+        return twin
 
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """Log density of the hidden features given the observed ones, (n,)."""

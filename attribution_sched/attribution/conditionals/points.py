@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 FloatArray = NDArray[np.float64]
 
@@ -66,6 +65,9 @@ def sobol_points(n_draws: int, d: int, replicates: int, rng: np.random.Generator
         replicates: Number of independent scramblings.
         rng: Source of the scramblings.
     """
+    # Half a second to load, and only counters that are missing need it.
+    from scipy.stats import qmc
+
     half = n_draws // 2
     log2 = int(np.ceil(np.log2(max(half, 1))))
     nets = []

@@ -18,9 +18,7 @@ from attribution_sched.cluster.cost import (
     BILL_USD,
     BUSY_S,
     BYTES_PER_GBIT,
-    CARBON_G,
     COMPUTE_SHARE,
-    ENERGY_J,
     HOST_SHARE,
     MEMORY_BYTES,
     MEMORY_SHARE,
@@ -33,6 +31,7 @@ from attribution_sched.cluster.cost import (
     Workload,
     make_scratch,
     plan_cost,
+    segment_energy_j,
     share_batch,
 )
 from attribution_sched.cluster.engine import state as st
@@ -80,7 +79,7 @@ from attribution_sched.cluster.reward import (
 )
 from attribution_sched.cluster.streams import StreamState, integers, seed_stream
 from attribution_sched.cluster.wan import effective_latency, ou_advance, ou_coefficients, ou_stationary, trace_row
-from attribution_sched.cluster.world import BATCH_LEVELS, TaskPool, World, build_pool
+from attribution_sched.cluster.world import BATCH_LEVELS, TaskPool, World, build_pool, hourly_ratios
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import kernel
 from attribution_sched.types import BoolArray, Float32Array, FloatArray, IntArray
@@ -97,6 +96,21 @@ LEAST_BANDWIDTH_SHARE = 0.1
 def kind_of(world: WorldArrays, state: StateArrays, e: int, slot: int) -> int:
     """Task kind of a slot."""
     return int(world.pool[state.slots[e, slot, st.POOL], st.P_KIND])
+
+
+@kernel
+def signal_hour(world: WorldArrays, tick_s: float) -> int:
+    """Column of the signals that is in force since a tick: like the network, they change at ticks only."""
+    return int((int(tick_s / st.HOUR_S) - world.signals_from_h) % world.signals.shape[1])
+
+
+@kernel
+def _hour_turned(world: WorldArrays, state: StateArrays, e: int) -> bool:
+    """Whether this very tick brought other prices and intensities."""
+    tick_s = state.clock[e, st.LAST_TICK]
+    if world.signals.shape[1] == 1 or state.clock[e, st.NOW] > tick_s:
+        return False
+    return int(tick_s / st.HOUR_S) != int((tick_s - world.tick_s) / st.HOUR_S)
 
 
 @kernel
@@ -230,8 +244,16 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     traffic *= norm
     step = plan_out[STEP_S] * norm
     memory_ratio = 0.0
+    hour = signal_hour(world, state.clock[e, st.LAST_TICK])
+    priced_j, carbon_g = 0.0, 0.0
     for row in range(count):
         domain = segments[row, DOMAIN]
+        here = world.domains.rows[domain]
+        devices = segments[row, DP] * segments[row, TP] * segments[row, PP]
+        power_w, busy_s = segment_out[row, POWER_W], segment_out[row, BUSY_S]
+        joules = segment_energy_j(devices, here.idle_w, power_w, busy_s, plan_out[STEP_S])
+        priced_j += joules * world.signals[st.ELECTRICITY, hour, domain]
+        carbon_g += joules * here.carbon_g_per_j * world.signals[st.CARBON, hour, domain]
         # M·(f + b) and M times adding f and b may differ in the last bit.
         busy = min(1.0, segment_out[row, BUSY_S] / plan_out[STEP_S])
         # Beside another a task does less work a second: it asks for less power and less of the device's time.
@@ -255,9 +277,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
             _demands(world, shares, busy, bus * slowdown[row], row_load)
         memory_ratio = max(memory_ratio, row_load[st.MEMORY] / world.domains.rows[domain].memory_bytes)
     bill = plan_out[BILL_USD] * norm
-    cost = cost_usd_kernel(
-        bill, plan_out[ENERGY_J] * norm, plan_out[CARBON_G] * norm, world.energy_usd_per_j, world.carbon_usd_per_g
-    )
+    cost = cost_usd_kernel(bill, priced_j * norm, carbon_g * norm, world.energy_usd_per_j, world.carbon_usd_per_g)
     task[st.STEP] = step
     task[st.STEP_BILL] = bill
     task[st.T_EFF] = r_eff_kernel(step, world.kinds[kind, st.K_BASE_STEP])
@@ -322,9 +342,11 @@ def _any_spans_domains(state: StateArrays, e: int) -> bool:
 def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, scratch: Scratch) -> None:
     """Price anew the running tasks that a change can have touched, against the link loads as they stood before.
 
-    A task inside one domain feels neither the network nor tasks on other devices; it keeps its price.
+    A task inside one domain feels neither the network nor tasks on other devices; it keeps its price, unless the hour
+    has brought another price of electricity or another grid.
     """
-    if network_only and not _any_spans_domains(state, e):
+    turned = _hour_turned(world, state, e)
+    if network_only and not turned and not _any_spans_domains(state, e):
         return
     load = np.zeros((world.base.shape[1], world.base.shape[1]))
     link_load(state, e, load)
@@ -332,7 +354,7 @@ def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, 
     for slot in range(state.slots.shape[1]):
         if state.slots[e, slot, st.STATUS] != st.RUNNING:
             continue
-        touched = state.slots[e, slot, st.SEGMENTS] > 1
+        touched = turned or state.slots[e, slot, st.SEGMENTS] > 1
         if not network_only:
             shared = shares_devices(world, state, e, slot)
             touched = touched or shared or state.tasks[e, slot, st.SHARED] > 0.0
@@ -378,6 +400,10 @@ def domain_power_w(
     here = world.domains.rows[domain]
     occupant = state.occupant[e, domain]
     idle_w = here.idle_w
+    carbon_g_per_j = here.carbon_g_per_j
+    if book:
+        hour = signal_hour(world, state.clock[e, st.LAST_TICK])
+        carbon_g_per_j = here.carbon_g_per_j * world.signals[st.CARBON, hour, domain]
     room = here.cap_w - idle_w
     total = 0.0
     unused = 0.0
@@ -402,11 +428,11 @@ def domain_power_w(
             own_idle_w = idle_w / 2 if second >= 0 else idle_w
             watts = own_idle_w + known_w * granted
             state.tasks[e, first, st.POWER] += watts
-            state.tasks[e, first, st.CARBON_RATE] += watts * here.carbon_g_per_j
+            state.tasks[e, first, st.CARBON_RATE] += watts * carbon_g_per_j
             if second >= 0:
                 watts = own_idle_w + other_w * granted
                 state.tasks[e, second, st.POWER] += watts
-                state.tasks[e, second, st.CARBON_RATE] += watts * here.carbon_g_per_j
+                state.tasks[e, second, st.CARBON_RATE] += watts * carbon_g_per_j
     return total, unused
 
 
@@ -1850,6 +1876,8 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
         arrival_params=arrival.params,
         arrival_times_s=arrival.times_s,
         incidents=pack(world.incidents),
+        signals=hourly_ratios(world),
+        signals_from_h=0,
         arrival_kind=arrival.kind,
         trace_period_s=0.0 if trace is None else float(trace.period_s),
         ou_decay=decay,

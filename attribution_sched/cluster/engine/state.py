@@ -26,6 +26,11 @@ EVENT, SLOT, TAKEN, DONE = range(4)
 STATUS, POOL, SERIAL, SEGMENTS = range(4)
 """Columns of ``StateArrays.slots``: status, pool instance, arrival number, segments of its plan."""
 
+ELECTRICITY, CARBON = range(2)
+"""Rows of ``WorldArrays.signals``."""
+
+HOUR_S = 3600.0
+
 K_BATCH, K_TRAINING, K_EPOCH, K_PRIORITY, K_BASE_STEP, K_BASE_COST, K_SLACK, K_MICRO, K_FEATURES = (*range(8), 11)
 """Columns of ``WorldArrays.kinds``; there are four microbatch sizes and five features."""
 
@@ -114,6 +119,9 @@ class WorldArrays(NamedTuple):
         arrival_params: Parameters of the arrival process.
         arrival_times_s: Recorded arrivals.
         incidents: Cuts and losses, shape ``(n, 6)``, columns ``incidents.I_…``.
+        signals: Price of electricity over the reward's and carbon intensity over the domain's, hour by hour, shape
+            ``(2, H, K)``; after the last hour they begin again. One hour of ones where nothing outside changes.
+        signals_from_h: Hour of the run at which they begin.
     """
 
     domains: DomainArrays
@@ -133,6 +141,8 @@ class WorldArrays(NamedTuple):
     arrival_params: FloatArray
     arrival_times_s: FloatArray
     incidents: FloatArray
+    signals: FloatArray
+    signals_from_h: int
     arrival_kind: int
     trace_period_s: float
     ou_decay: float

@@ -34,9 +34,10 @@ from attribution_sched.cluster.interference import (
     strengths,
 )
 from attribution_sched.cluster.plan import ANYBODY, Plan, layout_table
+from attribution_sched.cluster.signals import HOUR_S
 from attribution_sched.cluster.simulator.job import Deployment, Device, Job, SegmentLoad, Totals
 from attribution_sched.cluster.wan import WanProcess, effective_latency
-from attribution_sched.cluster.world import TaskKind, TaskPool, World
+from attribution_sched.cluster.world import Domain, TaskKind, TaskPool, World
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.types import FloatArray, IntArray
 
@@ -251,7 +252,7 @@ class Floor:
                 self.sums["busy_device_s"] += dt * sum(self._busy(job, device, load.busy) for device in devices)
             job.energy_j += watts * dt
             self.sums["task_j"] += watts * dt
-            self.sums["carbon_g"] += watts * dt * domain.carbon_g_per_kwh / JOULES_PER_KWH
+            self.sums["carbon_g"] += watts * dt * self._carbon_g_per_kwh(domain) / JOULES_PER_KWH
         if paused:
             return
         steps = dt / deployed.step_s
@@ -259,6 +260,12 @@ class Floor:
         job.epoch_left -= steps
         self.sums["steps_done"] += steps
         self.pay(job, steps * deployed.step_bill_usd)
+
+    def _carbon_g_per_kwh(self, domain: Domain) -> float:
+        """Of the hour in which the network last moved: signals change with it."""
+        if domain.carbon is None:
+            return domain.carbon_g_per_kwh
+        return domain.carbon.at(self.prices.network.time_s // HOUR_S * HOUR_S)
 
     def _busy(self, job: Job, device: Device, own: float) -> float:
         """A job's part of a device's time: no device works more than all of it."""

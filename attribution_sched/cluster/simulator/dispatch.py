@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.plan import ANYBODY, Plan
 from attribution_sched.cluster.reward import baseline_costs
@@ -100,7 +100,7 @@ class Decider(Protocol):
         """Short name for records."""
         ...
 
-    def decide(self, view: DecisionView) -> Plan | Shared | None:
+    def decide(self, view: Decision) -> Plan | Shared | None:
         """Return a plan; None leaves a waiting job in the queue and a running one where it is."""
         ...
 
@@ -394,10 +394,10 @@ class Dispatcher:
         self._devices_freed = False
         return True
 
-    def _view(self, job: Job) -> DecisionView:
+    def _view(self, job: Job) -> Decision:
         flows = self.prices.flows(self.floor.in_order(), self.floor.now_s)
         busy = self.prices.utilisation(self.prices.total(flows, without=job.slot))
-        return DecisionView(
+        return Decision(
             kind=job.kind,
             kind_index=job.kind_index,
             counters=self.prices.pool.counters.values[job.instance].copy(),

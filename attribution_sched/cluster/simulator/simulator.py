@@ -126,8 +126,9 @@ class Simulator:
         """Let the bandwidth of the links change and incidents begin and end, before anything else of the moment."""
         while True:
             yield _Ranked(self.env, self.world.tick_s, rank=-1)
-            self.network.step(self.world.tick_s)
+            # What passed until now passed in the hour before.
             self.floor.elapse(self.env.now)
+            self.network.step(self.world.tick_s)
             self.dispatcher.links_moved()
             self.dispatcher.domains_lost()
             self._call()

@@ -6,6 +6,7 @@ from attribution_sched.explain.words import (
     messages_billing,
     messages_cli,
     messages_feedback,
+    messages_operations,
     messages_plots,
     messages_reasoning,
     messages_records,
@@ -25,6 +26,7 @@ PAGES: tuple[dict[str, Message], ...] = (
     messages_cli.MESSAGES,
     messages_billing.MESSAGES,
     messages_serve.MESSAGES,
+    messages_operations.MESSAGES,
 )
 
 MESSAGES: dict[str, Message] = {name: pair for page in PAGES for name, pair in page.items()}

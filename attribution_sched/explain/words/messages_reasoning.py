@@ -183,6 +183,18 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "why.quota": ("{task} waits: {what}.", "{task} 在等待：{what}。"),
     "why.on_hold": ("it is on hold until it is released", "已被挂起，须先释放"),
     "why.reserved": ("{devices} free devices are reserved for others", "有 {devices} 块空闲设备已预留给他人"),
+    "why.spent": (
+        "{tenant} has used {used:.4g} of {limit:.4g} {what}; its budget begins again in {again_h:.1f} h",
+        "租户 {tenant} 已用 {used:.4g}，限额 {limit:.4g} {what}；{again_h:.1f} 小时后重新计算",
+    ),
+    "why.quota_devices": (
+        "the quota of {tenant} leaves it {left} devices now",
+        "租户 {tenant} 的配额目前只剩 {left} 块设备",
+    ),
+    "quota.device_hours": ("device-hours", "设备小时"),
+    "quota.energy_kwh": ("kWh", "千瓦时"),
+    "quota.usd": ("USD", "美元"),
+    "quota.carbon_kg": ("kg CO2e", "千克 CO2e"),
     "why.no_room": (
         "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
         "{who:, }.",
@@ -289,6 +301,20 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "what_if.change.policy": ("{policy} deciding", "由 {policy} 决策"),
     "what_if.change.task": ("one more task, {task}", "增加任务 {task}"),
     "what_if.change.without": ("{task} not there", "没有任务 {task}"),
+    "what_if.started": ("jobs that start", "能启动的作业数"),
+    "queue_if.first": ("{job} the most urgent", "{job} 优先级最高"),
+    "queue_if.move": ("{job} in {domain}", "{job} 改投 {domain}"),
+    "queue_if.devices": ("{job} asking for {count} devices", "{job} 只申请 {count} 个设备"),
+    "queue_if.limit": ("{job} asking for at most {limit}", "{job} 的时限为 {limit}"),
+    "queue_if.add": ("{count} devices in {domain}", "{domain} 的设备 {count}"),
+    "queue_if.later": (
+        "job {job} starts {minutes} min later (in {share} of futures)",
+        "作业 {job} 晚 {minutes} 分钟启动（{share} 的未来）",
+    ),
+    "queue_if.sooner": (
+        "job {job} starts {minutes} min sooner (in {share} of futures)",
+        "作业 {job} 早 {minutes} 分钟启动（{share} 的未来）",
+    ),
     "why_not": ("{task}, not in {domain}: {parts:; }.", "{task} 不在 {domain}：{parts:；}。"),
     "why_not.done": ("that is where it is", "它正在该处"),
     "why_not.worth": (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.reward import rates
 from attribution_sched.errors import PlanError, problem
@@ -146,7 +146,7 @@ class Problem:
         return replace(self, objective=objective)
 
 
-def problem_of(view: DecisionView, objective: Objective | None = None, *, replicate: bool = True) -> Problem:
+def problem_of(view: Decision, objective: Objective | None = None, *, replicate: bool = True) -> Problem:
     """Read the pending decision of a view as a search problem; the reward is the objective by default."""
     return Problem(
         cost=view.cost,
@@ -162,7 +162,7 @@ def problem_of(view: DecisionView, objective: Objective | None = None, *, replic
     )
 
 
-def reward_objective(view: DecisionView, *, queue_pressure: bool = False) -> Objective:
+def reward_objective(view: Decision, *, queue_pressure: bool = False) -> Objective:
     """Minus the reward R of the view's task, up to a constant.
 
     Args:

@@ -7,16 +7,14 @@ training, so whatever a policy learnt from, it has not met these arrivals and th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import AttributionSchedError, SettingsError, nearest, problem
+from attribution_sched.executors.workers import check_workers, spread
 from attribution_sched.limits import check_name
 from attribution_sched.scheduler.arena.records import EpisodeRecord, EpisodeStore, Key, fingerprint
 from attribution_sched.scheduler.arena.report import ArenaResult, summarise
@@ -30,8 +28,6 @@ HELD_OUT_SEED = 1_000_000
 
 MOST_EPISODES = 10_000
 """Episodes of one evaluation; seeds of different evaluations do not meet."""
-
-MOST_WORKERS = 256
 
 Tick = Callable[[float, int, str], None]
 """Called with episodes played so far (the present one in part), episodes in all, and what is being played."""
@@ -73,10 +69,6 @@ def held_out_seeds(episodes: int, seed: int = 0) -> tuple[int, ...]:
     return tuple(range(first, first + episodes))
 
 
-Pool = Callable[[Sequence["Job"], Mapping[str, World], Sequence["str | Policy"]], Iterator[EpisodeRecord]]
-"""Who plays episodes of some worlds by some policies, in any order."""
-
-
 def evaluate(
     policies: Sequence[str | Policy],
     worlds: World | Mapping[str, World],
@@ -88,8 +80,7 @@ def evaluate(
     bounds: Mapping[str, Sequence[float]] | None = None,
     folder: Path | None = None,
     replay: bool = False,
-    workers: int = 1,
-    pool: Pool | None = None,
+    workers: int | str = 1,
     resamples: int = RESAMPLES,
     tick: Tick | None = None,
 ) -> ArenaResult:
@@ -106,9 +97,8 @@ def evaluate(
         bounds: Scenario → highest possible return of each episode, in place of a limit policy.
         folder: Where played episodes are kept and found again; nothing is kept by default.
         replay: Play episodes again that the folder has from other settings or code, instead of raising.
-        workers: Processes that play side by side; decision latencies are cleanest with one. Policies that are handed
-            over, not named, must then be picklable.
-        pool: Somebody else who plays, in place of processes here.
+        workers: Processes that play side by side; decision latencies are cleanest with one. ``ray``, or the address of
+            a Ray cluster, lets its workers play. Policies that are handed over, not named, must be picklable then.
         resamples: Bootstrap resamples.
         tick: Told how far it has come.
 
@@ -121,7 +111,8 @@ def evaluate(
     named = {"world": worlds} if isinstance(worlds, World) else dict(worlds)
     players = _players(policies)
     seeds = held_out_seeds(episodes, seed)
-    _check(named, players, references, limit, bounds, episodes, workers)
+    _check(named, players, references, limit, bounds, episodes)
+    who = check_workers(workers)
     jobs = [
         Job(scenario, name, one, digest)
         for scenario, world in named.items()
@@ -136,10 +127,9 @@ def evaluate(
         found = store.load({(job.scenario, job.policy, job.seed): job.fingerprint for job in jobs}, replay=replay)
     todo = [job for job in jobs if (job.scenario, job.policy, job.seed) not in found]
     counted = _Counter(len(jobs), len(found), tick)
-    if pool is not None:
-        played = pool(todo, named, policies)
-    elif workers > 1 and len(todo) > 1:
-        played = _in_processes(todo, named, policies, workers)
+    if todo and (isinstance(who, str) or (who > 1 and len(todo) > 1)):
+        # An episode depends on its seed alone: who plays it, and when, changes nothing but latencies.
+        played = (record for _, record in spread(who, _play, (dict(named), list(policies)), todo))
     else:
         played = _in_turn(todo, named, players, counted)
     for record in played:
@@ -212,13 +202,9 @@ def _check(
     limit: str | None,
     bounds: Mapping[str, Sequence[float]] | None,
     episodes: int,
-    workers: int,
 ) -> None:
     if not worlds:
         raise SettingsError(problem("worlds", {}, "must hold at least one scenario", "Add one"))
-    if not 1 <= workers <= MOST_WORKERS:
-        rule = f"must lie in 1..{MOST_WORKERS}: each is a process with libraries of its own"
-        raise SettingsError(problem("workers", workers, rule, "Use 1"))
     for field, names in (("reference", references or ()), ("limit", [limit] if limit else [])):
         for name in names:
             if name not in players:
@@ -284,38 +270,12 @@ def _warm_up(world: World, policy: Policy) -> None:
     policy.decide(seen)
 
 
-_worker: dict[str, _Table] = {}
+_tables: dict[str, _Table] = {}
 
 
-def start_worker(worlds: Mapping[str, World], policies: Sequence[str | Policy]) -> None:
-    """Tell a worker process what it will be asked to play."""
-    _worker["table"] = _Table(worlds, _players(policies))
-
-
-def play_in_worker(job: Job) -> EpisodeRecord:
-    """Play one episode in a worker process that was told of its world and policy."""
-    return _worker["table"].play(job)
-
-
-def read_only(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    """A mapping that nobody writes to, as another process was sent it."""
-    return MappingProxyType(mapping)
-
-
-def _in_processes(
-    jobs: Sequence[Job], worlds: Mapping[str, World], policies: Sequence[str | Policy], workers: int
-) -> Iterator[EpisodeRecord]:
-    """Play in fresh processes, to which read-only mappings go as plain ones; the first failure stops the rest."""
-    from multiprocessing import get_context
-    from multiprocessing.reduction import ForkingPickler
-
-    ForkingPickler.register(MappingProxyType, lambda mapping: (read_only, (dict(mapping),)))
-    arguments = (dict(worlds), list(policies))
-    with ProcessPoolExecutor(workers, get_context("spawn"), start_worker, arguments) as pool:
-        futures = [pool.submit(play_in_worker, job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+def _play(run: str, shared: tuple[Mapping[str, World], Sequence[str | Policy]], job: Job) -> EpisodeRecord:
+    """Play one episode in a worker, which keeps its worlds and policies from one to the next."""
+    if run not in _tables:
+        _tables.clear()
+        _tables[run] = _Table(shared[0], _players(shared[1]))
+    return _tables[run].play(job)

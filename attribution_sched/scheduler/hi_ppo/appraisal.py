@@ -39,7 +39,6 @@ from attribution_sched.scheduler.hi_ppo.appraisal_encoder import LEAST, look_alo
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, Seen
-from attribution_sched.scheduler.hi_ppo.field import reward_scale
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
 from attribution_sched.scheduler.hi_ppo.repricing import (
     P_BILL_USD,
@@ -52,7 +51,7 @@ from attribution_sched.scheduler.hi_ppo.repricing import (
     reprice_each,
 )
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Planner, walk
-from attribution_sched.scheduler.hi_ppo.weights import weighed
+from attribution_sched.scheduler.hi_ppo.weights import reward_scale, weighed
 from attribution_sched.scheduler.policy import Appraisal
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from attribution_sched.cluster.codecs import attributions_of
 from attribution_sched.cluster.decision import Attributor, Decisions, gather
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import World
 from attribution_sched.scheduler.hi_ppo.constraints import big_m_penalty, imbalance
 from attribution_sched.scheduler.hi_ppo.drafts import DEAD
 from attribution_sched.scheduler.hi_ppo.forecast import BatchForecast
@@ -24,7 +24,7 @@ from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
 from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.stuck import stuck
 from attribution_sched.scheduler.hi_ppo.walk import Chooser, Planner, Walk, walk
-from attribution_sched.scheduler.hi_ppo.weights import ParetoWeights
+from attribution_sched.scheduler.hi_ppo.weights import ParetoWeights, reward_scale
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -32,16 +32,6 @@ BoolArray = NDArray[np.bool_]
 
 NARROW = 0.5
 """A link with less than this share of its base left counts as too narrow."""
-
-TASKS_PER_UNIT = 4.0
-"""Rewards are divided by what so many average tasks take on the baseline, in the reward's hours."""
-
-
-def reward_scale(kinds: tuple[TaskKind, ...], base_step_s: FloatArray, interval_s: float) -> float:
-    """Unit in which the critics count: rewards of worlds with fast and slow baselines are then alike."""
-    shares = np.array([kind.share for kind in kinds])
-    steps = np.array([np.sqrt(float(kind.steps[0]) * kind.steps[1]) for kind in kinds])
-    return float(TASKS_PER_UNIT * (shares * steps * base_step_s).sum() / shares.sum() / interval_s)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,38 @@ class Experience:
     lower_advantage: FloatArray
     agents: int
     violations: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """How experience is collected; see :func:`collect`."""
+
+    steps: int
+    gamma: float
+    lam: float
+    low_coef: float
+    multipliers: Multipliers
+    bootstrap: bool
+
+
+Collector = Callable[[HiPpoNetwork, Sequence[Field], Sequence[int], Collecting], list[Experience]]
+"""Lets a network decide in every field, by the seed of each; the fields are where they were left afterwards."""
+
+
+def collect_here(
+    network: HiPpoNetwork, fields: Sequence[Field], seeds: Sequence[int], how: Collecting
+) -> list[Experience]:
+    """Collect in one field after the other, in this process."""
+    return [collect_in(network, field, seed, how) for field, seed in zip(fields, seeds, strict=True)]
+
+
+def collect_in(network: HiPpoNetwork, field: Field, seed: int, how: Collecting) -> Experience:
+    """Collect in one field, by a seed of its own."""
+    generator = torch.Generator(device=next(network.parameters()).device).manual_seed(seed)
+    return collect(
+        network, field, how.steps, generator, how.gamma, how.lam, how.low_coef, how.multipliers,
+        bootstrap=how.bootstrap,
+    )  # fmt: skip
 
 
 def values_of(network: HiPpoNetwork, planner: Planner, decisions: Decisions) -> FloatArray:

@@ -24,7 +24,7 @@ from attribution_sched.scheduler.hi_ppo.constraints import DualAscent, Multiplie
 from attribution_sched.scheduler.hi_ppo.evaluate import Judgement, judge, take_trace, trace_offsets
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.rollout import Experience, collect
+from attribution_sched.scheduler.hi_ppo.rollout import Collecting, Collector, Experience, collect_here
 from attribution_sched.scheduler.ppo.ppo import Evaluation, Rollout, UpdateStats, update
 from attribution_sched.scheduler.ppo.settings import PpoSettings
 
@@ -93,6 +93,7 @@ class Trainer:
         settings: How.
         seed: Of choices and minibatches.
         rehearsal: Recorded lessons to be kept in mind.
+        collector: Who lets the network decide in the fields; this process by default, one field after the other.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Trainer:
         settings: HiPpoSettings,
         seed: int,
         rehearsal: list[Lesson] | None = None,
+        collector: Collector | None = None,
     ) -> None:
         self.network = network
         self.fields = fields
@@ -109,6 +111,7 @@ class Trainer:
         self.generator = torch.Generator(device=next(network.parameters()).device).manual_seed(seed)
         self.optimiser = torch.optim.Adam(network.parameters(), lr=settings.ppo.lr, eps=1e-5, fused=True)
         self.rehearsal = rehearsal or []
+        self._collector: Collector = collector or collect_here
         self.multipliers = Multipliers.start(tuple(settings.limits), settings.ascent)
         self._unlearnt: list[Experience] = []
         self.number = 0
@@ -124,13 +127,10 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = ppo.lr * factor
         with one_thread():
-            told = [
-                collect(
-                    self.network, f, steps, self.generator, ppo.gamma, ppo.gae_lambda, settings.low_coef,
-                    self.multipliers, bootstrap=settings.bootstrap,
-                )
-                for f in self.fields
-            ]  # fmt: skip
+            how = Collecting(steps, ppo.gamma, ppo.gae_lambda, settings.low_coef, self.multipliers, settings.bootstrap)
+            # A seed for each field: whoever collects, and in whichever order, it is the same experience.
+            seeds = torch.randint(2**62, (len(self.fields),), generator=self.generator, device=self.generator.device)
+            told = self._collector(self.network, self.fields, seeds.tolist(), how)
             self.number += 1
             self.decisions += steps * clusters
             self.agent_steps += sum(part.agents for part in told)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.env import ClusterVectorEnv
 from attribution_sched.errors import CheckpointError, problem
 from attribution_sched.storage import Arrays
 
@@ -123,6 +122,8 @@ def restore_engine(engine: Engine, tensors: Mapping[str, NDArray[Any]]) -> None:
 def env_arrays(env: Any) -> Arrays | None:
     """State of a cluster environment of ``cluster.env``; None for any other environment."""
     inner = env.unwrapped
+    from attribution_sched.cluster.env import ClusterVectorEnv
+
     if not isinstance(inner, ClusterVectorEnv):
         return None
     return {**state_to_tensors(inner.engine), "over": inner._over.copy()}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import FIRST, MICROBATCH, MICROBATCHES, PP, REPLICA, STOP, PlanBatch
 from attribution_sched.kernels import one_thread
 from attribution_sched.planning.candidates import microbatch_counts
@@ -62,7 +62,7 @@ class _Beam:
         return _Beam(self.plans.take(index), self.memory[torch.as_tensor(index)], score)
 
 
-def decode(network: PointerNetwork, view: DecisionView, width: int = 32) -> Decoded:
+def decode(network: PointerNetwork, view: Decision, width: int = 32) -> Decoded:
     """List the likeliest plans of a decision.
 
     Args:

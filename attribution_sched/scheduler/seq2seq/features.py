@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.memory import state_bytes_per_parameter
 from attribution_sched.cluster.plan import (
@@ -119,7 +119,7 @@ class DecisionFeatures:
         return len(self.work) - 1
 
 
-def features_of(view: DecisionView) -> DecisionFeatures:
+def features_of(view: Decision) -> DecisionFeatures:
     """Describe the pending decision of a view."""
     instance = Instance.of(view)
     options = option_table(view, instance)
@@ -154,7 +154,7 @@ def features_of(view: DecisionView) -> DecisionFeatures:
     )  # fmt: skip
 
 
-def option_table(view: DecisionView, instance: Instance) -> IntArray:
+def option_table(view: Decision, instance: Instance) -> IntArray:
     """List all layouts that some domain could use, shape ``(O, 4)``: dp, tp, pp, precision."""
     seen = view
     if (view.free_devices > 0).sum() > MAX_DOMAINS:
@@ -172,7 +172,7 @@ def _finite(values: FloatArray) -> FloatArray:
 
 
 def _times(
-    view: DecisionView, instance: Instance, options: IntArray, micro: IntArray, base_s: float
+    view: Decision, instance: Instance, options: IntArray, micro: IntArray, base_s: float
 ) -> tuple[FloatArray, FloatArray]:
     """Compute and tensor-parallel time of the whole model over the baseline's step, each ``(K, M, O)``."""
     tables, rows = view.cost.tables, view.cost.domains.rows
@@ -196,7 +196,7 @@ def _times(
     return time, reduce * count / stages / base_s
 
 
-def _fills(view: DecisionView, instance: Instance, options: IntArray, micro: IntArray) -> tuple[FloatArray, FloatArray]:
+def _fills(view: Decision, instance: Instance, options: IntArray, micro: IntArray) -> tuple[FloatArray, FloatArray]:
     """Memory of states and of activations in flight over what a device has, each ``(K, M, O)``."""
     runtime, sizes, n = view.cost.cluster.runtime, view.cost.tables.sizes[instance.model], instance.n_layers
     memory = np.asarray(view.cost.domains.rows.memory_bytes) - runtime.reserved_bytes
@@ -215,7 +215,7 @@ def _fills(view: DecisionView, instance: Instance, options: IntArray, micro: Int
     return states_over, np.broadcast_to(kept[None] / memory[:, None, None], shape)
 
 
-def _profile(view: DecisionView, instance: Instance) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _profile(view: Decision, instance: Instance) -> tuple[FloatArray, FloatArray, FloatArray]:
     n, tables = instance.n_layers, view.cost.tables
     sizes = tables.sizes[instance.model][:, : n + 1]
     flops, params = sizes[8], sizes[0] + sizes[1]
@@ -224,7 +224,7 @@ def _profile(view: DecisionView, instance: Instance) -> tuple[FloatArray, FloatA
     return flops / flops[-1], params / max(params[-1], 1.0), log_ratio(crossing / max(middle, 1.0))
 
 
-def _edges(view: DecisionView, instance: Instance, base_s: float) -> FloatArray:
+def _edges(view: Decision, instance: Instance, base_s: float) -> FloatArray:
     """What links cost this task, shape ``(K, K, 5)``."""
     n, tables = instance.n_layers, view.cost.tables
     crossing = tables.boundary[instance.model][1:n]
@@ -245,7 +245,7 @@ def _edges(view: DecisionView, instance: Instance, base_s: float) -> FloatArray:
 
 
 def _task(
-    view: DecisionView, instance: Instance, best_time: FloatArray, work: FloatArray, params: FloatArray
+    view: Decision, instance: Instance, best_time: FloatArray, work: FloatArray, params: FloatArray
 ) -> FloatArray:
     reward, n = view.reward, instance.n_layers
     depth = np.interp(DEPTHS, np.linspace(0.0, 1.0, n + 1), params)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, problem
@@ -86,7 +86,7 @@ class SupervisedPointer:
             self._network = load(self.weights or SHIPPED)
         return self._network
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place on the best proposed plan; move a running task if what that earns exceeds its cost."""
         self.last = self.propose(view)
         plan = self.last.plan
@@ -96,7 +96,7 @@ class SupervisedPointer:
             return None
         return plan
 
-    def propose(self, view: DecisionView) -> Proposal:
+    def propose(self, view: Decision) -> Proposal:
         """Write, price and choose; the plan in force is not looked at."""
         from attribution_sched.scheduler.seq2seq.decoding import decode, with_cuts_moved
 
@@ -115,7 +115,7 @@ class SupervisedPointer:
         plan, source = self._fallback(view)
         return Proposal(plan, source, proposed, 0, False)
 
-    def _fallback(self, view: DecisionView) -> tuple[Plan | None, str]:
+    def _fallback(self, view: Decision) -> tuple[Plan | None, str]:
         instance = Instance.of(view)
         plan = best_of(view, plans_inside(instance, first_twins(instance)))
         if plan is not None:

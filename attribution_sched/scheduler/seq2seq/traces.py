@@ -1,8 +1,8 @@
 """Decisions to learn from and to be judged on, and the plan the exact search gave each: one JSON line per decision.
 
 Decisions are drawn at random: real regions, named models, any number of free devices. A :class:`WorldDraw` is a small
-record that rebuilds a cluster and its kinds of tasks; a :class:`Decision` is one moment in it. Both are plain numbers
-and names, so that a file of them can be read by anybody.
+record that rebuilds a cluster and its kinds of tasks; a :class:`DrawnDecision` is one moment in it. Both are plain
+numbers and names, so that a file of them can be read by anybody.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.counters import COUNTER_NAMES
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import Model, model
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
@@ -70,7 +70,7 @@ class WorldDraw:
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
+class DrawnDecision:
     """One moment in a drawn world.
 
     Attributes:
@@ -176,14 +176,14 @@ def _fits(draw: WorldDraw, kind: tuple[str, int, int]) -> bool:
     return True
 
 
-def build_view(draw: WorldDraw) -> DecisionView:
+def build_view(draw: WorldDraw) -> Decision:
     """Build the world of a draw, empty and with its links at their base; :func:`at` sets the moment."""
     cluster = _cluster(draw)
     kinds = tuple(task_kind(*kind) for kind in draw.kinds)
     world = World(cluster, kinds, Poisson(1.0), max_segments=draw.max_segments)
     cost = CostModel(cluster, [kind.model for kind in kinds])
     base_step_s, base_cost_usd = baseline_costs(world, cost)
-    return DecisionView(
+    return Decision(
         kind=kinds[0], kind_index=0, counters=np.zeros(len(COUNTER_NAMES)), replanning=False, current_plan=None,
         steps_left=100.0, time_s=0.0, slot=0, queue=(), free_devices=np.array(draw.devices, dtype=np.int64),
         bandwidth_gbps=np.array(cluster.wan.bandwidth_gbps), latency_s=np.array(cluster.wan.latency_s), cost=cost,
@@ -192,7 +192,7 @@ def build_view(draw: WorldDraw) -> DecisionView:
     )  # fmt: skip
 
 
-def draw_decision(rng: np.random.Generator, draw: WorldDraw, base_gbps: FloatArray) -> Decision:
+def draw_decision(rng: np.random.Generator, draw: WorldDraw, base_gbps: FloatArray) -> DrawnDecision:
     """Draw a moment: which task, what is free, how the links are, what is wanted."""
     kind = int(rng.integers(len(draw.kinds)))
     free = []
@@ -213,10 +213,10 @@ def draw_decision(rng: np.random.Generator, draw: WorldDraw, base_gbps: FloatArr
         weights = (1.0, 0.0, 0.0)
     elif how < 0.4:
         weights = (1.0, float(np.round(rng.uniform(0.0, 1.0), 3)), float(np.round(rng.uniform(0.0, 1.0), 3)))
-    return Decision(kind, tuple(free), np.round(links, 4), weights)
+    return DrawnDecision(kind, tuple(free), np.round(links, 4), weights)
 
 
-def at(view: DecisionView, decision: Decision) -> DecisionView:
+def at(view: Decision, decision: DrawnDecision) -> Decision:
     """Set the moment of a built world."""
     return replace(
         view,
@@ -250,7 +250,7 @@ class Trace:
     """
 
     world: WorldDraw
-    decision: Decision
+    decision: DrawnDecision
     rows: IntArray
     reward: float
     step_s: float
@@ -261,7 +261,7 @@ class Trace:
 class Teacher(Protocol):
     """Solves decisions."""
 
-    def solve(self, view: DecisionView) -> tuple[Plan, bool] | None:
+    def solve(self, view: Decision) -> tuple[Plan, bool] | None:
         """Return a plan and whether no plan is better; None if nothing fits."""
         ...
 
@@ -276,7 +276,7 @@ class ExactTeacher:
     def __init__(self, budget: int = TEACHER_BUDGET) -> None:
         self._solver = ExactSolver(budget)
 
-    def solve(self, view: DecisionView) -> tuple[Plan, bool] | None:
+    def solve(self, view: Decision) -> tuple[Plan, bool] | None:
         """Search everything."""
         found = self._solver.try_solve(problem_of(view))
         return None if found is None else (found.plan, bool(found.proven))
@@ -293,7 +293,7 @@ class SearchTeacher:
         self._starts = starts
         self._rule = SpeedProportional()
 
-    def solve(self, view: DecisionView) -> tuple[Plan, bool] | None:
+    def solve(self, view: Decision) -> tuple[Plan, bool] | None:
         """Improve the best plans of the rule and take the best."""
         task = problem_of(view)
         options = task.options()
@@ -387,7 +387,7 @@ def from_line(line: str) -> Trace:
                 tuple((str(name), int(batch), int(micro)) for name, batch, micro in world["kinds"]),
                 int(world["max_segments"]),
             ),
-            decision=Decision(
+            decision=DrawnDecision(
                 int(decision["kind"]), tuple(decision["free"]),
                 np.array(decision["bandwidth_gbps"], dtype=np.float64), tuple(decision["weights"]),
             ),
@@ -441,10 +441,10 @@ def cached_traces(
     return found
 
 
-def views_of(traces: Iterable[Trace]) -> Iterator[tuple[Trace, DecisionView]]:
+def views_of(traces: Iterable[Trace]) -> Iterator[tuple[Trace, Decision]]:
     """Pair each trace with its decision as a policy would see it; a world is built once per run of its traces."""
     last: WorldDraw | None = None
-    view: DecisionView | None = None
+    view: Decision | None = None
     for trace in traces:
         if view is None or trace.world != last:
             view, last = build_view(trace.world), trace.world

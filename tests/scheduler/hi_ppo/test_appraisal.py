@@ -15,12 +15,11 @@ from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.situations import stacked, widened
 from attribution_sched.scheduler.hi_ppo.drafts import DONE
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, judge
-from attribution_sched.scheduler.hi_ppo.field import reward_scale
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 from attribution_sched.scheduler.hi_ppo.recorded import stack
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
 from attribution_sched.scheduler.hi_ppo.walk import walk
-from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights
+from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights, reward_scale
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Selective
 
 from . import worlds
