@@ -29,6 +29,7 @@ from attribution_sched.training_phases import (
     first_seed,
     imitate,
     improve,
+    learn_agents,
     recorded,
     spread,
 )
@@ -194,6 +195,7 @@ def train(
             if start is None:
                 watched = imitate(chosen, worlds, learning, list(known_lessons), notes, say)
                 improve(chosen, worlds, learning, watched, held_out, notes, say)
+                learn_agents(chosen, worlds, network, notes, say)
             spread(chosen, learning, say)
         with _asked_to_stop() as asked:
             say("learning")

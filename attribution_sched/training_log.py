@@ -35,7 +35,7 @@ class TrainingLog:
         """Log one event.
 
         Args:
-            kind: ``cloning``, ``comparing``, ``iteration`` or ``held_out``.
+            kind: ``cloning``, ``comparing``, ``agents``, ``iteration`` or ``held_out``.
             iteration: Iterations done.
             decisions: Decisions taken, the axis of the plots.
             numbers: Name → number, or name → such a mapping.

@@ -140,6 +140,32 @@ def improve(
     )  # fmt: skip
 
 
+def learn_agents(
+    settings: TrainingSettings,
+    worlds: Mapping[str, World],
+    network: HiPpoNetwork,
+    notes: TrainingLog,
+    say: Callable[[str], None],
+) -> None:
+    """Phase three: both agents learn on whole days of every world; what does not help on held-out days is undone."""
+    from attribution_sched.scheduler.hi_ppo.hi_ppo import Round, learn
+    from attribution_sched.scheduler.hi_ppo.policy_search import Days
+
+    course = settings.course
+    if not course.agents.groups:
+        return
+    say(f"learning from whole days, {course.agents.groups} groups")
+
+    def told(one: Round, search: object) -> None:
+        words = ", ".join(f"{name} {gain.mean:+.2f} ± {gain.half_width:.2f}" for name, gain in one.gains.items())
+        say(f"group {one.groups}: over the rule {words}, {'kept' if one.kept else 'undone'}")
+        notes.write("agents", 0, one.groups, {name: gain.mean for name, gain in one.gains.items()})
+
+    days = {one.label: Days(worlds[one.label], one.clusters, network) for one in course.worlds if not one.pareto}
+    size = 2 * course.agents.pairs
+    network.set_agents(learn(days, course.agents.groups, size=size, seed=course.seed, told=told))
+
+
 def spread(settings: TrainingSettings, learning: Learning, say: Callable[[str], None]) -> None:
     """Bring the clusters to different hours, by the network as it is after imitating."""
     from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser

@@ -125,6 +125,18 @@ class ComparingSettings(Record):
     hold: NonNegative = 0.3
 
 
+class AgentsSettings(Record):
+    """How both agents learn on whole days of the course's worlds, between comparing and learning by trial.
+
+    Attributes:
+        groups: Groups of corrections that are played; 0 leaves the phase out.
+        pairs: Corrections of a group, each with its mirror image.
+    """
+
+    groups: FromZero = 0
+    pairs: Annotated[int, Field(strict=True, ge=2, le=1_000), Why("each is played on every day of its group")] = 10
+
+
 class EvaluationSettings(Record):
     """How progress is measured, in episodes that are never learnt from.
 
@@ -163,6 +175,7 @@ class CourseSettings(Record):
             every task for a nominal one.
         cloning: The first phase.
         comparing: The second phase, before learning by trial.
+        agents: The third phase: both agents on whole days.
         evaluation: How progress is measured.
     """
 
@@ -184,6 +197,7 @@ class CourseSettings(Record):
     demand_tasks: FromZero = 0
     cloning: CloningSettings = CloningSettings()
     comparing: ComparingSettings = ComparingSettings()
+    agents: AgentsSettings = AgentsSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 
     @model_validator(mode="after")

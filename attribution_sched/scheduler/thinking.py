@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions, Moment
-from attribution_sched.cluster.fork import Beliefs, Choose, Fork, Wait, fork, within_arrivals
+from attribution_sched.cluster.fork import Choose, Fork, Wait, fork, within_arrivals
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World
@@ -141,7 +141,7 @@ class Thinker:
     ) -> None:
         self.think, self.attributor, self.reads = think, attributor, reads
         self._followers: WeakKeyDictionary[Planner, RuleFollower] = WeakKeyDictionary()
-        self._beliefs: list[tuple[World, Beliefs]] = []
+        self._beliefs: list[tuple[World, AttributionBeliefs]] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Thinker:
         """A thinker like it: followers and beliefs are made again by whoever asks, the same ones."""
@@ -239,7 +239,7 @@ class Thinker:
             self._followers[planner] = RuleFollower(planner, world)
         return self._followers[planner]
 
-    def beliefs(self, world: World, planner: Planner) -> Beliefs:
+    def beliefs(self, world: World, planner: Planner) -> AttributionBeliefs:
         """What is believed of the tasks of a world."""
         for known, beliefs in self._beliefs:
             if known is world or (known.kinds == world.kinds and known.idiosyncrasy == world.idiosyncrasy):

@@ -256,14 +256,14 @@ def log_odds_of(weighed: Weighed, replanning: bool, plan: Plan | None, in_vain: 
         able = np.isfinite(weighed.score)
         patience = np.where(in_vain[:, None], -CERTAIN, WAIT_ODDS * weighed.patience)
         if plan is None:
-            return np.clip(np.where(able, patience, CERTAIN).min(axis=1), -CERTAIN, CERTAIN)
+            return np.asarray(np.clip(np.where(able, patience, CERTAIN).min(axis=1), -CERTAIN, CERTAIN))
         others = np.where(able & (patience <= 0.0), TASK_ODDS * weighed.score, -np.inf)[:, 1:]
         other = others.max(axis=1, initial=-np.inf)
         with np.errstate(invalid="ignore"):
             first = np.where(np.isneginf(other), CERTAIN, TASK_ODDS * weighed.score[:, 0] - other)
         acts = np.where(able[:, 0], np.minimum(first, -patience[:, 0]), -CERTAIN)
     if plan is None:
-        return np.clip(-acts, -CERTAIN, CERTAIN)
+        return np.asarray(np.clip(-acts, -CERTAIN, CERTAIN))
     k, j = plan_place(plan)
     layout = LAYOUT_ODDS * weighed.layout[:, 0].copy()
     j = min(j, layout.shape[2] - 1)

@@ -22,6 +22,7 @@ from attribution_sched.scheduler.hi_ppo.policy_search import Days, Search, next_
 from attribution_sched.scheduler.hi_ppo.stagger import stagger
 from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
 from attribution_sched.scheduler.hi_ppo.upper_agent import SCALES, rule_theta
+from attribution_sched.types import FloatArray
 
 MOST_CLUSTERS = 10_000
 
@@ -121,7 +122,11 @@ def _agents_learn_on(
     search = replace(Search.begun(), mean=(own - rule_theta()) / SCALES, step=NEAR)
     while days.decided < decisions and not (stop is not None and stop()):
         first = seed + search.groups * clusters
-        search = next_group(search, lambda theta, first=first: float(days.returns(theta, first).mean()), GROUP, seed)
+
+        def worth(theta: FloatArray, first: int = first) -> float:
+            return float(days.returns(theta, first).mean())
+
+        search = next_group(search, worth, GROUP, seed)
         if progress is not None:
             share = min(1.0, days.decided / decisions)
             progress(Report("learning", share, search.groups, days.decided, None, None, None, None))
@@ -131,5 +136,6 @@ def _agents_learn_on(
     learner = copy.deepcopy(network)
     if improved:
         learner.set_agents(search.theta)
-    measured = [Measured(tuple(map(float, returns))) for returns in (before, after if improved else before)]
-    return Continued(learner.eval(), *measured, improved, days.decided)
+    first_returns = Measured(tuple(before.tolist()))
+    now = Measured(tuple(after.tolist())) if improved else first_returns
+    return Continued(learner.eval(), first_returns, now, improved, days.decided)

@@ -234,7 +234,8 @@ def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
     z[5], z[6], z[7], z[8] = s.moment[N_SINE], s.moment[N_COSINE], np.log1p(s.moment[N_RUNNING]), np.log1p(soon)
     out.move[0] = -1.0
     if running:
-        return _moves(a, s, waiting, devices, out)
+        moved: int = _moves(a, s, waiting, devices, out)
+        return moved
     chosen, most = -1, -np.inf
     for q in range(candidates):
         out.score[q], out.patience[q], out.domain[q] = -np.inf, -1.0, -1
