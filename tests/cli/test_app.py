@@ -63,7 +63,7 @@ def test_version_is_said_twice():
         (("run", "--sed", "3"), ("--sed", "--seed", "attribution-sched", "run --help")),
         (("run", "--seed", "many"), ("--seed", "'many'")),
         (("run", "--tasks=3.5"), ("--tasks", "'3.5'")),
-        (("explain",), ("ID",)),
+        (("explain",), ("--journal",)),
         (("explain", "last"), ("--journal",)),
         (("export", "--journal"), ("--journal",)),
         (("bench", "policy"), ("policy", "policies")),

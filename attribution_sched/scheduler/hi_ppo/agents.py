@@ -206,10 +206,11 @@ class AgentsActor(ShortestFirst):
 
 
 def _log_softmax(logits: FloatArray, axis: int | tuple[int, ...]) -> FloatArray:
+    """Log-probabilities; −inf throughout where nothing is possible."""
     top = logits.max(axis=axis, keepdims=True)
     apart = logits - np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.asarray(apart - np.log(np.exp(apart).sum(axis=axis, keepdims=True)))
+    total = np.exp(apart).sum(axis=axis, keepdims=True)
+    return np.asarray(apart - np.log(np.where(total > 0.0, total, 1.0)))
 
 
 def task_log_probabilities(weighed: Weighed, replanning: BoolArray) -> FloatArray:

@@ -116,3 +116,11 @@ def test_numbers_of_another_length_are_refused():
 def test_a_moment_tells_what_is_next_released():
     engine = worlds.begun(worlds.worlds()["equal"], 1, 2)
     assert Releases.of(view(engine)).running == 0
+
+
+def test_where_nothing_is_possible_nothing_has_a_probability():
+    """A model that no domain holds alone has no layout inside one: −inf, and no warning of NaN on the way."""
+    from attribution_sched.scheduler.hi_ppo.agents import _log_softmax
+
+    logits = np.array([[-np.inf, -np.inf], [0.0, -np.inf]])
+    assert _log_softmax(logits, 1).tolist() == [[-np.inf, -np.inf], [0.0, -np.inf]]
