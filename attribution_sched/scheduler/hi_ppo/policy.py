@@ -336,6 +336,12 @@ class HiPpo:
             return None
         thinker = self.thinker()
         listed = thinker.candidates(self._actor(view, planner, decisions), planner, decisions, slot, plan)
+        if view.replanning and plan is None and view.current_plan is not None and len(view.current_plan.domains) > 1:
+            # A single change moves one end of a plan over several domains: a link that fails is left by moving both.
+            single = decisions.only(0)
+            elsewhere = self._search_widely(view, planner, single, len(view.queue), math.inf, thorough=False)
+            if elsewhere is not None and elsewhere != view.current_plan:
+                listed.insert(1, replace(listed[0], plan=elsewhere))
         return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
 
     def _actor(self, view: DecisionView, planner: Planner, decisions: Decisions) -> Actor:
