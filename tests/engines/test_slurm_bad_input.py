@@ -185,7 +185,12 @@ def test_a_clock_that_lies_behind(slurm, tmp_path, monkeypatch):
     with System(SETTINGS, Mixed(), journal=tmp_path / "j", queue="empty", cluster=machines(slurm, tmp_path)) as system:
         system.submit("bert-base", steps=5, id="one", command=["true"])
         system.run(until="empty")
-        before = len(submitted_in(slurm, system.journal.handles()[0].key))
+        handle = system.journal.handles()[0]
+    # Accounting hears of the submissions a moment later.
+    launched, limit = len(handle.handle["parts"]), time.monotonic() + 30.0
+    while len(submitted_in(slurm, handle.key)) < launched:
+        assert time.monotonic() < limit, "accounting never heard of the job"
+        time.sleep(0.2)
     now = time.time
     monkeypatch.setattr("attribution_sched.real_cluster.time.time", lambda: now() - 1000.0)
     with pytest.raises(ExecutorError, match="behind what the journal last recorded"):
@@ -193,7 +198,7 @@ def test_a_clock_that_lies_behind(slurm, tmp_path, monkeypatch):
     monkeypatch.undo()
     with System.resume(tmp_path / "j", policy=Mixed(), cluster=machines(slurm, tmp_path)) as again:
         assert again.run(until="empty").completed == 0
-        assert len(submitted_in(slurm, again.journal.handles()[0].key)) == before
+        assert len(submitted_in(slurm, again.journal.handles()[0].key)) == launched
 
 
 def test_an_old_slurms_json(slurm, tmp_path):
