@@ -16,6 +16,7 @@ from attribution_sched import arguments
 from attribution_sched.cluster.world import Attribute, Reward, World
 from attribution_sched.errors import JournalError, SettingsError, problem
 from attribution_sched.explain.explanation import Explanation
+from attribution_sched.feedback.foresight import Revisit
 from attribution_sched.feedback.loop import Feedback, FeedbackChange
 from attribution_sched.feedback.rollback import Objective
 from attribution_sched.feedback.targets import Targets
@@ -258,7 +259,7 @@ class RewardFeedback:
             most: How many of them to have explained, spread over the window; what was explained before counts too.
             explain: Explains one.
         """
-        entries = [pair for pair in self._journal.entries(self.seen) if pair[1] is not None and pair[1].code > 0]
+        entries = self._placed()
         if not entries:
             rule = "no plan was put in force since the last step of feedback"
             raise SettingsError(problem("feedback", f"after decision {self.seen}", rule, "Schedule some tasks first"))
@@ -274,6 +275,13 @@ class RewardFeedback:
                 if told_now is not None:
                     explanations[name] = told_now
         return Window.of(_outcomes(entries), explanations, self._span_s())
+
+    def explained(self, most: int) -> list[str]:
+        """Decisions that :meth:`window` has explained."""
+        return _spread([decision.id for decision, _ in self._placed()], most)
+
+    def _placed(self) -> list[tuple[DecisionRecord, OutcomeRecord | None]]:
+        return [pair for pair in self._journal.entries(self.seen) if pair[1] is not None and pair[1].code > 0]
 
     def _span_s(self) -> float | None:
         """Time on the cluster's clock from the last step's decision to the newest one."""
@@ -291,6 +299,7 @@ class RewardFeedback:
         reward: Reward,
         weights: str,
         held_out: tuple[int, int, Callable[[Objective], list[float]]] | None,
+        revisit: Revisit | None = None,
     ) -> FeedbackChange:
         """Take a step and record it, all of it or nothing.
 
@@ -301,6 +310,7 @@ class RewardFeedback:
             weights: Name of the weights that decide now.
             held_out: How many held-out episodes of how many decisions, and what plays and scores them by an objective;
                 None leaves changes unjudged.
+            revisit: Asks explained decisions again with other weights.
         """
         looked = None if held_out is None else list(held_out[:2])
         feedback = self._feedback
@@ -314,7 +324,7 @@ class RewardFeedback:
                 state = replace(state, anchor=None, pending=(), trial=0, falls=0)
             feedback = Feedback(feedback.user_reward, feedback.settings, state)
         objective = Objective(feedback.user_reward, targets)
-        change = feedback.step(window, targets, None if held_out is None else held_out[2](objective))
+        change = feedback.step(window, targets, None if held_out is None else held_out[2](objective), revisit)
         told = {
             "after_decisions": self._journal.count(), "kind": change.kind, "reason": change.reason,
             "reason_zh": change.reason_zh, "targets": targets.named(), "evidence": change.evidence,

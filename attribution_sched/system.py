@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from attribution_sched.explain.when import When
     from attribution_sched.explain.why import Why
     from attribution_sched.feedback.loop import FeedbackChange
+    from attribution_sched.feedback.window import Outcome as Expected
 
 Preset = str | Path | Mapping[str, Any] | Settings
 Progress = Callable[[int, int | None], None]
@@ -1322,10 +1323,13 @@ class System:
             play = partial(self._reward_feedback.play, self.policy, self.reward, progress=tell)
             worth = partial(play, episodes=episodes, decisions=decisions)
             held_out = (episodes, decisions, worth) if episodes else None
+            revisit = partial(self._revisit, self._reward_feedback.explained(explain)) if explain else None
             self._torn = True
             # As one: a process that is killed in between must not leave a reward taken back, and its weights not.
             with self.journal.as_one():
-                change = self._reward_feedback.step(window, wanted, self.reward, self._versions.current, held_out)
+                change = self._reward_feedback.step(
+                    window, wanted, self.reward, self._versions.current, held_out, revisit
+                )
                 if change.anchored:
                     self._versions.anchor()
                 elif change.kind == "rolled back":
@@ -1334,6 +1338,22 @@ class System:
             self.reward, self.targets = change.reward, wanted
             self._torn = False
             return change
+
+    def _revisit(self, names: Sequence[str], rewards: Sequence[Reward]) -> list[list[Expected | None]]:
+        """What decisions would have come to, had they been made with other rewards."""
+        from attribution_sched.explain.other_weights import with_weights
+        from attribution_sched.feedback.window import Outcome as Expected
+
+        weights = np.array([(each.w_eff, each.w_util, each.w_cost) for each in rewards])
+        found: list[list[Expected | None]] = []
+        with self._explaining_turn:
+            for name in names:
+                decided = self._recall(name)
+                view, eyes = decided.view, self._memory_of(self.journal.decision(name)).looks()
+                known = {"base_step_s": float(view.base_step_s[view.kind_index]), "steps": view.steps_left}
+                answers = with_weights(eyes, decided, weights)
+                found.append([None if one is None else Expected(**asdict(one), **known) for one in answers])
+        return found
 
     def report(self, path: str | os.PathLike[str], *, lang: str = "en", **given: Any) -> Path:
         """Write what the run came to, why, and against whom, as one file.

@@ -15,6 +15,7 @@ from attribution_sched.explain.explanation import COMPONENTS
 from attribution_sched.feedback import words
 from attribution_sched.feedback.ascent import WEIGHTS, Miss, Tilt, ascend, pursued, toward
 from attribution_sched.feedback.drivers import Coupling, DriverEvidence, coupling, damped, evidence
+from attribution_sched.feedback.foresight import Foreseen, Revisit, credited, foresee
 from attribution_sched.feedback.rollback import (
     IDENTITY,
     Anchor,
@@ -165,7 +166,9 @@ class Feedback:
         """Multiplier of a driver's shares of a component, 1 unless outcomes contradicted it."""
         return float(self.state.damping.get(component, {}).get(player, 1.0))
 
-    def step(self, window: Window, targets: Targets, held_out: HeldOut | None = None) -> FeedbackChange:
+    def step(
+        self, window: Window, targets: Targets, held_out: HeldOut | None = None, revisit: Revisit | None = None
+    ) -> FeedbackChange:
         """Read a window, judge earlier changes, and make the next one if there is reason to.
 
         Args:
@@ -174,6 +177,8 @@ class Feedback:
             held_out: Returns of held-out episodes under the user's objective
                 (:class:`~attribution_sched.feedback.rollback.Objective`), the same episodes every time, or what plays
                 them. None leaves changes unjudged: nothing is rolled back.
+            revisit: Asks the explained decisions again with other weights, and so tells how far to turn them. None
+                feels its way by outcomes.
 
         Raises:
             SettingsError: If energy is a target and has no price in the reward.
@@ -186,6 +191,7 @@ class Feedback:
         drivers = evidence(window, self.settings)
         self._damp(now, drivers)
         coupled = coupling(window, now.state.damping, self.settings)
+        self._credit(now, misses)
         if now.rolled_back or now.state.falls:
             pass
         elif now.state.cooldown > 0:
@@ -196,7 +202,7 @@ class Feedback:
             too_few = words.in_words("feedback.too_few", count=len(window), fewest=self.settings.fewest)
             now.words.append(too_few)
         else:
-            misses = self._move(now, misses, coupled, window)
+            misses = self._move(now, misses, coupled, window, targets, revisit)
         return self._finish(now, misses, coupled, tuple(drivers), verdict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -294,7 +300,36 @@ class Feedback:
                 now.add(what, old, new, words.damping_reason(one, old, new))
         now.state = replace(now.state, damping=after)
 
-    def _move(self, now: _Step, misses: list[Miss], coupled: Coupling, window: Window) -> list[Miss]:
+    def _credit(self, now: _Step, misses: list[Miss]) -> None:
+        """Hold what explanations promised of the last turn against what came of it."""
+        promised = now.state.promised
+        if promised:
+            before, expected = ({name: pair[i] for name, pair in promised.items()} for i in (0, 1))
+            credit = credited(now.state.credit, before, expected, misses)
+            now.state = replace(now.state, credit=credit, promised={})
+
+    def _foresee(
+        self, now: _Step, misses: list[Miss], active: Sequence[str], tilt: Tilt, targets: Targets, revisit: Revisit
+    ) -> Foreseen | None:
+        state = now.state
+
+        def reward_of(shares: FloatArray) -> Reward:
+            return replace(self.reward, **self._weights(_row(shares)))
+
+        return foresee(
+            misses, active, state.multipliers, np.array(state.shares), tilt, targets, revisit, reward_of, self.settings,
+            credit=state.credit, caution=state.caution,
+        )  # fmt: skip
+
+    def _move(
+        self,
+        now: _Step,
+        misses: list[Miss],
+        coupled: Coupling,
+        window: Window,
+        targets: Targets,
+        revisit: Revisit | None,
+    ) -> list[Miss]:
         """Move multipliers, weights and price toward the targets."""
         state, settings = now.state, self.settings
         served = [KINDS[miss.target].component for miss in misses]
@@ -303,6 +338,9 @@ class Feedback:
         full = [name for name, share, high in zip(WEIGHTS, shares, tilt.high, strict=True) if share >= high - 1e-9]
         active = pursued(misses, state.active, settings)
         moved = ascend(misses, state.multipliers, active, full, settings, state.caution)
+        told = self._foresee(now, misses, active, tilt, targets, revisit) if active and revisit is not None else None
+        if told is not None:
+            moved = [replace(m, after=told.multipliers[m.target]) if m.target in active else m for m in moved]
         multipliers = {miss.target: miss.after for miss in moved if miss.after > 0.0}
         back = not multipliers and not np.allclose(shares, self._user, atol=1e-9)
         if not (active or back) and multipliers == dict(state.multipliers):
@@ -312,13 +350,19 @@ class Feedback:
         matrix = old + SMOOTHING * (coupled.matrix - old) if coupled.decisions else old
         # Without multipliers nothing pulls: the weights go back to exactly what the user gave.
         goal = tilt.shares(multipliers, matrix, settings.coupling) if multipliers else self._user
-        after = toward(shares, goal, settings.weight_step * state.caution)
-        now.state = replace(
+        after = toward(shares, goal, settings.weight_step * state.caution) if told is None else told.shares
+        now.state = state = replace(
             state, active=active, multipliers=multipliers, matrix=(_row(matrix[0]), _row(matrix[1]), _row(matrix[2]))
         )
+        if told is not None:
+            stood = {miss.target: miss.violation for miss in misses}
+            promised = {name: (stood[name], left) for name, left in told.violations.items()}
+            now.state = state = replace(state, promised=promised)
         reasons = [miss for miss in moved if miss.target in active or miss.before != miss.after] or moved
         if np.abs(after - shares).max() > 1e-9:
-            couplings, advocates = self._couplings(reasons, matrix, coupled)
+            couplings, advocates = self._couplings(reasons, matrix, coupled) if told is None else ([], ())
+            if told is not None:
+                couplings = [words.foreseen(name, told) for name in told.values]
             had, have = self._weights(state.shares), self._weights(_row(after))
             why = words.weights_reason(reasons, had, have, couplings)
             number = now.add(WEIGHTS_CHANGED, had, have, why)
@@ -386,6 +430,8 @@ class Feedback:
             },
             "coupling": [list(row) for row in now.state.matrix],
             "explained_decisions": coupled.decisions,
+            "credit": now.state.credit,
+            "promised": {name: pair[1] for name, pair in now.state.promised.items()},
             "weights": self._weights(now.state.shares),
         }  # fmt: skip
         number, self.state = self.state.steps, replace(now.state, steps=now.state.steps + 1)

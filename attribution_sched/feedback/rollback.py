@@ -190,6 +190,9 @@ class FeedbackState:
         failures: Rollbacks that were not made good since.
         steps: Steps so far.
         number: Changes so far.
+        credit: How much of what explanations promise is believed.
+        promised: Target → violation when weights were last turned by explanations, and what was promised of it; empty
+            once that was held against outcomes.
     """
 
     shares: Row
@@ -207,6 +210,8 @@ class FeedbackState:
     failures: int = 0
     steps: int = 0
     number: int = 0
+    credit: float = 1.0
+    promised: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, words and lists, ready for JSON."""
@@ -233,6 +238,9 @@ class FeedbackState:
                 anchor=None if anchor is None else _anchor(anchor),
                 pending=tuple(_undoable(one) for one in record["pending"]),
                 caution=_number(record["caution"]),
+                # States of before explanations told how far to go have neither.
+                credit=_number(record.get("credit", 1.0)),
+                promised={str(t): (_number(a), _number(b)) for t, (a, b) in record.get("promised", {}).items()},
                 **{name: int(record[name]) for name in ("trial", "falls", "cooldown", "failures", "steps", "number")},
             )
             if not math.isclose(sum(state.shares), 1.0, abs_tol=1e-6) or min(state.shares) < 0.0:

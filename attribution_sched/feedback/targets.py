@@ -110,6 +110,7 @@ class FeedbackSettings:
         multiplier_step: Most a multiplier moves in one step.
         multiplier_cap: Largest multiplier; a target that cannot be met must not drown the rest.
         weight_step: Most any weight moves in one step, as a part of the sum of weights.
+        explained_step: The same where explanations tell how far the decisions follow.
         least: Smallest part of the sum a weight may be brought to.
         most: Largest part of the sum a weight may be brought to.
         deadband: Relative violation below which nothing begins to move.
@@ -134,6 +135,7 @@ class FeedbackSettings:
     multiplier_step: float = 0.5
     multiplier_cap: float = 4.0
     weight_step: float = 0.1
+    explained_step: float = 0.5
     least: float = 0.02
     most: float = 0.9
     deadband: float = 0.01
@@ -156,7 +158,8 @@ class FeedbackSettings:
                 fix = "Use a non-negative number"
                 raise SettingsError(problem(f"feedback.{name}", value, "must be finite and >= 0", fix))
         ranges = {
-            "weight_step": (0.0, 1.0), "least": (0.0, 1 / 3), "most": (1 / 3, 1.0), "coupling": (0.0, 0.9),
+            "weight_step": (0.0, 1.0), "explained_step": (0.0, 1.0), "least": (0.0, 1 / 3), "most": (1 / 3, 1.0),
+            "coupling": (0.0, 0.9),
             "damping_floor": (0.0, 1.0), "damping_step": (0.0, 1.0), "fewest": (3, 10**9), "looks": (1, 100),
             "price_range": (1.0, 1e6), "level": (0.5, 0.9999),
         }  # fmt: skip

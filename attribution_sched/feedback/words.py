@@ -9,6 +9,7 @@ from attribution_sched.explain.digits import alike, number, percent
 from attribution_sched.explain.words import LANGUAGES, input_name, say
 from attribution_sched.feedback.ascent import Miss
 from attribution_sched.feedback.drivers import DriverEvidence
+from attribution_sched.feedback.foresight import Foreseen
 from attribution_sched.feedback.rollback import Verdict
 from attribution_sched.feedback.targets import KINDS
 
@@ -79,6 +80,16 @@ def coupling_words(component: str, other: str, strength: float, driver: str, par
         component=component, other=other, strength=number(strength, 2, signed=True), part=_share(part),
         effect=in_words(f"feedback.effect.{'good' if strength > 0 else 'bad'}"),
         driver=Words(driver, _input(driver).rstrip()),
+    )  # fmt: skip
+
+
+def foreseen(target: str, told: Foreseen) -> Words:
+    """What explanations expect of a turn of the weights."""
+    kind = KINDS[target]
+    return in_words(
+        "feedback.foreseen",
+        changed=told.changed, count=told.decisions, what=Words(kind.english, kind.chinese),
+        value=number(told.values[target]), unit=f" {kind.unit}" if kind.unit else "",
     )  # fmt: skip
 
 

@@ -1,42 +1,52 @@
-"""J6 explanation → reward: feedback with explanations against outcomes only, from the same run."""
+"""J6 explanation → reward: decisions to a target, by outcomes, with explanations, and with explanations shuffled."""
 
 import numpy as np
 import pytest
 
 from attribution_sched import System
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-from tests.small_world import small
+from attribution_sched.feedback.window import Window
 
-from .measure import NO_DEADLINE_S
-
-TARGETS = {"step_ratio_at_most": 0.25}
+TARGET, LIMIT = "utilisation_at_least", 0.94
 
 
-def steps(explain, rounds, tasks, seed):
-    """Weights after each step of feedback, and the run's step ratio: what the target is about."""
-    system = System(small(), HiPpo(deadline_s=NO_DEADLINE_S), seed=seed, targets=TARGETS)
-    weights = []
-    for _ in range(rounds):
+def cut(system, arm, seed):
+    """Give the true answers to the wrong weights."""
+    if arm == "shuffled":
+        rng, answers = np.random.default_rng(seed), system._revisit
+        system._revisit = lambda names, rewards: [
+            [row[i] for i in rng.permutation(len(row))] for row in answers(names, rewards)
+        ]
+
+
+def run(arm, seed, windows, tasks):
+    """Placements until a window meets the target, and the shares of w_util after each step."""
+    system = System("cross-domain", policy="rule", seed=seed)
+    cut(system, arm, seed)
+    placements, met, seen, shares = 0, False, 0, []
+    for _ in range(windows):
         system.run(tasks)
-        system.feedback(explain=explain, episodes=0, decisions=1)
+        window = Window.of([o for _, o in system.journal.entries(seen) if o is not None and o.code > 0])
+        seen = system.journal.count()
+        placements += 0 if met else len(window)
+        met = met or window.measure(TARGET).value >= LIMIT
+        system.feedback({TARGET: LIMIT}, explain=0 if arm == "outcomes" else 24, episodes=0, decisions=1)
         reward = system.reward
-        weights.append((reward.w_eff, reward.w_util, reward.w_cost))
-    return np.array(weights)
+        shares.append(reward.w_util / (reward.w_eff + reward.w_util + reward.w_cost))
+    return placements, shares
 
 
-def compared(tell, rounds, tasks, explained, seeds):
-    apart = []
-    for seed in seeds:
-        with_reasons, without = steps(explained, rounds, tasks, seed), steps(0, rounds, tasks, seed)
-        assert np.isfinite(with_reasons).all() and (without[-1] > 0).all()
-        apart.append(float(np.abs(with_reasons[-1] - without[-1]).max()))
-    tell("J6", rounds=rounds, explained=explained, runs=len(apart), weights_apart=float(np.mean(apart)))
-
-
-def test_feedback_with_explanations_against_outcomes_only(tell):
-    compared(tell, 1, 6, 2, (1,))
+def test_explanations_tell_how_far_to_turn_and_shuffled_ones_do_not(tell):
+    first = {arm: run(arm, 11, 1, 30)[1][0] for arm in ("outcomes", "drivers", "shuffled")}
+    tell("J6", **{f"w_util_{arm}": share for arm, share in first.items()})
+    assert first["drivers"] > first["outcomes"] + 0.05
+    assert first["shuffled"] == pytest.approx(first["outcomes"])
 
 
 @pytest.mark.slow
-def test_feedback_with_explanations_against_outcomes_only_over_runs(tell):
-    compared(tell, 4, 20, 12, range(4))
+def test_the_target_is_met_sooner_with_explanations_and_not_with_shuffled_ones(tell):
+    seeds = range(71_000, 71_008)
+    counts = {arm: [run(arm, seed, 8, 30)[0] for seed in seeds] for arm in ("outcomes", "drivers", "shuffled")}
+    means = {arm: float(np.mean(each)) for arm, each in counts.items()}
+    tell("J6", runs=len(seeds), **means)
+    assert means["drivers"] < 0.8 * means["outcomes"]
+    assert means["shuffled"] > means["drivers"]

@@ -28,6 +28,11 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "(coupling {strength}, {part} of it by {driver})",
         "解释表明，对 {component} 有利的因素对 {other} {effect}（耦合 {strength}，其中 {part} 来自{driver}）",
     ),
+    "feedback.foreseen": (
+        "asked again with these weights, the policy would have decided {changed} of {count} explained decisions "
+        "otherwise; expected {what}: {value}{unit}",
+        "以这些权重重新询问，策略会改变 {count} 个已解释决策中的 {changed} 个；预期{what}为 {value}{unit}",
+    ),
     "feedback.effect.good": ("good", "也有利"),
     "feedback.effect.bad": ("bad", "不利"),
     "feedback.contradicted": (

@@ -1,0 +1,160 @@
+"""How far to turn the weights: what the explained decisions would have been with others, held against the targets.
+
+Dual ascent knows by how much a target is missed, not how far the decisions follow the weights: it feels its way, a
+small step a window. Explanations know: :mod:`~attribution_sched.explain.other_weights` asks the policy again, in the
+very situations it decided in. With the measured value m of a target over the window and v(w) what its decisions would
+have come to with weights w::
+
+    expected(w) = m + credit · (v(w) − v(w in force))
+
+The smallest turn that is expected to meet all pursued targets is taken, within a bound. What then comes of it is held
+against what was expected: explanations that promise more than outcomes bear out lose credit, and with it the length of
+the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attribution_sched.cluster.world import Reward
+from attribution_sched.feedback.ascent import Miss, Tilt, toward
+from attribution_sched.feedback.targets import KINDS, FeedbackSettings, Targets
+from attribution_sched.feedback.window import Outcome, Window
+from attribution_sched.types import FloatArray
+
+Revisit = Callable[[Sequence[Reward]], Sequence[Sequence[Outcome | None]]]
+"""Rewards → per explained decision, what it would have come to under each of them; None where nothing is placed."""
+
+TURNS = (0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
+"""How much the multipliers of pursued targets may grow at once; tried from the smallest on."""
+
+ASKABLE = frozenset(name for name in KINDS if name != "bill_usd_per_day_at_most")
+"""Targets whose value follows from the plans alone; a bill per day also needs to know how many there will be."""
+
+SURE = 2.0
+"""An expected change counts from so many standard errors on."""
+
+LEAST_CREDIT = 0.1
+"""Explanations are never disbelieved so wholly that they could not earn their credit back."""
+
+
+@dataclass(frozen=True, eq=False)
+class Foreseen:
+    """A turn of the weights, and what it is expected to bring.
+
+    Attributes:
+        multipliers: λ by target.
+        shares: Parts of the sum of weights, (3,).
+        violations: Target → by how much it is expected to be missed.
+        values: Target → its expected value.
+        changed: Explained decisions that would have been others.
+        decisions: Explained decisions that were asked again, and placed their task both times.
+    """
+
+    multipliers: Mapping[str, float]
+    shares: FloatArray
+    violations: Mapping[str, float]
+    values: Mapping[str, float]
+    changed: int
+    decisions: int
+
+
+def foresee(
+    misses: Sequence[Miss],
+    active: Sequence[str],
+    multipliers: Mapping[str, float],
+    present: FloatArray,
+    tilt: Tilt,
+    targets: Targets,
+    revisit: Revisit,
+    reward_of: Callable[[FloatArray], Reward],
+    settings: FeedbackSettings,
+    *,
+    credit: float = 1.0,
+    caution: float = 1.0,
+) -> Foreseen | None:
+    """The smallest turn that is expected to meet the pursued targets, or what comes nearest; None if none helps.
+
+    Args:
+        misses: Where the targets stand.
+        active: Those that are pursued.
+        multipliers: λ by target, now.
+        present: Shares of the weights now, (3,).
+        tilt: Where weights may go.
+        targets: What is asked for.
+        revisit: Asks the explained decisions again.
+        reward_of: Shares → reward.
+        settings: Bounds.
+        credit: How much of what explanations promise is believed.
+        caution: Factor on the bound of the step.
+    """
+    standing = {miss.target: miss for miss in misses if miss.target in active}
+    if not ASKABLE.issuperset(standing):
+        return None
+    turns: list[tuple[dict[str, float], FloatArray]] = []
+    for turn in TURNS:
+        grown = {name: min(multipliers.get(name, 0.0) + turn, settings.multiplier_cap) for name in standing}
+        asked = {**multipliers, **grown}
+        goal = tilt.shares(asked, np.eye(3), 0.0)
+        shares = toward(present, goal, settings.explained_step * credit * caution)
+        if not turns or np.abs(shares - turns[-1][1]).max() > 1e-6:
+            turns.append((asked, shares))
+    answers = revisit([reward_of(present), *(reward_of(shares) for _, shares in turns)])
+    best: Foreseen | None = None
+    most = max(miss.violation for miss in standing.values())
+    for g, (asked, shares) in enumerate(turns, start=1):
+        # Only decisions that place their task with both weights can be compared.
+        both = [(one[0], one[g]) for one in answers if one[0] is not None and one[g] is not None]
+        if len(both) < settings.fewest:
+            continue
+        values, violations, sure = {}, {}, True
+        for name, miss in standing.items():
+            change, error = _change(name, both)
+            # A few decisions that happen to point the right way are no promise.
+            sure = sure and abs(change) > SURE * error
+            values[name] = miss.measured.value + credit * change
+            violations[name] = targets.violation(name, values[name])
+        worst = max(violations.values())
+        better = best is None or worst < max(best.violations.values()) - 1e-9
+        if sure and better and worst < most - settings.deadband:
+            changed = sum(a != b for a, b in both)
+            best = Foreseen(asked, shares, violations, values, changed, len(both))
+            if worst <= 0.0:
+                break
+    return best
+
+
+def _change(target: str, both: Sequence[tuple[Outcome, Outcome]]) -> tuple[float, float]:
+    """By how much a target's value changes from the first to the second of each pair, and its jackknife error."""
+
+    def change(pairs: Sequence[tuple[Outcome, Outcome]]) -> float:
+        then, now = (Window(tuple(side)) for side in zip(*pairs, strict=True))
+        return now.measure(target).value - then.measure(target).value
+
+    n = len(both)
+    without = np.array([change([*both[:i], *both[i + 1 :]]) for i in range(n)])
+    return change(both), float(np.sqrt((n - 1) * without.var()))
+
+
+def credited(
+    credit: float, before: Mapping[str, float], expected: Mapping[str, float], misses: Sequence[Miss]
+) -> float:
+    """The credit of explanations after a window in which what they had promised could come true.
+
+    Args:
+        credit: Until now.
+        before: Target → violation when the weights were turned.
+        expected: Target → violation that was promised.
+        misses: Where the targets stand now.
+    """
+    kept = []
+    for miss in misses:
+        if miss.target in expected:
+            promised = before[miss.target] - expected[miss.target]
+            kept.append((before[miss.target] - miss.violation) / promised if promised > 0 else 1.0)
+    if not kept:
+        return credit
+    return float(np.clip(0.5 * (credit + np.clip(np.mean(kept), 0.0, 1.0)), LEAST_CREDIT, 1.0))
