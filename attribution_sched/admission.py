@@ -365,6 +365,7 @@ def instance(
     task = Task(
         kind_index=kind, model=what.model.name, steps=float(steps), batch_size=what.batch_size, training=what.training,
         tenant=what.tenant, priority=what.priority, counters=simulated, provenance=ALL_SIMULATED,
+        measured_devices=what.measured_devices,
     )  # fmt: skip
     task = replace(task, **(given or {}))
     if not readings:

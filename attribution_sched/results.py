@@ -25,6 +25,7 @@ from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.reward import price, samples, worth
 from attribution_sched.cluster.world import Reward
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.explain.words.say import Phrase
 from attribution_sched.journal import PROVENANCES, DecisionRecord, OutcomeRecord, TaskRecord
@@ -429,7 +430,7 @@ def _part(vector: AttributionVector, name: str) -> str:
         return f"{value:>+12.4g}"
     reach = float(vector.interval(0.95)[1][at]) - value
     share = value / float(vector.metered) if float(vector.metered) > 0.0 else 0.0
-    return f"{value:>10.4g} ± {reach:<9.2g} {share:>5.1%}"
+    return f"{number(value, 4):>10} ± {number(reach, 2):<9} {share:>5.1%}"
 
 
 def _bars(result: SchedulingResult) -> str:

@@ -182,7 +182,7 @@ class AttributionCache:
         began = time.perf_counter()
         known = measured(task)
         unread = [name for name, way in known.provenance.items() if way == "unavailable"]
-        about = f"{known.samples_per_s!r} {known.training} {known.batch_size} {unread}"
+        about = f"{known.samples_per_s!r} {known.training} {known.measured_devices} {unread}"
         signature = np.ascontiguousarray(known.counters, dtype=np.float64).tobytes() + about.encode()
         found = self._kept.get(signature)
         if found is not None:

@@ -91,6 +91,8 @@ class Task:
         counters: What was measured of it, shape ``(12,)``; empty if nobody measured it.
         provenance: Name of a counter → how it was got: measured, estimated, simulated or unavailable.
         samples_per_s: Measured throughput on the reference device; 0 if nobody measured it.
+        measured_devices: Devices whose samples that throughput counts together, while a counter is one device's: those
+            that a job asked for and was measured on, 1 on the reference device.
         attribution: Where its joules go; None until it is attributed, or if nothing was measured.
         submitted: Whether somebody handed it in; else the simulation did.
         number: How many tasks came before it.
@@ -115,6 +117,7 @@ class Task:
     counters: FloatArray = field(default_factory=_nothing_measured, compare=False, repr=False)
     provenance: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     samples_per_s: float = 0.0
+    measured_devices: int = 1
     attribution: AttributionVector | None = field(default=None, compare=False, repr=False)
     submitted: bool = False
     number: int = 0

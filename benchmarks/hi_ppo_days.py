@@ -6,9 +6,9 @@
 Greedy decisions in batched held-out episodes, without the local search. *Weights*: the policy is told either the
 preset's weights or, at every decision, those of ``AdaptiveWeights`` for the bandwidth of that moment; both are judged
 by the preset's reward, paired by day. *Progress*: steps that were lost over steps that were done, by day.
-*Attributions*: the vector that the network learnt from, against what ``System``'s attributor gives it through its
-versioned adapter; then the same with two to four of the seven counters of every task unread, which the old vector can
-only take for zeros and the attributor draws from EmSHAP's distribution.
+*Attributions*: the agents without thinking, their hours believed by the vector they learnt from, by what ``System``'s
+attributor gives them through its versioned adapter, and by the same with two to four of the seven counters of every
+task unread: carried by EmSHAP with its interval, with the interval cut, taken for zeros; and by no attribution.
 """
 
 from __future__ import annotations
@@ -19,25 +19,32 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 from field_days import Days, interval, play_days
 from numpy.typing import NDArray
 
 from attribution_sched.attribution.attributor import as_attributor
+from attribution_sched.attribution.vector import state_vectors
+from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.world import World
+from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import build_scenario
+from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
 from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.paces import read_paces
+from attribution_sched.scheduler.hi_ppo.policy_search import Days as AgentDays
 from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights
-from attribution_sched.types import Attributor, Task
+from attribution_sched.types import Task
 
 FIRST_SEED = 970_000
-ATTRIBUTION_DAYS = 40
+ATTRIBUTION_DAYS = 640
+CARRIED = "2-4 unread: EmSHAP, its interval read"
 Array = NDArray[np.float64]
 
 
@@ -66,21 +73,47 @@ def unread(counters: Array) -> Array:
     return holes
 
 
-def attribution_arms(world: World, network: HiPpoNetwork) -> dict[str, Attributor]:
-    """Who turns counters into the seven numbers that the policy reads."""
+def attribution_arms(world: World, tasks: list[Task], network: HiPpoNetwork) -> dict[str, list[Task]]:
+    """The same tasks, attributed in several ways; that of the network itself first."""
     account = as_attributor(None, world, network)
+    holes = unread(np.array([task.counters for task in tasks]))
 
-    def shown(counters: Array, pace: float) -> Array:
-        tasks = [Task(counters=row, samples_per_s=pace) for row in counters]
-        return np.array([account.vector(task).state for task in tasks])
+    def shown(rows: Array) -> list[Task]:
+        given = [replace(task, counters=row) for task, row in zip(tasks, rows, strict=True)]
+        return [replace(task, attribution=account.vector(task)) for task in given]
 
+    def states(rows: Array) -> list[Task]:
+        vector = state_vectors(network.attributions, DEMAND_NAMES)
+        return [replace(task, attribution=vector(row)) for task, row in zip(tasks, rows, strict=True)]
+
+    carried = shown(holes)
+    vectors = [task.attribution for task in carried]
+    sure = [replace(vector, state_covariance=None) for vector in vectors if vector is not None]
     return {
-        "vector it learnt from": network.attributions,
-        "attributor of System": lambda counters: shown(counters, 1.0),
-        "2-4 unread: as zeros": lambda counters: network.attributions(np.nan_to_num(unread(counters))),
-        "2-4 unread and no pace: attributor of System": lambda counters: shown(unread(counters), 0.0),
-        "nothing read: zeros": lambda counters: np.zeros((len(counters), 7)),
+        "vector it learnt from": states(np.array([task.counters for task in tasks])),
+        "attributor of System": shown(np.array([task.counters for task in tasks])),
+        CARRIED: carried,
+        "2-4 unread: EmSHAP, interval cut": [replace(t, attribution=v) for t, v in zip(carried, sure, strict=True)],
+        "2-4 unread: as zeros": states(np.nan_to_num(holes)),
+        "no attribution": [replace(task, attribution=None) for task in tasks],
     }
+
+
+def attribution_days(world: World, network: HiPpoNetwork, scenario: str) -> None:
+    """Print the returns of the agents, their hours believed by each way of attributing, with and without a pace."""
+    days, beliefs = AgentDays(world, ATTRIBUTION_DAYS, network), AttributionBeliefs(world, network.attributions)
+    tasks = [days.engine.pool.task(row, world.kinds) for row in range(len(days.engine.pool))]
+    arms = attribution_arms(world, tasks, network)
+    for paced in (True, False):
+        found = {}
+        for arm, given in arms.items():
+            seen = given if paced else [replace(task, samples_per_s=0.0) for task in given]
+            days.believe(beliefs.of(seen))
+            found[arm] = days.returns(network.theta, FIRST_SEED)
+        first, carried = next(iter(found.values())), found[CARRIED]
+        for arm, returns in found.items():
+            apart = f"{interval(returns - first)} | {interval(carried - returns)}"
+            print(f"| {scenario} | {'yes' if paced else 'no'} | {arm} | {returns.mean():.2f} | {apart} |", flush=True)
 
 
 def row(name: str, mode: str, days: Days, more: str) -> str:
@@ -96,7 +129,11 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--modes", default="ou30,link-cut,domain-lost", help="scenarios of the table of weights")
     parser.add_argument("--loads", default="load-20,load+20", help="scenarios of the table of progress")
-    parser.add_argument("--shown", default="ou30,load+20", help="scenarios of the table of attributions")
+    parser.add_argument(
+        "--shown",
+        default="cross-domain/ou30,cross-domain/load+20,testbed",
+        help="preset/scenario of the table of attributions",
+    )
     parser.add_argument("--weights", default=str(SHIPPED))
     given = parser.parse_args()
     network, start = load(given.weights), time.process_time()
@@ -121,14 +158,12 @@ def main() -> None:
         stable = 100 * (1.0 - days.lost / days.steps).min()
         sums = f"{days.steps.mean():,.0f} | {days.lost.sum():.0f} | {stable:.2f} % | {days.dropped.sum():.0f}"
         print(f"| {name} | {given.episodes} | {days.returns.mean():.1f} | {sums} |", flush=True)
-    print("\n| scenario | attributions | return | over the vector it learnt from |\n|---|---|---:|---:|")
+    print("\n| scenario | pace | attributions | return | over the vector it learnt from | EmSHAP over it |")
+    print("|---|---|---|---:|---:|---:|")
     for name in filter(None, given.shown.split(",")):
-        world, chooser = build_scenario("cross-domain", name), NetworkChooser(network, None)
-        first = None
-        for arm, attributor in attribution_arms(world, network).items():
-            returns = play_days(world, chooser, ATTRIBUTION_DAYS, FIRST_SEED, attributor, None, paces).returns
-            first = returns if first is None else first
-            print(f"| {name} | {arm} | {returns.mean():.2f} | {interval(returns - first)} |", flush=True)
+        preset, _, scenario = name.rpartition("/")
+        world = build_scenario(preset, scenario) if preset else load_settings(scenario).build_world()
+        attribution_days(world, network, scenario)
     print(f"\n{time.process_time() - start:.0f} CPU s")
 
 

@@ -877,14 +877,15 @@ class AccountAttributor:
         known = measured(task)
         counters, missing = _read(known)
         energy, d = self.fitted.energy, len(DEMAND_NAMES)
-        # Counters of a device; a job that asked for several and said nothing else is paced by all of them.
-        seven, pace = counters[:d] * _devices(known), known.samples_per_s
+        # Counters are one device's, the pace is that of all devices a job was measured on.
+        seven, pace = counters[:d] * known.measured_devices, known.samples_per_s
         x = per_sample(np.where(np.isnan(seven), 0.0, seven)[None], np.array([pace if pace != 0.0 else 1.0]))
         like, distance = self.fitted.check(seven)
         facts = {
             "estimated": True, "median_error": energy.median_error, "tasks": energy.rows, "source": self.fitted.source,
             "like": like, "distance": distance,
         }  # fmt: skip
+        spread = None
         if not missing:
             s, training = np.array([pace]), np.array([known.training])
             parts, idles, errors = energy.account(x, s, training)
@@ -895,13 +896,17 @@ class AccountAttributor:
             values, idle, error, drawn = hidden.account(energy, seven, pace or np.nan, known.training)
             pace = float(drawn.weights @ drawn.samples_per_s)
             rows = np.empty((len(drawn.weights), len(counters)))
-            rows[:, :d] = drawn.counters / _devices(known)
+            rows[:, :d] = drawn.counters / known.measured_devices
             rows[:, d:] = np.where(np.isnan(counters[d:]), 0.0, counters[d:])
-            state = np.minimum(np.maximum(drawn.weights @ self(rows), -1.0), 1.0)
+            states = self(rows)
+            state = np.minimum(np.maximum(drawn.weights @ states, -1.0), 1.0)
+            # As wide as the interval of the joules: the factor that made that one right on tasks kept back.
+            apart = (states - state) * (hidden.widening * np.sqrt(drawn.weights))[:, None]
+            spread = apart.T @ apart
             method = f"accounting over EmSHAP({hidden.explainer.model_.kind})"
         return AttributionVector(
             values, DEMAND_NAMES, idle, np.asarray(idle + values.sum()), error, f"{energy.metered}/sample", method,
-            facts, state, self.schema, ACCOUNTING, pace, missing,
+            facts, state, self.schema, ACCOUNTING, pace, missing, 0.0, spread,
         )  # fmt: skip
 
 
@@ -916,13 +921,6 @@ class DefaultAttributor(AccountAttributor):
     def __init__(self, world: World, states: Attributor | None = None) -> None:
         super().__init__(Fitted.of_world(world), states)
         self.world = world
-
-
-def _devices(task: Task) -> int:
-    """Devices that a task's counters are to be multiplied by: those of an opaque job, whose samples are devices."""
-    from attribution_sched.cluster.models.opaque import OPAQUE_NAMES
-
-    return max(task.batch_size, 1) if task.model in OPAQUE_NAMES else 1
 
 
 def _read(task: Task) -> tuple[FloatArray, tuple[str, ...]]:

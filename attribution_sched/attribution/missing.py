@@ -279,8 +279,11 @@ class MissingCounters:
 
     def as_dict(self) -> dict[str, Any]:
         """What EmSHAP's own file does not have, ready for JSON."""
+        # The net too: making it loads a library for half a second, which the first task would wait for.
+        net = self._net(len(self.explainer.names_)).uniforms[0, : DRAWS // 2]
         return {
             "unit": self.unit.tolist(), "most": self.most.tolist(), "widening": self.widening, "error": self.error,
+            "net": net.tolist(),
         }  # fmt: skip
 
     @classmethod
@@ -288,7 +291,13 @@ class MissingCounters:
         """Read what :meth:`save` and :meth:`as_dict` wrote."""
         with storage.rebuilding(path, "joint distribution of the counters"):
             unit, most = np.array(told["unit"], dtype=np.float64), np.array(told["most"], dtype=np.float64)
-            return cls(EmSHAP.load(path), unit, most, float(told["widening"]), float(told["error"]))
+            made = cls(EmSHAP.load(path), unit, most, float(told["widening"]), float(told["error"]))
+            if "net" in told:
+                net = np.array(told["net"], dtype=np.float64)
+                if net.shape != (DRAWS // 2, len(made.explainer.names_) + 1) or not ((net > 0.0) & (net < 1.0)).all():
+                    raise ValueError(f"a net of {net.shape} instead of {DRAWS // 2} points inside the unit cube")
+                made._points["net"] = Points(np.concatenate([net, 1.0 - net])[None])
+            return made
 
     def _net(self, d: int) -> Points:
         if "net" not in self._points:

@@ -4,8 +4,9 @@ Candidates are fitted on part of the rows and scored on the rest, under masks of
 only between models that mean the same by them: where counters have atoms, those that give atoms probabilities. Models
 that are not clearly behind the best are compared by the held-out squared error of E[f | x_S], for the f at hand or a
 panel of simple functions, and the simplest wins a draw. A model without a comparable likelihood (the
-empirical kernel, a regression, a density at atoms) must win by that error clearly. The winner is then fitted
-on all rows.
+empirical kernel, a regression, a density at atoms) must win by that error clearly. One whose draws weigh unevenly must
+win by both: the error is measured with few such draws, so what unevenness costs is in it. The winner is then fitted on
+all rows.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class Scored:
     Attributes:
         kind: Name of the model.
         log_likelihood: (rows * masks,) held-out conditional log densities.
-        usable: False where a network dropped its energy and is its own proposal again, or weighs its draws too
-            unevenly.
+        usable: False where a network dropped its energy and is its own proposal again.
+        even: False where its draws weigh very unevenly, as far as a share that hangs on the few largest weights tells.
         squares: (rows * masks,) held-out squared errors of ``E[f | x_S]`` in variances of f, mean over the functions;
             empty where nobody measured them.
         comparable: Whether its likelihood may be compared with the others'.
@@ -66,6 +67,7 @@ class Scored:
     kind: str
     log_likelihood: FloatArray
     usable: bool = True
+    even: bool = True
     squares: FloatArray = field(default_factory=lambda: np.zeros(0))
     comparable: bool = True
     model: Conditional | None = None
@@ -113,9 +115,9 @@ def score(
     if hasattr(model, "tick"):
         model.tick = tick
     model.fit(split.train, rng)
-    usable = bool(getattr(model, "kept", True)) and bool(getattr(model, "reliable", True))
+    usable, even = bool(getattr(model, "kept", True)), bool(getattr(model, "reliable", True))
     log = model.log_likelihood(split.test, split.masks) if comparable else np.full(len(split.test), -np.inf)
-    return Scored(kind, log, usable, squared_errors(model, split, functions), comparable, model)
+    return Scored(kind, log, usable, even, squared_errors(model, split, functions), comparable, model)
 
 
 def panel(train: FloatArray, rng: np.random.Generator) -> list[Function]:
@@ -211,7 +213,7 @@ def search(
 
 def energy_over(scored: Sequence[Scored]) -> str:
     """Kind of the best energy model; where none was of use, the one over the better of copula and mixture."""
-    mean = {s.kind: s.mean for s in scored}
+    mean = {s.kind: s.mean for s in scored if s.even}
     tried = [kind for kind in ("energy", "energy-mixture") if kind in mean]
     if tried:
         return max(tried, key=lambda kind: mean[kind])
@@ -220,13 +222,17 @@ def energy_over(scored: Sequence[Scored]) -> str:
 
 def choose(scored: Sequence[Scored]) -> Scored:
     """Best by likelihood, then by squared error among those not clearly behind, then the simplest."""
-    ranked = [s for s in scored if s.comparable]
+    ranked = [s for s in scored if s.comparable and s.even]
     best = max(ranked, key=lambda s: s.mean)
     near = [s for s in ranked if s is best or _close(s, best)]
     # Candidates come simplest first; one that is better by its squared error beyond the noise takes the place.
     chosen = near[0]
     for s in near[1:]:
         if _better(s, chosen, 1.0):
+            chosen = s
+    for s in scored:
+        ahead = s.comparable and not s.even and s.mean > chosen.mean and not _close(chosen, s)
+        if ahead and _better(s, chosen, 1.0):
             chosen = s
     for s in scored:
         if not s.comparable and _better(s, chosen, CLEARLY):
@@ -242,7 +248,7 @@ def rivals(scored: Sequence[Scored], chosen: Scored, rng: np.random.Generator) -
     """
     if not chosen.comparable:
         return []
-    others = [s for s in scored if s is not chosen and s.comparable and s.model is not None]
+    others = [s for s in scored if s is not chosen and s.comparable and s.even and s.model is not None]
     if not others:
         return []
     rows = np.stack([s.log_likelihood.reshape(-1, MASKS_PER_ROW).mean(axis=1) for s in (chosen, *others)])

@@ -53,6 +53,8 @@ class AttributionVector:
         samples_per_s: Throughput of the task, the pace at which the joules are drawn; 0 if nobody knows it.
         missing: Counters that were not read, and that EmSHAP's distribution stands in for.
         unattributed: What a meter says beyond the prediction; 0 where nothing was metered.
+        state_covariance: (d, d) of the state's error: what missing counters leave open, in the policy's own unit; None
+            for a task read in full, whose state is what it is.
     """
 
     values: FloatArray
@@ -69,6 +71,7 @@ class AttributionVector:
     samples_per_s: float = 0.0
     missing: tuple[str, ...] = ()
     unattributed: float = 0.0
+    state_covariance: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse shapes, values or sums that are wrong."""
@@ -108,6 +111,8 @@ class AttributionVector:
             )
         if self.state is not None:
             self._check_state()
+        if self.state_covariance is not None:
+            self._check_covariance()
         if self._gap() > EFFICIENCY_TOLERANCE:
             rule = "contributions and base must add up to the prediction to 1e-6"
             raise ModelFitError(problem("values", self._gap(), rule, "Recompute them; do not edit single entries."))
@@ -127,6 +132,18 @@ class AttributionVector:
             raise ModelFitError(problem("state", state.tolist(), rule, "Encode the contributions by a schema."))
         state.setflags(write=False)
         object.__setattr__(self, "state", state)
+
+    def _check_covariance(self) -> None:
+        spread, shape = np.array(self.state_covariance, dtype=np.float64), (len(self.names), len(self.names))
+        if (
+            self.state is None
+            or spread.shape != shape
+            or not (np.isfinite(spread).all() and (spread == spread.T).all())
+        ):
+            rule = f"must be symmetric numbers of shape {shape} beside a state"
+            raise ModelFitError(problem("state_covariance", spread.tolist(), rule, "Take it from the state's draws"))
+        spread.setflags(write=False)
+        object.__setattr__(self, "state_covariance", spread)
 
     def __len__(self) -> int:
         """Number of predictions explained (one for a single vector)."""
@@ -211,6 +228,7 @@ class AttributionVector:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, ready for JSON."""
+        spread = self.state_covariance
         return {
             "names": list(self.names),
             "values": self.values.tolist(),
@@ -226,7 +244,7 @@ class AttributionVector:
             "samples_per_s": self.samples_per_s,
             "missing": list(self.missing),
             "unattributed": self.unattributed,
-        }
+        } | ({} if spread is None else {"state_covariance": spread.tolist()})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> AttributionVector:
@@ -237,6 +255,7 @@ class AttributionVector:
             record["units"], record["method"], record["provenance"], record.get("state"), record.get("schema", ""),
             record.get("question", CONDITIONAL), float(record.get("samples_per_s", 0.0)),
             tuple(record.get("missing", ())), float(record.get("unattributed", 0.0)),
+            record.get("state_covariance"),
         )  # fmt: skip
 
 

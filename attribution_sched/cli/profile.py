@@ -262,6 +262,8 @@ def _reasons(counters: Mapping[str, Figure]) -> list[str]:
 
 
 def _joules(vector: AttributionVector, placed: Placed) -> Any:
+    from attribution_sched.explain.digits import number
+
     table = _table()
     table.add_column("Where the joules go")
     table.add_column(vector.units, justify="right")
@@ -273,7 +275,7 @@ def _joules(vector: AttributionVector, placed: Placed) -> Any:
         colour = COLOURS[figure.provenance]
         value, reach = float(vector[name]), float(vector.interval(0.95)[1][vector.names.index(name)])
         share = f"{value / float(vector.prediction):.0%}"
-        cells = (f"{value:.4g}", f"± {reach - value:.2g}", share, f"[{colour}]{figure.provenance}[/{colour}]")
+        cells = (number(value, 4), f"± {number(reach - value, 2)}", share, f"[{colour}]{figure.provenance}[/{colour}]")
         table.add_row(name, *cells)
     table.add_row("idle", f"{vector.base:.4g}", "", f"{vector.base / float(vector.prediction):.0%}", "", style="dim")
     table.add_row("in all", f"{float(vector.prediction):.4g}", "", "", "", style="bold")

@@ -302,7 +302,7 @@ def _own_task(decision: Decision) -> Task:
     kind = decision.kind
     return Task(
         kind_index=decision.kind_index, model=kind.model.name, batch_size=kind.batch_size, training=kind.training,
-        counters=decision.counters, samples_per_s=decision.samples_per_s,
+        counters=decision.counters, samples_per_s=decision.samples_per_s, measured_devices=kind.measured_devices,
     )  # fmt: skip
 
 

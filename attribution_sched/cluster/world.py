@@ -205,6 +205,11 @@ class TaskKind(KindFields):
             math.log2(self.batch_size) / 16.0,
         )
 
+    @property
+    def measured_devices(self) -> int:
+        """Devices whose samples a measured throughput counts: all that an opaque job asked for, else the reference."""
+        return self.batch_size if is_opaque(self.model) else 1
+
     def __post_init__(self) -> None:
         broken = self.broken()
         if broken is not None:
@@ -379,7 +384,7 @@ class TaskPool:
                 kind_index=index, model=kind.model.name, steps=float(steps[instance]), batch_size=kind.batch_size,
                 training=kind.training, tenant=self.tenants[instance] if self.tenants else kind.tenant,
                 priority=kind.priority, counters=values, provenance=SIMULATED,
-                samples_per_s=self.speed(instance), number=instance,
+                samples_per_s=self.speed(instance), measured_devices=kind.measured_devices, number=instance,
                 memory_bytes=float(measured_jobs().memory_bytes[self.jobs[instance]]) if self.jobs.size else 0.0,
             )  # fmt: skip
             if self.attribute is not None:

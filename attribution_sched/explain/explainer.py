@@ -22,7 +22,7 @@ from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanati
 from attribution_sched.explain.findings import Confidence, Interaction, Player
 from attribution_sched.explain.flips import find_flips, rules, smallest_flip
 from attribution_sched.explain.games import DecisionGame
-from attribution_sched.explain.lineup import Lineup, Links, lineup
+from attribution_sched.explain.lineup import Lineup, Links, in_joules, lineup
 from attribution_sched.explain.preference import (
     OTHERS,
     REASKED_ROWS,
@@ -178,7 +178,7 @@ class Explainer:
             time_s=time_s, seed=seed, background=reading,
         )  # fmt: skip
         said = self._confidence(ready) if sure else None
-        players = ready.cast.players(ready.seen, ready.alike.usual)[0]
+        players = in_joules(ready.cast.players(ready.seen, ready.alike.usual)[0], decided.view.attribution)
         fused = ready.game.fused
         shares = np.zeros((2, len(ready.cast.names) + (fused is not None), len(found.outputs)))
         shares[:, ready.game.seats] = tuple(
@@ -232,7 +232,8 @@ class Explainer:
             found = estimate_many(
                 batch.game, precision_of=batch.outputs[-1:], progress=progress or None, chunk=CHUNK, **ask
             )
-            readings = Readings(batch.alike.cast, batch.alike.usual, batch.seen)
+            vectors = [decisions[i].view.attribution for i in batch.members]
+            readings = Readings(batch.alike.cast, batch.alike.usual, batch.seen, vectors)
             shares = np.zeros((2, len(found), len(batch.alike.cast.names), len(found.outputs)))
             shares[:, :, batch.seats] = found.values, found.standard_error
             weights, compared = batch.seen.weights, batch.alike.background

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,13 @@ from attribution_sched.cluster.decision import ATTRIBUTIONS, PER_CANDIDATE, Deci
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine.engine import DAY_S, DOMAIN_FEATURES, EVENT_FEATURES, GROUPS
 from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.explain.digits import share
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.situations import DAY_COSINE, DAY_SINE, NOBODY, mean_state
 from attribution_sched.explain.words import Phrase
+
+if TYPE_CHECKING:
+    from attribution_sched.attribution.vector import AttributionVector
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -105,6 +109,26 @@ class Lineup:
 
     def _say(self, player: int, read: tuple[NDArray[Any], ...], row: int) -> str:
         return self.words[player](*(column[row] for column in read))
+
+
+def in_joules(players: tuple[Player, ...], vector: AttributionVector | None) -> tuple[Player, ...]:
+    """The same players, with the joules and the 95 % interval of each attribution beside what the policy reads."""
+    if vector is None or vector.units == "share":
+        return players
+    reach = (vector.interval(0.95)[1] - vector.values).tolist()
+    parts = zip(vector.names, vector.values.tolist(), reach, strict=True)
+    amounts = {name: share(value, half, signed=False) for name, value, half in parts}
+    units = vector.units
+
+    def told(player: Player) -> Player:
+        amount = amounts[player.name.removeprefix("attribution ")]
+        value, usual = f"{player.number:+.2f}", f"{player.usual_number:+.2f}"
+        return replace(
+            player, value=Phrase("reading.joules", amount=amount, units=units, state=value.replace("-", "−")),
+            usual=Phrase("reading.state", state=usual.replace("-", "−")),
+        )  # fmt: skip
+
+    return tuple(told(player) if player.group == "attribution" else player for player in players)
 
 
 def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair") -> Lineup:

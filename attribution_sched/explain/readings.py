@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from attribution_sched.cluster.decision import Decisions
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.lineup import Lineup, Usual
+from attribution_sched.explain.lineup import Lineup, Usual, in_joules
+
+if TYPE_CHECKING:
+    from attribution_sched.attribution.vector import AttributionVector
 
 
 class Readings:
@@ -18,10 +21,13 @@ class Readings:
         cast: The players.
         usual: What is usual of them.
         seen: The decisions.
+        vectors: Attribution of the task of each.
     """
 
-    def __init__(self, cast: Lineup, usual: Usual, seen: Decisions) -> None:
-        self.cast, self.usual, self.seen = cast, usual, seen
+    def __init__(
+        self, cast: Lineup, usual: Usual, seen: Decisions, vectors: Sequence[AttributionVector | None] = ()
+    ) -> None:
+        self.cast, self.usual, self.seen, self.vectors = cast, usual, seen, vectors
 
     @cached_property
     def columns(self) -> list[list[list[Any]]]:
@@ -49,7 +55,9 @@ class LazyPlayers(Sequence[Player]):
     @cached_property
     def _made(self) -> tuple[Player, ...]:
         told = self._readings
-        return told.cast.told(told.columns, self._row, told.usual)
+        return in_joules(
+            told.cast.told(told.columns, self._row, told.usual), told.vectors[self._row] if told.vectors else None
+        )
 
     def __len__(self) -> int:
         return len(self.names)

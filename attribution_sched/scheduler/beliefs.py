@@ -5,11 +5,19 @@
 The factors are those by which a task's compute, memory, host time and input traffic exceed its kind's nominal ones. One
 regression per kind and per what was measured (nothing, attributions, pace, both): its answer and the covariance of its
 errors are the belief. Rollouts draw from it; features and prices read its mean.
+
+Where counters could not be read, the attributions are EmSHAP's estimate with an interval (``state_covariance``, D). By
+how much they are believed follows from it: against tasks of the kind, whose features have mean m and covariance C,
+
+    x̂ = m + C (C + D)⁻¹ (x − m),   and  C − C (C + D)⁻¹ C  more is left open.
+
+No interval, and the attributions are taken at their word; one without end, and only the rest is believed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -33,6 +41,9 @@ WIDEST_LOG = 1.5
 
 ATTRIBUTED, PACED = 1, 2
 """Bits of what was measured of a task."""
+
+FLOOR = 1e-9
+"""Of a variance: what keeps a covariance without full rank invertible."""
 
 _EDGE = 1.0 - 1e-6
 
@@ -63,6 +74,8 @@ class AttributionBeliefs:
         kinds = world.kinds
         self._sample_s = np.array([_nominal_sample_s(kind.model, kind.training) for kind in kinds])
         n = len(kinds)
+        self.centres = np.zeros((n, ATTRIBUTIONS + 1))
+        self.spreads = np.zeros((n, ATTRIBUTIONS + 1, ATTRIBUTIONS + 1))
         self.slopes = np.zeros((n, 4, ATTRIBUTIONS + 2, FACTORS))
         self.roots = np.zeros((n, 4, FACTORS, FACTORS))
         rng = np.random.default_rng(LAW_SEED)
@@ -72,6 +85,7 @@ class AttributionBeliefs:
             speed = np.log(throughput(drawn, rng) * self._sample_s[k])
             logs = np.log(np.column_stack([drawn.factors, drawn.ratio[:, 3]]))
             features = _features(read, speed)
+            self.centres[k], self.spreads[k] = features[:, :-1].mean(axis=0), np.cov(features[:, :-1].T)
             for known in range(4):
                 self.slopes[k, known], self.roots[k, known] = _fit(features, logs, known)
         pool = law_pool(world)
@@ -85,33 +99,68 @@ class AttributionBeliefs:
         n = len(tasks)
         kinds = np.array([task.kind_index for task in tasks], dtype=np.int64)
         states, speed, known = np.zeros((n, ATTRIBUTIONS)), np.zeros(n), np.zeros(n, dtype=np.int64)
+        unsure: dict[int, FloatArray] = {}
         for i, task in enumerate(tasks):
             vector = task.attribution
             if vector is not None and vector.state is not None and np.any(vector.state):
                 states[i] = vector.state
                 known[i] |= ATTRIBUTED
+                if vector.state_covariance is not None:
+                    unsure[i] = vector.state_covariance
             if task.samples_per_s > 0.0:
                 speed[i] = np.log(task.samples_per_s * self._sample_s[kinds[i]])
                 known[i] |= PACED
         known &= self.reads
-        features = _features(states, speed)
+        features, left = self._weighed(kinds, known, _features(states, speed), unsure)
         mean = np.einsum("nf,nfj->nj", features, self.slopes[kinds, known])
+        roots = self.roots[kinds, known]
+        for i, more in left.items():
+            slopes = self.slopes[kinds[i], known[i], :-1]
+            roots[i] = _root(roots[i] @ roots[i].T + slopes.T @ more @ slopes)
+        states = np.tanh(features[:, :ATTRIBUTIONS]) if left else states
         pace = self._paces(kinds, np.where((known & ATTRIBUTED)[:, None] > 0, states, 0.0).astype(np.float32))
-        return Belief(np.clip(mean, -WIDEST_LOG, WIDEST_LOG), self.roots[kinds, known], pace)
+        return Belief(np.clip(mean, -WIDEST_LOG, WIDEST_LOG), roots, pace)
 
-    def log_compute(self, kinds: IntArray, states: FloatArray, samples_per_s: FloatArray) -> FloatArray:
+    def log_compute(
+        self,
+        kinds: IntArray,
+        states: FloatArray,
+        samples_per_s: FloatArray,
+        unsure: Mapping[int, FloatArray] = MappingProxyType({}),
+    ) -> FloatArray:
         """Logarithm ``(n,)`` of how much longer than nominal tasks are believed to compute.
 
         Args:
             kinds: Kind of each, shape ``(n,)``.
             states: Attributions, all zeros where nothing was measured, shape ``(n, 7)``.
             samples_per_s: Measured throughput, 0 where there is none, shape ``(n,)``.
+            unsure: Row → covariance of its attributions' error, where counters were not read.
         """
         paced = samples_per_s > 0.0
         speed = np.where(paced, np.log(np.maximum(samples_per_s, 1e-12) * self._sample_s[kinds]), 0.0)
         known = (ATTRIBUTED * states.any(axis=1) | PACED * paced) & self.reads
-        found = np.einsum("nf,nf->n", _features(states, speed), self.slopes[kinds, known, :, 0])
+        features, _ = self._weighed(kinds, known, _features(states, speed), unsure)
+        found = np.einsum("nf,nf->n", features, self.slopes[kinds, known, :, 0])
         return np.asarray(np.clip(found, -WIDEST_LOG, WIDEST_LOG))
+
+    def _weighed(
+        self, kinds: IntArray, known: IntArray, features: FloatArray, unsure: Mapping[int, FloatArray]
+    ) -> tuple[FloatArray, dict[int, FloatArray]]:
+        """Features as far as they are believed, and row → covariance ``(8, 8)`` of what that leaves open."""
+        left: dict[int, FloatArray] = {}
+        for i, covariance in unsure.items():
+            if not known[i] & ATTRIBUTED:
+                continue
+            n = ATTRIBUTIONS + bool(known[i] & PACED)
+            centre, spread = self.centres[kinds[i], :n], self.spreads[kinds[i], :n, :n]
+            blur = np.zeros((n, n))
+            blur[:ATTRIBUTIONS, :ATTRIBUTIONS] = _unbounded_covariance(np.tanh(features[i, :ATTRIBUTIONS]), covariance)
+            floor = FLOOR * np.diag(np.maximum(np.diag(spread), FLOOR))
+            gain = np.linalg.solve(spread + blur + floor, spread).T
+            features[i, :n] = centre + gain @ (features[i, :n] - centre)
+            left[i] = np.zeros((ATTRIBUTIONS + 1, ATTRIBUTIONS + 1))
+            left[i][:n, :n] = spread - gain @ spread
+        return features, left
 
     def _paces(self, kinds: IntArray, states: Float32Array) -> FloatArray:
         if self.paces is None:
@@ -127,6 +176,18 @@ def _nominal_sample_s(model: Model, training: bool) -> float:
 def _features(states: FloatArray, speed: FloatArray) -> FloatArray:
     unbounded = np.arctanh(np.clip(states, -_EDGE, _EDGE))
     return np.column_stack([unbounded, speed, np.ones(len(speed))])
+
+
+def _unbounded_covariance(state: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Covariance of the attributions before the bounding tanh, by its secant over one standard error to each side."""
+    error = np.sqrt(np.maximum(np.diag(covariance), 1e-12))
+    high, low = np.clip(state + error, -_EDGE, _EDGE), np.clip(state - error, -_EDGE, _EDGE)
+    slope = (np.arctanh(high) - np.arctanh(low)) / (2.0 * error)
+    return np.asarray(covariance * np.outer(slope, slope))
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    return np.linalg.cholesky(covariance + FLOOR * np.diag(np.maximum(np.diag(covariance), FLOOR)))
 
 
 def _fit(features: FloatArray, logs: FloatArray, known: int) -> tuple[FloatArray, FloatArray]:

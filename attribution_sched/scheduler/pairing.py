@@ -94,7 +94,7 @@ def nearest_job(task: Task) -> int:
 
 def can_join(view: Decision, task: Task, neighbour: Neighbour) -> bool:
     """Whether a neighbour may have devices and memory enough; a look that costs little."""
-    asked = task.batch_size if is_opaque(view.kinds[task.kind_index].model) else 1
+    asked = view.kinds[task.kind_index].measured_devices
     return asked <= neighbour.devices and task.memory_bytes <= neighbour.memory_free_bytes
 
 

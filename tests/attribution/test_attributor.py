@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import attribution_ablation as ablation
@@ -109,6 +110,25 @@ def test_a_task_read_in_full_is_accounted_for_and_its_state_is_the_networks_own(
         assert (vector.standard_error[vector.values > 0.0] > 0.0).all()
 
 
+@pytest.mark.parametrize("preset", ["cross-domain", "shared", "testbed"])
+def test_no_name_enters_the_vector(preset):
+    """Model, job and tenant called otherwise, the task of another row: the same bits, read in full or in part.
+
+    What does enter is declared: mode, and the devices that the throughput is of.
+    """
+    world = load_settings(preset).build_world()
+    made, pool = as_attributor(None, world), build_pool(world)
+    for at in range(12):
+        task = pool.task(at, world.kinds)
+        for given in (task, replace(task, provenance={**task.provenance, "l3_misses": "unavailable"})):
+            vector = made.vector(given)
+            for name in ("opaque-8", "opaque-1", "bert-base", "nobody's"):
+                other = replace(given, model=name, id=name, tenant=name, kind_index=0, batch_size=3, number=at + 1)
+                assert made.vector(other).as_dict() == vector.as_dict()
+            declared = replace(given, measured_devices=2 * given.measured_devices)
+            assert made.vector(declared).values.tolist() != vector.values.tolist()
+
+
 @pytest.mark.parametrize("unread", [("conv",), ("cpu_cycles", "l3_misses"), ("memory_bandwidth", "fc", "attention")])
 def test_counters_that_were_not_read_are_carried_by_emshap(testbed, unread):
     """By provenance or as NaN, the same vector; what is not known makes the interval wider."""
@@ -123,6 +143,11 @@ def test_counters_that_were_not_read_are_carried_by_emshap(testbed, unread):
     assert float(said.values.sum()) + said.base == pytest.approx(float(said.prediction))
     at = [DEMAND_NAMES.index(name) for name in unread]
     assert said.standard_error[at].sum() > full.standard_error[at].sum()
+    # In the policy's own unit too, and through the journal; of a task read in full nothing is open.
+    assert full.state_covariance is None and "state_covariance" not in full.as_dict()
+    assert (np.linalg.eigvalsh(said.state_covariance) > -1e-12).all() and np.trace(said.state_covariance) > 0.0
+    again = type(said).from_dict(json.loads(json.dumps(said.as_dict())))
+    assert np.array_equal(again.state_covariance, said.state_covariance)
     low, high = said.interval(0.99)
     assert ((low <= full.values) & (full.values <= high)).all()
     assert (np.abs(said.state) <= 1.0).all()

@@ -26,6 +26,21 @@ def test_noise_alone_does_not_buy_a_network():
     assert choose(pair).kind == "gaussian"
 
 
+def test_a_model_of_uneven_draws_must_win_by_likelihood_and_by_error():
+    rng = np.random.default_rng(0)
+    noise = 0.01 * rng.normal(size=100 * MASKS_PER_ROW)
+
+    def made(kind, mean, error, even=True):
+        return Scored(kind, mean + noise, even=even, squares=error + np.abs(rng.normal(scale=0.01, size=len(noise))))
+
+    plain = made("mixture", -3.4, 0.50)
+    assert choose([plain, made("curved", -2.3, 0.40, even=False)]).kind == "curved"
+    # Worse by what its few draws come to, or not ahead by its likelihood: not taken, and no rival either.
+    for uneven in (made("curved", -2.3, 0.60, even=False), made("curved", -3.5, 0.40, even=False)):
+        assert choose([plain, uneven]) is plain
+        assert rivals([plain, uneven], plain, rng) == []
+
+
 def rival(kind, log_likelihood):
     return Scored(kind, log_likelihood, model=GaussianConditional())
 

@@ -1,9 +1,15 @@
 """Counters that cannot be read: what EmSHAP completes, and the account over it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from attribution_sched import attribution
+from attribution_sched.attribution import missing as missing_module
 from attribution_sched.attribution.attributor import Fitted
+from attribution_sched.attribution.conditionals.points import sobol_points
+from attribution_sched.attribution.missing import DRAWS
 from attribution_sched.attribution.simulated_meter import metered_tasks
 from attribution_sched.config import load_settings
 
@@ -29,6 +35,22 @@ def holes(tasks, row, names):
     given = tasks.counters[row].copy()
     given[names] = np.nan
     return given
+
+
+@pytest.mark.parametrize("preset", ["cross-domain", "large", "shared", "testbed"])
+def test_the_first_task_with_a_counter_missing_waits_for_no_library(preset, monkeypatch):
+    """The points of the draws are kept in the file: the same to the bit, and nothing has to be loaded to make them."""
+    made = Fitted.load(Path(attribution.__file__).parent / "shipped" / preset)[0]
+    kept = made.missing._points["net"].uniforms
+    rng = np.random.default_rng([made.missing.explainer.seed, 7])
+    assert np.array_equal(kept, sobol_points(DRAWS, len(made.missing.explainer.names_), 1, rng).uniforms)
+
+    def never(*_):
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(missing_module, "sobol_points", never)
+    drawn = made.missing.complete(np.full(7, np.nan), 10.0, True)
+    assert len(drawn.weights) == DRAWS
 
 
 @pytest.mark.parametrize("hidden", [[0], [0, 1, 2], [2, 4, 5, 6], list(range(7))])

@@ -4,9 +4,11 @@ import copy
 
 import numpy as np
 
+from attribution_sched.attribution.vector import ACCOUNTING, AttributionVector, state_vectors
+from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.lineup import lineup
+from attribution_sched.explain.lineup import in_joules, lineup
 from attribution_sched.explain.readings import LazyPlayers, Readings
 
 from .policies import Planted, decided_by, explainer
@@ -50,3 +52,23 @@ def test_explanations_of_many_decisions_have_them_and_can_be_stored():
     assert repr(back.players) == repr(tuple(told[1].players))
     assert isinstance(copy.deepcopy(told[1]).players, tuple)
     assert not isinstance(alone.players, LazyPlayers)
+
+
+def test_attributions_are_told_in_joules_with_their_interval():
+    """A part of the task's energy first, what the policy reads second: a counter that costs nothing says 0 J."""
+    made = readings()[0]
+    values = np.array([0.5, 0.0, 120.0, 3.0, 0.0, 3391.0, 248.0])
+    vector = AttributionVector(
+        values, DEMAND_NAMES, 600.0, 600.0 + values.sum(), 0.1 * values, "J/sample", question=ACCOUNTING
+    )
+    plain = made.of(0)
+    told = {p.name: p for p in Readings(made.cast, made.usual, made.seen, [vector]).of(0)}
+    fc, conv = told["attribution fc"], told["attribution conv"]
+    assert fc.value.startswith("3,391 ± 665 J/sample, policy reads ") and fc.usual.startswith("policy reads ")
+    assert conv.value.startswith("0 J/sample, ") and "策略所见为" in conv.value.say("zh")
+    assert [p.number for p in plain] == [p.number for p in told.values()]
+    others = [p for p in plain if p.group != "attribution"]
+    assert others == [told[p.name] for p in others]
+    # Numbers without a unit stay what they are.
+    state = state_vectors(lambda rows: np.zeros((len(rows), 7)), DEMAND_NAMES)(np.zeros(12))
+    assert in_joules(tuple(plain), state) == tuple(plain) == in_joules(tuple(plain), None)

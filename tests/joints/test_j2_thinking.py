@@ -1,9 +1,11 @@
 """J2 attribution → decision, through beliefs and the fork: what attributions say of a task changes what is done."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from attribution_sched.attribution.attributor import as_attributor
+from attribution_sched.attribution.attributor import AccountAttributor, as_attributor
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 from attribution_sched.scheduler.thinking import Think, known_tasks
@@ -47,6 +49,45 @@ def test_what_is_believed_of_a_task_hangs_on_its_attribution():
             (-seen.attribution.state).tolist()
         )
     assert moved >= 6
+
+
+class PartlyRead(AccountAttributor):
+    """The default attributor on a machine that cannot read the operators' counters."""
+
+    def vector(self, task):
+        unread = dict.fromkeys(("conv", "fc", "attention"), "unavailable")
+        return super().vector(replace(task, provenance={**task.provenance, **unread}))
+
+
+def taken_at_its_word(decision):
+    """The same moment with attributions whose interval is cut."""
+
+    def sure(vector):
+        return None if vector is None else replace(vector, state_covariance=None)
+
+    queue = tuple(replace(task, attribution=sure(task.attribution)) for task in decision.queue)
+    return replace(decision, attribution=sure(decision.attribution), queue=queue)
+
+
+def test_the_interval_of_an_attribution_reaches_what_is_thought_of():
+    """Cut the interval: the believed demands widen less, and the fork finds other gains in the same futures."""
+    world = load_settings("testbed").build_world()
+    attributor = PartlyRead(as_attributor(None, world).fitted)
+    policy = HiPpo(deadline_s=NO_DEADLINE_S, think=LITTLE)
+    moved = thought = 0
+    for seen, _, _ in moments(world, attributor, HiPpo(deadline_s=NO_DEADLINE_S), 12):
+        cut_one = taken_at_its_word(seen)
+        _, beliefs = policy.foresight(seen)
+        wide, narrow = (beliefs.of(list(known_tasks(view).values())) for view in (seen, cut_one))
+        assert (np.linalg.det(wide.root) > np.linalg.det(narrow.root)).all()
+        policy.reset(0)
+        one = policy.coordinate(seen).thought
+        policy.reset(0)
+        two = policy.coordinate(cut_one).thought
+        if one is not None and two is not None and len(one.gain) == len(two.gain) > 1:
+            thought += 1
+            moved += not np.allclose(one.gain, two.gain, rtol=1e-6)
+    assert thought >= 4 and moved >= thought // 2
 
 
 @pytest.mark.slow

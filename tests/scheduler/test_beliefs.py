@@ -1,10 +1,16 @@
 """Beliefs: what was measured of a task brings what is believed of it nearer to the truth, and says how near."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from attribution_sched.attribution.attributor import as_attributor
+from attribution_sched.attribution.schema import closed_form
 from attribution_sched.attribution.vector import state_vectors
 from attribution_sched.cluster.counters import counters, throughput
 from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
+from attribution_sched.cluster.world import build_pool
+from attribution_sched.config import load_settings
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.types import Task
 from tests.small_world import small
@@ -53,3 +59,49 @@ def test_a_sense_that_is_not_read_changes_nothing():
     with_all, _ = errors(blind, world, ("attributions", "pace"))
     without, _ = errors(blind, world, ())
     assert np.array_equal(with_all, without)
+
+
+def partly_read(world, count):
+    """Tasks with two to four counters unread, attributed with EmSHAP's interval, and their log factors."""
+    pool, made, rng = build_pool(world), as_attributor(None, world), np.random.default_rng(77)
+    tasks = []
+    for task in (pool.task(row, world.kinds) for row in range(count)):
+        holes = task.counters.copy()
+        holes[rng.permutation(7)[: rng.integers(2, 5)]] = np.nan
+        tasks.append(replace(task, attribution=made.vector(replace(task, counters=holes))))
+    return tasks, np.log(np.column_stack([pool.demands.factors, pool.demands.ratio[:, 3]]))[:count]
+
+
+def surely(tasks, covariance=None):
+    return [replace(t, attribution=replace(t.attribution, state_covariance=covariance)) for t in tasks]
+
+
+def test_the_interval_of_an_attribution_decides_how_much_it_is_believed():
+    """Cut it, and beliefs are farther off and far too sure; without end, they are as if nothing had been attributed."""
+    world = load_settings("testbed").build_world()
+    beliefs = AttributionBeliefs(world, closed_form())
+    tasks, truth = partly_read(world, 200)
+
+    def judged(given):
+        found = beliefs.of(given)
+        spread = np.sqrt(np.einsum("nij,nij->ni", found.root, found.root))
+        off = np.abs(found.mean - truth)
+        return np.sqrt((off**2).mean()), (off <= 1.96 * spread).mean()
+
+    (error, inside), (cut_error, cut_inside) = judged(tasks), judged(surely(tasks))
+    assert error < 0.9 * cut_error
+    assert 0.85 < inside < 0.99 and cut_inside < 0.75
+    # An interval of no width is none; of one without end the reading is not believed at all, the pace is.
+    exact = beliefs.of(surely(tasks, np.zeros((7, 7))))
+    np.testing.assert_allclose(exact.mean, beliefs.of(surely(tasks)).mean, atol=1e-3)
+    nothing = beliefs.of([replace(task, attribution=None) for task in tasks])
+    endless = beliefs.of(surely(tasks, 1e6 * np.eye(7)))
+    np.testing.assert_allclose(endless.mean, nothing.mean, atol=0.04)
+    np.testing.assert_allclose(np.linalg.det(endless.root), np.linalg.det(nothing.root), rtol=0.2)
+    # What the agents read is the same belief.
+    rows = [task.attribution for task in tasks]
+    hours = beliefs.log_compute(
+        np.array([task.kind_index for task in tasks]), np.array([row.state for row in rows], dtype=np.float64),
+        np.array([task.samples_per_s for task in tasks]), {i: row.state_covariance for i, row in enumerate(rows)},
+    )  # fmt: skip
+    np.testing.assert_allclose(hours, beliefs.of(tasks).mean[:, 0], atol=1e-12)

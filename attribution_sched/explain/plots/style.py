@@ -273,7 +273,11 @@ def player_label(player: Player, lang: str, wide: int, lines: int = 2, *, readin
     """A player's name, and on the next line what it is in the decision if there is room for it."""
     label = fitted(input_label(player.name, lang), wide, min(lines, 2))
     if reading and player.value and label.count("\n") + 2 <= lines:
-        label += f"\n{fitted(in_language(player.value, lang), wide, 1)}"
+        told, mark = in_language(player.value, lang), ", " if lang == "en" else "，"
+        # What comes after a comma says more of the same: rather left out than broken off.
+        while width(drawable(told)) > wide and mark in told:
+            told = told.rpartition(mark)[0]
+        label += f"\n{fitted(told, wide, 1)}"
     return label
 
 

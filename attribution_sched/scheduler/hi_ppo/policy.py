@@ -417,11 +417,13 @@ class HiPpo:
                 for k, state in zip(kinds.ravel().tolist(), states.reshape(b * q, -1), strict=True)
             ]
             return np.array(flat, dtype=np.float64).reshape(b, q)
-        measured = {slot: task.samples_per_s for slot, task in known_tasks(view).items()}
-        speed = np.array([measured.get(slot, 0.0) for slot in decisions.slot.ravel().tolist()])
+        measured, slots = known_tasks(view), decisions.slot.ravel().tolist()
+        speed = np.array([measured[slot].samples_per_s if slot in measured else 0.0 for slot in slots])
+        vectors = ((row, measured[slot].attribution) for row, slot in enumerate(slots) if slot in measured)
+        unsure = {row: v.state_covariance for row, v in vectors if v is not None and v.state_covariance is not None}
         beliefs = self.thinker().beliefs(view.moment.world, planner)
         there = np.maximum(kinds.ravel(), 0)
-        return beliefs.log_compute(there, states.reshape(b * q, -1).astype(np.float64), speed).reshape(b, q)
+        return beliefs.log_compute(there, states.reshape(b * q, -1).astype(np.float64), speed, unsure).reshape(b, q)
 
     def _walk(self, view: DecisionView, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
         from attribution_sched.kernels import one_thread

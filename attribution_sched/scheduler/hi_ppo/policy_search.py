@@ -20,7 +20,7 @@ from attribution_sched.attribution.vector import state_vectors
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.fork import Copies
+from attribution_sched.cluster.fork import Belief, Copies
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
@@ -63,6 +63,10 @@ class Days:
         )
         self.rule, self.agents = RuleFollower(planner, world), RuleFollower(planner, world, rule_theta())
         self.decided = 0
+        self.believe(believed)
+
+    def believe(self, believed: Belief) -> None:
+        """From now on, let this be believed of the tasks of the world's pool."""
         self._rule_pace, self._pace = believed.pace, believed.mean[:, 0].copy()
 
     def returns(self, theta: FloatArray | None, seed: int) -> FloatArray:
