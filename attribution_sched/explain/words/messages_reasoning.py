@@ -44,6 +44,23 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{text}. In {share} of like situations it makes the same choice.",
         "{text}；在相近的情形下，有 {share} 会作出同样的选择。",
     ),
+    # What came of it on a real cluster.
+    "outcome.none": (
+        "Predicted was a step of {predicted}; nothing has been measured of it.",
+        "预测步时为 {predicted}；尚无实测。",
+    ),
+    "outcome.measured": (
+        "Predicted was a step of {predicted}, measured were {measured} ({off}){spent}.",
+        "预测步时为 {predicted}，实测为 {measured}（{off}）{spent}。",
+    ),
+    "outcome.changed": (
+        "Predicted was a step of {predicted}, measured were {measured} at first ({off}) and {last} at last{spent}.",
+        "预测步时为 {predicted}，实测起初为 {measured}（{off}），最后为 {last}{spent}。",
+    ),
+    "outcome.spent": (
+        "; its job took {cpu} CPU-seconds, which stand for energy where there is no meter",
+        "；作业耗用 {cpu} CPU 秒（无电表时以此代替能耗）",
+    ),
     # Outputs against the background's mean.
     "worth.lead": ("Explained is {what}", "此处解释的是{what}"),
     "worth.lead_between": (
