@@ -876,10 +876,11 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
         if journal is None:
             rule = "jobs outlive this process, so what was launched must be on disk"
             raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='ray'"))
-        from attribution_sched.executors.ray import RayExecutor
+        from attribution_sched.executors.ray import RayExecutor, device_of
 
-        folder, domains = local_folder(journal), settings.build_world().cluster.domains
-        made = Live({each.name: RayExecutor(each.name, folder=folder) for each in domains}, poll_s=0.2, kind="ray")
+        folder, domains, device = local_folder(journal), settings.build_world().cluster.domains, device_of()
+        sites = {each.name: RayExecutor(each.name, folder=folder, resource=device) for each in domains}
+        made = Live(sites, poll_s=0.2, kind="ray")
         made.check_inventory()
         return made
     if isinstance(cluster, Mapping):

@@ -208,17 +208,16 @@ def slurm_sites() -> list[Site]:
 
 def ray_sites(address: str) -> list[Site]:
     """Labels ``domain`` of a Ray cluster's nodes."""
-    from attribution_sched.executors.ray import LABEL, connect
+    from attribution_sched.executors.ray import LABEL, connect, device_of
 
     groups: dict[str, list[dict[str, Any]]] = {}
+    kind = device_of(address)
     for node in connect(address).nodes():
         label = (node.get("Labels") or {}).get(LABEL)
         if node["Alive"] and label:
             groups.setdefault(str(label), []).append(node)
     sites = []
     for name, nodes in sorted(groups.items()):
-        # Without GPUs a CPU is a device, as for an executor with resource="CPU".
-        kind = "GPU" if any(node["Resources"].get("GPU") for node in nodes) else "CPU"
         sizes = [int(node["Resources"].get(kind, 0)) for node in nodes]
         words = [word for node in nodes for word in node["Resources"] if word.startswith("accelerator_")]
         chips = [word.partition(":")[2] for word in words]

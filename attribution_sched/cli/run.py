@@ -6,6 +6,7 @@ What is asked for is checked before anything is written; then place, explain, fe
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -375,6 +376,7 @@ class RunResult:
         table: What else could have been done at the most consequential decision; None if nothing was explained.
         cluster: Where tasks ran.
         steps: On a real cluster, each placed task with its predicted step and the measured one, if it is known.
+        failures: On a real cluster, tasks whose launch or job failed, and why.
     """
 
     preset: str
@@ -391,6 +393,7 @@ class RunResult:
     table: DecisionTable | None = None
     cluster: str = "simulated"
     steps: tuple[tuple[str, float, float | None], ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -417,6 +420,7 @@ class RunResult:
             "feedback": None if self.change is None else _feedback(self.change, self.lang),
             "cluster": self.cluster,
             "steps": [dict(zip(("task", "predicted_s", "measured_s"), each, strict=True)) for each in self.steps],
+            "failures": [{"task": task, "reason": reason} for task, reason in self.failures],
             "paths": {"journal": str(self.journal), "report": str(self.report)},
         }
 
@@ -443,7 +447,7 @@ def go_round_the_loop(system: System, request: RunRequest, stages: Stages) -> Ru
 
 
 def _round(system: System, request: RunRequest, stages: Stages, journal: Path, report: Path) -> RunResult:
-    began = system.journal.count()
+    began, failed_before = system.journal.count(), len(_failures(system))
     summaries = [_place(system, request, stages, "placing tasks", first=True)]
     explained: tuple[Explanation, ...] = ()
     table: DecisionTable | None = None
@@ -477,6 +481,7 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
     return RunResult(
         system.settings.name, system.policy.name, system.seed, request.lang, tuple(summaries), wanted, tuple(figures),
         explained, change, journal, Path(written), table, system.cluster_kind, _steps(system, began),
+        _failures(system)[failed_before:],
     )  # fmt: skip
 
 
@@ -489,6 +494,14 @@ def _steps(system: System, start: int) -> tuple[tuple[str, float, float | None],
         if outcome is not None and outcome.code in (1, 2):
             told.append((str(decision.task_id), outcome.step_s, system.outcome(decision.id).observed.step_s))
     return tuple(told)
+
+
+def _failures(system: System) -> tuple[tuple[str, str], ...]:
+    """Tasks whose launch or job failed on machines, and why."""
+    from attribution_sched import operations
+
+    told = operations.recorded(system.journal) if system.is_real else ()
+    return tuple((each.name, str(each.more.get("reason", ""))) for each in told if each.kind == operations.FAILED)
 
 
 def _place(system: System, request: RunRequest, stages: Stages, words: str, *, first: bool) -> RunSummary:
@@ -567,6 +580,9 @@ def show(result: RunResult) -> None:
     if result.steps:
         console.print(_measured_steps(result))
         console.print("Tasks of a preset bring no command: a stand-in ran, whose step is no model's.", style="dim")
+    for (task, reason), times in Counter(result.failures).items():
+        words = f"{task} failed{'' if times == 1 else f' {times} times'}: {reason}"
+        console.print(f"[red]{escape(words)}[/red]", soft_wrap=True)
     if result.figures and result.targets is not None:
         console.print(_targets(result))
     width = columns()
