@@ -223,6 +223,21 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}，"
         "且另外 {ahead} 个等待任务中有排在它前面的。",
     ),
+    "why.misconfigured_several": (
+        "{task} waits: it asks for {asked} devices; no domain holds it by itself, and several together only on more.",
+        "{task} 在等待：它只申请了 {asked} 块设备；没有任何域能单独容纳它，跨域也需要更多设备。",
+    ),
+    "why.no_room_several": (
+        "{task} waits: no domain holds it by itself, and the {all} devices that are free everywhere are too few; the "
+        "room is held by {who:, }.",
+        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all} 块设备，仍不够；占用者：{who:、}。",
+    ),
+    "why.no_room_behind_several": (
+        "{task} waits: no domain holds it by itself, and the {all} devices that are free everywhere are too few; the "
+        "room is held by {who:, }, and others of the {ahead} that wait would go first.",
+        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all} 块设备，仍不够；占用者：{who:、}，"
+        "且另外 {ahead} 个等待任务中有排在它前面的。",
+    ),
     "why.held_for_another": (
         "{task} waits: there is room for it, and the policy holds it for one of {count} others that wait.",
         "{task} 在等待：虽有空间，但策略将其留给另外 {count} 个等待任务之一。",
