@@ -49,6 +49,8 @@ from attribution_sched.executors.records import (
     Event,
     jobs_of,
 )
+from attribution_sched.explain.digits import amount, number
+from attribution_sched.explain.words import Phrase
 from attribution_sched.journal import HandleRecord, Journal, JournalHeader, store
 from attribution_sched.live_cluster import Held, SimulatedCluster, Waiting
 from attribution_sched.metering import MeteredCluster
@@ -598,6 +600,9 @@ class Live:
                 refused = str(error)
                 break
             made.parts[domain] = handle.id
+            # Named from now on: an engine may have forgotten its end before it is first looked at.
+            seen = self._cursors.get(domain, {})
+            self._cursors[domain] = {**seen, key: seen.get(key)}
         if refused:
             # What its other domains have taken already is given back by whoever sees this phase next.
             made.phase, made.reason = CANCELLING, refused
@@ -871,10 +876,11 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
         if journal is None:
             rule = "jobs outlive this process, so what was launched must be on disk"
             raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='ray'"))
-        from attribution_sched.executors.ray import RayExecutor
+        from attribution_sched.executors.ray import RayExecutor, device_of
 
-        folder, domains = local_folder(journal), settings.build_world().cluster.domains
-        made = Live({each.name: RayExecutor(each.name, folder=folder) for each in domains}, poll_s=0.2, kind="ray")
+        folder, domains, device = local_folder(journal), settings.build_world().cluster.domains, device_of()
+        sites = {each.name: RayExecutor(each.name, folder=folder, resource=device) for each in domains}
+        made = Live(sites, poll_s=0.2, kind="ray")
         made.check_inventory()
         return made
     if isinstance(cluster, Mapping):
@@ -944,3 +950,25 @@ def outcome_of(journal: Journal, decision: str) -> Outcome:
         provenance="measured",
     )  # fmt: skip
     return Outcome(record.code, measured, predicted)
+
+
+def outcome_words(journal: Journal, decision: str) -> str:
+    """Predicted and measured of a decision, in words; empty if it placed nothing."""
+    record, key = journal.outcome(decision), journal.key(decision)
+    if record is None or record.code not in (1, 2):
+        return ""
+    told = [each.more for each in operations.recorded(journal) if each.more.get("key") == key]
+    steps = [float(more["step_s"]) for more in told if more.get("step_s")]
+    predicted = amount(record.step_s, "s")
+    if not steps:
+        return Phrase("outcome.none", predicted=predicted)
+    cpu_s = [float(more["job_cpu_s"]) for more in told if more.get("job_cpu_s")]
+    values: dict[str, Any] = {
+        "predicted": predicted,
+        "measured": amount(steps[0], "s"),
+        "off": f"{steps[0] / record.step_s - 1.0:+.0%}".replace("-", "−").replace("%", " %"),
+        "spent": Phrase("outcome.spent", cpu=number(cpu_s[-1])) if cpu_s else "",
+    }
+    if abs(steps[-1] / steps[0] - 1.0) <= DRIFT:
+        return Phrase("outcome.measured", **values)
+    return Phrase("outcome.changed", last=amount(steps[-1], "s"), **values)

@@ -68,7 +68,7 @@ from attribution_sched.live_cluster import (
 )
 from attribution_sched.online_learning import ORIGINAL, Learnt, RewardFeedback, Versions, learn, targets_of
 from attribution_sched.operations import Status, queue_table, status_of
-from attribution_sched.real_cluster import Twin, live_of, onlooker, outcome_of, recorded_cluster
+from attribution_sched.real_cluster import Twin, live_of, onlooker, outcome_of, outcome_words, recorded_cluster
 from attribution_sched.results import (
     RunSummary,
     SchedulingResult,
@@ -976,6 +976,8 @@ class System:
             decided, record = self._recall(name), self.journal.decision(name)
             task = handed_in(self.world, self.journal.task(str(record.task_id)), self.seed)
             told = self._memory_of(record).explain(decided, task=task, **chosen)
+            if self._live is not None:
+                told = replace(told, outcome=outcome_words(self.journal, name))
             kept = ExplanationRecord(name, "parts" if chosen.get("parts") else told.target, told.to_dict())
             self.journal.record_explanation(kept, replace=True)
             return told
@@ -1236,6 +1238,16 @@ class System:
         replay(again, self.journal, self.seed, start=start, stop=number, seen=seen)
         seen(record, again)
         return memory.recall(name, number, lived)
+
+    @property
+    def is_real(self) -> bool:
+        """Whether there are machines behind the cluster."""
+        return self._live is not None
+
+    @property
+    def cluster_kind(self) -> str:
+        """What tasks run on: ``simulated``, or what executors are called."""
+        return "simulated" if self._live is None else self._live.kind
 
     def outcome(self, decision: SchedulingResult | str) -> Outcome:
         """What a decision came to: predicted by the twin, and measured by the machines since, where there are any.

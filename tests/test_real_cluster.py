@@ -11,6 +11,8 @@ from attribution_sched import System, operations
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, TaskError
 from attribution_sched.executors.local import LocalExecutor
+from attribution_sched.explain.explanation import Explanation
+from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.journal import Journal
 from attribution_sched.real_cluster import Launched, Live, Twin, twin_of
 from attribution_sched.resume import live_through, replay, restore_cluster, save_cluster
@@ -62,6 +64,43 @@ def test_a_task_is_run_and_its_outcome_has_predicted_and_measured(tmp_path):
         assert after.predicted == before.predicted
         # What happened between two looks of a busy machine is told with the end.
         assert kinds(system)[-1] == "finished" and set(kinds(system)) <= {"started", "measured", "finished"}
+
+
+class Forgetful(LocalExecutor):
+    """Speaks only of jobs that it is asked for, as a queue does that has forgotten those that ended."""
+
+    def observe(self, since):
+        found = super().observe(since)
+        return changed(found, events=tuple(each for each in found.events if each.key in since))
+
+
+def test_a_job_that_was_forgotten_before_it_was_first_looked_at_is_not_waited_for_in_vain(tmp_path):
+    live = Live({name: Forgetful(name, 4, tmp_path / "jobs") for name in ("east", "west")}, tick_s=0.25, kind="test")
+    with began(tmp_path, live) as system:
+        for number in range(2):
+            system.submit("bert-base", steps=20, id=f"task-{number}", command=["true"])
+        system.run(2)
+        with pytest.raises(TimeoutError):
+            wait_for(system, lambda: kinds(system).count("finished") == 2)
+
+
+def test_an_explanation_quotes_what_was_predicted_and_what_was_measured(tmp_path):
+    with began(tmp_path, policy="sjf") as system:
+        system.submit("bert-base", steps=20, id="one", command=sh(STEPS + "sleep 0.2"))
+        result = system.schedule_next_task()
+        early = system.explain(result, tipping=False)
+        assert f"{early.outcome}".endswith("nothing has been measured of it.")
+        system.run(until="empty")
+        late = system.explain(result, tipping=False)
+        step_s = system.outcome(result).predicted.step_s
+        assert f"a step of {step_s:.3g}" in late.outcome and "measured were 0.5 s" in late.outcome
+        assert "CPU-seconds" in late.outcome and late.outcome in reasoning(late)
+        assert "实测为 0.5 s" in reasoning(late, "zh")
+        # As the journal kept it, in both languages.
+        kept = Explanation.from_dict(system.journal.explanations(result.id)[0].explanation)
+        assert reasoning(kept, "zh") == reasoning(late, "zh")
+    with resumed(tmp_path, policy="sjf") as again:
+        assert again.explain(result.id, tipping=False).outcome == late.outcome
 
 
 def test_the_twin_believes_what_was_measured(tmp_path):

@@ -111,7 +111,8 @@ _add(POLICIES, simulate, SIMULATE)
 _add(MACHINE, init, INIT)
 _add(MACHINE, profile, PROFILE)
 _add(MACHINE, attribute, ATTRIBUTE)
-app.add_typer(probe, rich_help_panel=MACHINE)
+# `profile links` and `profile stages` are commands of their own, see Commands.resolve_command.
+app.add_typer(probe, rich_help_panel=MACHINE, hidden=True)
 _add(MACHINE, doctor, DOCTOR)
 
 

@@ -201,6 +201,12 @@ class Commands(TyperGroup):
             sys.exit(code)
         return code
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command by its words; ``profile links`` and ``profile stages`` have one each."""
+        if args[:1] == ["profile"] and args[1:2] and args[1] in ("links", "stages"):
+            args = ["probe", *args[1:]]
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; one that says nothing of its own when it is stopped is spoken for."""
         try:

@@ -54,7 +54,7 @@ def init(
         str | None, typer.Option(help="GPU where the inventory does not tell.", rich_help_panel=LINKS)
     ] = None,
     gbps: Annotated[
-        float | None, typer.Option(help="Gb/s between domains; `probe links` measures it.", rich_help_panel=LINKS)
+        float | None, typer.Option(help="Gb/s between domains; `profile links` measures it.", rich_help_panel=LINKS)
     ] = None,
     latency_ms: Annotated[float, typer.Option(help="One way, between domains.", rich_help_panel=LINKS)] = 20.0,
     extends: Annotated[
@@ -127,7 +127,7 @@ def preset(
         told["kinds"] = kept
         head += f"# Left out, because these domains do not hold them: {', '.join(left_out)}.\n"
     if len(rows) > 1:
-        how = "as given" if gbps is not None else "NOT MEASURED, a guess; run `attribution-sched probe links`"
+        how = "as given" if gbps is not None else "NOT MEASURED, a guess; run `attribution-sched profile links`"
         head += f"# Links: {how}. Latency and prices between domains are for you to set.\n"
     return head + yaml.safe_dump(told, sort_keys=False)
 
@@ -208,17 +208,16 @@ def slurm_sites() -> list[Site]:
 
 def ray_sites(address: str) -> list[Site]:
     """Labels ``domain`` of a Ray cluster's nodes."""
-    from attribution_sched.executors.ray import LABEL, connect
+    from attribution_sched.executors.ray import LABEL, connect, device_of
 
     groups: dict[str, list[dict[str, Any]]] = {}
+    kind = device_of(address)
     for node in connect(address).nodes():
         label = (node.get("Labels") or {}).get(LABEL)
         if node["Alive"] and label:
             groups.setdefault(str(label), []).append(node)
     sites = []
     for name, nodes in sorted(groups.items()):
-        # Without GPUs a CPU is a device, as for an executor with resource="CPU".
-        kind = "GPU" if any(node["Resources"].get("GPU") for node in nodes) else "CPU"
         sizes = [int(node["Resources"].get(kind, 0)) for node in nodes]
         words = [word for node in nodes for word in node["Resources"] if word.startswith("accelerator_")]
         chips = [word.partition(":")[2] for word in words]

@@ -83,16 +83,11 @@ def profile(
 ) -> None:  # fmt: skip
     """Run a torch model of yours and say what it asks of this machine, and how each number was got.
 
-    `profile links` measures this machine's loopback; `probe links` and `probe stages` measure real ones.
+    `profile links` measures what a link carries, `profile stages` what layers take; see their own --help.
 
     What this machine cannot count is called unavailable. Compared with the tasks of a preset it is filled in from the
     nearest kind of task, and called simulated.
     """
-    if spec == "links":
-        from attribution_sched.cli.probe import links
-
-        links(as_json=as_json)
-        return
     for name, value, least in (("--steps", steps, 1), ("--warmup", warmup, 0)):
         if value < least:
             raise SettingsError(problem(name, value, f"must be a whole number >= {least}", f"Use {name} {least + 2}"))

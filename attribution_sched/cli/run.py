@@ -6,8 +6,9 @@ What is asked for is checked before anything is written; then place, explain, fe
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -373,6 +374,9 @@ class RunResult:
         journal: Path of the journal.
         report: Path of the report.
         table: What else could have been done at the most consequential decision; None if nothing was explained.
+        cluster: Where tasks ran.
+        steps: On a real cluster, each placed task with its predicted step and the measured one, if it is known.
+        failures: On a real cluster, tasks whose launch or job failed, and why.
     """
 
     preset: str
@@ -387,6 +391,9 @@ class RunResult:
     journal: Path
     report: Path
     table: DecisionTable | None = None
+    cluster: str = "simulated"
+    steps: tuple[tuple[str, float, float | None], ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -411,6 +418,9 @@ class RunResult:
             },
             "explained": [each.decision for each in self.explained],
             "feedback": None if self.change is None else _feedback(self.change, self.lang),
+            "cluster": self.cluster,
+            "steps": [dict(zip(("task", "predicted_s", "measured_s"), each, strict=True)) for each in self.steps],
+            "failures": [{"task": task, "reason": reason} for task, reason in self.failures],
             "paths": {"journal": str(self.journal), "report": str(self.report)},
         }
 
@@ -437,7 +447,7 @@ def go_round_the_loop(system: System, request: RunRequest, stages: Stages) -> Ru
 
 
 def _round(system: System, request: RunRequest, stages: Stages, journal: Path, report: Path) -> RunResult:
-    began = system.journal.count()
+    began, failed_before = system.journal.count(), len(_failures(system))
     summaries = [_place(system, request, stages, "placing tasks", first=True)]
     explained: tuple[Explanation, ...] = ()
     table: DecisionTable | None = None
@@ -451,6 +461,12 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
             change = system.feedback(explain=24 if request.explain else 0, progress=tell)
         words = "placing on" if change.kind == "still" else "placing under new weights"
         summaries.append(_place(system, request, stages, words, first=False))
+    if system.is_real and system.cluster.running and not system.cluster.expecting:
+        # Machines are at work for this run: what they measure is part of what came of it.
+        with stages.stage("waiting for jobs to end"):
+            waited = system.run(until="empty")
+        last = summaries[-1]
+        summaries[-1] = replace(last, completed=last.completed + waited.completed, running=waited.running)
     figures = []
     if wanted is not None:
         figures = [measured(system.journal, wanted, began, middle)]
@@ -464,8 +480,28 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
         )
     return RunResult(
         system.settings.name, system.policy.name, system.seed, request.lang, tuple(summaries), wanted, tuple(figures),
-        explained, change, journal, Path(written), table,
+        explained, change, journal, Path(written), table, system.cluster_kind, _steps(system, began),
+        _failures(system)[failed_before:],
     )  # fmt: skip
+
+
+def _steps(system: System, start: int) -> tuple[tuple[str, float, float | None], ...]:
+    """Tasks that were placed on a real cluster since a decision: predicted and measured step."""
+    if not system.is_real:
+        return ()
+    told = []
+    for decision, outcome in system.journal.entries(start):
+        if outcome is not None and outcome.code in (1, 2):
+            told.append((str(decision.task_id), outcome.step_s, system.outcome(decision.id).observed.step_s))
+    return tuple(told)
+
+
+def _failures(system: System) -> tuple[tuple[str, str], ...]:
+    """Tasks whose launch or job failed on machines, and why."""
+    from attribution_sched import operations
+
+    told = operations.recorded(system.journal) if system.is_real else ()
+    return tuple((each.name, str(each.more.get("reason", ""))) for each in told if each.kind == operations.FAILED)
 
 
 def _place(system: System, request: RunRequest, stages: Stages, words: str, *, first: bool) -> RunSummary:
@@ -541,6 +577,12 @@ def show(result: RunResult) -> None:
     """Print tables, the reason of the feedback, and the most consequential decision."""
     console = out()
     console.print(_happened(result))
+    if result.steps:
+        console.print(_measured_steps(result))
+        console.print("Tasks of a preset bring no command: a stand-in ran, whose step is no model's.", style="dim")
+    for (task, reason), times in Counter(result.failures).items():
+        words = f"{task} failed{'' if times == 1 else f' {times} times'}: {reason}"
+        console.print(f"[red]{escape(words)}[/red]", soft_wrap=True)
     if result.figures and result.targets is not None:
         console.print(_targets(result))
     width = columns()
@@ -561,23 +603,46 @@ def show(result: RunResult) -> None:
         console.print(
             f"Why? attribution-sched explain {first.decision} --journal {result.journal}", style="dim", soft_wrap=True
         )
+    if result.cluster != "simulated" and result.summaries[-1].running:
+        words = f"{_count(result.summaries[-1].running, 'job')} still at work; go on with them: attribution-sched run"
+        console.print(f"\n{words} --resume {result.journal}", soft_wrap=True)
     console.print("\n[bold]Report[/bold]:")
 
 
 def _happened(result: RunResult) -> Any:
     from rich.table import Table
 
-    table = Table(
-        title=f"{result.preset}, {result.policy}, seed {result.seed} (figures simulated)", title_justify="left"
-    )
+    simulated = result.cluster == "simulated"
+    how = "figures simulated" if simulated else f"run on {result.cluster}; figures are the twin's estimates"
+    table = Table(title=f"{result.preset}, {result.policy}, seed {result.seed} ({how})", title_justify="left")
     table.add_column("What happened")
     heads = ("Before feedback", "After") if len(result.summaries) > 1 else ("How much",)
     for head in heads:
         table.add_column(head, justify="right")
     for field, label, form in ROWS:
+        label = label if simulated or field != "energy_kwh" else "Energy, estimated"
         table.add_row(label, *(_number(getattr(each, field), form) for each in result.summaries))
     times = [each.decision_p99_s for each in result.summaries]
     table.add_row("99 of 100 decisions within (measured)", *(_number(s and 1e3 * s, "{:.0f} ms") for s in times))
+    return table
+
+
+MOST_STEPS = 12
+"""Tasks whose steps are shown."""
+
+
+def _measured_steps(result: RunResult) -> Any:
+    from rich.table import Table
+
+    from attribution_sched.explain.digits import amount
+
+    table = Table(title="Steps, predicted and measured", title_justify="left")
+    table.add_column("Task")
+    for head in ("Predicted", "Measured"):
+        table.add_column(head, justify="right")
+    for task, predicted_s, measured_s in result.steps[-MOST_STEPS:]:
+        known = "not yet" if measured_s is None else amount(measured_s, "s")
+        table.add_row(escape(task), amount(predicted_s, "s"), known)
     return table
 
 

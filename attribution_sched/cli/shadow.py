@@ -34,7 +34,8 @@ def shadow(
     conf: Annotated[Path | None, typer.Option(help="slurm.conf of another controller.", rich_help_panel=READ)] = None,
     squeue: Annotated[Path | None, typer.Option(help="Recorded squeue --json instead.", rich_help_panel=READ)] = None,
     nodes: Annotated[
-        Path | None, typer.Option(help="Recorded scontrol show nodes --json.", rich_help_panel=READ)
+        Path | None,
+        typer.Option(help="Recorded sinfo --Node --json, or scontrol show nodes --json.", rich_help_panel=READ),
     ] = None,
     sacct: Annotated[Path | None, typer.Option(help="Recorded sacct --json.", rich_help_panel=READ)] = None,
     kueue: Annotated[
@@ -126,7 +127,7 @@ def read(*, slurm: bool, conf: Path | None, squeue: Path | None, nodes: Path | N
     if slurm:
         return read_live(lambda *command: ask_slurm(command, conf), time.time())
     if nodes is None or squeue is None:
-        raise SettingsError(problem("--nodes", None, "is missing", "Record scontrol show nodes --json, and give it"))
+        raise SettingsError(problem("--nodes", None, "is missing", "Record sinfo --Node --json, and give it"))
     texts = [_text(path) for path in (squeue, nodes, sacct) if path is not None]
     past = texts[2] if len(texts) > 2 else ""
     return read_json(texts[0], texts[1], squeue.stat().st_mtime, past, source=f"recorded: {squeue.name}")

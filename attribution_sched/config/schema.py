@@ -360,7 +360,7 @@ class NetworkSettings(Record):
         trace: CSV file of recorded bandwidth (``time_s, src, dst, gbps``); a relative path starts at the
             file that names it.
         trace_at_end: ``hold`` the last figures of the recording, or ``wrap`` around to its first.
-        duplex_efficiency: What is left of a link's direction while the other is busy, as ``probe links`` measures it.
+        duplex_efficiency: What is left of a link's direction while the other is busy, as ``profile links`` measures it.
             A pipeline trains with both busy, so links between domains are priced with so much of their bandwidth; all
             of it by default.
     """

@@ -86,7 +86,7 @@ def probe_link(host: str, port: int, *, seconds: float = 8.0, message_bytes: int
             peer.sendall(_HEAD.pack(END, 0))
     except OSError as error:
         rule = f"does not answer ({error})"
-        fix = "Start `attribution-sched probe links --listen` on the other machine, and see whether its port is open"
+        fix = "Start `attribution-sched profile links --listen` on the other machine, and see whether its port is open"
         raise NetworkError(problem("link", f"{host}:{port}", rule, fix)) from error
     # What a busy machine adds may make two ways look quicker than one.
     return LinkProfile(one_way, min(one_way, both), 0.5 * min(pings))

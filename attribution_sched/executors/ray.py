@@ -14,7 +14,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,12 @@ def _reachable(address: str) -> None:
         rule = f"does not answer ({error.strerror or type(error).__name__})"
         fix = "See whether `ray status` works from here"
         raise ExecutorError(problem("ray", address, rule, fix)) from None
+
+
+def device_of(address: str = "auto") -> str:
+    """What of a labelled node is a device: a GPU where any has one, else a CPU."""
+    nodes = [node for node in connect(address).nodes() if LABEL in (node.get("Labels") or {})]
+    return "GPU" if any(node["Resources"].get("GPU") for node in nodes) else "CPU"
 
 
 class RayExecutor(JobFolder):
@@ -165,12 +171,7 @@ class RayExecutor(JobFolder):
         known = super().find(key)
         if known is not None:
             return known
-        most = max((node["Resources"].get(self.resource, 0.0) for node in self._nodes()), default=0.0)
-        wanted = job.component.devices
-        if wanted > int(most):
-            rule = f"no node of domain {self.domain} has as many; the largest has {int(most)} {self.resource}"
-            raise LaunchRefused(problem("job.devices", wanted, rule, "Place it on fewer devices, or start such a node"))
-        self._make_group(key, wanted)
+        self._make_group(key, self._bundles(job.component.devices))
         self._make_actor(key, job)
         found = self.find(key)
         if found is None:
@@ -178,14 +179,32 @@ class RayExecutor(JobFolder):
             raise ExecutorError(problem("job", key, rule, "See whether `ray status` works from here"))
         return found
 
-    def _make_group(self, key: str, devices: int) -> None:
+    def _bundles(self, wanted: int) -> list[int]:
+        """Devices of each node that a job needs: one node where one has them all, else the largest first.
+
+        Raises:
+            LaunchRefused: If the domain has not as many.
+        """
+        sizes = sorted((int(node["Resources"].get(self.resource, 0.0)) for node in self._nodes()), reverse=True)
+        bundles: list[int] = []
+        for size in sizes:
+            bundles.append(min(size, wanted - sum(bundles)))
+            if sum(bundles) == wanted:
+                return bundles
+        rule = f"the nodes of domain {self.domain} have {sum(sizes)} {self.resource} in all"
+        raise LaunchRefused(problem("job.devices", wanted, rule, "Place it on fewer devices, or start more nodes"))
+
+    def _make_group(self, key: str, bundles: Sequence[int]) -> None:
         name = self._name(key)
         if self._group(key) is not None:
             return
-        bundle = {self.resource: float(devices)}
         try:
             self._ray.util.placement_group(
-                [bundle], name=name, lifetime="detached", bundle_label_selector=[{LABEL: self.domain}]
+                [{self.resource: float(devices)} for devices in bundles],
+                name=name,
+                strategy="PACK" if len(bundles) == 1 else "STRICT_SPREAD",
+                lifetime="detached",
+                bundle_label_selector=[{LABEL: self.domain}] * len(bundles),
             )
         except Exception:
             # Somebody else made it in between: that is what its name is for.
@@ -200,7 +219,8 @@ class RayExecutor(JobFolder):
 
         strategy = PlacementGroupSchedulingStrategy(known["group"], placement_group_bundle_index=0)
         needs: dict[str, Any] = {"num_cpus": 0}
-        devices = float(job.component.devices)
+        # The command begins on the first of its nodes, as a batch script does.
+        devices = float(next(iter(known["bundles"].values()))[self.resource])
         if self.resource == "CPU":
             needs["num_cpus"] = devices
         elif self.resource == "GPU":

@@ -520,13 +520,18 @@ def read_json(queue: str, nodes: str, now: float, accounting: str = "", source: 
     """Read what ``squeue --json``, ``scontrol show nodes --json`` (or ``sinfo --json``) and ``sacct --json`` said.
 
     The layout differs between versions of Slurm's data parser (0.0.38 writes numbers, 0.0.40 and later
-    ``{"set": …, "infinite": …, "number": …}`` and states as lists); few fields are read, of either.
+    ``{"set": …, "infinite": …, "number": …}`` and states as lists, and ``sinfo`` rows of nodes that are alike); few
+    fields are read, of either.
 
     Raises:
         ExecutorError: If one of them is no such JSON, or of a version whose fields are others.
     """
     jobs = [_read("squeue", each, _json_job) for each in _listed("squeue", queue, "jobs")]
-    places = [_read("nodes", each, _json_node) for each in _listed("nodes", nodes, "nodes")]
+    # A file that was copied is younger than what it says; newer versions tell when it was.
+    now = _number_of(json.loads(queue).get("last_update")) or now
+    places = [
+        place for each in _listed("nodes", nodes, "nodes", "sinfo") for place in _read("nodes", each, _json_nodes)
+    ]
     rows = _listed("sacct", accounting, "jobs") if accounting else []
     past = [_read("sacct", each, _json_ended) for each in rows]
     turns = _turnarounds(past)
@@ -541,17 +546,17 @@ def _json_ended(told: Mapping[str, Any]) -> _Ended:
     return _Ended(str(told.get("partition", "")), elapsed, limit_s, eligible, start, end, True)
 
 
-def _listed(what: str, text: str, key: str) -> list[dict[str, Any]]:
+def _listed(what: str, text: str, *keys: str) -> list[dict[str, Any]]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         rule = f"is no JSON ({error})"
         raise ExecutorError(problem(what, text[:60], rule, "Record it again with --json")) from error
-    rows = found.get(key) if isinstance(found, dict) else None
+    rows = next((found[key] for key in keys if key in found), None) if isinstance(found, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         given = sorted(found) if isinstance(found, dict) else type(found).__name__
-        fix = "Record squeue --json, scontrol show nodes --json and sacct --json"
-        raise ExecutorError(problem(what, given, f"has no list of {key}: of a version that is not known", fix))
+        fix = "Record squeue --json, sinfo --Node --json and sacct --json"
+        raise ExecutorError(problem(what, given, f"has no list of {keys[0]}: of a version that is not known", fix))
     return rows
 
 
@@ -574,6 +579,16 @@ def _json_job(told: Mapping[str, Any]) -> ShadowJob | None:
         str(told.get("user_name", "")), str(told.get("state_reason", "")), None if running else start,
         _number_of(told.get("eligible_time")) or 0.0,
     )  # fmt: skip
+
+
+def _json_nodes(told: Mapping[str, Any]) -> list[ShadowNode]:
+    """The node, or the nodes that a row of ``sinfo`` tells of."""
+    if "partition" not in told or not isinstance(told.get("nodes"), dict):
+        return [_json_node(told)]
+    gres = told.get("gres") or {}
+    has, used = _gres(str(gres.get("total") or "")), _gres(str(gres.get("used") or ""))
+    names, state = told["nodes"]["nodes"], _words(told.get("node", {}).get("state"))
+    return [ShadowNode(str(name), (str(told["partition"]["name"]),), has, used, state) for name in names]
 
 
 def _json_node(told: Mapping[str, Any]) -> ShadowNode:

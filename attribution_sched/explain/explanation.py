@@ -63,6 +63,7 @@ class Explanation:
         counterfactual: The smallest flip found.
         interactions: Of the strongest players.
         notes: What a reader must know, in words.
+        outcome: On a real cluster, the step that was predicted and what was measured of it since, in words.
     """
 
     decision: str
@@ -91,6 +92,7 @@ class Explanation:
     counterfactual: Counterfactual | None = None
     interactions: tuple[Interaction, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    outcome: str = ""
 
     def __post_init__(self) -> None:
         p, c = len(self.players), len(self.outputs)

@@ -20,7 +20,7 @@ from attribution_sched.explain.words import Phrase, check_language, in_language,
 from attribution_sched.explain.words.catalogue import MESSAGES
 
 SECTIONS: tuple[str, ...] = (
-    "decision", "worth", "drivers", "interaction", "rule", "counterfactual", "method",
+    "decision", "outcome", "worth", "drivers", "interaction", "rule", "counterfactual", "method",
 )  # fmt: skip
 """Parts of the paragraph, in order; a part without anything to tell is left out."""
 
@@ -49,6 +49,7 @@ def sections(explanation: Explanation, lang: str = "en", most: int = 3) -> dict[
     check_language(lang)
     told = {
         "decision": _decision(explanation, lang),
+        "outcome": in_language(explanation.outcome, lang),
         "worth": _worth(explanation, lang),
         "drivers": _drivers(explanation, most, lang),
         "interaction": _interaction(explanation, lang),

@@ -164,6 +164,8 @@ def why_waiting(
         change, advice = _advice(asked, view, may, limit)
         named = tuple(Phrase("why.somebody") for _ in blockers) if private else blockers
         message = f"why.{cause.value}_behind" if "ahead" in values else f"why.{cause.value}"
+        # A model that no domain holds by itself has no number of devices in one.
+        message += "_several" if "need" in values and not needs else ""
         sentence = Phrase(message, task=task, **{**values, **({"who": named} if blockers else {})})
         behind_others = "ahead" in values
         return Why(task, cause, sentence, () if private else blockers, advice, change, asked.count, behind_others)
@@ -181,7 +183,9 @@ def why_waiting(
             return answer(Cause.QUOTA, what=Phrase("why.reserved", devices=int((free - may).sum())))
         most = int(np.argmax(may))
         names = [domain.name for domain in view.cost.cluster.domains]
-        room: dict[str, Any] = {"need": min(needs, default=0), "free": int(may[most]), "domain": names[most]}
+        room: dict[str, Any] = {
+            "need": min(needs, default=0), "free": int(may[most]), "domain": names[most], "all": int(may.sum()),
+        }  # fmt: skip
         blockers = _blockers(asked, holders, may, limit)
         if blockers:
             return answer(Cause.NO_ROOM, blockers, **room)

@@ -33,7 +33,7 @@ from attribution_sched.journal import Journal
 from attribution_sched.serve import page
 from attribution_sched.serve.metrics import metrics
 from attribution_sched.serve.questions import NEEDS
-from attribution_sched.serve.rows import decision_row, measured_of
+from attribution_sched.serve.rows import decision_row, measured_of, side_by_side
 from attribution_sched.serve.source import Busy, Source
 
 POLICY = (
@@ -160,7 +160,8 @@ class Site:
             return self._failed(lang, f"there is no decision {name!r} in this journal", 404, request)
         told, words = found
         text = page.render(
-            "decision.html", lang, d=told, explanations=words, title=say("serve.decision", lang, id=told["id"]),
+            "decision.html", lang, d=told, explanations=words, figures=side_by_side(told),
+            title=say("serve.decision", lang, id=told["id"]),
             bars=page.attribution_bars(told["attribution"]), other=f"{request.url.path}?lang={other(lang)}",
         )  # fmt: skip
         return HTMLResponse(text)

@@ -107,7 +107,12 @@ class Following:
             if number >= self._seen or (self._newest and self._newest[-1]["pending"]):
                 if number < self._seen:
                     self._newest.pop()
-                self._newest.append(decision_row(decision, outcome, key(decision.id)))
+                row = decision_row(decision, outcome, key(decision.id))
+                if row["result"] == "kept":
+                    # A task that waits is asked about again and again: the newest of these says it all.
+                    kept = [old for old in self._newest if (old["task"], old["result"]) != (row["task"], "kept")]
+                    self._newest = deque(kept, maxlen=SHOWN)
+                self._newest.append(row)
                 self._count(outcome)
         self._seen = count
         for row in self._newest:

@@ -29,6 +29,22 @@ def observed_figures(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+FIGURES: tuple[tuple[str, str, str], ...] = (
+    ("step", "step_s", "step_s"), ("start", "cluster_time_s", "start_s"), ("end", "", "end_s"),
+    ("launch", "", "launch_s"), ("bytes", "", "bytes"), ("cpu", "", "cpu_s"), ("job_cpu", "", "job_cpu_s"),
+    ("memory", "", "job_max_rss_bytes"), ("energy", "energy_j", ""), ("bill", "bill_usd", ""), ("r_eff", "r_eff", ""),
+    ("r_util", "r_util", ""), ("r_cost", "r_cost", ""), ("reward", "reward", ""),
+)  # fmt: skip
+"""Figures of a card: its message, the field of the decision, the field of what was measured."""
+
+
+def side_by_side(told: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Figures of a decision, those that are known: the message that names each, as predicted, as measured."""
+    measured = told["measured"]
+    rows = [(f"serve.figure.{name}", told.get(own), measured.get(other)) for name, own, other in FIGURES]
+    return [row for row in rows if row[1] is not None or row[2] is not None]
+
+
 def decision_row(decision: DecisionRecord, outcome: OutcomeRecord | None, key: str) -> dict[str, Any]:
     """A decision as the page and the API tell it."""
     plan = decision.plan or {}

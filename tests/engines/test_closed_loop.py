@@ -63,11 +63,11 @@ class Watch(Live):
                     self.throttle(*self.throttled)
 
 
-def played(folder, command, throttle):
+def played(folder, command, throttle, policy="hi-ppo"):
     executors = {name: LocalExecutor(name, 1, folder / "jobs", grace_s=30.0) for name in DOMAINS}
     live = Watch(executors, tick_s=0.5, poll_s=0.1, gang_s=60.0, kind="closed loop")
     live.throttle = throttle
-    system = System(SETTINGS, "exact-switch", journal=folder / "loop.sqlite", queue="empty", cluster=live)
+    system = System(SETTINGS, policy, journal=folder / "loop.sqlite", queue="empty", cluster=live)
     words = command(sys.executable, str(TRAINER), "--folder", str(folder / "trainer"))
     system.submit("blocks", steps=LONG, id="long", command=words)
     for number in range(1, JOBS):

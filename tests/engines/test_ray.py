@@ -119,6 +119,17 @@ def test_a_held_job_has_its_devices_and_waits_at_its_gate(make, tmp_path):
     assert (tmp_path / "ran").exists() and east.why_waiting(name) is None
 
 
+def test_a_job_larger_than_a_node_has_its_devices_on_several_and_begins_once(make, tmp_path):
+    east, name = make(), key("d000011")
+    east.launch(name, job("sh", "-c", f"echo began >> {tmp_path}/ran", devices=6, held=True))
+    until(lambda: state(east, name) == "granted")
+    assert east.inventory().free == 2
+    east.release(name)
+    until(lambda: state(east, name) == "finished")
+    assert (tmp_path / "ran").read_text() == "began\n"
+    until(lambda: east.inventory().free == 8)
+
+
 def test_a_job_that_moves_saves_itself_and_starts_as_another_attempt(make, tmp_path):
     east, name = make(), key("d000006")
     script = f"trap 'echo saved >> {tmp_path}/log; exit 143' TERM; echo began $ATTR_ATTEMPT >> {tmp_path}/log; "
@@ -131,8 +142,8 @@ def test_a_job_that_moves_saves_itself_and_starts_as_another_attempt(make, tmp_p
 
 def test_what_can_never_run_is_refused_and_what_is_wrong_is_said(make, tmp_path, ray_nodes):
     east = make()
-    with pytest.raises(LaunchRefused, match="the largest has 4 CPU"):
-        east.launch(key("d000007"), job("true", devices=5))
+    with pytest.raises(LaunchRefused, match="the nodes of domain east have 8 CPU in all"):
+        east.launch(key("d000007"), job("true", devices=9))
     with pytest.raises(ExecutorError, match="no node has the label domain=mars"):
         make("mars").inventory()
     with pytest.raises(ExecutorError, match="runs jobs of domain east"):

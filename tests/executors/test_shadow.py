@@ -134,6 +134,21 @@ def test_recordings_of_both_layouts_say_the_same(wrap, states):
     assert why(found, waiting) == sh.DEVICES
 
 
+def test_nodes_as_newer_versions_of_sinfo_tell_them():
+    queue, nodes, past = recorded(numbered, lambda word: [word])
+    row = {"partition": {"name": "east"}, "node": {"state": ["MIXED"]}, "nodes": {"nodes": ["n1"], "total": 1},
+           "gres": {"total": "gpu:a100:4(S:0-1)", "used": "gpu:a100:4(IDX:0-3)"}}  # fmt: skip
+    down = row | {"node": {"state": ["IDLE", "NOT_RESPONDING"]}, "nodes": {"nodes": ["n2", "n3"], "total": 2}}
+    told = json.loads(queue) | {"last_update": numbered(NOW + 5)}
+    found = read_json(json.dumps(told), json.dumps({"sinfo": [row, down]}), NOW, past)
+    assert (found.devices("east"), found.devices("east", up=False), found.free("east")) == (4, 12, 0)
+    # When it was recorded is told too, and not by the file's own time.
+    assert found.unix_s == NOW + 5
+    assert read_json(queue, nodes, NOW, past).unix_s == NOW
+    with pytest.raises(ExecutorError, match=r"sinfo --Node --json"):
+        read_json(queue, '{"hosts": []}', NOW)
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"jobs": 3}', '{"jobs": [3]}', '{"meta": {"plugin": {"name": "v0.0.31"}}, "queue": []}']
 )

@@ -13,6 +13,7 @@ from attribution_sched.explain.why import Cause, Holder, why_waiting
 from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.types import Task
+from tests.engines.test_closed_loop import SETTINGS as SEVERAL
 
 from .policies import views
 
@@ -91,6 +92,19 @@ def test_no_room_names_who_holds_it_and_without_them_it_starts():
     assert Greedy().decide(replace(view, free_devices=view.free_devices + freed)) is not None
     hidden = why_waiting(Greedy(), view, holders, private=True)
     assert hidden.blockers == () and "t0" not in hidden.say() and "他人" in hidden.say("zh")
+
+
+def test_a_model_that_no_domain_holds_by_itself_has_no_number_of_devices_in_one():
+    with System(SEVERAL, "sjf", queue="empty") as system:
+        for name in ("one", "two"):
+            system.submit("blocks", steps=60, id=name)
+        system.schedule_next_task()
+        found = system.why("two")
+    assert found.cause is Cause.NO_ROOM and found.blockers == ("one",)
+    assert (
+        "no domain holds it by itself, and the 1 devices" in found.sentence
+        and "没有任何域能单独容纳它" in found.say("zh")
+    )
 
 
 def test_room_that_is_held_for_another():

@@ -9,6 +9,7 @@ from attribution_sched import System
 from attribution_sched.errors import JournalError
 from attribution_sched.journal import Journal, JournalHeader
 from attribution_sched.metering import usage_of
+from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.serve import follow
 from attribution_sched.serve.follow import Following
 from tests.campaigns.executor_kills import SETTINGS, Mixed
@@ -44,6 +45,28 @@ def test_at_every_look_it_is_where_the_writer_is(tmp_path):
         newest = following.view()["decisions"][0]
         assert newest["id"] == system.journal.last().id
     following.close()
+
+
+class Patient:
+    """Places the first task and waits with all others."""
+
+    name = "patient"
+
+    def decide(self, view):
+        return None if view.replanning or view.task.id != "job-0" else Greedy().decide(view)
+
+
+def test_a_task_that_waits_is_told_once_and_placements_stay_in_sight(tmp_path):
+    path = tmp_path / "j.sqlite"
+    with System(small(), Patient(), journal=path, queue="empty") as system:
+        for number in range(3):
+            system.submit("bert-base", steps=20, id=f"job-{number}")
+        system.run(hours=2.0)
+        assert system.journal.count() > 2 * follow.SHOWN
+        following = Following(path)
+        shown = [(row["task"], row["result"]) for row in following.look()["decisions"]]
+        following.close()
+    assert ("job-0", "placed") in shown and len(shown) == len(set(shown))
 
 
 def test_joules_by_tenant_are_those_of_the_bill(written):

@@ -2,8 +2,9 @@
 
 import json
 
+from attribution_sched.explain.words.catalogue import MESSAGES
 from attribution_sched.journal import Journal
-from attribution_sched.serve.rows import decision_row, measured_of, observed_figures
+from attribution_sched.serve.rows import decision_row, measured_of, observed_figures, side_by_side
 
 
 def test_a_decision_with_its_outcome(written):
@@ -28,3 +29,12 @@ def test_a_pending_decision_says_so(written):
 def test_figures_of_a_report():
     told = {"key": "k", "name": "t", "came": 1, "deciding": False, "step_s": 0.5, "done": None}
     assert observed_figures("measured", told) == {"step_s": 0.5, "state": "measured"}
+
+
+def test_predicted_and_measured_stand_side_by_side(written):
+    with Journal.read(written) as journal:
+        rows = [decision_row(decision, outcome, journal.key(decision.id)) for decision, outcome in journal.entries()]
+    placed = next(row for row in rows if row["result"] == "placed") | {"measured": {"step_s": 0.5, "cpu_s": 0.2}}
+    told = {name: (predicted, measured) for name, predicted, measured in side_by_side(placed)}
+    assert told["serve.figure.step"] == (placed["step_s"], 0.5) and told["serve.figure.cpu"] == (None, 0.2)
+    assert "serve.figure.end" not in told and set(told) <= set(MESSAGES)

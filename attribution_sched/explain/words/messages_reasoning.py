@@ -44,6 +44,23 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{text}. In {share} of like situations it makes the same choice.",
         "{text}；在相近的情形下，有 {share} 会作出同样的选择。",
     ),
+    # What came of it on a real cluster.
+    "outcome.none": (
+        "Predicted was a step of {predicted}; nothing has been measured of it.",
+        "预测步时为 {predicted}；尚无实测。",
+    ),
+    "outcome.measured": (
+        "Predicted was a step of {predicted}, measured were {measured} ({off}){spent}.",
+        "预测步时为 {predicted}，实测为 {measured}（{off}）{spent}。",
+    ),
+    "outcome.changed": (
+        "Predicted was a step of {predicted}, measured were {measured} at first ({off}) and {last} at last{spent}.",
+        "预测步时为 {predicted}，实测起初为 {measured}（{off}），最后为 {last}{spent}。",
+    ),
+    "outcome.spent": (
+        "; its job took {cpu} CPU-seconds, which stand for energy where there is no meter",
+        "；作业耗用 {cpu} CPU 秒（无电表时以此代替能耗）",
+    ),
     # Outputs against the background's mean.
     "worth.lead": ("Explained is {what}", "此处解释的是{what}"),
     "worth.lead_between": (
@@ -204,6 +221,21 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
         "{who:, }, and others of the {ahead} that wait would go first.",
         "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}，"
+        "且另外 {ahead} 个等待任务中有排在它前面的。",
+    ),
+    "why.misconfigured_several": (
+        "{task} waits: it asks for {asked} devices; no domain holds it by itself, and several together only on more.",
+        "{task} 在等待：它只申请了 {asked} 块设备；没有任何域能单独容纳它，跨域也需要更多设备。",
+    ),
+    "why.no_room_several": (
+        "{task} waits: no domain holds it by itself, and the {all} devices that are free everywhere are too few; the "
+        "room is held by {who:, }.",
+        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all} 块设备，仍不够；占用者：{who:、}。",
+    ),
+    "why.no_room_behind_several": (
+        "{task} waits: no domain holds it by itself, and the {all} devices that are free everywhere are too few; the "
+        "room is held by {who:, }, and others of the {ahead} that wait would go first.",
+        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all} 块设备，仍不够；占用者：{who:、}，"
         "且另外 {ahead} 个等待任务中有排在它前面的。",
     ),
     "why.held_for_another": (
