@@ -417,12 +417,13 @@ def encode(table: str, record: Any, **given: Any) -> Row:
     return tuple(row)
 
 
-def decode(table: str, row: Sequence[Any]) -> dict[str, Any]:
+def decode(table: str, row: Sequence[Any], leave: frozenset[str] = frozenset()) -> dict[str, Any]:
     """A row as it was written: column → value.
 
     Args:
         table: Its table.
         row: As :func:`select` gives it.
+        leave: Columns that nobody will look at; they count in the row's digest and are not read.
 
     Raises:
         JournalError: If a value is not of its column's kind, or the row is not what was written. It is named.
@@ -431,6 +432,8 @@ def decode(table: str, row: Sequence[Any]) -> dict[str, Any]:
     for (name, _, null, _, read), value in zip(_specification(table), row[1:-2], strict=True):
         if value is None and null:
             found[name] = None
+            continue
+        if name in leave:
             continue
         try:
             found[name] = read(value)

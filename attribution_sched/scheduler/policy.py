@@ -83,6 +83,10 @@ class LinkWatcher(Protocol):
         """Take in what a decision tells of the links, as deciding on it does."""
         ...
 
+    def perceive_later(self, view: Decision) -> Callable[[], Decisions]:
+        """As :meth:`Appraiser.perceive`: links are forecast now, the rest is read when it is called."""
+        ...
+
 
 @runtime_checkable
 class Foresight(Protocol):
