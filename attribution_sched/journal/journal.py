@@ -782,7 +782,8 @@ class Journal(Reader):
                 raise JournalError(problem("explanation.decision_id", explanation.decision_id, rule, fix))
             tail.append(connection, "explanations", (sequence, *row[1:]))
 
-        self._store.write(write)
+        # It can be had again: who decides meanwhile does not wait for the disk because of it.
+        self._store.write(write, soon=True)
 
     def record_feedback(self, change: FeedbackRecord) -> FeedbackRecord:
         """Record a change that feedback made, or took back; return it with its number.
