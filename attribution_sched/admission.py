@@ -262,6 +262,10 @@ def kind_of(world: World, request: TaskRequest) -> int:
     return min(listed, key=lambda entry: (not entry[1].training, entry[0]))[0]
 
 
+MOST_STEPS = 10**12
+"""Steps of a task at most: at a millisecond each, 30 years."""
+
+
 def steps_of(kind: TaskKind, steps: Any) -> int:
     """Work in steps, a whole number from 1 on.
 
@@ -274,9 +278,9 @@ def steps_of(kind: TaskKind, steps: Any) -> int:
         found = 0 if isinstance(steps, bool) else operator.index(steps)
     except TypeError:
         found = 0
-    if not 1 <= found <= 10**12:
+    if not 1 <= found <= MOST_STEPS:
         usual = f"Tasks of this kind usually have {kind.steps[0]} to {kind.steps[1]}"
-        raise TaskError(problem("task.steps", steps, "must be a whole number >= 1", usual))
+        raise TaskError(problem("task.steps", steps, f"must be a whole number >= 1 and <= {MOST_STEPS:,}", usual))
     return found
 
 

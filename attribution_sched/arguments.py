@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -145,12 +144,18 @@ def run_of(count: Any, until: Any, hours: Any) -> str:
         return "empty"
     if hours is not None:
         real = isinstance(hours, int | float) and not isinstance(hours, bool)
-        if not real or not math.isfinite(hours) or hours <= 0:
-            raise SettingsError(problem("hours", hours, "must be a finite number > 0", "Use for example hours=2"))
+        if not real or not 0 < hours <= MOST_HOURS:
+            rule = f"must be a number > 0 and <= {MOST_HOURS:,}, a century"
+            raise SettingsError(problem("hours", hours, rule, "Use for example hours=2"))
         return "hours"
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise SettingsError(problem("tasks", count, "must be a whole number >= 1", "Use for example run(10)"))
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_TASKS:
+        rule = f"must be a whole number >= 1 and <= {MOST_TASKS:,}: each is a record in the journal"
+        raise SettingsError(problem("tasks", count, rule, "Use for example run(10)"))
     return "count"
+
+
+MOST_TASKS, MOST_HOURS, MOST_COUNTED = 10_000_000, 1_000_000, 1_000_000_000
+"""What may be asked for in one call: a typing error should not run until somebody notices."""
 
 
 def counted(name: str, value: Any, least: int = 0) -> int:
@@ -159,8 +164,9 @@ def counted(name: str, value: Any, least: int = 0) -> int:
     Raises:
         SettingsError: If it is none.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise SettingsError(problem(name, value, f"must be a whole number >= {least}", f"Use for example {least + 4}"))
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_COUNTED:
+        rule = f"must be a whole number >= {least} and <= {MOST_COUNTED:,}, more than a machine does in a month"
+        raise SettingsError(problem(name, value, rule, f"Use for example {least + 4}"))
     return value
 
 

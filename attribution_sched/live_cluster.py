@@ -868,7 +868,12 @@ class SimulatedCluster:
         self.residents[slot] = pool.tasks[slot] = task.at(slot, waiting.left, 0.0)
 
     def _until(self, horizon_s: float) -> None:
-        self.engine.arrays = self._arrays._replace(horizon_s=horizon_s)
+        # As ``_replace``, which looks at all fields by their names: this is asked several times a decision.
+        arrays = self._arrays
+        self.engine.arrays = tuple.__new__(WorldArrays, (*arrays[:_HORIZON], horizon_s, *arrays[_HORIZON + 1 :]))
+
+
+_HORIZON = WorldArrays._fields.index("horizon_s")
 
 
 def _least_bytes(kind: TaskKind) -> float:

@@ -24,6 +24,7 @@ from attribution_sched.cluster.demands import Demands
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError, problem
+from attribution_sched.explain.memory import BLOCK
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
 from attribution_sched.live_cluster import (
     Backlog,
@@ -96,7 +97,7 @@ def replay(
     if seen is None:
         entries = journal.entries(first, None if stop is None else stop + 1)
     else:
-        entries = ((each, None) for each in journal.decisions(first, None if stop is None else stop + 1))
+        entries = ((each, None) for each in journal.decisions(first, None if stop is None else stop + 1, brief=True))
     for decision, outcome in entries:
         number = decision.sequence or 0
         while coming is not None and _moment(coming)[0] <= number:
@@ -176,7 +177,7 @@ def live_through(
 
 def _handed_in(journal: Journal, start: int, stop: int | None) -> Iterator[TaskRecord]:
     """Tasks that were handed in, in order; those of the simulation come by themselves."""
-    return (task for task in journal.tasks(start, stop) if "after_decisions" in task.meta)
+    return journal.tasks(start, stop, holding="after_decisions")
 
 
 def _interventions(
@@ -256,8 +257,8 @@ def _apart(journal: Journal, what: str, name: str, found: object, known: object)
 
 # --- Snapshots ---
 
-EVERY = 64
-"""Decisions between two snapshots: living through so many again is quick, and a snapshot is small beside them."""
+EVERY = BLOCK
+"""Decisions between two snapshots: small beside them, and each stands where a block of explanations begins."""
 
 FORMAT = 2
 """Of what is written here; a snapshot of another one is passed over, and the journal gone through instead."""

@@ -355,7 +355,7 @@ def _sweep(target: Path) -> None:
     """Remove what killed processes left half written beside a target."""
     for partial in target.parent.glob(f"{glob.escape(target.name)}.*.partial"):
         number = partial.name.removeprefix(target.name).split(".")[1]
-        if number.isdigit() and time.time() - partial.stat().st_mtime > STALE_S:
+        if number.isdecimal() and time.time() - partial.stat().st_mtime > STALE_S:
             partial.unlink(missing_ok=True)
 
 

@@ -34,14 +34,13 @@ from attribution_sched import __version__, arguments, operations
 from attribution_sched.admission import Admission, demo_of, handed_in, prepared
 from attribution_sched.attribution.attributor import TaskAttributor, as_attributor
 from attribution_sched.attribution.vector import measured
-from attribution_sched.cluster.decision import Decision, Decisions, attributed
-from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.decision import attributed
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
 from attribution_sched.executors.submission import SUBMIT_S
 from attribution_sched.executors.workers import check_workers, spread
-from attribution_sched.explain.memory import QUICK, Memory
+from attribution_sched.explain.memory import QUICK, Memorised, Memory, seeing
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.explain.words.say import check_language
 from attribution_sched.explain_memory import moment_of, present_moment, warm_up
@@ -802,8 +801,7 @@ class System:
         reward = self._book(turn, made, effect, again=again)
         clock.phase("learn", made.id)
         self._turning = None
-        if effect.code == 1:
-            self._snapshot(EVERY)
+        self._snapshot(EVERY)
         return TakenDecision(made, asked, turn.task, turn.vector, effect, reward, clock.latencies_s(asked.seconds))
 
     def _book(self, turn: Turn, made: DecisionRecord, effect: Outcome, *, again: bool = True) -> RewardTerms:
@@ -1216,10 +1214,10 @@ class System:
             arrivals, made = self._queue == "preset", SimulatedCluster if self._live is None else Twin
             self._again = made(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
             self._again.compared = self._compares
-        again, eyes, version = self._again, memory.looks(), self._versions.at(number)
+        again, eyes, version = self._again, memory.eyes(), self._versions.at(number)
         start = restore_snapshot(self.journal, again, first, eyes)
-        watcher, appraises = eyes if isinstance(eyes, LinkWatcher) else None, isinstance(eyes, Appraiser)
-        lived: list[tuple[str, int, Decision, Plan | None, Decisions | None]] = []
+        watcher, see = eyes if isinstance(eyes, LinkWatcher) else None, seeing(eyes)
+        lived: dict[str, Memorised] = {}
 
         def seen(decision: DecisionRecord, cluster: SimulatedCluster) -> None:
             at = decision.sequence or 0
@@ -1231,9 +1229,8 @@ class System:
             if watcher is not None:
                 watcher.watch_links(view)
             if wanted:
-                # As for decisions of now: only what such a policy sees depends on what it saw before.
-                known = perceived(eyes, view) if appraises else None
-                lived.append((decision.id, at, view, plan_of(decision.plan, self.domains), known))
+                plan = plan_of(decision.plan, self.domains)
+                lived[decision.id] = Memorised(view, plan, see(view), at)
 
         replay(again, self.journal, self.seed, start=start, stop=number, seen=seen)
         seen(record, again)
@@ -1507,6 +1504,8 @@ class System:
             number = decision.sequence or 0
             self._adopt(versions.due(number))
             self.reward = with_weights(reshaping.in_force(number, self.world.reward), decision.weights)
+            if number < ask_from and isinstance(self.policy, LinkWatcher):
+                self.policy.watch_links(cluster.pending(background=True))
             if rehearse and number >= ask_from:
                 asked = self._policy_call.ask(self.policy, cluster, self.reward)
                 otherwise += plan_record(asked.plan, self.domains, replanning=asked.view.replanning) != decision.plan
@@ -1542,9 +1541,9 @@ class System:
         self.journal.record_event(EventRecord("resumed", facts, self.now_s))
 
     def _snapshot(self, every: int) -> None:
-        """Keep the state if so many decisions were taken since it was last kept."""
+        """Keep the state if so many decisions were taken since it was last kept, always after a multiple of them."""
         count = self.journal.count()
-        if count - self._snapshot_at < max(every, len(self.cluster.backlog) // 4):
+        if count % every or count - self._snapshot_at < max(every, len(self.cluster.backlog) // 4):
             return
         deferred, *rest = self._policy_call.state
         facts = {

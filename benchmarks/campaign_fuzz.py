@@ -483,7 +483,7 @@ def _checkpoints(folder: Path) -> list[Target]:
                 case 1:
                     changed[which] = array.reshape(-1)
                 case 2:
-                    changed[which] = array[..., :0]
+                    changed[which] = np.atleast_1d(array)[..., :0]
                 case 3:
                     changed[which] = array.astype(rng.choice(["int64", "float16", "bool", "uint8", "float64"]))
                 case 4:

@@ -6,7 +6,9 @@ One process decides into a journal on disk. A second one takes a copy of that jo
 explains its newest decisions, over and over, as ``attribution-sched explain`` does: it holds no lock that deciding
 needs. Blocks of placements with and without it alternate, so that whatever else the machine does falls on both. Printed
 are medians of a placement, by the clock and in CPU time of the deciding process, and their ratio; at most 1.3 is asked
-for where the second process has a core of its own. On a busy machine the ratio by the clock says how busy it is.
+for where the second process has a core of its own. On a busy machine the ratio by the clock says how busy it is, so the
+time that deciding waited for a lock somebody held is printed too: it does not depend on who else uses the cores.
+``--thread`` explains in a thread of the deciding process instead, where locks could be shared.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import multiprocessing
 import tempfile
+import threading
 import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -45,6 +48,51 @@ def explain_on(path: str, working: Event, stop: Event, count: Any) -> None:
                 count.value += 1
 
 
+class Waited:
+    """A lock that counts how long one thread waits for others to give it back."""
+
+    seconds = 0.0
+    longest_s = 0.0
+    times = 0
+
+    def __init__(self, lock: Any) -> None:
+        self._lock, self._thread = lock, threading.get_ident()
+
+    def __enter__(self) -> Any:
+        if self._lock.acquire(blocking=False):
+            return self
+        began = time.perf_counter()
+        self._lock.acquire()
+        if threading.get_ident() == self._thread:
+            spent_s = time.perf_counter() - began
+            Waited.seconds, Waited.times = Waited.seconds + spent_s, Waited.times + 1
+            Waited.longest_s = max(Waited.longest_s, spent_s)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def watch_locks(system: Any) -> None:
+    """Count waiting for every lock that deciding takes."""
+    system._turn = Waited(system._turn)
+    system._memory._lock = Waited(system._memory._lock)
+    system.journal._store._turn = Waited(system.journal._store._turn)
+
+
+def explain_here(system: Any, working: Any, stop: Any, count: Any) -> None:
+    """Explain the newest placements in a thread, while it is told to."""
+    while not stop.is_set():
+        if not working.wait(0.05):
+            continue
+        names = [decision.id for decision, outcome in system.journal.entries() if outcome and outcome.code == 1]
+        for name in names[-8:]:
+            if not working.is_set():
+                break
+            system.explain(name, rows=1600)
+            count.value += 1
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -52,6 +100,7 @@ def main() -> None:
     parser.add_argument("--policy", default="hi-ppo")
     parser.add_argument("--pairs", type=int, default=6, help="of blocks")
     parser.add_argument("--placements", type=int, default=40, help="of a block")
+    parser.add_argument("--thread", action="store_true", help="explain in a thread of the deciding process")
     args = parser.parse_args()
     from attribution_sched import System
 
@@ -62,7 +111,12 @@ def main() -> None:
         path = Path(folder) / "run.sqlite"
         with System(args.preset, args.policy, journal=path, seed=1) as system:
             system.run(20)
-            worker = spawn.Process(target=explain_on, args=(str(path), working, stop, count))
+            watch_locks(system)
+            worker: Any = (
+                threading.Thread(target=explain_here, args=(system, working, stop, count))
+                if args.thread
+                else spawn.Process(target=explain_on, args=(str(path), working, stop, count))
+            )
             worker.start()
             try:
                 # The worker's own first explanation compiles and loads: it is none of the measured ones.
@@ -80,12 +134,15 @@ def main() -> None:
             finally:
                 stop.set()
                 worker.join(60)
-                worker.kill()
+                if not args.thread:
+                    worker.kill()
     alone, beside_ = (np.median(np.array(taken[each]), axis=0) * 1e3 for each in (False, True))
     print(f"{len(taken[False])} placements alone, {len(taken[True])} beside {count.value} explanations")
     for name, a, b in zip(("by the clock", "CPU"), alone, beside_, strict=True):
         met = "met" if b <= LIMIT * a else "missed"
         print(f"p50 {name:12} alone {a:7.2f} ms, beside {b:7.2f} ms: {b / a:.2f} (at most {LIMIT}: {met})")
+    told = f"{1e3 * Waited.seconds:.2f} ms in all, {Waited.times} times, at most {1e3 * Waited.longest_s:.2f} ms"
+    print(f"deciding waited for a lock that somebody held: {told}")
 
 
 if __name__ == "__main__":

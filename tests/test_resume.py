@@ -1,6 +1,7 @@
 """A system as arrays and facts: saved and put back it is the same to the bit, and goes on the same."""
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -92,6 +93,31 @@ def test_hi_ppo_goes_on_from_a_snapshot_without_being_asked_again(tmp_path, shor
             while system.journal.count() < 75:
                 system.schedule_next_task()
         assert same_state(resumed, straight)
+
+
+def test_hi_ppo_knows_the_links_after_a_snapshot_as_if_it_had_never_stopped(tmp_path, short):
+    """What it forecasts is learnt from all decisions, those too that nobody asks it about again."""
+    path = tmp_path / "run.journal"
+    grown(path, "hi-ppo[quick]", 60).close()
+    straight = grown(None, "hi-ppo[quick]", 60).policy.memory()
+    with System.resume(path) as resumed:
+        assert 0 < list(resumed.journal.events())[-1].details["lived_through"] < 40
+        found = resumed.policy.memory()
+    assert set(found) == set(straight) and "last_s" in straight
+    assert all(np.array_equal(found[name], straight[name], equal_nan=True) for name in straight)
+    with System.resume(path) as again:  # Nothing was decided meanwhile: it has not forgotten.
+        assert np.array_equal(again.policy.memory()["last_s"], straight["last_s"])
+
+
+def test_a_forgotten_decision_of_hi_ppo_is_seen_as_it_was(tmp_path, short):
+    """Links are forecast from what was seen until then, also when it is seen again."""
+    system = grown(tmp_path / "run.journal", "hi-ppo[quick]", 60)
+    kept = {name: each.seen for name, each in list(system._memory._kept.items())[-5:]}
+    system._memory._kept.clear()
+    for name, seen in kept.items():
+        again = system._recall(name).seen
+        for column in fields(seen):
+            assert np.array_equal(getattr(again, column.name), getattr(seen, column.name)), (name, column.name)
 
 
 def test_an_old_decision_is_seen_as_it_was(tmp_path, short):

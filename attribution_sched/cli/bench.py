@@ -130,7 +130,7 @@ def schedulers(
 
             result = evaluate(
                 _names(policies), preset, episodes, seed, scenarios=_names(scenarios), limit=limit, folder=output,
-                replay=replay_stale, workers=int(workers) if workers.isdigit() else workers, tick=tick,
+                replay=replay_stale, workers=int(workers) if workers.isdecimal() else workers, tick=tick,
             )  # fmt: skip
     except KeyboardInterrupt:
         notes().print(f"stopped; episodes played are in {output}: the same command goes on from there", soft_wrap=True)

@@ -133,9 +133,9 @@ def find_decision(journal: Journal, wanted: str) -> str:
     if journal.count() == 0:
         rule = "the journal has no decisions yet"
         raise JournalError(problem("decision id", wanted, rule, "Let some tasks be placed first"))
-    if wanted == "last":
+    if wanted == "last" and journal.first() < journal.count():
         return _last(journal)
-    if wanted.isdigit() and int(wanted) < journal.count():
+    if wanted.isdecimal() and journal.first() <= int(wanted) < journal.count():
         return next(iter(journal.decisions(int(wanted), int(wanted) + 1))).id
     try:
         return journal.decision(wanted).id

@@ -179,7 +179,7 @@ def parsed(text: str) -> Site:
     name, equals, rest = text.partition("=")
     count, cross, chip = rest.partition("x")
     chip, _, per = chip.partition("/")
-    if not (name and equals and cross and chip and count.isdigit() and (per or "1").isdigit()):
+    if not (name and equals and cross and chip and count.isdecimal() and (per or "1").isdecimal()):
         raise SettingsError(problem("--domain", text, "must be NAME=NxGPU[/PER_NODE]", "For example east=8xA100-80/4"))
     return Site(name, int(count), int(per) if per else min(8, int(count)), chip)
 

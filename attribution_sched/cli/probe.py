@@ -142,6 +142,6 @@ def address_of(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon:
         host, port = text, str(PORT)
-    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+    if not host or not port.isdecimal() or not 0 <= int(port) < 65536:
         raise SettingsError(problem("address", text, "must be HOST:PORT", f"For example west.example.org:{PORT}"))
     return host.strip("[]"), int(port)

@@ -265,8 +265,9 @@ def check_request(
         rule = "nobody could hand in tasks while the command runs"
         raise SettingsError(problem("queue", queue, rule, "Use preset or demo, or System(queue='empty') in Python"))
     tasks = TASKS if tasks is None and hours is None else tasks
-    if tasks is not None and tasks < 1:
-        raise SettingsError(problem("--tasks", tasks, "must be a whole number >= 1", "Use for example --tasks 40"))
+    if tasks is not None and not 1 <= tasks <= arguments.MOST_TASKS:
+        rule = f"must be a whole number >= 1 and <= {arguments.MOST_TASKS:,}"
+        raise SettingsError(problem("--tasks", tasks, rule, "Use for example --tasks 40"))
     arguments.run_of(tasks, None, hours)
     if cluster not in (None, *CLUSTERS):
         fix = nearest(cluster, CLUSTERS) + "; other machines are given to System(cluster=...) in Python"

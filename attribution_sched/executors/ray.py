@@ -62,7 +62,7 @@ def connect(address: str = "auto") -> Any:
 def _reachable(address: str) -> None:
     """Whether somebody listens at an address: Ray ends the process that asks where nobody does."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal():
         return
     try:
         with socket.create_connection((host.rpartition("/")[2].strip("[]"), int(port)), timeout=5.0):

@@ -262,7 +262,7 @@ class SlurmExecutor:
             ended = _seconds(end)
             found[name] = Handle(
                 name, self.domain, number, state, _seconds(start), ended,
-                int(code.split(":")[0]) if state in ENDED and code[:1].isdigit() else None, _cpu_s(cpu),
+                int(code.split(":")[0]) if state in ENDED and code[:1].isdecimal() else None, _cpu_s(cpu),
                 where=(nodes,) if nodes else (), reason=word,
             )  # fmt: skip
         return found
@@ -410,7 +410,7 @@ def _number(job: str) -> int:
 
 
 def _seconds(text: str) -> float | None:
-    return float(text) if text.isdigit() and int(text) > 0 else None
+    return float(text) if text.isdecimal() and int(text) > 0 else None
 
 
 def _cpu_s(text: str) -> float | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attribution_sched.cluster.decision import Decision, Decisions
@@ -16,7 +18,7 @@ from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.explain.words import Phrase
-from attribution_sched.scheduler.policy import Appraiser, Policy, twin
+from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, twin
 from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
@@ -58,14 +60,43 @@ class KnownTask(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Memorised:
-    """A decision as it was taken; what a policy that cannot say what it sees has seen is read off the view later."""
+    """A decision as it was taken; how it was seen is worked out when somebody asks, and then kept.
+
+    Attributes:
+        view: What was decided on.
+        plan: What was decided.
+        see: How the policy saw it: what depends on what it saw before is known already.
+        number: Its number in the journal.
+    """
 
     view: Decision
     plan: Plan | None
-    seen: Decisions | None
+    see: Callable[[], Decisions]
     number: int = 0
+    _seen: Decisions | None = None
+
+    @property
+    def seen(self) -> Decisions:
+        """As the policy saw it."""
+        if self._seen is None:
+            self._seen = self.see()
+        return self._seen
+
+
+def seeing(policy: Policy) -> Callable[[Decision], Callable[[], Decisions]]:
+    """How a policy sees decisions, for whoever asks later; to be called with each before the next one is taken."""
+    if isinstance(policy, LinkWatcher):
+        return policy.perceive_later
+    if isinstance(policy, Appraiser):
+        # What it sees may depend on what it saw before: it is asked now or never.
+        return lambda view: partial(_same, perceived(policy, view))
+    return lambda view: partial(perceived, policy, view)
+
+
+def _same(seen: Decisions) -> Decisions:
+    return seen
 
 
 class Memory:
@@ -135,10 +166,9 @@ class Memory:
         if decision in self._kept:
             return
         number = self._next if number is None else number
-        # What such a policy sees depends on what it saw before, its forecasts for example: it is asked now or never.
-        seen = perceived(self._policy, view) if isinstance(self._policy, Appraiser) else None
+        see = seeing(self._policy)(view)
         with self._lock:
-            self._kept[decision] = Memorised(view, plan, seen, number)
+            self._kept[decision] = Memorised(view, plan, see, number)
             self._next = number + 1
             if len(self._kept) > self.most:
                 self._kept.popitem(last=False)
@@ -193,27 +223,36 @@ class Memory:
         return not known.issuperset(range(max(first, self._since), until))
 
     def looks(self) -> Policy:
-        """A copy of the policy that can be shown what was seen again, to see it as the policy did."""
+        """A copy of the policy that can be asked, or shown what was seen, without anybody noticing."""
         return twin(self._policy)
+
+    def eyes(self) -> Policy:
+        """A copy that is shown again what was seen long ago, as at the start; for one who explains at a time.
+
+        One that follows the links shares what it has learnt, which is large and is only read; any other is copied.
+        """
+        if isinstance(self._policy, LinkWatcher) and isinstance(self._policy, Episodic):
+            other = copy.copy(self._policy)
+            other.reset(0)
+            return other
+        return self.looks()
 
     def recall(
         self,
         decision: str,
         number: int,
-        lived_through: Sequence[tuple[str, int, Decision, Plan | None, Decisions | None]],
+        lived_through: Mapping[str, Memorised],
     ) -> Decided:
         """A decision of long ago, seen again together with those that it is compared with.
 
         Args:
             decision: Its id.
             number: Its number.
-            lived_through: Id, number, view, plan and what the policy saw (None: read off the view), of it and of those
-                before it.
+            lived_through: It and those before it, by their ids.
         """
-        found = {name: Memorised(view, plan, seen, at) for name, at, view, plan, seen in lived_through}
-        own = found[decision]
+        own = lived_through[decision]
         first, until = self.window(number)
-        window = {name: kept for name, kept in found.items() if first <= kept.number < until}
+        window = {name: kept for name, kept in lived_through.items() if first <= kept.number < until}
         self._recalled[until] = {**window, decision: own, **self._recalled.get(until, {})}
         while len(self._recalled) > WINDOWS:
             self._recalled.popitem(last=False)
@@ -226,8 +265,7 @@ class Memory:
         return self._next if known is None else known.number
 
     def _decided(self, name: str, kept: Memorised) -> Decided:
-        seen = kept.seen if kept.seen is not None else perceived(self._asked(), kept.view)
-        return Decided(name, kept.view, kept.plan, seen)
+        return Decided(name, kept.view, kept.plan, kept.seen)
 
     def _asked(self) -> Policy:
         """The copy of the policy that explanations ask."""

@@ -33,7 +33,7 @@ from attribution_sched.cluster.fork import (
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.words import Phrase, say
-from attribution_sched.scheduler.policy import Foresight, Policy, go_on_as
+from attribution_sched.scheduler.policy import Foresight, Policy, go_on_as, twin
 from attribution_sched.types import FloatArray, Task
 
 FUTURES, HOURS, LEVEL = 32, 24.0, 0.95
@@ -326,7 +326,7 @@ def price(*, carbon_usd_per_t: float | None = None, energy_usd_per_kwh: float | 
 
 def other_policy(view: Decision, policy: Policy) -> tuple[Phrase, Change]:
     """Another policy decides."""
-    follower, _ = go_on_as(policy, view)
+    follower, _ = go_on_as(twin(policy), view)
     return Phrase("what_if.change.policy", policy=policy.name), Follow(follower)
 
 

@@ -48,6 +48,7 @@ from attribution_sched.journal.records import (
 from attribution_sched.journal.store import (
     DAMAGED,
     LARGEST_INTEGER,
+    TABLES,
     Row,
     Store,
     Tail,
@@ -132,16 +133,21 @@ class Reader:
         row = self._store.row(f"SELECT {select('decisions')} FROM decisions ORDER BY sequence DESC LIMIT 1")
         return None if row is None else read_decision(row)
 
-    def decisions(self, start: int = 0, stop: int | None = None) -> Iterator[DecisionRecord]:
+    def decisions(self, start: int = 0, stop: int | None = None, *, brief: bool = False) -> Iterator[DecisionRecord]:
         """Decisions numbered from ``start`` up to ``stop``, read page by page: memory does not grow with the journal.
 
         What is recorded while it runs is not part of it, nor is what was archived before.
+
+        Args:
+            start: Number of the first.
+            stop: Number after the last; all by default.
+            brief: Leave out :data:`BESIDE_THE_ACTION`, for whoever lets them happen again.
         """
         query = f"SELECT sequence, {select('decisions')} FROM decisions"
         query += " WHERE sequence >= ? AND sequence < ? ORDER BY sequence LIMIT ?"
         for page in self._store.pages(query, *self.bounds(start, stop)):
             for row in page:
-                yield read_decision(row[1:])
+                yield read_decision(row[1:], brief=brief)
 
     def entries(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[DecisionRecord, OutcomeRecord | None]]:
         """Decisions as of :meth:`decisions`, each with its outcome, or None while it is pending."""
@@ -204,21 +210,27 @@ class Reader:
         """Whether there is a task of that id."""
         return self._store.row("SELECT 1 FROM tasks WHERE id = ?", (str(task_id),)) is not None
 
-    def tasks(self, start: int = 0, before: int | None = None) -> Iterator[TaskRecord]:
+    def tasks(self, start: int = 0, before: int | None = None, *, holding: str = "") -> Iterator[TaskRecord]:
         """Tasks in the order they were recorded, from the ``start``-th on, page by page.
 
         Args:
             start: Number of the first.
             before: Number of a decision; tasks that were recorded after it are left out. All by default.
+            holding: Only those with such a key in ``meta``; all by default.
         """
-        until = LARGEST_INTEGER
+        until, quoted = LARGEST_INTEGER, f'"{holding}"'
         if before is not None:
             found = self._store.row("SELECT position FROM decisions WHERE sequence = ?", (whole("before", before),))
             until = LARGEST_INTEGER if found is None else int(found[0])
         for row in self._numbered("tasks", whole("start", start)):
             if row[0] > until:
                 return
-            yield read_task(row)
+            # Most tasks of a simulation are its own: they are not read only to be passed over.
+            if holding and quoted not in str(row[META]):
+                continue
+            task = read_task(row)
+            if not holding or holding in task.meta:
+                yield task
 
     def task_count(self) -> int:
         """Number of tasks."""
@@ -468,6 +480,10 @@ def read_header(row: Row) -> JournalHeader:
     return JournalHeader(**known)
 
 
+META = 1 + list(TABLES["tasks"]).index("meta")
+"""Where a task's row has it."""
+
+
 def read_task(row: Row) -> TaskRecord:
     """The task of a row."""
     known = decode("tasks", row)
@@ -475,13 +491,17 @@ def read_task(row: Row) -> TaskRecord:
     return TaskRecord(**known)
 
 
-def read_decision(row: Row) -> DecisionRecord:
-    """The decision of a row."""
-    known = decode("decisions", row)
+BESIDE_THE_ACTION = frozenset({"attribution", "latencies_s", "provenance"})
+"""What a decision's record holds beside what was done."""
+
+
+def read_decision(row: Row, *, brief: bool = False) -> DecisionRecord:
+    """The decision of a row; a brief one without :data:`BESIDE_THE_ACTION`."""
+    known = decode("decisions", row, BESIDE_THE_ACTION if brief else frozenset())
     weights: Any = known.pop("w_eff"), known.pop("w_util"), known.pop("w_cost")
     if None in weights and weights != (None, None, None):
         raise damaged("decisions", row, "must be three numbers or none", "weights", weights)
-    _numbers("decisions", row, "latencies_s", known["latencies_s"])
+    _numbers("decisions", row, "latencies_s", known.get("latencies_s", {}))
     return DecisionRecord(**known, weights=None if weights[0] is None else weights)
 
 
@@ -762,7 +782,8 @@ class Journal(Reader):
                 raise JournalError(problem("explanation.decision_id", explanation.decision_id, rule, fix))
             tail.append(connection, "explanations", (sequence, *row[1:]))
 
-        self._store.write(write)
+        # It can be had again: who decides meanwhile does not wait for the disk because of it.
+        self._store.write(write, soon=True)
 
     def record_feedback(self, change: FeedbackRecord) -> FeedbackRecord:
         """Record a change that feedback made, or took back; return it with its number.

@@ -417,12 +417,13 @@ def encode(table: str, record: Any, **given: Any) -> Row:
     return tuple(row)
 
 
-def decode(table: str, row: Sequence[Any]) -> dict[str, Any]:
+def decode(table: str, row: Sequence[Any], leave: frozenset[str] = frozenset()) -> dict[str, Any]:
     """A row as it was written: column → value.
 
     Args:
         table: Its table.
         row: As :func:`select` gives it.
+        leave: Columns that nobody will look at; they count in the row's digest and are not read.
 
     Raises:
         JournalError: If a value is not of its column's kind, or the row is not what was written. It is named.
@@ -431,6 +432,8 @@ def decode(table: str, row: Sequence[Any]) -> dict[str, Any]:
     for (name, _, null, _, read), value in zip(_specification(table), row[1:-2], strict=True):
         if value is None and null:
             found[name] = None
+            continue
+        if name in leave:
             continue
         try:
             found[name] = read(value)
@@ -1282,6 +1285,7 @@ class Store:
         self._tail: Tail | None = None
         self._connection = connection
         self._turn = threading.RLock()
+        self._soon = False
         self._pid = os.getpid()
         self._depth = 0
         self._every = 1
@@ -1388,8 +1392,14 @@ class Store:
             # One step: pages that a writer changes meanwhile would make SQLite begin anew.
             self.consistent(lambda connection: connection.backup(copy))
 
-    def write(self, record: Callable[[sqlite3.Connection, Tail], T]) -> T:
+    def write(self, record: Callable[[sqlite3.Connection, Tail], T], *, soon: bool = False) -> T:
         """Let something be written as one record: whole or not there. Outside a group it is on disk after.
+
+        Args:
+            record: Writes it.
+            soon: Whether it is enough that it is on disk with the next record that is not of this kind: nobody who
+                decides then waits for the disk because of it. A process that is killed loses nothing, a machine that
+                loses power may lose the newest of these, from the end.
 
         Raises:
             JournalError: If it cannot be written, or another writer has taken over.
@@ -1406,6 +1416,7 @@ class Store:
             self._progress.record = "grouped" if grouped else "single"
             try:
                 if not self._connection.in_transaction:
+                    self._sync(full=grouped or not soon)
                     self._connection.execute("BEGIN IMMEDIATE")
                     self._fence()
                 if self._tail is None:
@@ -1518,6 +1529,15 @@ class Store:
             self.write(lambda *_: None)
             with readable(self.name):
                 return work(self._connection)
+
+    def _sync(self, *, full: bool) -> None:
+        """Whether the next commit waits for the disk; what it waits for are all commits before it, too."""
+        if full and self._soon:
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._soon = False
+        elif not full and not self._soon:
+            self._soon = True  # First: an interrupt must not leave a connection that is thought to wait and does not.
+            self._connection.execute("PRAGMA synchronous = NORMAL")
 
     def _fence(self) -> None:
         """Inside the transaction: is this still the writer?"""

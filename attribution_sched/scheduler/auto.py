@@ -17,7 +17,7 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.scheduler.policy import AttributionReader, Episodic, Policy, QueueOrder, Recallable
+from attribution_sched.scheduler.policy import AttributionReader, Episodic, Hurried, Policy, QueueOrder, Recallable
 from attribution_sched.types import FloatArray
 
 CONTENDERS = ("sjf", "least-loaded", "greedy", "exact-switch", "rule", "rule+fork", "hi-ppo")
@@ -76,6 +76,7 @@ class Auto:
         self.table: tuple[Contender, ...] = ()
         self.chosen: Policy | None = None
         self._memory: Mapping[str, FloatArray] | None = None
+        self._deadline_s: float | None = None
 
     def choose(self, world: World) -> Policy:
         """Play the contenders in a world and take the best; the table is kept."""
@@ -97,8 +98,25 @@ class Auto:
         told = ", ".join(f"{row.policy} {row.reward:.1f}" for row in self.table)
         _logger.info("auto takes %s: mean return of %d days of this world: %s", best, self.days, told)
         self.chosen = make_policy(best)
+        if self._deadline_s is not None and isinstance(self.chosen, Hurried):
+            self.chosen.deadline_s = self._deadline_s
         self._hand_over()
         return self.chosen
+
+    @property
+    def deadline_s(self) -> float:
+        """How long the chosen policy may take, if it looks at a clock."""
+        from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S
+
+        if isinstance(self.chosen, Hurried):
+            return self.chosen.deadline_s
+        return COORDINATION_LIMIT_S if self._deadline_s is None else self._deadline_s
+
+    @deadline_s.setter
+    def deadline_s(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        if isinstance(self.chosen, Hurried):
+            self.chosen.deadline_s = deadline_s
 
     def reset(self, seed: int) -> None:
         """Forget the last episode; who was chosen stays."""

@@ -14,7 +14,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.world import Attribute, World
 from attribution_sched.kernels import clock
-from attribution_sched.scheduler.policy import AttributionReader, Episodic, Policy, QueueOrder, pairs
+from attribution_sched.scheduler.policy import AttributionReader, Episodic, Policy, QueueOrder, pairs, unhurried
 from attribution_sched.types import FloatArray, IntArray
 
 Progress = Callable[[float], None]
@@ -117,7 +117,7 @@ def play(
     *,
     attribute: Attribute | None = None,
 ) -> EpisodeSummary:
-    """Run one episode of a world under a policy.
+    """Run one episode of a world under a policy, which has all the time it needs.
 
     Args:
         world: The scheduling problem.
@@ -128,6 +128,13 @@ def play(
         attribute: Who attributes the tasks of the decisions; for a policy that has learnt from attributions, those by
             default.
     """
+    with unhurried(policy):
+        return _play(world, policy, seed, progress, timer, attribute)
+
+
+def _play(
+    world: World, policy: Policy, seed: int, progress: Progress | None, timer: Timer | None, attribute: Attribute | None
+) -> EpisodeSummary:
     engine = Engine(world)
     if attribute is None and isinstance(policy, AttributionReader):
         attribute = state_vectors(policy.attributions, DEMAND_NAMES)

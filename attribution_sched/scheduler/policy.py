@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
@@ -81,6 +82,10 @@ class LinkWatcher(Protocol):
 
     def watch_links(self, view: Decision) -> None:
         """Take in what a decision tells of the links, as deciding on it does."""
+        ...
+
+    def perceive_later(self, view: Decision) -> Callable[[], Decisions]:
+        """As :meth:`Appraiser.perceive`: links are forecast now, the rest is read when it is called."""
         ...
 
 
@@ -246,6 +251,19 @@ class Hurried(Protocol):
     """
 
     deadline_s: float
+
+
+@contextlib.contextmanager
+def unhurried(policy: Policy) -> Iterator[None]:
+    """A policy has all the time it needs: what is played in a simulation must not differ on a busy machine."""
+    if not isinstance(policy, Hurried):
+        yield
+        return
+    deadline_s, policy.deadline_s = policy.deadline_s, math.inf
+    try:
+        yield
+    finally:
+        policy.deadline_s = deadline_s
 
 
 def twin(policy: Policy) -> Policy:

@@ -34,7 +34,7 @@ WORLDS: dict[str, tuple[Any, str, int]] = {
     "sjf": (small(), "sjf", 12),
     "thinking": (small(arrivals={"kind": "poisson", "rate_per_hour": 500.0}), "hi-ppo", 9),
     "cross-domain": ("cross-domain", "hi-ppo", 12),
-    "large": ("large", "hi-ppo", 8),
+    "large": ("large", "hi-ppo", 2),
 }
 """Settings, policy, and placements between two steps of feedback."""
 

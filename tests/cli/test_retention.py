@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
+from attribution_sched.cli.files import find_decision
+from attribution_sched.errors import JournalError
 from attribution_sched.journal import Journal, OutcomeRecord
 from attribution_sched.live_cluster import SimulatedCluster
 from benchmarks.campaign_journal import build, edit
@@ -56,6 +58,11 @@ def test_archive_and_compact(grown, here):
     with Journal.read(grown) as journal:
         assert journal.first() == 35
         journal.verify()
+        for wanted in ("3", "d000003"):  # By its number as by its id.
+            with pytest.raises(JournalError, match=r"archived to old\.sqlite"):
+                find_decision(journal, wanted)
+        with pytest.raises(JournalError, match="'²'"):  # A digit that is no number.
+            find_decision(journal, "²")
     refused(invoke("archive", "-j", grown, "-o", "more.sqlite", "--before", 35), "before = 35", "decisions 35 to 39")
     refused(invoke("archive", "-j", "none.sqlite", "-o", "more.sqlite"), "none.sqlite", "does not exist")
 

@@ -117,6 +117,8 @@ def test_hours_count_instead_of_tasks(here):
         (("--queue", "demos"), ("queue = 'demos'", "'demo'")),
         (("--queue", "empty"), ("queue = 'empty'", "preset or demo")),
         (("--tasks", "0"), ("--tasks = 0", ">= 1", "--tasks 40")),
+        (("--tasks", "9" * 20), ("--tasks = 99999999999999999999", "10,000,000", "--tasks 40")),
+        (("--hours", "1e308"), ("hours = 1e+308", "1,000,000", "hours=2")),
         (("--hours", "nan"), ("hours = nan", "> 0")),
         (("--tasks", "3", "--hours", "1"), ("exactly one of tasks",)),
         (("--target", "utilisation_at_least=2"), ("utilisation_at_least = 2.0", "<= 1")),

@@ -91,8 +91,14 @@ from attribution_sched.errors import JournalError
 from attribution_sched.journal import Journal
 from tests.journal.journal_records import fill
 from pathlib import Path
-Path(sys.argv[1] + ".lock").unlink(missing_ok=True)
-journal = Journal.open(sys.argv[1])
+journal = None
+while journal is None:
+    Path(sys.argv[1] + ".lock").unlink(missing_ok=True)
+    try:
+        journal = Journal.open(sys.argv[1])
+    except JournalError as error:  # The other one made a new lock since.
+        if "is being written" not in str(error):
+            raise
 try:
     for _ in range(60):
         fill(journal, 1)

@@ -215,3 +215,22 @@ def test_records_cannot_be_changed_even_past_the_journal(tmp_path):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute(statement)
     connection.close()
+
+
+def test_an_explanation_holds_nobody_up_and_a_decision_is_on_disk(tmp_path):
+    """It can be had again: it reaches the disk with the next decision, whose commit waits for all before it."""
+    with Journal.create(tmp_path / "run.journal", HEADER) as journal:
+        fill(journal, 2)
+        waits = lambda: journal._store._connection.execute("PRAGMA synchronous").fetchone()[0]  # noqa: E731
+        assert waits() == 2
+        journal.record_explanation(ExplanationRecord("d000000", "decision", {"a": 1}))
+        assert waits() == 1
+        fill(journal, 1)
+        assert waits() == 2
+        with journal.batch():
+            journal.record_explanation(ExplanationRecord("d000001", "decision", {"a": 1}))
+            assert waits() == 2
+        journal.record_explanation(ExplanationRecord("d000002", "decision", {"a": 1}))
+        journal.verify()
+    with Journal.read(tmp_path / "run.journal") as journal:
+        assert all(len(journal.explanations(f"d00000{n}")) == 1 for n in range(3))

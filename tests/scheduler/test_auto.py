@@ -1,5 +1,7 @@
 """auto takes the policy that earns most in the world at hand, and says so."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.auto import Auto
 from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.policy import twin, unhurried
 from attribution_sched.scheduler.registry import make_policy
 from tests.cluster.fork_cases import engine_at
 from tests.small_world import small
@@ -39,3 +42,15 @@ def test_bad_contenders_are_refused():
     for given in ((), ("auto",), ("nobody",)):
         with pytest.raises(SettingsError):
             Auto(given)
+
+
+def test_a_copy_of_auto_has_all_the_time_it_needs():
+    """What is explained or learnt must not differ on a busy machine, whoever was chosen, before and after."""
+    policy = Auto(("sjf", "hi-ppo[quick]"), days=1, hours=0.2)
+    assert twin(policy).deadline_s == math.inf and math.isfinite(policy.deadline_s)
+    policy.chosen = make_policy("hi-ppo[quick]")
+    copied = twin(policy)
+    assert copied.chosen.deadline_s == math.inf and math.isfinite(policy.chosen.deadline_s)
+    with unhurried(policy):
+        assert policy.chosen.deadline_s == math.inf
+    assert math.isfinite(policy.chosen.deadline_s)

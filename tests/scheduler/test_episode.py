@@ -1,12 +1,15 @@
 """One policy, one episode, one summary."""
 
+import math
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 
 from ..cluster.engine_worlds import tiny_cluster, tiny_world
 
@@ -77,3 +80,11 @@ def test_an_episode_in_which_nothing_arrives_is_over_at_once():
     found = play(tiny_world(arrivals=Poisson(1e-9)), Greedy(), 0)
     assert (found.arrived, found.decisions, found.reward) == (0, 0, 0.0)
     assert found.energy_kwh == pytest.approx(found.idle_energy_kwh)
+
+
+def test_an_episode_looks_at_no_clock(world):
+    """By a clock on which every look takes seconds, a policy with a deadline earns what it earns without."""
+    hurried = HiPpo(think=False, deadline_s=2.0, clock=count(0.0, 5.0).__next__)
+    played = play(world, hurried, 3)
+    assert hurried.deadline_s == 2.0
+    assert played == play(world, HiPpo(think=False, deadline_s=math.inf), 3)

@@ -55,7 +55,7 @@ def _text(path: Path) -> str:
 
 def _integer(path: Path) -> int:
     text = _text(path)
-    if not text.isdigit():
+    if not text.isdecimal():
         raise CounterError(
             problem(str(path), text, "must hold one non-negative integer", "Check the driver; exclude this zone")
         )

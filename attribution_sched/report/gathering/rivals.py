@@ -107,7 +107,7 @@ def _own(system: Source, span_s: float) -> tuple[Contender, int]:
 
 def _rival(system: Source, span_s: float, name: str) -> Contender:
     try:
-        policy = make_policy(name)
+        policy = twin(make_policy(name))
         if isinstance(policy, Episodic):
             policy.reset(system.seed)
         return Contender(name, False, _played(system, policy, span_s))

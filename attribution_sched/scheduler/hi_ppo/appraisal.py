@@ -14,7 +14,7 @@ Three answers, from three parts of the network:
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -70,23 +70,27 @@ REMEMBERED = 512
 _NOMINAL = np.ones((1, 3))
 
 
-def perceive(policy: HiPpo, view: DecisionView) -> Decisions:
-    """One decision as the policy's coordination sees it, the view's own task as candidate 0.
+def perceive_later(policy: HiPpo, view: DecisionView) -> Callable[[], Decisions]:
+    """One decision as the policy's coordination sees it, the view's own task as candidate 0, when it is called.
 
-    Links are forecast from what the policy has seen of them so far, so a decision is perceived as it was taken if it is
-    perceived before the next one; nothing that is asked here changes what is decided later.
+    Links are forecast now, from what the policy has seen of them so far, so a decision is perceived as it was taken if
+    this is asked before the next one; nothing that is asked here changes what is decided later.
     """
     if policy.wishes is not None:
         view = weighed(view, policy.wishes)
-    kept = policy._forecast
-    policy._forecast = copy.deepcopy(kept)
+    kept, memory = policy._forecast, policy._memory
+    policy._forecast = kept if kept is not None and kept.knows(view) else copy.deepcopy(kept)
     try:
         ahead = policy._ahead(view)
     finally:
-        policy._forecast = kept
-    found = policy.read(view, ahead)
-    found.check()
-    return own_first(found, view.slot)
+        policy._forecast, policy._memory = kept, memory
+
+    def perceive() -> Decisions:
+        found = policy.read(view, ahead)
+        found.check()
+        return own_first(found, view.slot)
+
+    return perceive
 
 
 def appraise(
@@ -129,7 +133,7 @@ def appraise(
     if log_probability:
         from attribution_sched.scheduler.hi_ppo.retracing import Retracer
 
-        retracer = Retracer(planner, perceive(policy, view), list(plans), policy.network)
+        retracer = Retracer(planner, policy.perceive(view), list(plans), policy.network)
     scale = reward_scale(view.kinds, view.base_step_s, view.reward.interval_s)
     with one_thread(), torch.no_grad():
         for rows in _parts(n):

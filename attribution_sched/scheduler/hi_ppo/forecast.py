@@ -105,6 +105,7 @@ class ViewForecast:
         self._predictor = link_predictor(method, wan)
         self._horizon_s = horizon_s
         self._last_s = -np.inf
+        self._ahead: FloatArray | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ViewForecast:
         """A forecast of its own: a reading makes a new state of the filter and leaves the old one as it is."""
@@ -123,7 +124,12 @@ class ViewForecast:
         """Know again what :meth:`memory` told."""
         if isinstance(self._predictor, KalmanPredictor):
             self._predictor.recall(memory)
+            self._ahead = None
             self._last_s = float(memory["last_s"][0])
+
+    def knows(self, view: DecisionView) -> bool:
+        """Whether the links of a decision are those it read last, so that forecasting changes nothing it knows."""
+        return view.link_gbps is None or (view.link_time_s == self._last_s and self._ahead is not None)
 
     def gbps(self, view: DecisionView) -> FloatArray | None:
         """Bandwidth expected to be left for the task; None if nobody measures the links."""
@@ -133,8 +139,11 @@ class ViewForecast:
             self._predictor.reset()
         if view.link_time_s != self._last_s:
             self._predictor.observe(view.link_time_s, view.link_gbps)
-            self._last_s = view.link_time_s
-        ahead = self._predictor.forecast(self._horizon_s).mean_gbps
+            self._last_s, self._ahead = view.link_time_s, None
+        # A moment is looked at several times: to choose a task, to plan it, to remember it.
+        ahead = self._ahead
+        if ahead is None:
+            ahead = self._ahead = self._predictor.forecast(self._horizon_s).mean_gbps
         inside = np.eye(len(ahead), dtype=np.bool_)
         change = np.where(inside, 1.0, np.maximum(ahead, 0.0) / np.where(inside, 1.0, view.link_gbps))
         return view.bandwidth_gbps * change

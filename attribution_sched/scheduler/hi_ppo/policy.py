@@ -155,10 +155,11 @@ class HiPpo:
         """Forget the last episode."""
         self._chosen = None
         self._forecast = None
+        self._memory = {}
 
     def memory(self) -> dict[str, NDArray[np.float64]]:
         """What the forecast of the links has learnt of them; the rest is worked out anew from what is seen."""
-        return {} if self._forecast is None else self._forecast.memory()
+        return dict(self._memory) if self._forecast is None else self._forecast.memory()
 
     def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
         """Remember what was learnt of the links."""
@@ -498,9 +499,13 @@ class HiPpo:
 
     def perceive(self, view: DecisionView) -> Decisions:
         """One decision as :meth:`coordinate` sees it, the view's own task as candidate 0; nothing is remembered."""
-        from attribution_sched.scheduler.hi_ppo.appraisal import perceive
+        return self.perceive_later(view)()
 
-        return perceive(self, view)
+    def perceive_later(self, view: DecisionView) -> Callable[[], Decisions]:
+        """What depends on the links seen so far is read now, the rest when it is called."""
+        from attribution_sched.scheduler.hi_ppo.appraisal import perceive_later
+
+        return perceive_later(self, view)
 
     def appraise(
         self,

@@ -45,7 +45,7 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, arrays: Arrays) -> None:
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, array in arrays.items():
         index, _, entry = name.partition(".")
-        if not index.isdigit() or int(index) >= len(weights):
+        if not index.isdecimal() or int(index) >= len(weights):
             rule = f"must begin with the number of one of {len(weights)} weights"
             raise CheckpointError(problem("optimiser entry", name, rule, "Use the checkpoint of this network"))
         if entry != "step":
