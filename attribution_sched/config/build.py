@@ -86,7 +86,7 @@ def build_world(settings: Settings) -> World:
         incidents = _incidents(settings)
         return World(
             cluster, tuple(kinds), arrivals, settings.reward, incidents=incidents, quotas=settings.quotas,
-            **settings.episode.model_dump(),
+            share_rule=settings.share_rule, **settings.episode.model_dump(),
         )  # fmt: skip
 
 
