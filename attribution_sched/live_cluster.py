@@ -82,6 +82,7 @@ class Backlog:
     def __init__(self) -> None:
         self._tasks: dict[str, Waiting] = {}
         self._order: dict[int, list[tuple[int, int, str]]] = {}
+        self.tenants: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -97,12 +98,15 @@ class Backlog:
         """One more."""
         name = waiting.task.id
         self._tasks[name] = waiting
+        self.tenants[waiting.task.tenant] += 1
         entry = (-waiting.task.priority, waiting.task.number, name)
         heapq.heappush(self._order.setdefault(waiting.task.kind_index, []), entry)
 
     def remove(self, name: str) -> Waiting:
         """Take a task out by its name; its place in the order goes when it is come across."""
-        return self._tasks.pop(name)
+        found = self._tasks.pop(name)
+        self.tenants[found.task.tenant] -= 1
+        return found
 
     def kinds(self) -> list[int]:
         """Kinds that some task here is of."""
@@ -658,8 +662,7 @@ class SimulatedCluster:
         """A decision whose queue holds only tasks that it may be about: others of a tenant at its limit do not."""
         if not self.limits_tenants:
             return seen
-        tenants = {task.tenant for task in seen.queue}
-        barred = {tenant for tenant in tenants if self.devices_left(tenant) == 0}
+        barred = self.barred({task.tenant for task in seen.queue})
         if seen.task is None or seen.task.tenant in barred:
             return seen
         return replace(seen, queue=tuple(task for task in seen.queue if task.tenant not in barred))
@@ -671,10 +674,16 @@ class SimulatedCluster:
         """
         return None if seen.task is None else self.devices_left(seen.task.tenant, seen.slot if seen.replanning else -1)
 
+    def barred(self, tenants: Collection[str]) -> set[str]:
+        """Those of some tenants that may take no device now, by their quota or by the share rule."""
+        later = self.passed_over()
+        return {tenant for tenant in tenants if tenant in later or self._quota_of(tenant) == 0}
+
     def devices_left(self, tenant: str, mover: int = -1) -> int | None:
         """Devices that a tenant may still take; those of a task that is to be moved count as free."""
-        if mover < 0 and self.world.share_rule != "none" and tenant in self.passed_over():
-            return 0
+        return 0 if mover < 0 and tenant in self.passed_over() else self._quota_of(tenant, mover)
+
+    def _quota_of(self, tenant: str, mover: int = -1) -> int | None:
         quota = self.spending.of(tenant)
         if quota is None:
             return None
@@ -691,7 +700,7 @@ class SimulatedCluster:
         """Devices that each tenant holds which waits or runs, and the equal share of each of them."""
         statuses, occupant = self.engine.state.slots[0, :, st.STATUS], self.engine.state.occupant[0]
         held = {task.tenant: 0 for slot, task in self.residents.items() if statuses[slot] != st.FREE}
-        held.update((waiting.task.tenant, 0) for waiting in self.backlog if waiting.task.tenant not in held)
+        held.update((tenant, 0) for tenant, count in self.backlog.tenants.items() if count and tenant not in held)
         on = np.bincount(occupant[occupant >= 0], minlength=len(statuses)) if held else np.zeros(0)
         for slot, task in self.residents.items():
             if statuses[slot] == st.RUNNING:
@@ -777,8 +786,7 @@ class SimulatedCluster:
         state, now_s = self.engine.state, self.now_s
         offered = (state.slots[0, :, st.STATUS] == st.QUEUED) & (state.tasks[0, :, st.OFFERED] <= now_s)
         tenants = {self.residents[slot].tenant for slot in np.flatnonzero(offered).tolist()}
-        later = self.passed_over()
-        barred = {tenant for tenant in tenants if self.devices_left(tenant) == 0}
+        later, barred = self.passed_over(), self.barred(tenants)
         for slot in np.flatnonzero(offered).tolist():
             if (tenant := self.residents[slot].tenant) in barred:
                 again_s = 1.0 if tenant in later else self.world.retry_s

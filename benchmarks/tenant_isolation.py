@@ -3,8 +3,8 @@
     python benchmarks/tenant_isolation.py --days 3 --seed 41
 
 Tasks of the preset ``shared`` (requests, durations and tenants drawn as fitted to the Philly log) come over two days.
-Every task of the tenant with most tasks then comes ten times, a minute apart; the others' tasks are the same ones at the
-same times. Told is how long the others wait for their start: median, mean and 90th percentile, before and after. What
+Every task of the tenant with most tasks then comes ten times, a minute apart; the others' tasks are the same ones at
+the same times. Told is how long the others wait for their start: median, mean and 90th percentile, before and after. What
 has not started by the end counts with the time it has waited.
 """
 
@@ -36,8 +36,8 @@ def waits_h(policy: str, rule: str, seed: int, hours: float, times: int, loud: s
     loud = loud or Counter(task.tenant for task, _ in made).most_common(1)[0][0]
     coming = []
     for at, (time_s, (task, demands)) in enumerate(zip(came_s.tolist(), made, strict=True)):
-        for copy in range(times if task.tenant == loud else 1):
-            coming.append((time_s + 60.0 * copy, f"{at}.{copy}", TaskInstance(task, demands)))
+        copies = range(times if task.tenant == loud else 1)
+        coming += [(time_s + 60.0 * copy, f"{at}.{copy}", TaskInstance(task, demands)) for copy in copies]
     coming.sort(key=lambda each: each[0])
     chosen, arrived, started, tenants = make_policy(policy), {}, {}, {}
     end_s, skipped_s = 3600.0 * hours, 0.0
@@ -73,10 +73,13 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=41)
     asked.add_argument("--hours", type=float, default=48.0)
     asked.add_argument("--policies", default="fcfs,sjf")
+    asked.add_argument("--rules", default="none,fair-share")
     given = asked.parse_args()
-    print(f"{'policy':10s} {'share rule':11s} {'times':>5s} {'median':>8s} {'mean':>7s} {'p90':>7s} {'n':>6s} {'busy':>6s}")
+    print(
+        f"{'policy':10s} {'share rule':11s} {'times':>5s} {'median':>8s} {'mean':>7s} {'p90':>7s} {'n':>6s} {'busy':>6s}"
+    )
     for policy in given.policies.split(","):
-        for rule in ("none", "fair-share"):
+        for rule in given.rules.split(","):
             for times in (1, 10):
                 found = [waits_h(policy, rule, given.seed + d, given.hours, times, "") for d in range(given.days)]
                 waited = np.concatenate([one[0] for one in found])
