@@ -4,8 +4,8 @@
 
 Tasks of the preset ``shared`` (requests, durations and tenants drawn as fitted to the Philly log) come over two days.
 Every task of the tenant with most tasks then comes ten times, a minute apart; the others' tasks are the same ones at
-the same times. Told is how long the others wait for their start: median, mean and 90th percentile, before and after. What
-has not started by the end counts with the time it has waited.
+the same times. Told is how long the others wait for their start: median, mean and 90th percentile, before and after.
+What has not started by the end counts with the time it has waited.
 """
 
 from __future__ import annotations
@@ -75,9 +75,7 @@ def main() -> None:
     asked.add_argument("--policies", default="fcfs,sjf")
     asked.add_argument("--rules", default="none,fair-share")
     given = asked.parse_args()
-    print(
-        f"{'policy':10s} {'share rule':11s} {'times':>5s} {'median':>8s} {'mean':>7s} {'p90':>7s} {'n':>6s} {'busy':>6s}"
-    )
+    print("policy     share rule  times   median    mean     p90      n   busy")
     for policy in given.policies.split(","):
         for rule in given.rules.split(","):
             for times in (1, 10):

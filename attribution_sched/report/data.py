@@ -461,6 +461,7 @@ class Billing:
         objections: Groups that would.
         rules: The rules side by side.
         missing: Why there is no bill; empty if there is one.
+        repeated: Domain and hours of every recorded signal that ends inside the period and was begun again.
     """
 
     by: str
@@ -479,6 +480,7 @@ class Billing:
     objections: tuple[Objection, ...]
     rules: tuple[RuleRow, ...]
     missing: str = ""
+    repeated: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "bill.column.hours": ("of device-hours", "设备时占比"),
     "bill.column.peak": ("of the peak", "峰值占比"),
     "bill.column.watts": ("W a device", "W／设备"),
+    "bill.repeated": (
+        "The recorded signal of {domain} ends after {hours:.0f} h, inside the period; it was begun again from its start.",
+        "{domain} 的信号记录在 {hours:.0f} 小时后结束，短于计费期；其后从头重复使用。",
+    ),
     "bill.idle": (
         "Devices that held no task drew {share} of the energy; it is in the shares of the rule {rule}, or nobody's.",
         "无任务的设备耗用了 {share} 的能量，按规则 {rule} 分摊或计入未分摊。",

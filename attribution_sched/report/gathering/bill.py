@@ -73,6 +73,7 @@ def billing(made: Bill, usage: Usage, payer: str | None = None) -> Billing:
         devices=float(usage.devices.sum()),
         in_core=None if not known or any(each is None for each in known) else all(known),
         objections=outside,
+        repeated=made.repeated,
         rules=_rules(usage, by_size[:MOST_PAYERS] if payer is None else [payer], energy, private=payer is not None),
     )
 

@@ -35,7 +35,7 @@ def bill_section(bill: Billing | None, lang: str) -> Section:
         Fold(say("report.bill.lines", lang), (_lines(bill, lang),)),
         Text(say("report.bill.rules", lang)),
         _rules(bill, lang),
-        *(Text(words, "plain") for words in _why_they_differ(bill, lang)),
+        *(Text(words, "plain") for words in why_they_differ(bill, lang)),
     ]
     return Section("bill", title, tuple(blocks))
 
@@ -100,6 +100,7 @@ def notes(bill: Billing, lang: str) -> list[str]:
         part = bill.idle / bill.meter["energy"] if bill.meter.get("energy") else 0.0
         words.append(say("bill.idle", lang, share=share(part, lang), rule=bill.rule))
         words.append(say("bill.carbon", lang))
+    words += [say("bill.repeated", lang, domain=name, hours=hours) for name, hours in bill.repeated]
     if not bill.exact:
         words.append(say("bill.sampled", lang))
     if bill.in_core:
@@ -154,7 +155,7 @@ def _rules(bill: Billing, lang: str) -> Table:
                                  unit=unit))  # fmt: skip
 
 
-def _why_they_differ(bill: Billing, lang: str) -> list[str]:
+def why_they_differ(bill: Billing, lang: str) -> list[str]:
     """For the payers whose bill hangs most on the rule: how much, and because of what."""
     told = [row for row in bill.rules if row.of_hours is not None and max(row.amounts) > 0]
     told.sort(key=lambda row: -(max(row.amounts) - min(row.amounts)))
@@ -175,7 +176,7 @@ def differs(row: RuleRow, bill: Billing, lang: str) -> str:
     mean_w = sum(r.watts * r.of_hours for r in bill.rules if r.watts and r.of_hours)
     hours, peak, watts = row.of_hours or 0.0, row.of_peak or 0.0, row.watts or 0.0
     cause = "bill.differs.same"
-    if abs(peak - hours) > 0.02:
+    if "shapley" in (least, most) and abs(peak - hours) > 0.02:
         cause = "bill.differs.peak" if peak > hours else "bill.differs.offpeak"
     elif mean_w and abs(watts / mean_w - 1.0) > 0.05:
         cause = "bill.differs.hot" if watts > mean_w else "bill.differs.cool"
