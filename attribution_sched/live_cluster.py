@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -81,6 +82,7 @@ class Backlog:
     def __init__(self) -> None:
         self._tasks: dict[str, Waiting] = {}
         self._order: dict[int, list[tuple[int, int, str]]] = {}
+        self.tenants: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -96,12 +98,15 @@ class Backlog:
         """One more."""
         name = waiting.task.id
         self._tasks[name] = waiting
+        self.tenants[waiting.task.tenant] += 1
         entry = (-waiting.task.priority, waiting.task.number, name)
         heapq.heappush(self._order.setdefault(waiting.task.kind_index, []), entry)
 
     def remove(self, name: str) -> Waiting:
         """Take a task out by its name; its place in the order goes when it is come across."""
-        return self._tasks.pop(name)
+        found = self._tasks.pop(name)
+        self.tenants[found.task.tenant] -= 1
+        return found
 
     def kinds(self) -> list[int]:
         """Kinds that some task here is of."""
@@ -277,6 +282,8 @@ class SimulatedCluster:
         self.reservations: dict[str, Reservation] = {}
         self._reserved = 0
         self.spending = Spending(world.quotas)
+        # Whether a tenant's tasks may have to wait although there is room.
+        self.limits_tenants = bool(world.quotas) or world.share_rule != "none"
         # Kind → task → by how much its demands turned out to exceed what was expected; a simulation learns nothing.
         self.learnt: dict[int, dict[str, float]] = {}
         self.set_aside = 0
@@ -396,7 +403,7 @@ class SimulatedCluster:
         allowed = self.allowed_devices(seen)
         if self.backlog:
             seen = replace(seen, backlog=len(self.backlog))
-        return seen if allowed is None else replace(seen, free_devices=allowed)
+        return seen if allowed is None else replace(self.in_turn(seen), free_devices=allowed)
 
     @property
     def up(self) -> int:
@@ -526,7 +533,9 @@ class SimulatedCluster:
             return
         queued = np.flatnonzero(self.engine.state.slots[0, :, st.STATUS] == st.QUEUED).tolist()
         last = self._last(queued) if queued else None
-        if last is not None and waiting.task.priority > self.residents[last].priority:
+        if last is not None and waiting.task.priority <= self.residents[last].priority:
+            last = self._crowding(queued, waiting.task) if self.world.share_rule == "fair-share" else None
+        if last is not None:
             self.backlog.add(self._leave(last))
             self._enter(waiting)
         else:
@@ -536,6 +545,17 @@ class SimulatedCluster:
         """Who makes room first: of the least urgent tasks the youngest."""
         serials = self.engine.state.slots[0, :, st.SERIAL]
         return max(slots, key=lambda slot: (-self.residents[slot].priority, int(serials[slot])))
+
+    def _crowding(self, slots: list[int], comer: Task) -> int | None:
+        """Who makes room in a full window for a tenant with fewer tasks there: the youngest of the tenant with most.
+
+        None if nobody has so many more that both would be better off, or only more urgent ones.
+        """
+        count = Counter(self.residents[slot].tenant for slot in slots)
+        tenant, most = max(count.items(), key=lambda each: (each[1], each[0]))
+        own = [slot for slot in slots if self.residents[slot].tenant == tenant]
+        own = [slot for slot in own if self.residents[slot].priority <= comer.priority]
+        return self._last(own) if own and most > count[comer.tenant] + 1 else None
 
     def names(self) -> Iterator[str]:
         """Of all tasks that wait, run or are held."""
@@ -626,7 +646,7 @@ class SimulatedCluster:
         Those reserved for other tenants are not counted, nor more than its task asked for or its tenant's quota leaves.
         """
         task = seen.task
-        if task is None or (task.devices is None and not self.reservations and not self.world.quotas):
+        if task is None or (task.devices is None and not self.reservations and not self.limits_tenants):
             return None
         free = seen.free_devices.copy()
         if self.reservations:
@@ -638,6 +658,15 @@ class SimulatedCluster:
             np.minimum(free, left, out=free)
         return np.maximum(free, 0)
 
+    def in_turn(self, seen: Decision) -> Decision:
+        """A decision whose queue holds only tasks that it may be about: others of a tenant at its limit do not."""
+        if not self.limits_tenants:
+            return seen
+        barred = self.barred({task.tenant for task in seen.queue})
+        if seen.task is None or seen.task.tenant in barred:
+            return seen
+        return replace(seen, queue=tuple(task for task in seen.queue if task.tenant not in barred))
+
     def quota_left(self, seen: Decision) -> int | None:
         """Devices that the task of a decision may have by its tenant's quota, its own counted; None without one.
 
@@ -645,8 +674,16 @@ class SimulatedCluster:
         """
         return None if seen.task is None else self.devices_left(seen.task.tenant, seen.slot if seen.replanning else -1)
 
+    def barred(self, tenants: Collection[str]) -> set[str]:
+        """Those of some tenants that may take no device now, by their quota or by the share rule."""
+        later = self.passed_over()
+        return {tenant for tenant in tenants if tenant in later or self._quota_of(tenant) == 0}
+
     def devices_left(self, tenant: str, mover: int = -1) -> int | None:
         """Devices that a tenant may still take; those of a task that is to be moved count as free."""
+        return 0 if mover < 0 and tenant in self.passed_over() else self._quota_of(tenant, mover)
+
+    def _quota_of(self, tenant: str, mover: int = -1) -> int | None:
         quota = self.spending.of(tenant)
         if quota is None:
             return None
@@ -658,6 +695,42 @@ class SimulatedCluster:
         own = [slot for slot, task in self.residents.items() if task.tenant == tenant and running[slot]]
         used = np.isin(self.engine.state.occupant[0], [slot for slot in own if slot != mover]).any(axis=2).sum()
         return max(0, quota.devices - int(used))
+
+    def holdings(self) -> tuple[dict[str, int], float]:
+        """Devices that each tenant holds which waits or runs, and the equal share of each of them."""
+        statuses, occupant = self.engine.state.slots[0, :, st.STATUS], self.engine.state.occupant[0]
+        held = {task.tenant: 0 for slot, task in self.residents.items() if statuses[slot] != st.FREE}
+        held.update((tenant, 0) for tenant, count in self.backlog.tenants.items() if count and tenant not in held)
+        on = np.bincount(occupant[occupant >= 0], minlength=len(statuses)) if held else np.zeros(0)
+        for slot, task in self.residents.items():
+            if statuses[slot] == st.RUNNING:
+                held[task.tenant] += int(on[slot])
+        return held, self.world.cluster.devices / max(1, len(held))
+
+    def passed_over(self) -> frozenset[str]:
+        """Tenants that nobody is asked about now because of the share rule.
+
+        They hold their share, and others, below theirs, have a task that is still to be asked about at this moment.
+        """
+        if self.world.share_rule == "none":
+            return frozenset()
+        state = self.engine.state
+        offered = (state.slots[0, :, st.STATUS] == st.QUEUED) & (state.tasks[0, :, st.OFFERED] <= self.now_s)
+        asking = {self.residents[slot].tenant for slot in np.flatnonzero(offered).tolist()}
+        if not asking:
+            return frozenset()
+        held, share = self.holdings()
+        above = {tenant for tenant, devices in held.items() if devices >= share}
+        return frozenset(above) if asking - above else frozenset()
+
+    def share_reason(self, tenant: str) -> Phrase:
+        """What the share rule means for a tenant's waiting tasks, in words."""
+        if self.world.share_rule == "none":
+            return Phrase("why.share_none")
+        held, share = self.holdings()
+        own = held.get(tenant, 0)
+        message = "why.share_above" if own >= share else "why.share_below"
+        return Phrase(message, rule=self.world.share_rule, tenant=tenant, held=own, share=share, count=len(held))
 
     def quota_reason(self, seen: Decision) -> Phrase | None:
         """Why the quota of its tenant keeps a task from devices, in words; None if it does not."""
@@ -672,6 +745,11 @@ class SimulatedCluster:
             again_h = per_h - self.now_s / 3600.0 % per_h
             what = Phrase(f"quota.{name}")
             return Phrase("why.spent", tenant=task.tenant, what=what, used=used, limit=limit, again_h=again_h)
+        if not seen.replanning and task.tenant in self.passed_over():
+            held, share = self.holdings()
+            return Phrase(
+                "why.passed_over", rule=self.world.share_rule, tenant=task.tenant, held=held[task.tenant], share=share
+            )
         return Phrase("why.quota_devices", tenant=task.tenant, left=left)
 
     def reserved_devices(self, tenant: str) -> IntArray:
@@ -697,18 +775,22 @@ class SimulatedCluster:
         """
         if self.backlog:
             self._refill()
-        if self.world.quotas:
+        if self.limits_tenants:
             self._pass_over()
 
     def _pass_over(self) -> None:
-        """Let nobody be asked about tasks whose tenant's quota leaves them no device: others come before them."""
+        """Let nobody be asked about tasks whose tenant's quota leaves them no device: others come before them.
+
+        Who is passed over by the share rule is asked about a second later, when those below their share have been.
+        """
         state, now_s = self.engine.state, self.now_s
         offered = (state.slots[0, :, st.STATUS] == st.QUEUED) & (state.tasks[0, :, st.OFFERED] <= now_s)
         tenants = {self.residents[slot].tenant for slot in np.flatnonzero(offered).tolist()}
-        barred = {tenant for tenant in tenants if self.devices_left(tenant) == 0}
+        later, barred = self.passed_over(), self.barred(tenants)
         for slot in np.flatnonzero(offered).tolist():
-            if self.residents[slot].tenant in barred:
-                state.tasks[0, slot, st.OFFERED] = now_s + self.world.retry_s
+            if (tenant := self.residents[slot].tenant) in barred:
+                again_s = 1.0 if tenant in later else self.world.retry_s
+                state.tasks[0, slot, st.OFFERED] = now_s + again_s
                 if state.event[0, st.EVENT] == st.PLACE and self.up == slot:
                     state.event[0, st.EVENT] = st.NO_EVENT
 
@@ -906,7 +988,11 @@ def devices_of(plan: Plan, domains: int) -> IntArray:
 def beyond_limits(cluster: SimulatedCluster, seen: Decision, plan: Plan | None) -> str:
     """Why a plan uses devices that its task may not have; empty if it does not."""
     task = seen.task
-    if plan is None or task is None or (task.devices is None and not cluster.reservations and not cluster.world.quotas):
+    if (
+        plan is None
+        or task is None
+        or (task.devices is None and not cluster.reservations and not cluster.limits_tenants)
+    ):
         return ""
     used = devices_of(plan, len(seen.free_devices))
     left = cluster.quota_left(seen)

@@ -22,6 +22,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine, domain_power_w, signal_hour
 from attribution_sched.cluster.fork import replay
 from attribution_sched.cluster.plan import DOMAIN
+from attribution_sched.cluster.signals import DAY, Series
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError, SettingsError, problem
@@ -128,6 +129,13 @@ class MeteredCluster(SimulatedCluster):
             electricity_usd_per_j=ratios[st.ELECTRICITY] * paid / J_PER_KWH,
             meter_j=float(self.engine.state.totals[0, st.METER_J]),
             meter_egress_usd=float(self.engine.state.totals[0, st.BILL_TOTAL]),
+            repeated=tuple(
+                (domain.name, signal.period_s / 3600.0)
+                for domain in domains
+                for signal in (domain.carbon, domain.electricity)
+                # A day that repeats is meant to.
+                if isinstance(signal, Series) and signal.period_s < self.now_s and signal.source != DAY
+            ),
         )
 
     def _admit(self, waiting: Waiting) -> None:

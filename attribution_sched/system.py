@@ -1064,8 +1064,9 @@ class System:
         with self._turn:
             seen, holders, allowed, behind = moment_of(self.cluster, task)
             quota, asked = self.cluster.quota_reason(seen), self._memory.looks()
+            share = self.cluster.share_reason(seen.task.tenant) if seen.task is not None else None
         seen = weighted(seen, self.reward)
-        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind, quota=quota)
+        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind, quota=quota, share=share)
 
     def delay(self, task: str, *, futures: int = 8, hours: float = 12.0, seed: int | None = None) -> Delay:
         """Whose being there makes a task wait: Shapley shares of the wait that is still before it.

@@ -7,6 +7,12 @@ Every day begins at another hour of the year and has its own deviations of the f
 location-based average intensity, accounted, idle devices that hold no task not included; they are told per thousand
 baseline hours of work done, so that a policy gains nothing by leaving work undone. Intervals: 95 %, paired by day. The
 last rows play one change each: carbon known as its annual mean only, and no carbon price at all.
+
+    python benchmarks/carbon_days.py --frontier --days 4 --seed 1970000 --load 1.5
+
+plays every policy that takes no minutes, with more work than the devices hold, and tells grams × delay × dollars for
+the same work; those that no other beats in all three are named. Grams at a flat marginal intensity, the same everywhere
+and always, are the energy: that column says what is left of a saving if every kilowatt-hour displaces the same plant.
 """
 
 from __future__ import annotations
@@ -89,6 +95,41 @@ def slowness(day: EpisodeSummary) -> float:
     return -day.r_eff / day.baseline_running_h
 
 
+FRONTIER = (
+    "fcfs", "sjf", "cleanest-first", "round-robin", "least-loaded", "greedy-bandwidth", "greedy", "mast",
+    "dual-smoothing", "exact-switch", "rule", "rule+fork", "rule+fork, 1000 USD/kg, w_cost 2", "hi-ppo[propose]",
+)  # fmt: skip
+"""Policies of the frontier; the uniform split is left out, whose plans are the baseline itself."""
+
+
+def frontier(days: int, seed: int, load: float, only: str) -> None:
+    """Grams, delay and dollars of every policy on the same days, with capacity binding."""
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for label in (name for name in FRONTIER if only in name):
+        priced = "USD/kg" in label
+        policy: Any = RuleFork(think=Think()) if label.startswith("rule+fork") else make_policy(label)
+        rows = []
+        for number in range(seed, seed + days):
+            world = world_of(number, 1000.0 if priced else 0.1, 2.0 if priced else 0.5)
+            rate = replace(world.arrivals, rate_per_hour=load * world.arrivals.rate_per_hour)  # type: ignore[union-attr,call-arg,type-var]
+            day = play(replace(world, arrivals=rate), policy, number)
+            work = day.baseline_running_h
+            usd = day.traffic_usd + day.electricity_usd
+            rows.append(
+                (grams(day), slowness(day), 1e3 * usd / work, 1e3 * day.task_energy_kwh / work, day.utilisation)
+            )
+        found[label] = np.array(rows)
+        mean = found[label].mean(axis=0)
+        print(
+            f"{label:36s} {mean[0]:7.1f} kg/kh  delay {mean[1]:6.2f}  {mean[2]:8.0f} USD/kh  flat {mean[3]:8.0f} kWh/kh"
+            f"  busy {mean[4]:.2f}",
+            flush=True,
+        )
+    means = {label: rows.mean(axis=0)[:3] for label, rows in found.items()}
+    best = [a for a, own in means.items() if not any((o <= own).all() and (o < own).any() for o in means.values())]
+    print("not beaten in all three: " + "; ".join(best), flush=True)
+
+
 def main() -> None:
     """Play the days and print the table."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,7 +140,12 @@ def main() -> None:
     asked.add_argument("--only", default="", help="arms whose label holds one of these words, comma-separated")
     asked.add_argument("--without-bpat", action="store_true")
     asked.add_argument("--json", default="")
+    asked.add_argument("--frontier", action="store_true", help="every policy, with capacity binding")
+    asked.add_argument("--load", type=float, default=1.5, help="arrivals of the frontier, times the preset's")
     given = asked.parse_args()
+    if given.frontier:
+        frontier(given.days, given.seed, given.load, given.only)
+        return
     prices = [float(price) for price in given.prices.split(",")]
     think = Think()
     arms: list[tuple[str, float, Any]] = [

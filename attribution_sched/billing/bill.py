@@ -117,6 +117,7 @@ class Bill:
         hours: Length of the period.
         start_s: Its beginning, on the cluster's clock.
         provenance: How the numbers were got.
+        repeated: Domain and hours of every recorded signal that ends inside the period and begins again.
     """
 
     by: str
@@ -129,6 +130,7 @@ class Bill:
     hours: float
     start_s: float
     provenance: str
+    repeated: tuple[tuple[str, float], ...] = ()
 
     @property
     def payers(self) -> tuple[str, ...]:
@@ -252,8 +254,9 @@ def make_bill(
     core = dict(zip(usage.domains, sharing.peaks, strict=True)) if rule == "shapley" else {}
     exact = all(peak.exact for peak in core.values()) and (congestion is None or congestion.exact)
     return Bill(
-        by, rule, tuple(lines), unallocated, meter, exact, core, usage.hours, float(usage.edges_s[0]), usage.provenance
-    )
+        by, rule, tuple(lines), unallocated, meter, exact, core, usage.hours, float(usage.edges_s[0]), usage.provenance,
+        usage.repeated,
+    )  # fmt: skip
 
 
 def _metered_parts(usage: Usage) -> tuple[str, ...]:
@@ -330,6 +333,7 @@ def _by_domain(usage: Usage, rule: str, prices: Prices) -> Bill:
         usage.hours,
         float(usage.edges_s[0]),
         usage.provenance,
+        usage.repeated,
     )
 
 

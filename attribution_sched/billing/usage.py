@@ -67,6 +67,7 @@ class Usage:
         provenance: How the numbers were got: measured, estimated, simulated.
         metered: What the meters count: ``energy``, or ``CPU time`` where no device has a meter. Then everything that
             is named in joules is CPU-seconds, and has neither a price nor carbon.
+        repeated: Domain and hours of every recorded signal that ends inside the period and begins again.
     """
 
     domains: tuple[str, ...]
@@ -87,6 +88,7 @@ class Usage:
     meter_egress_usd: float
     provenance: str = field(default="simulated")
     metered: str = field(default="energy")
+    repeated: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a record whose parts do not add up to its meters.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,9 +46,11 @@ def bill(
     """Share energy, electricity, egress, carbon and device time between tenants; lines and rest are the meters'."""
     from attribution_sched.billing.bill import Prices, compare_rules
     from attribution_sched.billing.rules import hour_prices
-    from attribution_sched.explain.words.say import check_language
+    from attribution_sched.explain.words.say import check_language, say
     from attribution_sched.journal import Journal
     from attribution_sched.metering import bill_of
+    from attribution_sched.report.gathering.bill import billing
+    from attribution_sched.report.sections.bill import why_they_differ
 
     check_language(lang)
     if output is not None and output.suffix not in (".csv", ".json"):
@@ -65,11 +68,16 @@ def bill(
     if output is not None:
         _write(shown, account, output)
     if as_json:
-        say_json({"rule": rule, "by": by, "gap": made.gap(), "exact": made.exact, "lines": list(shown.rows())})
+        reasons = [say(line.reason, lang, **line.facts) for line in shown.lines]
+        lines = [row | {"reason": words} for row, words in zip_longest(shown.rows(), reasons, fillvalue="")]
+        say_json({"rule": rule, "by": by, "gap": made.gap(), "exact": made.exact, "lines": lines})
         return
     _print(shown, lang)
     if compare and by != "domain":
         out(wide=True).print(compare_rules(usage, by).to_string(float_format="{:,.4g}".format), markup=False)
+        if by == "tenant":
+            for words in why_they_differ(billing(made, usage), lang):
+                out(wide=True).print(words, markup=False)
     if device_price is not None:
         _print_prices(usage.domains, hour_prices(usage, device_price))
     if output is not None:
@@ -122,6 +130,7 @@ def _notes(made: Bill, lang: str) -> list[str]:
     from attribution_sched.explain.words.say import say
 
     words = [say("bill.sum", lang, gap=made.gap()), say("bill.carbon", lang)]
+    words += [say("bill.repeated", lang, domain=name, hours=hours) for name, hours in made.repeated]
     if not made.exact:
         words.append(say("bill.sampled", lang))
     outside = {name: game for name, game in made.core.items() if game.in_core is False}

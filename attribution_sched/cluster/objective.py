@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -175,3 +175,10 @@ class Quota:
 
 BUDGETS = ("device_hours", "energy_kwh", "usd", "carbon_kg")
 """What a quota may limit over a window."""
+
+SHARE_RULES = ("none", "fair-share")
+"""Whose turn it is when several tenants wait. ``none``: the policy's choice alone. ``fair-share``: who holds an equal
+part of the devices or more is asked about after those who hold less, and makes room for them in the window; nothing
+that runs is stopped, and devices that nobody below their share can use stay open to all."""
+
+ShareRule = Literal["none", "fair-share"]

@@ -104,6 +104,10 @@ class Constant:
         return 0.0
 
 
+DAY = "a day that repeats"
+"""Source of a series that is meant to begin again every day."""
+
+
 @dataclass(frozen=True)
 class Series:
     """Recorded values, each in force from its time to the next; after the last the series begins again.

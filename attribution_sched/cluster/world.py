@@ -22,7 +22,7 @@ from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.models import Model, TaskType
 from attribution_sched.cluster.models.opaque import REQUESTS, is_opaque
 from attribution_sched.cluster.objective import BATCH_LEVELS as BATCH_LEVELS
-from attribution_sched.cluster.objective import KindFields, Quota
+from attribution_sched.cluster.objective import SHARE_RULES, KindFields, Quota, ShareRule
 from attribution_sched.cluster.objective import Reward as Reward
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.power import check_cap
@@ -242,6 +242,7 @@ class World:
         incidents: Links that are cut and domains that are lost on the way.
         pairs_measured: Whether two measured jobs on one device run as they were measured; else by the law alone.
         quotas: What tenants may use, one each; a system obeys them, an episode of the arena knows no tenants' limits.
+        share_rule: Whose turn it is when several tenants wait, one of ``SHARE_RULES``; as quotas, a system's alone.
     """
 
     cluster: Cluster
@@ -264,6 +265,7 @@ class World:
     incidents: tuple[Incident, ...] = ()
     pairs_measured: bool = True
     quotas: tuple[Quota, ...] = ()
+    share_rule: ShareRule = "none"
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -287,6 +289,9 @@ class World:
                 rule = f"must be > 0: {domain.name} has a price of electricity by the hour, told as multiples of it"
                 fix = "Set it to the usual price, or leave the hourly one out"
                 raise SettingsError(problem("reward.energy_usd_per_kwh", self.reward.energy_usd_per_kwh, rule, fix))
+        if self.share_rule not in SHARE_RULES:
+            fix = nearest(self.share_rule, SHARE_RULES)
+            raise SettingsError(problem("share_rule", self.share_rule, "is no share rule", fix))
         owners = [quota.tenant for quota in self.quotas]
         twice = next((owner for owner in owners if owners.count(owner) > 1), None)
         if twice is not None:

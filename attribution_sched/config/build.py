@@ -49,12 +49,12 @@ def known_carbon(name: str) -> float | None:
 
 def signal_of(given: GridCarbon | SeriesSignal | DaySignal) -> Signal:
     """The signal that some settings describe."""
-    from attribution_sched.cluster.signals import Grid, Series
+    from attribution_sched.cluster.signals import DAY, Grid, Series
 
     if isinstance(given, SeriesSignal):
         return Series.from_csv(given.path, given.column)
     if isinstance(given, DaySignal):
-        return Series.hourly(given.values, "a day that repeats")
+        return Series.hourly(given.values, DAY)
     return Grid(given.grid, given.seed, given.start_h)
 
 
@@ -86,7 +86,7 @@ def build_world(settings: Settings) -> World:
         incidents = _incidents(settings)
         return World(
             cluster, tuple(kinds), arrivals, settings.reward, incidents=incidents, quotas=settings.quotas,
-            **settings.episode.model_dump(),
+            share_rule=settings.share_rule, **settings.episode.model_dump(),
         )  # fmt: skip
 
 

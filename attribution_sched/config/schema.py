@@ -14,7 +14,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from attribution_sched.cluster.objective import Interval, KindFields, Positive, Quota, Reward, Switch
+from attribution_sched.cluster.objective import Interval, KindFields, Positive, Quota, Reward, ShareRule, Switch
 from attribution_sched.errors import NetworkError, nearest
 from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
 
@@ -700,6 +700,7 @@ class Settings(Record):
         episode: Length and limits of a run.
         incidents: Links that are cut and domains that are lost on the way.
         quotas: What tenants may use.
+        share_rule: Whose turn it is when several tenants wait: none (the policy's choice) or fair-share.
     """
 
     name: Name = "unnamed"
@@ -723,6 +724,7 @@ class Settings(Record):
         tuple[IncidentSettings, ...], Field(max_length=MOST_INCIDENTS), Why("every event looks through them")
     ] = ()
     quotas: Annotated[tuple[Quota, ...], Field(max_length=MOST_QUOTAS), Why("every decision looks them up")] = ()
+    share_rule: ShareRule = "none"
 
     @field_validator("gpus")
     @classmethod

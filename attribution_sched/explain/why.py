@@ -74,6 +74,7 @@ class Why:
         change: The same as fields of a request.
         tried: How often the policy was asked.
         behind_others: Whether blockers alone do not do: others that wait would be placed first.
+        share: The share rule in force and what it means for the tenant, in one sentence; empty if it plays no part.
     """
 
     task: str
@@ -84,12 +85,12 @@ class Why:
     change: Mapping[str, int] | None = None
     tried: int = 0
     behind_others: bool = False
+    share: str = ""
 
     def say(self, lang: str = "en") -> str:
         """All of it in a language."""
         parts = [in_language(self.sentence, lang)]
-        if self.advice:
-            parts.append(in_language(self.advice, lang))
+        parts += [in_language(more, lang) for more in (self.share, self.advice) if more]
         return (" " if lang == "en" else "").join(parts)
 
 
@@ -140,6 +141,7 @@ def why_waiting(
     private: bool = False,
     behind: int = 0,
     quota: Phrase | None = None,
+    share: Phrase | None = None,
 ) -> Why:
     """Say why the task of a decision waits.
 
@@ -151,6 +153,7 @@ def why_waiting(
         private: Whether names of others are left out.
         behind: Tasks before it, if the policy does not look at it yet; 0 if it does.
         quota: What the quota of its tenant leaves it, in words; None if it has none.
+        share: What the share rule means for its tenant, in words; told where the turn of the task matters.
     """
     task = view.task.id if view.task is not None and view.task.id else str(view.slot)
     limit = None if view.task is None else view.task.devices
@@ -168,7 +171,10 @@ def why_waiting(
         message += "_several" if "need" in values and not needs else ""
         sentence = Phrase(message, task=task, **{**values, **({"who": named} if blockers else {})})
         behind_others = "ahead" in values
-        return Why(task, cause, sentence, () if private else blockers, advice, change, asked.count, behind_others)
+        turn = behind_others or cause in (Cause.NO_ROOM, Cause.HELD_FOR_ANOTHER, Cause.BEHIND)
+        rule = share if share is not None and turn and len(view.queue) + view.backlog > 1 else ""
+        shown = () if private else blockers
+        return Why(task, cause, sentence, shown, advice, change, asked.count, behind_others, rule)
 
     if not fits_at_all(empty):
         return answer(Cause.FITS_NOWHERE, devices=int(empty.free_devices.sum()))

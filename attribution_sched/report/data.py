@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the JSON form."""
 
 PROVENANCES: tuple[str, ...] = ("measured", "estimated", "simulated", "given")
@@ -388,6 +388,102 @@ class Rivals:
 
 
 @dataclass(frozen=True)
+class BillLine:
+    """One line of a bill, in its part's unit.
+
+    Attributes:
+        payer: Who answers for it.
+        part: What it is for.
+        own: What the payer drew or held itself.
+        shared: Its share of what all have in common.
+        half_width: Half of the 95 % interval of ``shared``; 0 if it is exact.
+        usd: Dollars; None if the part has no price.
+        reason: Id of the sentence that says why.
+        facts: The numbers in it.
+    """
+
+    payer: str
+    part: str
+    own: float
+    shared: float
+    half_width: float
+    usd: float | None
+    reason: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Payers of a domain that would have needed fewer devices by themselves than they answer for, and how many."""
+
+    domain: str
+    payers: tuple[str, ...]
+    excess: float
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """What each rule charges a payer, and what makes them differ.
+
+    Attributes:
+        payer: Who.
+        amounts: Of the first part of the bill, in the order of the rules.
+        of_hours: Its part of the device-hours held; None for what nobody answers for.
+        of_peak: Its part of the common peak.
+        watts: What a device of its draws.
+    """
+
+    payer: str
+    amounts: tuple[float, ...]
+    of_hours: float | None
+    of_peak: float | None
+    watts: float | None
+
+
+@dataclass(frozen=True)
+class Billing:
+    """Who answers for what of a run; lines and rest add up to the meters.
+
+    Attributes:
+        by: Who is billed.
+        rule: By which rule.
+        hours: Length of the period.
+        provenance: How the numbers were got.
+        exact: Whether no share was sampled.
+        lines: All lines.
+        units: Part → its unit.
+        unallocated: Part → what nobody answers for.
+        meter: Part → what the meter reads.
+        gap: Largest relative difference between a meter and what should add up to it.
+        idle: What devices that held no task drew, in the unit of the first part.
+        devices: Devices there are.
+        in_core: Whether no group would have needed less by itself; None if that is not known.
+        objections: Groups that would.
+        rules: The rules side by side.
+        missing: Why there is no bill; empty if there is one.
+        repeated: Domain and hours of every recorded signal that ends inside the period and was begun again.
+    """
+
+    by: str
+    rule: str
+    hours: float
+    provenance: str
+    exact: bool
+    lines: tuple[BillLine, ...]
+    units: Mapping[str, str]
+    unallocated: Mapping[str, float]
+    meter: Mapping[str, float]
+    gap: float
+    idle: float
+    devices: float
+    in_core: bool | None
+    objections: tuple[Objection, ...]
+    rules: tuple[RuleRow, ...]
+    missing: str = ""
+    repeated: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class Report:
     """All of it.
 
@@ -402,6 +498,7 @@ class Report:
         reasons: Explanations.
         changes: What feedback did.
         rivals: Comparison.
+        bill: Who answers for what; None if nothing was decided.
     """
 
     schema: int
@@ -414,3 +511,4 @@ class Report:
     reasons: Reasons
     changes: Changes
     rivals: Rivals
+    bill: Billing | None

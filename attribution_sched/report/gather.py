@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attribution_sched.report.data import SCHEMA, Report, Timeline
+from attribution_sched.report.gathering.bill import bill
 from attribution_sched.report.gathering.changes import changes
 from attribution_sched.report.gathering.energy import energy
 from attribution_sched.report.gathering.passing import passed
@@ -44,6 +45,8 @@ def gather(system: Source, *, explain: int, against: Sequence[str], progress: Pr
     why = reasons(system, moments, explain)
     begins("traffic")
     sent = traffic(system, found)
+    begins("bill")
+    owed = bill(system.journal)
     begins("rivals")
     others = rivals(system, against, sum(found.counts.values()))
     return Report(
@@ -57,4 +60,5 @@ def gather(system: Source, *, explain: int, against: Sequence[str], progress: Pr
         reasons=why,
         changes=learnt,
         rivals=others,
+        bill=owed,
     )

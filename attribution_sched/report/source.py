@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called when a step begins: its name, its number from 0 on, and how many steps there are."""
 
-STEPS: tuple[str, ...] = ("journal", "targets", "explanations", "traffic", "rivals", "pictures", "file")
+STEPS: tuple[str, ...] = ("journal", "targets", "explanations", "traffic", "bill", "rivals", "pictures", "file")
 """The steps by name, in order."""
 
 

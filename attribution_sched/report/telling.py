@@ -7,6 +7,7 @@ from attribution_sched.report.data import Report
 from attribution_sched.report.document import Document
 from attribution_sched.report.saying import clock, count, counted
 from attribution_sched.report.sections import (
+    bill,
     changes,
     decisions,
     drivers,
@@ -20,7 +21,7 @@ from attribution_sched.report.sections import (
     traffic,
 )
 
-ORDER = (summary, targets, energy, traffic, timeline, decisions, drivers, changes, rivals, quality, provenance)
+ORDER = (summary, targets, energy, traffic, timeline, decisions, drivers, changes, bill, rivals, quality, provenance)
 
 
 def document(report: Report, lang: str) -> Document:

@@ -207,6 +207,20 @@ class Site:
         )  # fmt: skip
         return HTMLResponse(text, status)
 
+    async def bill(self, request: Request) -> Response:
+        """The bill; with ``payer``, as that one may see it."""
+        lang = language(request)
+        status, told = await self._ask(request, "bill", lang)
+        payer = request.query_params.get("payer", "")[:LONGEST]
+        again = urlencode({"payer": payer} if payer else {})
+        text = page.render(
+            "bill.html", lang, title=told.get("title") or say("report.bill.title", lang), error=told.get("error", ""),
+            blocks=told.get("blocks", []), decisions=told.get("decisions", 0), payer=payer,
+            payers=[each["tenant"] for each in self.source.view.get("tenants", []) if each.get("tenant")],
+            other=f"{request.url.path}?{again}&lang={other(lang)}",
+        )  # fmt: skip
+        return HTMLResponse(text, status)
+
     async def _ask(self, request: Request, kind: str, lang: str) -> tuple[int, dict[str, Any]]:
         question = {"kind": kind, "lang": lang}
         for name in NEEDS[kind]:
@@ -214,6 +228,8 @@ class Site:
             if not value or len(value) > LONGEST:
                 return 400, {"error": f"{name} must be given, with at most {LONGEST} characters"}
             question[name] = value
+        if kind == "bill" and (payer := request.query_params.get("payer", "")):
+            question["payer"] = payer[:LONGEST]
         try:
             told = await self.source.ask(question)
         except Busy as busy:
@@ -302,6 +318,11 @@ class Site:
         status, told = await self._ask(request, "what-if", language(request))
         return answer(told, status)
 
+    async def api_bill(self, request: Request) -> Response:
+        """The bill by tenant; with payer, as that one may see it."""
+        status, told = await self._ask(request, "bill", language(request))
+        return answer({name: told[name] for name in ("bill", "decisions", "error") if name in told}, status)
+
     async def description(self, _: Request) -> Response:
         """What can be asked, for programs that read such a description."""
         return answer(openapi())
@@ -331,6 +352,7 @@ ENDPOINTS: tuple[tuple[str, str, tuple[tuple[str, str, str, str], ...]], ...] = 
     ("/api/why-not", "api_why_not", (TASK, DOMAIN, LANG)),
     ("/api/when", "api_when", (TASK, LANG)),
     ("/api/what-if", "api_what_if", (CHANGE, LANG)),
+    ("/api/bill", "api_bill", (("payer", "query", "string", "Tenant; the others are told in sum"), LANG)),
     ("/api/openapi.json", "description", ()),
 )  # fmt: skip
 """Path, handler and parameters of the JSON API: routes and description are both made of this."""
@@ -355,7 +377,7 @@ def openapi() -> dict[str, Any]:
                 for each, where, kind, about in parameters
             ]  # fmt: skip
             told["responses"] |= {"400": {"description": "Wrongly asked"}, "404": {"description": "Not there"}}
-        if name in ("api_why", "api_why_not", "api_when", "api_what_if"):
+        if name in ("api_why", "api_why_not", "api_when", "api_what_if", "api_bill"):
             told["responses"]["503"] = {"description": "Too many questions at once"}
         paths[path] = {"get": told}
     info = {"title": "attribution-sched", "version": __version__, "description": "A journal, read-only."}
@@ -393,7 +415,8 @@ def make_app(
 
     pages: list[tuple[str, Handler]] = [
         ("/", site.index), ("/part", site.part), ("/decision/{id}", site.decision), ("/why", site.why),
-        ("/why-not", site.why_not), ("/when", site.when), ("/what-if", site.what_if), ("/metrics", site.prometheus),
+        ("/why-not", site.why_not), ("/when", site.when), ("/what-if", site.what_if), ("/bill", site.bill),
+        ("/metrics", site.prometheus),
     ]  # fmt: skip
     routes: list[Any] = [Route(at, handler) for at, handler in pages]
     routes += [Route(at, getattr(site, name)) for at, name, _ in ENDPOINTS]

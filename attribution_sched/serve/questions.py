@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,13 @@ from attribution_sched.explain.what_if import read_change
 from attribution_sched.explain.words.say import LANGUAGES
 from attribution_sched.journal import Journal
 from attribution_sched.journal.journal import temporary_copy
+from attribution_sched.report.document import Block, Fold, Table, Text
 
 if TYPE_CHECKING:
     from attribution_sched.system import System
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
-    "why": ("task",), "why-not": ("task", "domain"), "when": ("task",), "what-if": ("change",)
+    "why": ("task",), "why-not": ("task", "domain"), "when": ("task",), "what-if": ("change",), "bill": ()
 }  # fmt: skip
 """What can be asked, and what has to be said with it."""
 REHEARSED = 2000
@@ -55,6 +56,8 @@ class Questions:
             lang = lang if lang in LANGUAGES else "en"
             if kind not in NEEDS:
                 raise AttributionSchedError(problem("question", kind, f"must be one of {', '.join(NEEDS)}", "Ask why"))
+            if kind == "bill":
+                return self._bill(str(question.get("payer", "")) or None, lang)
             system = self._current()
             if kind == "why":
                 return self._why(system, task, lang)
@@ -84,6 +87,17 @@ class Questions:
             self._system, self._at = self._open.enter_context(made), at
         return self._system
 
+    def _bill(self, payer: str | None, lang: str) -> dict[str, Any]:
+        """The journal's bill: its records, and the same as a section of a page."""
+        from attribution_sched.report.codec import plain
+        from attribution_sched.report.gathering.bill import bill
+        from attribution_sched.report.sections.bill import bill_section
+
+        with Journal.read(self.path) as journal, journal.one_moment():
+            made, count = bill(journal, payer), journal.count()
+        section = bill_section(made, lang)
+        return {"bill": plain(made), "title": section.title, "blocks": blocks_of(section.blocks), "decisions": count}
+
     def _why(self, system: System, task: str, lang: str) -> dict[str, Any]:
         found = system.why(task)
         plain = {"cause": found.cause.value, "sentence": str(found.sentence), "advice": str(found.advice)}
@@ -96,6 +110,20 @@ class Questions:
             "r_eff": row.r_eff, "r_util": row.r_util, "r_cost": row.r_cost, "change": str(row.change),
             "words": row.why_not(task, domain, lang), "decisions": self._at[0],
         }  # fmt: skip
+
+
+def blocks_of(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Blocks of a report as a template takes them."""
+    found: list[dict[str, Any]] = []
+    for block in blocks:
+        if isinstance(block, Text):
+            found.append({"kind": "text", "words": block.words, "tone": block.tone})
+        elif isinstance(block, Table):
+            told = {"head": block.head, "rows": block.rows, "words": block.text_columns, "caption": block.caption}
+            found.append({"kind": "table", "strong": sorted(block.strong), **told})
+        elif isinstance(block, Fold):
+            found.append({"kind": "fold", "title": block.title, "blocks": blocks_of(block.blocks)})
+    return found
 
 
 def _plain(told: Any) -> Any:

@@ -4,14 +4,18 @@ import io
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from matplotlib.text import Text as Drawn
 
+from attribution_sched.billing.bill import make_bill
+from attribution_sched.billing.usage import TaskUse, Usage
 from attribution_sched.explain.plots import style
 from attribution_sched.report.data import Changes, FeedbackStep, Number, Why
-from attribution_sched.report.document import Code, Picture, Table, Text, Tiles
+from attribution_sched.report.document import Code, Fold, Picture, Table, Text, Tiles
+from attribution_sched.report.gathering.bill import MOST_PAYERS, billing
 from attribution_sched.report.saying import clock, hours, moment, share
-from attribution_sched.report.sections import changes, decisions, provenance, rivals, summary, targets, traffic
+from attribution_sched.report.sections import bill, changes, decisions, provenance, rivals, summary, targets, traffic
 from attribution_sched.report.telling import document
 from tests.explain.plots.fonts import bare_machine
 from tests.report.runs import report
@@ -168,3 +172,35 @@ def test_times_in_words():
     assert moment(5400.0, "zh") == "1.50 小时"
     assert share(-0.25) == "−25 %"
     assert share(0.25, "zh") == "25%"
+
+
+def test_the_bill_adds_up_in_words_and_says_why_rules_differ():
+    told = report("ruled")
+    assert told.bill is not None and told.bill.gap < 1e-9 and not told.bill.missing
+    for lang, mark in (("en", "add up to the meters"), ("zh", "之和等于计量值")):
+        made = bill.section(told, lang)
+        assert mark in words(made)
+        by_payer, by_rule = (block for block in made.blocks if isinstance(block, Table))
+        fold = next(block for block in made.blocks if isinstance(block, Fold))
+        assert len(by_payer.rows) == len({line.payer for line in told.bill.lines}) + 2
+        # Every line has its reason, and every payer stands under every rule.
+        assert all(row[-1] for row in fold.blocks[0].rows) and len(fold.blocks[0].rows) == len(told.bill.lines)
+        assert len(by_rule.head) == 1 + 5 + 3
+
+
+def test_a_run_without_decisions_has_no_bill():
+    assert "no bill" in words(bill.section(report("empty"), "en"))
+
+
+def test_many_payers_end_in_one_line_that_keeps_the_sum():
+    many = [TaskUse(f"t{i}", f"tenant{i:02d}", "m", 0.0) for i in range(60)]
+    count = np.arange(60)
+    usage = Usage(
+        ("a",), np.array([64]), np.array([0.0, 3600.0]), tuple(many), np.zeros(60, dtype=np.int64), count,
+        np.zeros(60, dtype=np.int64), np.ones(60), np.full(60, 3600.0), 1.0 + count, np.ones(60), np.full((1, 1), 4.0),
+        np.ones((1, 1)), np.ones((1, 1)), float((1.0 + count).sum() + 64.0), 0.0,
+    )  # fmt: skip
+    made = billing(make_bill(usage, orders=64), usage)
+    energy = sum(line.own + line.shared for line in made.lines if line.part == "energy")
+    assert len({line.payer for line in made.lines}) == MOST_PAYERS + 1
+    assert energy + made.unallocated["energy"] == pytest.approx(made.meter["energy"])

@@ -86,3 +86,16 @@ def test_when_and_what_if_are_asked_like_why(written):
     assert "must be one of" in questions.ask({"kind": "what-if", "change": "paint it blue", "lang": "en"})["error"]
     assert "must be a number" in questions.ask({"kind": "what-if", "change": "carbon-price much"})["error"]
     questions.close()
+
+
+def test_the_bill_is_told_whole_and_as_one_tenant_may_see_it(written):
+    questions = Questions(written)
+    whole = questions.ask({"kind": "bill", "lang": "zh"})
+    payers = {line["payer"] for line in whole["bill"]["lines"]}
+    assert whole["bill"]["gap"] < 1e-9 and whole["title"] == "账单" and len(payers) > 1
+    mine = questions.ask({"kind": "bill", "payer": sorted(payers)[0], "lang": "en"})
+    assert {line["payer"] for line in mine["bill"]["lines"]} == {sorted(payers)[0], "(others)"}
+    told = json.dumps(mine)
+    assert not any(f'"{other}"' in told for other in sorted(payers)[1:])
+    assert "no line in this bill" in questions.ask({"kind": "bill", "payer": "nobody-here"})["error"]
+    questions.close()

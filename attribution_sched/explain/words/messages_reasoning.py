@@ -208,6 +208,25 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "the quota of {tenant} leaves it {left} devices now",
         "租户 {tenant} 的配额目前只剩 {left} 块设备",
     ),
+    "why.passed_over": (
+        "by the share rule {rule} tenants below their share go first; {tenant} holds {held} devices, its share is "
+        "{share:.1f}",
+        "按共享规则 {rule}，未达份额的租户优先；租户 {tenant} 已占 {held} 块设备，其份额为 {share:.1f} 块",
+    ),
+    "why.share_none": (
+        "No share rule is in force: whose turn it is is the policy's choice alone.",
+        "未启用共享规则：轮到谁完全由策略决定。",
+    ),
+    "why.share_above": (
+        "Share rule {rule}: {tenant} holds {held} devices, an equal share among {count} tenants is {share:.1f}; "
+        "whoever holds less is asked about first.",
+        "共享规则 {rule}：租户 {tenant} 已占 {held} 块设备，{count} 个租户的均等份额为 {share:.1f} 块；占用少者优先。",
+    ),
+    "why.share_below": (
+        "Share rule {rule}: {tenant} holds {held} devices, below the equal share of {share:.1f} among {count} tenants, "
+        "so it is asked about before those above theirs.",
+        "共享规则 {rule}：租户 {tenant} 仅占 {held} 块设备，低于 {count} 个租户的均等份额 {share:.1f} 块，优先处理。",
+    ),
     "quota.device_hours": ("device-hours", "设备小时"),
     "quota.energy_kwh": ("kWh", "千瓦时"),
     "quota.usd": ("USD", "美元"),

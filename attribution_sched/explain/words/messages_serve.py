@@ -18,6 +18,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "serve.queue.more": ("{shown} of {all} are shown.", "共 {all} 个，显示 {shown} 个。"),
     "serve.task": ("Task", "任务"),
     "serve.kind": ("Model", "模型"),
+    "serve.bill.own": ("As this tenant may see it", "以该租户视角查看"),
     "serve.tenant": ("Tenant", "租户"),
     "serve.waited": ("Waited", "已等待"),
     "serve.reason": ("Reason", "原因"),
