@@ -26,8 +26,8 @@ from attribution_sched.results import outcome_record
 from attribution_sched.scheduler.policy import Policy, twin
 
 if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 
 
 # --- Weights of the policy ---
@@ -68,7 +68,7 @@ def learn(
     Raises:
         SettingsError: If the policy is not Hi-PPO, or a number is out of range.
     """
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
     from attribution_sched.training import continue_learning
 
     if not isinstance(policy, HiPpo):
@@ -94,7 +94,7 @@ def learn(
 
 def with_network(policy: HiPpo, network: HiPpoNetwork) -> HiPpo:
     """The same policy with other weights."""
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
     return HiPpo(
         network=network, attributor=policy.attributor, search=policy.search, widen=policy.widen, predict=policy.predict,
@@ -177,7 +177,7 @@ class Versions:
         if name in self._kept:
             return self._kept[name]
         from attribution_sched.scheduler.hi_ppo.checkpoint import load
-        from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+        from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
         original, path = self._kept[ORIGINAL], self._journal.path
         if path is None or not path.with_name(name).is_file() or not isinstance(original, HiPpo):

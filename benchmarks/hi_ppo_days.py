@@ -29,11 +29,11 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.paces import read_paces
-from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights
+from attribution_sched.scheduler.hi_ppo.reward_weights import AdaptiveWeights, RewardWeights
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import read_paces
 from attribution_sched.types import Attributor, Task
 
 FIRST_SEED = 970_000
@@ -48,7 +48,7 @@ class Adapted:
         self._mode = AdaptiveWeights(base)
         self.told: list[float] = []
 
-    def __call__(self, field: Field) -> None:
+    def __call__(self, field: ClusterBatch) -> None:
         """Write the weights of this moment."""
         engine = field.engine
         rate = engine.state.links[:, 1]
@@ -104,7 +104,7 @@ def main() -> None:
     print("| scenario | weights | return | R_eff | R_util | R_cost | bill (USD) | utilisation | adaptive over fixed |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for name in filter(None, given.modes.split(",")):
-        world, chooser = build_scenario("cross-domain", name), NetworkChooser(network, None)
+        world, chooser = build_scenario("cross-domain", name), NetworkActor(network, None)
         fixed = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, None, paces)
         told = Adapted(RewardWeights.of(world.reward))
         adapted = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, told, paces)
@@ -116,14 +116,14 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name in filter(None, given.loads.split(",")):
         world = build_scenario("cross-domain", name)
-        chooser = NetworkChooser(network, None)
+        chooser = NetworkActor(network, None)
         days = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, None, paces)
         stable = 100 * (1.0 - days.lost / days.steps).min()
         sums = f"{days.steps.mean():,.0f} | {days.lost.sum():.0f} | {stable:.2f} % | {days.dropped.sum():.0f}"
         print(f"| {name} | {given.episodes} | {days.returns.mean():.1f} | {sums} |", flush=True)
     print("\n| scenario | attributions | return | over the vector it learnt from |\n|---|---|---:|---:|")
     for name in filter(None, given.shown.split(",")):
-        world, chooser = build_scenario("cross-domain", name), NetworkChooser(network, None)
+        world, chooser = build_scenario("cross-domain", name), NetworkActor(network, None)
         first = None
         for arm, attributor in attribution_arms(world, network).items():
             returns = play_days(world, chooser, ATTRIBUTION_DAYS, FIRST_SEED, attributor, None, paces).returns

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from tests.small_world import small
 
 from .measure import NO_DEADLINE_S

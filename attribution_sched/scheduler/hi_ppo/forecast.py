@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.wan import Wan
@@ -125,7 +125,7 @@ class ViewForecast:
             self._predictor.recall(memory)
             self._last_s = float(memory["last_s"][0])
 
-    def gbps(self, view: DecisionView) -> FloatArray | None:
+    def gbps(self, view: Decision) -> FloatArray | None:
         """Bandwidth expected to be left for the task; None if nobody measures the links."""
         if view.link_gbps is None:
             return None
