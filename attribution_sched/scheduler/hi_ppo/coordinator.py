@@ -21,7 +21,7 @@ from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
-from attribution_sched.scheduler.hi_ppo.decode import Decoded, Planner, decode
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE, log_pace
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
@@ -472,15 +472,17 @@ class HiPpo:
         kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
         factors = self._believed(view, planner, int(chosen.slot[0, 0]))
         search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
-        agents = self.agents_actor(view, planner, chosen, must_act=True)
-        if agents is not None:
-            own = decode(planner, chosen, agents).batch
-            return search_around(
-                own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late
-            )
-        return plan_alone(
-            self.network, planner, chosen, search, thorough=thorough, expired=lambda: self.clock() > late
-        )  # fmt: skip
+        actor = self._must_act(view, planner, chosen)
+        if actor is None:
+            return plan_alone(
+                self.network, planner, chosen, search, thorough=thorough, expired=lambda: self.clock() > late
+            )  # fmt: skip
+        own = decode(planner, chosen, actor).batch
+        return search_around(own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late)
+
+    def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor | None:
+        """Who proposes a plan where waiting is out of the question; None leaves it to draws of the networks."""
+        return self.agents_actor(view, planner, chosen, must_act=True)
 
     def _done(
         self, plan: Plan | None, slot: int, source: str, began: float, timings: dict[str, float], search_s: float

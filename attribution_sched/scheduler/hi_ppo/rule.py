@@ -14,12 +14,10 @@ import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.candidates import ComparedActor, RuleActor
-from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo, _queue_pressure
-from attribution_sched.scheduler.hi_ppo.decode import Decoded, Planner, decode
+from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.multi_start import search_around
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.thinking import Think
 from attribution_sched.types import Attributor, FloatArray, IntArray
@@ -51,21 +49,8 @@ class _RuleInCharge(HiPpo):
     def _walk(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
         return decode(planner, decisions, ShortestFirst(), timings, self.clock)
 
-    def _search_widely(
-        self,
-        view: Decision,
-        planner: Planner,
-        chosen: Decisions,
-        others: int,
-        late: float,
-        *,
-        thorough: bool = True,
-    ) -> Plan | None:
-        kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
-        factors = self._believed(view, planner, int(chosen.slot[0, 0]))
-        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
-        own = decode(planner, chosen, _MustAct()).batch
-        return search_around(own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late)
+    def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor:
+        return _MustAct()
 
 
 class Rule:
