@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from attribution_sched.journal.journal import Journal
     from attribution_sched.results import SchedulingResult
     from attribution_sched.scheduler.episode import play
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
     from attribution_sched.scheduler.policy import Policy
     from attribution_sched.scheduler.registry import make_policy
     from attribution_sched.system import System
@@ -91,7 +91,7 @@ _HOMES = {
     "EnergyModel": "attribution_sched.attribution.energy_model",
     "Explainer": "attribution_sched.explain.explainer",
     "Explanation": "attribution_sched.explain.explanation",
-    "HiPpo": "attribution_sched.scheduler.hi_ppo.policy",
+    "HiPpo": "attribution_sched.scheduler.hi_ppo.coordinator",
     "Journal": "attribution_sched.journal.journal",
     "Plan": "attribution_sched.cluster.plan",
     "Policy": "attribution_sched.scheduler.policy",

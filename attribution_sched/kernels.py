@@ -41,6 +41,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
+from numba.core.registry import cpu_target
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
 
@@ -105,7 +106,8 @@ class Kernel:
         """Run it from Python; the first call with arguments of some types loads or compiles it."""
         if self._door is None:
             began = time.perf_counter()
-            door = numba.njit(no_cfunc_wrapper=True, **self.targetoptions)(self.py_func)
+            compiled_for = {"pipeline_class": _DoorCompiler, "no_cfunc_wrapper": True}
+            door = numba.njit(**compiled_for, **self.targetoptions)(self.py_func)
             door._cache = _DigestCache(self)
             door._compiler.compile = _quickly(door._compiler.compile)
             self._door = door
@@ -264,17 +266,25 @@ unbox(_Reference)(_read_record)
 
 
 class _PartLibrary(JITCodeLibrary):
-    """LLVM code of a kernel that waits for the kernels that call it: they optimise and emit it with their own."""
+    """LLVM code of a kernel that waits for the kernels that call it: they link, optimise and emit it with their own."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
         self._finalize_dynamic_globals()
         self._finalized = True
+
+    def own_module(self) -> Any:
+        """Its code alone, for a door that links what it calls too."""
+        return super()._get_module_for_linking()
+
+    def _get_module_for_linking(self) -> Any:
+        # Whoever is no door of ours (numba keeps what it compiled of its own for all) gets it with all it calls.
+        whole = self.own_module().clone()
+        for each in _linked(self._linking_libraries):
+            whole.link_in(_module_of(each), preserve=True)
+        return whole
 
     def get_pointer_to_function(self, name: str) -> int:
         # It has no address of its own; zero is numba's word for that.
@@ -299,14 +309,58 @@ class _WithoutEnvironment:
         pass
 
 
+class _DoorLibrary(JITCodeLibrary):
+    """LLVM code of a kernel that Python calls, with that of all it calls, each linked once.
+
+    numba links what a function calls into it, with all that this calls in turn: a kernel at the bottom was copied once
+    for every way that leads to it.
+    """
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def finalize(self) -> None:
+        called, self._linking_libraries = _linked(self._linking_libraries), []
+        for each in called:
+            self._reload_init.update(each._reload_init)
+            self._final_module.link_in(_module_of(each), preserve=True)
+        super().finalize()
+
+
+def _module_of(library: Any) -> Any:
+    return library.own_module() if isinstance(library, _PartLibrary) else library._get_module_for_linking()
+
+
+def _linked(libraries: list[Any]) -> list[Any]:
+    """Libraries and those that parts among them wait for, directly or not, each once."""
+    found = dict.fromkeys(libraries)
+    open_ends = list(found)
+    while open_ends:
+        one = open_ends.pop()
+        inner = one._linking_libraries if isinstance(one, _PartLibrary) else ()
+        for each in inner:
+            if each not in found:
+                found[each] = None
+                open_ends.append(each)
+    return list(found)
+
+
 class _PartCompiler(CompilerBase):
     """numba's own passes, with a library that is only linked."""
 
+    library: type[JITCodeLibrary] = _PartLibrary
+
     def define_pipelines(self) -> list[Any]:
-        library = _PartLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        library = self.library(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
         library.enable_object_caching()
         self.state.library = library
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
+
+
+class _DoorCompiler(_PartCompiler):
+    """numba's own passes, with a library that is emitted."""
+
+    library = _DoorLibrary
 
 
 _OWN = Path(__file__).read_bytes()
@@ -399,12 +453,16 @@ def _quickly(compile_: Callable[..., Any]) -> Callable[..., Any]:
     def compile_quickly(*args: Any, **named: Any) -> Any:
         with global_compiler_lock:
             collecting, before = gc.isenabled(), types.BaseFunction.get_call_type
+            codegen = cpu_target.target_context.codegen()
+            usual = codegen._library_class
             types.BaseFunction.get_call_type = _resolve_once
+            codegen._library_class = _PartLibrary
             gc.disable()
             try:
                 return compile_(*args, **named)
             finally:
                 types.BaseFunction.get_call_type = before
+                codegen._library_class = usual
                 if collecting:
                     gc.enable()
 

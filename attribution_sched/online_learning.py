@@ -27,8 +27,8 @@ from attribution_sched.results import outcome_record
 from attribution_sched.scheduler.policy import Policy, twin
 
 if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 
 
 # --- Weights of the policy ---
@@ -69,7 +69,7 @@ def learn(
     Raises:
         SettingsError: If the policy is not Hi-PPO, or a number is out of range.
     """
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
     from attribution_sched.training import continue_learning
 
     if not isinstance(policy, HiPpo):
@@ -95,7 +95,7 @@ def learn(
 
 def with_network(policy: HiPpo, network: HiPpoNetwork) -> HiPpo:
     """The same policy with other weights."""
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
     return HiPpo(
         network=network, attributor=policy.attributor, search=policy.search, widen=policy.widen, predict=policy.predict,
@@ -178,7 +178,7 @@ class Versions:
         if name in self._kept:
             return self._kept[name]
         from attribution_sched.scheduler.hi_ppo.checkpoint import load
-        from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+        from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
         original, path = self._kept[ORIGINAL], self._journal.path
         if path is None or not path.with_name(name).is_file() or not isinstance(original, HiPpo):

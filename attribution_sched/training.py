@@ -37,9 +37,9 @@ from attribution_sched.training_phases import (
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import World
     from attribution_sched.scheduler.hi_ppo.cloning import Lesson
-    from attribution_sched.scheduler.hi_ppo.deployed import Continued
     from attribution_sched.scheduler.hi_ppo.learning import Report
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
+    from attribution_sched.scheduler.hi_ppo.online_learning import Continued
     from attribution_sched.scheduler.hi_ppo.rollout import Collector
     from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings
     from attribution_sched.scheduler.ppo.flat import FlatAgent, Progress
@@ -132,8 +132,8 @@ def train(
     network = _first_network(chosen, start, device)
     worlds = build_worlds(chosen)
     say(f"building {', '.join(worlds)} (a first run compiles its kernels)")
-    from attribution_sched.scheduler.hi_ppo.appraisal_fit import fit_reward_terms
     from attribution_sched.scheduler.hi_ppo.checkpoint import save, save_training
+    from attribution_sched.scheduler.hi_ppo.demand_head import fit_reward_terms
     from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut
     from attribution_sched.scheduler.hi_ppo.learning import Budget, Learning
     from attribution_sched.scheduler.hi_ppo.trainer import Trainer
@@ -229,7 +229,7 @@ def continue_learning(
     progress: Callable[[Report], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Continued:
-    """Let weights that are in use learn on in a world; see :mod:`attribution_sched.scheduler.hi_ppo.deployed`.
+    """Let weights that are in use learn on in a world; see :mod:`attribution_sched.scheduler.hi_ppo.online_learning`.
 
     Args:
         network: What decides now; it is not touched.
@@ -242,7 +242,7 @@ def continue_learning(
         progress: Told how far it has come.
         stop: Asked after every iteration; True ends it.
     """
-    from attribution_sched.scheduler.hi_ppo.deployed import learn_on
+    from attribution_sched.scheduler.hi_ppo.online_learning import learn_on
 
     chosen = load_training_settings(settings)
     evaluation = chosen.course.evaluation
@@ -340,7 +340,7 @@ def _collector(workers: str | None, device: str) -> Collector | None:
         return None
     from attribution_sched.executors.ray import connect
     from attribution_sched.executors.workers import check_workers
-    from attribution_sched.scheduler.hi_ppo.ray_rollouts import RayRollouts
+    from attribution_sched.scheduler.hi_ppo.rollout import RayRollouts
 
     address = check_workers(workers)
     if isinstance(address, int):

@@ -46,7 +46,7 @@ def recorded(settings: TrainingSettings, say: Callable[[str], None]) -> list[Les
     """Single decisions of random clusters, solved and retold as Hi-PPO's own choices; the same for the same seed."""
     from itertools import islice
 
-    from attribution_sched.scheduler.hi_ppo.recorded import retell
+    from attribution_sched.scheduler.hi_ppo.cloning import retell
     from attribution_sched.scheduler.seq2seq.traces import Range, teach
 
     lessons: list[Lesson] = []
@@ -63,11 +63,13 @@ def course_fields(
     settings: TrainingSettings, worlds: Mapping[str, World], network: HiPpoNetwork, offset: int
 ) -> list[Any]:
     """The clusters of the course; no two have the same seed."""
-    from attribution_sched.scheduler.hi_ppo.field import Field
+    from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
 
     fields, seed = [], first_seed(settings.course.seed) + offset
     for one in settings.course.worlds:
-        fields.append(Field(worlds[one.label], one.clusters, seed, network.attributions, one.label, pareto=one.pareto))
+        fields.append(
+            ClusterBatch(worlds[one.label], one.clusters, seed, network.attributions, one.label, pareto=one.pareto)
+        )
         fields[-1].read_hours(network)
         seed += one.clusters
     return fields
@@ -116,7 +118,7 @@ def improve(
     say: Callable[[str], None],
 ) -> None:
     """Phase two: other choices are tried side by side, and the better ones preferred."""
-    from attribution_sched.scheduler.hi_ppo import improving
+    from attribution_sched.scheduler.hi_ppo import expert_iteration
     from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
     course = settings.course
@@ -126,14 +128,14 @@ def improve(
     say(f"comparing choices, {comparing.decisions:,} decisions in each world and round")
     learning.tell("comparing")
 
-    def told(one: improving.Round) -> None:
+    def told(one: expert_iteration.Round) -> None:
         words = "kept" if one.kept else "undone"
         say(f"round {one.number}: held-out return {one.before:.2f} -> {one.after:.2f}, {words}")
         numbers = {"worth": one.worth, "before": one.before, "after": one.after, "kept": int(one.kept)}
         notes.write("comparing", 0, one.number, numbers)
 
     network = learning.trainer.network
-    improving.improve(
+    expert_iteration.improve(
         network, course_fields(settings, worlds, network, 2 * clusters), lessons, held_out, ShortestFirst(),
         rounds=comparing.rounds, decisions=comparing.decisions, epochs=comparing.epochs,
         lr=comparing.lr, hold=comparing.hold, seed=course.seed, told=told,
@@ -168,11 +170,11 @@ def learn_agents(
 
 def spread(settings: TrainingSettings, learning: Learning, say: Callable[[str], None]) -> None:
     """Bring the clusters to different hours, by the network as it is after imitating."""
-    from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-    from attribution_sched.scheduler.hi_ppo.stagger import stagger
+    from attribution_sched.scheduler.hi_ppo.cluster_batch import stagger
+    from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 
     if settings.course.stagger:
         say("spreading the clusters over the hours of an episode")
         learning.tell("staggering")
         for field in learning.trainer.fields:
-            stagger(field, NetworkChooser(learning.trainer.network, learning.trainer.generator))
+            stagger(field, NetworkActor(learning.trainer.network, learning.trainer.generator))

@@ -24,9 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
-from attribution_sched.scheduler.hi_ppo.encoder import TopologyEncoder
 from attribution_sched.scheduler.hi_ppo.encoder_convs import edge_list
-from attribution_sched.scheduler.hi_ppo.encoder_dense import BLOCKED, EdgeSage, Links
+from attribution_sched.scheduler.hi_ppo.topology_encoder import BLOCKED, EdgeSage, Links, TopologyEncoder
 
 FEATURES, WIDTH = 5, 128
 CASES = ((256, 4), (256, 8), (256, 16), (16, 64), (1, 8), (1, 64))

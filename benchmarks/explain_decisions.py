@@ -26,7 +26,7 @@ from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.quality import deletion, randomised, rank_correlation, stability
 from attribution_sched.explain.watch import Decided, Watch
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from research.appraisal_states import meet
 
 SCENARIO = "domains-8"

@@ -32,7 +32,7 @@ from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.quality import Agreement, agreement
 from attribution_sched.explain.watch import Decided
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.splits import SpeedProportional
 
 RESAMPLED = 2000

@@ -36,7 +36,7 @@ from attribution_sched.explain.quality import randomised, rank_correlation
 from attribution_sched.explain.together import Prepared
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import make_policy
 

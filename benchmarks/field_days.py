@@ -1,7 +1,7 @@
 """Whole days of many clusters side by side, with what an episode sums up beside its reward.
 
-A :class:`~attribution_sched.scheduler.hi_ppo.field.Field` plays 64 days in seconds but only tells their returns. Here
-its engine is listened to, so that energy, work, traffic bill and utilisation of every day are known as well.
+A :class:`~attribution_sched.scheduler.hi_ppo.cluster_batch.ClusterBatch` plays 64 days in seconds but only tells their
+returns. Here its engine is listened to, so that energy, work, traffic bill and utilisation of every day are known too.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.walk import Chooser
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.decode import Actor
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Told = Callable[[Field], None]
+Told = Callable[[ClusterBatch], None]
 
 KWH = 3.6e6
 HOUR_S = 3600.0
@@ -80,7 +80,7 @@ class Days:
 class _Listener:
     """Stands between a field and its engine."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: ClusterBatch) -> None:
         self.engine = field.engine
         self._step, self._reset = field.engine.step, field.engine.reset
         n = field.clusters
@@ -123,7 +123,7 @@ class _Listener:
 
 def play_days(
     world: World,
-    chooser: Chooser,
+    chooser: Actor,
     episodes: int,
     first_seed: int,
     attributor: Attributor | None = None,
@@ -137,12 +137,12 @@ def play_days(
         chooser: Who decides.
         episodes: How many days; day i has the seed ``first_seed + i``.
         first_seed: Seed of the first.
-        attributor: As ``Field`` takes it.
+        attributor: As ``ClusterBatch`` takes it.
         told: Called before every decision, for example to change the reward weights that the policy is told; days are
             always judged by those of the world.
-        paces: What attributions say of the time tasks take, as ``Field`` takes it.
+        paces: What attributions say of the time tasks take, as ``ClusterBatch`` takes it.
     """
-    field = Field(world, episodes, first_seed, attributor, paces=paces)
+    field = ClusterBatch(world, episodes, first_seed, attributor, paces=paces)
     weights = field.engine.weights[0].copy()
     heard = _Listener(field)
     with one_thread():

@@ -25,7 +25,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import build_scenario, scenario_names
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.scheduler.thinking import Think

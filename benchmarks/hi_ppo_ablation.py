@@ -25,14 +25,14 @@ from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
-from attribution_sched.scheduler.hi_ppo.drafts import Drafts
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Choices, IntArray
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.paces import read_paces
+from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import read_paces
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
-from attribution_sched.scheduler.hi_ppo.walk import Chooser, IntArray, Offer
 
 FIRST_SEED = 950_000
 
@@ -41,21 +41,21 @@ class Mixed:
     """Some choices by the network, the others by the rule it was cloned from."""
 
     def __init__(self, network: HiPpoNetwork, heads: tuple[str, ...]) -> None:
-        self._learnt, self._rule, self._heads = NetworkChooser(network, None), ShortestFirst(), heads
+        self._learnt, self._rule, self._heads = NetworkActor(network, None), ShortestFirst(), heads
 
     def task(self, state: State) -> IntArray:
         """Choose a task."""
         taken = self._learnt.task(state)
         return taken if "task" in self._heads else self._rule.task(state)
 
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """Choose by a head."""
         return (self._learnt if head in self._heads else self._rule).choose(head, offer, drafts, rows)
 
 
-def returns(world: World, chooser: Chooser, episodes: int, **options: object) -> np.ndarray:
+def returns(world: World, chooser: Actor, episodes: int, **options: object) -> np.ndarray:
     """Return of the first episode of every cluster."""
-    field = Field(world, episodes, FIRST_SEED, **options)  # type: ignore[arg-type]
+    field = ClusterBatch(world, episodes, FIRST_SEED, **options)  # type: ignore[arg-type]
     found, finished = np.zeros(episodes), np.zeros(episodes, dtype=bool)
     with one_thread():
         while not finished.all():
@@ -82,11 +82,11 @@ def main() -> None:
     upper = ("task", "domain", "cut")
     lower = ("layout", "format", "level")
 
-    def learnt() -> Chooser:
-        return NetworkChooser(network, None)
+    def learnt() -> Actor:
+        return NetworkActor(network, None)
 
     read = {"attributor": own, "paces": read_paces(network.demands, build_scenario().kinds, own)}
-    cases: tuple[tuple[str, Callable[[], Chooser], dict[str, object]], ...] = (
+    cases: tuple[tuple[str, Callable[[], Actor], dict[str, object]], ...] = (
         ("full policy", learnt, read),
         ("no forecasts", learnt, read | {"predict": False}),
         ("hours not read off them", learnt, {"attributor": own}),

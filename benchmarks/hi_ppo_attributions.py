@@ -51,9 +51,10 @@ from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.kernels import one_thread
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson, clone, watch
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.decode import Choices, IntArray, Planner, Trace
 from attribution_sched.scheduler.hi_ppo.demand_head import unbounded
-from attribution_sched.scheduler.hi_ppo.drafts import Drafts
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.features import (
     ATTRIBUTION_AT,
     CANDIDATE_NAMES,
@@ -62,10 +63,9 @@ from attribution_sched.scheduler.hi_ppo.features import (
     State,
     log_pace,
 )
-from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
+from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
-from attribution_sched.scheduler.hi_ppo.walk import IntArray, Offer, Planner, Trace
 from research.linear_attribution import LinearAttribution, simulated_attributor
 
 SCENARIOS = ("ou30", "load+20")
@@ -217,7 +217,7 @@ class Knowing(ShortestFirst):
         self._task = which[row, np.minimum(found, which.shape[1] - 1)]
         return found
 
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """The rule's choice, given the believed times and utilisation of the layouts."""
         if head == "layout":
             task, choices = self._task[offer.decision], offer.choices.copy()
@@ -324,7 +324,7 @@ def watched(trial: Trial, seed: int, decisions: int) -> list[Lesson]:
     for i, world in enumerate(trial.learnt.values()):
         engine, tables = tables_of(world)
         teacher = Knowing.of(engine, tables, trial.pools[0].demands.factors)
-        field = Field(world, CLUSTERS, 10_000 * seed + 500 * i, names)
+        field = ClusterBatch(world, CLUSTERS, 10_000 * seed + 500 * i, names)
         with one_thread():
             lessons.append(watch(field, teacher, math.ceil(decisions / CLUSTERS), GAMMA))
     return lessons
@@ -344,7 +344,7 @@ def trained(
     shown = trial.inputs(arm, trial.pools[1])
     played = {
         name: outcome(
-            play_days(world, NetworkChooser(network, None), episodes, FIRST_SEED, lambda _: shown, None, planes)
+            play_days(world, NetworkActor(network, None), episodes, FIRST_SEED, lambda _: shown, None, planes)
         )
         for name, world in trial.tested.items()
     }

@@ -34,12 +34,12 @@ from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.paces import read_paces
 from attribution_sched.scheduler.hi_ppo.policy_search import Days as AgentDays
-from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights
+from attribution_sched.scheduler.hi_ppo.reward_weights import AdaptiveWeights, RewardWeights
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import read_paces
 from attribution_sched.types import Task
 
 FIRST_SEED = 970_000
@@ -55,7 +55,7 @@ class Adapted:
         self._mode = AdaptiveWeights(base)
         self.told: list[float] = []
 
-    def __call__(self, field: Field) -> None:
+    def __call__(self, field: ClusterBatch) -> None:
         """Write the weights of this moment."""
         engine = field.engine
         rate = engine.state.links[:, 1]
@@ -141,7 +141,7 @@ def main() -> None:
     print("| scenario | weights | return | R_eff | R_util | R_cost | bill (USD) | utilisation | adaptive over fixed |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for name in filter(None, given.modes.split(",")):
-        world, chooser = build_scenario("cross-domain", name), NetworkChooser(network, None)
+        world, chooser = build_scenario("cross-domain", name), NetworkActor(network, None)
         fixed = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, None, paces)
         told = Adapted(RewardWeights.of(world.reward))
         adapted = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, told, paces)
@@ -153,7 +153,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name in filter(None, given.loads.split(",")):
         world = build_scenario("cross-domain", name)
-        chooser = NetworkChooser(network, None)
+        chooser = NetworkActor(network, None)
         days = play_days(world, chooser, given.episodes, FIRST_SEED, network.attributions, None, paces)
         stable = 100 * (1.0 - days.lost / days.steps).min()
         sums = f"{days.steps.mean():,.0f} | {days.lost.sum():.0f} | {stable:.2f} % | {days.dropped.sum():.0f}"

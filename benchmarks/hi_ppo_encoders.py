@@ -30,12 +30,12 @@ from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson, clone, watch
-from attribution_sched.scheduler.hi_ppo.comparing import Comparison, compare, prefer
-from attribution_sched.scheduler.hi_ppo.encoder import Conv
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.counterfactual_rollouts import Comparison, compare, prefer
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
+from attribution_sched.scheduler.hi_ppo.topology_encoder import Conv
 from attribution_sched.training_phases import attribute
 
 CONVS: tuple[Conv, ...] = get_args(Conv)
@@ -56,7 +56,7 @@ def lessons_of(worlds: dict[str, World], network: HiPpoNetwork, seed: int, decis
     found = []
     with one_thread():
         for i, world in enumerate(worlds.values()):
-            field = Field(world, CLUSTERS, 10_000 * seed + 500 * i, network.attributions)
+            field = ClusterBatch(world, CLUSTERS, 10_000 * seed + 500 * i, network.attributions)
             found.append(watch(field, ShortestFirst(), math.ceil(decisions / CLUSTERS), 0.99))
     return found
 
@@ -66,11 +66,11 @@ def compared(worlds: dict[str, World], network: HiPpoNetwork, seed: int, decisio
     found, rng, rule = [], np.random.default_rng(seed), ShortestFirst()
     with one_thread():
         for i, world in enumerate(worlds.values()):
-            field = Field(world, CLUSTERS, 10_000 * seed + 500 * i + 5000, network.attributions)
-            copies = Field(world, COPIES, 0, network.attributions)
+            field = ClusterBatch(world, CLUSTERS, 10_000 * seed + 500 * i + 5000, network.attributions)
+            copies = ClusterBatch(world, COPIES, 0, network.attributions)
             for _ in range(math.ceil(decisions / CLUSTERS)):
                 for _ in range(BETWEEN):
-                    field.step(NetworkChooser(network, None) if rng.random() < 0.5 else rule)
+                    field.step(NetworkActor(network, None) if rng.random() < 0.5 else rule)
                 one = compare(network, field, copies, rule, rng, futures=1, hours=6.0)
                 found += [] if one is None else [one]
     return found
@@ -115,7 +115,7 @@ def main() -> None:
             run: dict[str, Any] = dict(trained(network, lessons, comparisons, seed))
             for name, world in worlds.items():
                 start, days = time.process_time(), given.episodes if name == SCENARIOS[0] else given.episodes // 3
-                found = play_days(world, NetworkChooser(network, None), days, FIRST_SEED, network.attributions)
+                found = play_days(world, NetworkActor(network, None), days, FIRST_SEED, network.attributions)
                 run |= {name: found.returns.tolist(), f"{name} s": time.process_time() - start}
             runs[f"{conv}/{seed}"] = run
             if given.output is not None:

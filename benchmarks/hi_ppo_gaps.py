@@ -31,7 +31,7 @@ from scheduler_instances import InstanceDecision, memory_tight, shaken
 
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.planning.exact.solver import ExactSolver
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
 DOMAINS = (3, 4, 5, 6, 7, 8)
 FIRST_SEED = 80_000

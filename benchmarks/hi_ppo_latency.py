@@ -21,7 +21,7 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.policy import Coordination, HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
 
 FIRST_SEED = 1_000_000
 

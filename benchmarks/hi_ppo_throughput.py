@@ -20,8 +20,8 @@ import torch
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
 from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
-from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.rollout import collect
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.trainer import LIMITS, HiPpoSettings, learn
@@ -42,7 +42,7 @@ def main() -> None:
         "scenario     passes | us per decision: simulator  collect   learn | per CPU-s: decisions  agent steps  choices"
     )
     for scenario in ("ou30", "domains-8"):
-        field = Field(build_scenario("cross-domain", scenario), options.clusters, 0, network.attributions)
+        field = ClusterBatch(build_scenario("cross-domain", scenario), options.clusters, 0, network.attributions)
         with one_thread():
             teacher = ShortestFirst()
             for _ in range(40):

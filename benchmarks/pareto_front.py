@@ -25,8 +25,8 @@ from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
 from attribution_sched.scheduler.ppo.settings import PpoSettings
@@ -48,7 +48,7 @@ def weighted(world: World, weights: tuple[float, float, float]) -> World:
 def trained(start: HiPpoNetwork, world: World, decisions: int, seed: int, *, pareto: bool) -> HiPpoNetwork:
     """Let a copy of the weights learn on."""
     network = copy.deepcopy(start).train()
-    field = Field(world, CLUSTERS, seed, network.attributions, pareto=pareto)
+    field = ClusterBatch(world, CLUSTERS, seed, network.attributions, pareto=pareto)
     settings = HiPpoSettings(
         PpoSettings(lr=3e-4, gae_lambda=0.9, entropy_coef=0.003, num_steps=2048, update_epochs=3, minibatch_size=512,
                     target_kl=0.03)
@@ -61,11 +61,11 @@ def trained(start: HiPpoNetwork, world: World, decisions: int, seed: int, *, par
 
 def outcome(network: HiPpoNetwork, world: World, episodes: int) -> np.ndarray:
     """Mean R_eff, R_util and -R_cost of held-out episodes."""
-    field = Field(world, episodes, FIRST_SEED, network.attributions)
+    field = ClusterBatch(world, episodes, FIRST_SEED, network.attributions)
     terms, finished = np.zeros((episodes, 3)), np.zeros(episodes, dtype=bool)
     with one_thread():
         while not finished.all():
-            move = field.step(NetworkChooser(network, None))
+            move = field.step(NetworkActor(network, None))
             terms[~finished] += move.terms[~finished] * field.scale
             finished |= move.ended
     return terms.mean(axis=0) * (1.0, 1.0, -1.0)

@@ -42,12 +42,12 @@ from attribution_sched.scheduler.seq2seq.traces import (
     Trace,
     at,
     build_view,
-    cached_traces,
     draw_decision,
     draw_world,
     views_of,
 )
 from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform
+from research.pointer_traces import cached_traces
 
 DEEP = Range(
     models=("stretched:llama-2-70b:110", "stretched:opt-66b:98", "stretched:opt-30b:98", "stretched:gpt3-13b:128"),

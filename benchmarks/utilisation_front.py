@@ -40,11 +40,11 @@ from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.exact_policy import ExactSwitch
+from attribution_sched.scheduler.hi_ppo.action_masks import fastest_inside
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
-from attribution_sched.scheduler.hi_ppo.choices import fastest_inside
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.decode import Planner
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.walk import Planner
 
 FIRST_SEED = 1_000_000
 WEIGHTS = {
@@ -67,7 +67,7 @@ def weighted(world: World, weights: tuple[float, float, float]) -> World:
 
 def hi_ppo(network: HiPpoNetwork, world: World, days: int) -> Days:
     """Days of the shipped policy, greedy."""
-    return play_days(world, NetworkChooser(network, None), days, FIRST_SEED, network.attributions)
+    return play_days(world, NetworkActor(network, None), days, FIRST_SEED, network.attributions)
 
 
 def front(network: HiPpoNetwork, world: World, days: int, exact: list[str]) -> None:

@@ -32,7 +32,7 @@ from attribution_sched.explain.why import Cause, Holder, Why, why_waiting
 from attribution_sched.explain_memory import moment_of
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.policy import Policy, twin
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.types import Task

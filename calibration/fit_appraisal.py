@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.hi_ppo.appraisal_fit import fit_reward_terms
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, describe, load, save
+from attribution_sched.scheduler.hi_ppo.demand_head import fit_reward_terms
 from research.appraisal_measure import measure_reward_terms
 
 

@@ -28,9 +28,8 @@ from attribution_sched.cluster.interference import (
     MEMORY_EFFICIENCY,
     PCIE_BYTES_PER_S,
     RESOURCES,
-    fit_demands,
-    pair_throughput,
 )
+from research.interference_fit import fit_demands, pair_throughput
 
 CONSTANTS = Path("attribution_sched/cluster/constants")
 SOURCE = {

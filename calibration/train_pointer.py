@@ -25,8 +25,9 @@ import numpy as np
 import torch
 
 from attribution_sched.scheduler.seq2seq.network import SHIPPED, save
-from attribution_sched.scheduler.seq2seq.traces import Range, Trace, cached_traces
+from attribution_sched.scheduler.seq2seq.traces import Range, Trace
 from research.pointer_examples import examples_of
+from research.pointer_traces import cached_traces
 from research.pointer_training import EpochReport, TrainingSettings, train
 
 WIDE = Range(sizes=(0, 8, 16, 32, 64), size_odds=(0.15, 0.15, 0.4, 0.15, 0.15))

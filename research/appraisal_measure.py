@@ -23,14 +23,14 @@ from attribution_sched.cluster.reward import priced_terms, samples
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.kernels import one_thread
+from attribution_sched.scheduler.hi_ppo.decode import Choices, Planner, decode
 from attribution_sched.scheduler.hi_ppo.demand_head import DEMANDS, DemandReader, NominalTask
-from attribution_sched.scheduler.hi_ppo.drafts import DONE, Drafts
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
-from attribution_sched.scheduler.hi_ppo.paces import paces_of
-from attribution_sched.scheduler.hi_ppo.walk import Offer, Planner, walk
+from attribution_sched.scheduler.hi_ppo.partial_plans import DONE, PartialPlans
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import paces_of
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -95,7 +95,7 @@ def measure_reward_terms(network: HiPpoNetwork, world: World, decisions: int = 2
         while sum(len(part) for part in parts) < decisions:
             engine.reset(engine.state.event[:, st.EVENT] == st.NO_EVENT)
             seen = gather(engine, np.arange(CLUSTERS), attributions)
-            found = walk(planner, seen, chooser)
+            found = decode(planner, seen, chooser)
             actions = engine_actions(planner.tables, found.drafts, found.batch.segments, layouts)
             acting = (found.trace.task < seen.kind.shape[1]) & (found.drafts.status == DONE)
             rows = np.flatnonzero(~seen.replanning & acting)
@@ -120,7 +120,7 @@ class _Wandering:
     """Chooses by a network, and for some decisions at random."""
 
     def __init__(self, network: HiPpoNetwork, seed: int) -> None:
-        self._policy = NetworkChooser(network, torch.Generator().manual_seed(seed), must_act=True)
+        self._policy = NetworkActor(network, torch.Generator().manual_seed(seed), must_act=True)
         self._rng = np.random.default_rng(seed)
         self._wild: BoolArray = np.zeros(0, dtype=np.bool_)
 
@@ -129,7 +129,7 @@ class _Wandering:
         self._wild = self._rng.random(len(state.mask)) < RANDOM_SHARE
         return self._policy.task(state)
 
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """Anything that is allowed, for the decisions that are drawn at random."""
         any_choice = (self._rng.random(offer.mask.shape) * offer.mask).argmax(axis=1)
         return np.where(self._wild[rows], any_choice, self._policy.choose(head, offer, drafts, rows))

@@ -18,12 +18,12 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.kernels import one_thread
-from attribution_sched.scheduler.hi_ppo.drafts import DONE
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
+from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 
 if TYPE_CHECKING:
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -54,7 +54,7 @@ def meet(policy: HiPpo, world: World, count: int, seed: int, clusters: int = CLU
     if count < 1 or clusters < 1:
         raise PlanError(problem("count, clusters", (count, clusters), "must be >= 1", "Ask for a thousand states"))
     paces = policy._read_paces(world.kinds)
-    field = Field(world, clusters, seed, policy.attributions, predict=policy.predict, paces=paces)
+    field = ClusterBatch(world, clusters, seed, policy.attributions, predict=policy.predict, paces=paces)
     measured = field.engine.pool.counters.values
     states: list[Decisions] = []
     counters: list[FloatArray] = []
@@ -63,7 +63,7 @@ def meet(policy: HiPpo, world: World, count: int, seed: int, clusters: int = CLU
         while found < count:
             seen = field.decisions()
             pool = field.engine.state.slots[:, :, st.POOL].copy()
-            walked = field.step(NetworkChooser(policy.network, None)).walk
+            walked = field.step(NetworkActor(policy.network, None)).walk
             task = walked.trace.task
             placed = np.flatnonzero((task < seen.kind.shape[1]) & (walked.drafts.status == DONE) & ~seen.replanning)
             idle = 0 if len(placed) else idle + 1

@@ -17,14 +17,13 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, PlanBatch
 from attribution_sched.cluster.streams import seed_stream
 from attribution_sched.cluster.world import World
-from attribution_sched.scheduler.hi_ppo.drafts import DONE
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.field_state import FORECAST, field_arrays
+from attribution_sched.scheduler.hi_ppo.cluster_batch import FORECAST, ClusterBatch, field_arrays
+from attribution_sched.scheduler.hi_ppo.decode import decode
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
-from attribution_sched.scheduler.hi_ppo.paces import paces_of
-from attribution_sched.scheduler.hi_ppo.walk import walk
+from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import paces_of
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -102,21 +101,21 @@ def keep_states(network: HiPpoNetwork, world: World, clusters: int, rounds: int,
         rounds: How many states to keep of each.
         seed: Of the first cluster.
     """
-    field = Field(world, clusters, seed, network.attributions, paces=paces_of(network, world.kinds))
+    field = ClusterBatch(world, clusters, seed, network.attributions, paces=paces_of(network, world.kinds))
     kept: list[Kept] = []
     for t in range(WARM_UP + APART * (rounds - 1) + 1):
         if t >= WARM_UP and (t - WARM_UP) % APART == 0:
             kept += _kept(field, network)
-        field.step(NetworkChooser(network, None))
+        field.step(NetworkActor(network, None))
     return kept
 
 
-def _kept(field: Field, network: HiPpoNetwork) -> list[Kept]:
+def _kept(field: ClusterBatch, network: HiPpoNetwork) -> list[Kept]:
     decisions = field.decisions()
     stored = {
         name.removeprefix(FORECAST): array for name, array in field_arrays(field).items() if name.startswith(FORECAST)
     }
-    found = walk(field.planner, decisions, NetworkChooser(network, None))
+    found = decode(field.planner, decisions, NetworkActor(network, None))
     batch, task = found.batch, found.trace.task
     actions = engine_actions(field.planner.tables, found.drafts, batch.segments, field._layout_rows)
     acting = (task < decisions.kind.shape[1]) & (found.drafts.status == DONE)
@@ -136,14 +135,14 @@ def _kept(field: Field, network: HiPpoNetwork) -> list[Kept]:
     return kept
 
 
-def own_forecasts(field: Field) -> None:
+def own_forecasts(field: ClusterBatch) -> None:
     """Give every cluster arrays of its own for the forecast; the filter shares them where it can."""
     assert field.forecast is not None
     arrays = {name: np.array(array) for name, array in field.forecast._state._asdict().items()}
     field.forecast._state = field.forecast._state._replace(**arrays)
 
 
-def compose(field: Field, e: int, own: Kept, other: Kept, instance: int, present: BoolArray, seed: int) -> None:
+def compose(field: ClusterBatch, e: int, own: Kept, other: Kept, instance: int, present: BoolArray, seed: int) -> None:
     """Make cluster ``e`` of a field the decision's state with absent groups taken from elsewhere.
 
     Args:

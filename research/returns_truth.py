@@ -18,11 +18,11 @@ from attribution_sched.cluster.world import World
 from attribution_sched.coalitions import all_masks, shapley_matrix
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import one_thread
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor, look
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.paces import paces_of
-from attribution_sched.scheduler.hi_ppo.repricing import plan_features, reprice
+from attribution_sched.scheduler.hi_ppo.outcomes import plan_features, reprice
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import paces_of
 from research.composing import GROUPS, Kept, compose, endless, keep_states, own_forecasts
 
 FloatArray = NDArray[np.float64]
@@ -109,7 +109,7 @@ def roll_out(
             raise SettingsError(problem("states", states, rule, "Use fewer background states, or another world"))
         size = min(together, len(chosen))
         paces = paces_of(network, world.kinds)
-        field = Field(world, 2 ** len(GROUPS) * states * size, seed, network.attributions, paces=paces)
+        field = ClusterBatch(world, 2 ** len(GROUPS) * states * size, seed, network.attributions, paces=paces)
         parts = [_roll(network, field, chosen[i : i + size], states, steps, rng) for i in range(0, len(chosen), size)]
     joined = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in ("inputs", "rewards"))
     inputs, rewards = joined
@@ -118,7 +118,7 @@ def roll_out(
 
 def _roll(
     network: HiPpoNetwork,
-    field: Field,
+    field: ClusterBatch,
     chosen: list[tuple[Kept, list[Kept]]],
     states: int,
     steps: int,
@@ -149,7 +149,7 @@ def _roll(
     paid = [(terms + field._settle(np.arange(e))[1]) / field.scale]
     kept = [0, *range(3, steps // 2, EVERY)]
     for t in range(1, steps):
-        chooser = NetworkChooser(network, None)
+        chooser = NetworkActor(network, None)
         move = field.step(chooser)
         paid.append(move.terms)
         if t in kept:
@@ -170,7 +170,7 @@ def _action(own: Kept) -> IntArray:
 
 
 @torch.no_grad()
-def _composed_inputs(network: HiPpoNetwork, field: Field, owns: list[Kept], rows: int) -> Float32Array:
+def _composed_inputs(network: HiPpoNetwork, field: ClusterBatch, owns: list[Kept], rows: int) -> Float32Array:
     """What the critic is told of composed states and the plans carried out in them."""
     planner, decisions = field.planner, field.decisions()
     seen_as, _ = planner.describe(decisions)

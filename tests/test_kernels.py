@@ -334,3 +334,41 @@ def test_a_field_of_another_type_is_other_code_and_a_wrong_one_an_error():
     assert add_all(given) == 3 and given.sums.tolist() == [1.0, 2.0, 3.0]
     with pytest.raises(numba.TypingError, match="values"):
         add_all(Outer("no record", np.zeros(3), 1.0))  # type: ignore[arg-type]
+
+
+def test_a_decision_shows_kernels_one_kind_of_each_record(monkeypatch):
+    # A second kind (an array that may not be written to, say) compiles the whole engine once more.
+    from attribution_sched import System
+
+    kinds: dict[type, set[str]] = {}
+    call = kernels.Kernel.__call__
+
+    def noted(self, *args, **named):
+        for each in args:
+            if isinstance(kind := numba.typeof(each), kernels._Reference):
+                kinds.setdefault(type(each), set()).add(kind.name)
+        return call(self, *args, **named)
+
+    monkeypatch.setattr(kernels.Kernel, "__call__", noted)
+    System(explain=False).schedule_next_task()
+    assert len(kinds) > 10
+    assert {record.__name__: len(names) for record, names in kinds.items() if len(names) > 1} == {}
+
+
+THEIRS = """
+import numpy as np
+from numba import njit
+from attribution_sched.kernels import kernel
+
+def total(n):
+    made = np.full(n, 2.0)
+    return np.sort(made).sum() + max(1.0, float(n)) + np.median(made)
+
+print(kernel(allocates=True)(total)(3), njit(total)(3), total(3))
+"""
+
+
+def test_code_of_others_may_call_what_kernels_had_compiled(tmp_path):
+    # numba keeps its own implementations for all; those that kernels asked for wait to be linked with what they call.
+    said, _ = run(PACKAGE.parent, THEIRS, NUMBA_CACHE_DIR=str(tmp_path))
+    assert said == ["11.0 11.0 11.0"]

@@ -10,7 +10,7 @@ from attribution_sched.admission import instance
 from attribution_sched.errors import SettingsError
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, as_policy
 from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.policy import FunctionPolicy, twin
 from attribution_sched.scheduler.registry import make_policy
 from tests.small_world import small

@@ -12,7 +12,7 @@ import torch
 from attribution_sched.config import PpoSettings, load_training_settings
 from attribution_sched.errors import CheckpointError, SettingsError
 from attribution_sched.registration import make_testbed_vector
-from attribution_sched.scheduler.hi_ppo import cloning, improving
+from attribution_sched.scheduler.hi_ppo import cloning, expert_iteration
 from attribution_sched.scheduler.hi_ppo.checkpoint import describe, load, save
 from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
@@ -274,7 +274,7 @@ def test_clusters_never_share_a_seed_nor_reach_the_held_out_ones(course, monkeyp
         def read_hours(self, network):
             pass
 
-    monkeypatch.setattr("attribution_sched.scheduler.hi_ppo.field.Field", Noted)
+    monkeypatch.setattr("attribution_sched.scheduler.hi_ppo.cluster_batch.Field", Noted)
     for seed in (0, 79, 1234):
         settings = changed(course, seed=seed)
         worlds = dict.fromkeys(one.label for one in settings.course.worlds)
@@ -306,7 +306,7 @@ def test_weights_in_use_learn_on(finished, course):
 
 
 def test_choices_are_compared_between_the_teacher_and_learning_by_trial(course, tmp_path, monkeypatch):
-    monkeypatch.setattr(improving, "COPIES", 8)
+    monkeypatch.setattr(expert_iteration, "COPIES", 8)
     reports, words = [], []
     settings = changed(course, decisions=30, comparing={"rounds": 1, "decisions": 4, "epochs": 1}, demand_tasks=500)
     train(settings, tmp_path / "run", progress=reports.append, log=words.append)

@@ -8,13 +8,13 @@ import pytest
 
 from attribution_sched import types
 from attribution_sched.cluster.counters import COUNTER_NAMES
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.types import Outcome, Quantities, RewardTerms, Task, provenance_of
 
 
 def test_all_four_are_found_in_one_place():
-    assert types.Decision is DecisionView
+    assert types.Decision is Decision
     assert (types.Plan, types.PlanBatch) == (Plan, PlanBatch)
     assert all(hasattr(types, name) for name in types.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

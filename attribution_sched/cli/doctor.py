@@ -161,7 +161,7 @@ def _presets() -> Check:
 
 def _model() -> Check:
     began = time.perf_counter()
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
     network = HiPpo().network
     size = sum(each.numel() for each in network.parameters())

@@ -274,10 +274,6 @@ class Decision:
         return seconds + self.restart_s, dollars
 
 
-DecisionView = Decision
-"""The name of the first edition."""
-
-
 def attributed(decision: Decision, attribute: Callable[[Task], AttributionVector]) -> Decision:
     """A decision all of whose measured tasks have an attribution; those that have one keep it.
 

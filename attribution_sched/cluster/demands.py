@@ -108,7 +108,7 @@ class Demands:
         """Busy shares of host, compute, memory and pcie of these very tasks, shape ``(n_tasks, R)``.
 
         Args:
-            base: Nominal shares from :func:`~attribution_sched.cluster.interference.resource_demands`,
+            base: Nominal shares from ``research.interference_fit.resource_demands``,
                 shape ``(n_tasks, R)`` or ``(R,)``.
         """
         compute, memory, host = self.factors.T

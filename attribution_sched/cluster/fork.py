@@ -413,7 +413,8 @@ def _signals(moment: Moment, until_s: float, seed: int, first: int, futures: int
     domains, reward = moment.world.cluster.domains, moment.world.reward
     now = moment.arrays.signals
     if all(domain.carbon is None and domain.electricity is None for domain in domains):
-        return np.broadcast_to(now, (futures, *now.shape))
+        # Copied, not broadcast: kernels are compiled once more for an array that nobody may write to.
+        return np.repeat(now[None], futures, axis=0)
     tick_s = float(moment.state.clock[0, st.LAST_TICK])
     began_s = math.floor(tick_s / st.HOUR_S) * st.HOUR_S
     hours = math.ceil((until_s - began_s) / st.HOUR_S) + 1

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 
 MINUS = "−"
+
+ROUNDING = 1e-12
+"""Half-widths below this share of their value are the rounding of sums, not chance."""
+
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -34,10 +38,10 @@ def share(value: float, half: float = 0.0, *, signed: bool = True) -> str:
 
     Args:
         value: The share.
-        half: Half-width; 0 if nothing is random, and then it is not written.
+        half: Half-width; 0 if nothing is random, and then it is not written, nor is what is only rounding.
         signed: Write a plus sign too.
     """
-    if not (math.isfinite(value) and math.isfinite(half)) or half <= 0.0:
+    if not (math.isfinite(value) and math.isfinite(half)) or half <= ROUNDING * abs(value):
         return number(value, signed=signed)
     size = max(abs(value), half)
     if size < 1e-4 or size >= 1e7:

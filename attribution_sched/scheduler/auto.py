@@ -135,7 +135,7 @@ class Auto:
 
     def attributions(self, counters: FloatArray) -> FloatArray:
         """As the contenders' weights have learnt to read them."""
-        from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+        from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
         reader = self.chosen if isinstance(self.chosen, AttributionReader) else HiPpo()
         return reader.attributions(counters)

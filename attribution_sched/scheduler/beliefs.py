@@ -55,7 +55,7 @@ class AttributionBeliefs:
         world: Whose kinds and law of tasks.
         attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``, as the tasks' own vectors are in.
         paces: What attributions say of the time tasks take as the follower reads it, see
-            :func:`~attribution_sched.scheduler.hi_ppo.paces.read_paces`; nothing by default.
+            :func:`~attribution_sched.scheduler.hi_ppo.runtime_estimate.read_paces`; nothing by default.
         pace: Whether the measured throughput is read.
         attributions: Whether attributions are read.
     """

@@ -1,7 +1,7 @@
-"""Hybrids: an optimiser starts and something learnt adapts; a rule proposes and something learnt corrects.
+"""A hybrid: a rule proposes and something learnt corrects.
 
-Both take what is learnt through a small protocol, and both run without it: :class:`KeepPlan` adapts nothing, and
-:class:`ValueCorrection` ranks by what plans are worth, which makes the rule a local search of one step.
+What is learnt comes through a small protocol; without it :class:`ValueCorrection` ranks by what plans are worth, which
+makes the rule a local search of one step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError, SettingsError, problem
-from attribution_sched.planning.candidates import feasible, microbatch_counts, taken
+from attribution_sched.planning.candidates import microbatch_counts, taken
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.local_search import SAME_FORMATS, Neighbourhood
 from attribution_sched.scheduler.exact_policy import switching_gain
@@ -35,29 +35,12 @@ MOVES_WEIGHED = 8
 
 
 @runtime_checkable
-class Adaptation(Protocol):
-    """Changes the plan of a running task at later events."""
-
-    def adapt(self, view: Decision, plan: Plan) -> Plan | None:
-        """Return another plan for a task that runs on ``plan``; None keeps it."""
-        ...
-
-
-@runtime_checkable
 class Correction(Protocol):
     """Ranks the neighbourhood of what a rule proposes."""
 
     def correct(self, view: Decision, proposal: Plan, candidates: PlanBatch) -> FloatArray:
         """Score the candidates, larger is better, shape ``(n,)``; the first of them is the proposal."""
         ...
-
-
-class KeepPlan:
-    """The adaptation that changes nothing."""
-
-    def adapt(self, view: Decision, plan: Plan) -> Plan | None:
-        """Keep the plan."""
-        return None
 
 
 class ValueCorrection:
@@ -75,56 +58,7 @@ class ValueCorrection:
         return gains
 
 
-class _Guided:
-    """What both hybrids pass on to the policy they are built around."""
-
-    def __init__(self, guide: Policy) -> None:
-        self._guide = guide
-
-    def select(self, view: Decision) -> int:
-        """Choose the waiting task as the inner policy does; the pending one if it has no say."""
-        return self._guide.select(view) if isinstance(self._guide, QueueOrder) else view.slot
-
-    def reset(self, seed: int) -> None:
-        """Tell all parts that remember that an episode begins."""
-        for part in vars(self).values():
-            if isinstance(part, Episodic):
-                part.reset(seed)
-
-
-class OptimiserStart(_Guided):
-    """An optimiser makes the first placement; a learnt adaptation changes it at later events.
-
-    An adapted plan that the cluster would refuse is not taken: the task stays where it is, and ``refused`` counts it.
-
-    Args:
-        optimiser: Places waiting tasks.
-        adapt: Changes plans of running tasks; nothing by default.
-    """
-
-    def __init__(self, optimiser: Policy, adapt: Adaptation | None = None) -> None:
-        _require(optimiser, "optimiser", "name", "decide")
-        super().__init__(optimiser)
-        self.optimiser = optimiser
-        self.adaptation: Adaptation = KeepPlan() if adapt is None else adapt
-        _require(self.adaptation, "adapt", "adapt")
-        self.name = f"{optimiser.name}+adapt"
-        self.refused = 0
-
-    def decide(self, view: Decision) -> Plan | None:
-        """Place by the optimiser, adapt afterwards."""
-        if view.current_plan is None:
-            return _plan_of(self.optimiser.decide(view), "optimiser.decide")
-        plan = _plan_of(self.adaptation.adapt(view, view.current_plan), "adapt.adapt")
-        if plan is None or plan == view.current_plan:
-            return None
-        if feasible(view, plan) is not None:
-            self.refused += 1
-            return None
-        return plan
-
-
-class RuleCorrection(_Guided):
+class RuleCorrection:
     """A rule proposes; a learnt correction picks from the proposal and its small changes.
 
     Candidates are priced in one call and only those that fit are shown to the correction. Where the rule waits or
@@ -137,11 +71,20 @@ class RuleCorrection(_Guided):
 
     def __init__(self, rule: Policy, correct: Correction | None = None) -> None:
         _require(rule, "rule", "name", "decide")
-        super().__init__(rule)
         self.rule = rule
         self.correction: Correction = ValueCorrection() if correct is None else correct
         _require(self.correction, "correct", "correct")
         self.name = f"{rule.name}+correct"
+
+    def select(self, view: Decision) -> int:
+        """Choose the waiting task as the rule does; the pending one if it has no say."""
+        return self.rule.select(view) if isinstance(self.rule, QueueOrder) else view.slot
+
+    def reset(self, seed: int) -> None:
+        """Tell all parts that remember that an episode begins."""
+        for part in (self.rule, self.correction):
+            if isinstance(part, Episodic):
+                part.reset(seed)
 
     def decide(self, view: Decision) -> Plan | None:
         """Correct what the rule proposes."""

@@ -141,7 +141,7 @@ _SPECS = (
     PolicySpec(
         "hi-ppo",
         "hierarchical PPO: who, where and how by learnt policies; searched, then thought through in copies",
-        "attribution_sched.scheduler.hi_ppo.policy",
+        "attribution_sched.scheduler.hi_ppo.coordinator",
         "HiPpo",
         MappingProxyType({"think": True}),
     ),
@@ -202,7 +202,7 @@ _SPECS = (
 
 def _hi_ppo(option: str, description: str, **settings: Any) -> PolicySpec:
     """Hi-PPO with an option, by the name ``hi-ppo[option]``."""
-    home = "attribution_sched.scheduler.hi_ppo.policy"
+    home = "attribution_sched.scheduler.hi_ppo.coordinator"
     return PolicySpec(f"hi-ppo[{option}]", f"hi-ppo, {description}", home, "HiPpo", MappingProxyType(settings))
 
 

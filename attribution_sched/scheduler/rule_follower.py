@@ -12,11 +12,11 @@ from attribution_sched.cluster.fork import Copies
 from attribution_sched.cluster.plan import layout_table
 from attribution_sched.cluster.world import BATCH_LEVELS, Domain, World
 from attribution_sched.planning.memory_feasibility import FORMATS
-from attribution_sched.scheduler.hi_ppo.drafts import LAYOUT_CHOICE, open_drafts
+from attribution_sched.scheduler.hi_ppo.decode import Planner
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.lower_agent import layout_table as layouts_by_size
+from attribution_sched.scheduler.hi_ppo.partial_plans import LAYOUT_CHOICE, open_partial_plans
 from attribution_sched.scheduler.hi_ppo.upper_agent import Agents, make_said, make_seen, rule_theta
-from attribution_sched.scheduler.hi_ppo.walk import Planner
 from attribution_sched.scheduler.rule_kernel import Buffers, Learnt, RuleArrays, follow, value_at_end
 from attribution_sched.types import FloatArray
 
@@ -56,7 +56,7 @@ class RuleFollower:
         form = (1, n_layouts, FORMATS, BATCH_LEVELS)
         free, held = np.zeros((1, k), dtype=np.int64), np.zeros((1, k), dtype=np.bool_)
         self.buffers = Buffers(
-            drafts=open_drafts(t, one, free, np.zeros((1, 4, k, k)), held, np.zeros((1, 3))),
+            drafts=open_partial_plans(t, one, free, np.zeros((1, 4, k, k)), held, np.zeros((1, 3))),
             rows=one.copy(),
             domain=one.copy(),
             first=one.copy(),

@@ -32,7 +32,7 @@ from attribution_sched.cluster.plan import DP, PP, TP
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
-from attribution_sched.scheduler.hi_ppo.choices import (
+from attribution_sched.scheduler.hi_ppo.action_masks import (
     _completes,
     _domain_allowed,
     _worthiest,
@@ -42,7 +42,7 @@ from attribution_sched.scheduler.hi_ppo.choices import (
     log2_floor,
     segment_choices,
 )
-from attribution_sched.scheduler.hi_ppo.drafts import DEAD, Drafts, write_segments
+from attribution_sched.scheduler.hi_ppo.partial_plans import DEAD, PartialPlans, write_segments
 from attribution_sched.scheduler.hi_ppo.teachers import (
     _CROWD,
     _EARNING,
@@ -91,7 +91,7 @@ class RuleArrays(NamedTuple):
 class Buffers(NamedTuple):
     """Arrays that a call of the rule writes to and nobody reads afterwards."""
 
-    drafts: Drafts
+    drafts: PartialPlans
     rows: IntArray
     domain: IntArray
     first: IntArray

@@ -24,9 +24,9 @@ from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
-from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, Actor, Deviating, RuleActor, distinct
-from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
-from attribution_sched.scheduler.hi_ppo.weights import reward_scale
+from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, ComparedActor, Deviating, RuleActor, distinct
+from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
+from attribution_sched.scheduler.hi_ppo.reward_weights import reward_scale
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Attributor, FloatArray, Task
 
@@ -148,7 +148,7 @@ class Thinker:
         return Thinker(self.think, self.attributor, reads=self.reads)
 
     def candidates(
-        self, actor: Actor, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
+        self, actor: ComparedActor, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
     ) -> list[Option]:
         """The own choice, then the rule's and single changes of what the actor and the rule would do; none twice."""
         who = [actor] if isinstance(actor, RuleActor) else [RuleActor(), actor]
@@ -165,13 +165,15 @@ class Thinker:
                     listed.append(options[place])
         return listed
 
-    def _changes(self, who: Actor, judge: Actor, planner: Planner, decisions: Decisions) -> list[Option]:
+    def _changes(
+        self, who: ComparedActor, judge: ComparedActor, planner: Planner, decisions: Decisions
+    ) -> list[Option]:
         """What somebody would do, then with one thing changed, as likely as ``judge`` finds it."""
         many = len(TRIED)
         # Which of the others a change takes: fixed, so that the same decision always offers the same.
         pick: FloatArray = (0.5 + np.arange(many, dtype=np.float64) * 0.618) % 1.0
         tried = Deviating(who, TRIED, pick)
-        found = walk(planner, decisions.take(np.zeros(many, dtype=np.int64)), tried)
+        found = decode(planner, decisions.take(np.zeros(many, dtype=np.int64)), tried)
         kept = distinct(found, (TRIED == OWN) | tried.made, many)
         kept[0] = True
         odds, own = judge.log_probability(found.trace), int(decisions.slot[0, 0])

@@ -195,7 +195,7 @@ def test_other_counters_than_the_seven_are_refused(testbed):
 def test_training_environments_and_system_show_the_same_to_the_last_bit():
     """No skew: what the network learnt from, what an environment shows, what a policy of System is given."""
     from attribution_sched.registration import make_cross_domain
-    from attribution_sched.scheduler.hi_ppo.field import Field
+    from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
     from attribution_sched.training_phases import attribute
 
@@ -206,7 +206,7 @@ def test_training_environments_and_system_show_the_same_to_the_last_bit():
     assert shown["attribution"].tobytes() == expected
     network = HiPpoNetwork()
     attribute(network)
-    field = Field(env.engine.world, 1, 3, network.attributions)
+    field = ClusterBatch(env.engine.world, 1, 3, network.attributions)
     assert field.decisions().attribution[0, 0].tobytes() == expected
     given = []
 

@@ -9,8 +9,8 @@ from unittest import mock
 
 from attribution_sched import explain_memory
 from attribution_sched import system as system_module
+from attribution_sched.scheduler.hi_ppo import coordinator as hi_ppo_policy
 from attribution_sched.scheduler.hi_ppo import multi_start
-from attribution_sched.scheduler.hi_ppo import policy as hi_ppo_policy
 from attribution_sched.scheduler.thinking import Think
 
 LITTLE = partial(Think, screen=1, keep=1, confirm=2, hours=1.0, changes=3)

@@ -27,12 +27,12 @@ def test_json_says_the_same(here):
 
 
 def test_something_essential_that_is_broken_is_code_1(here, monkeypatch):
-    from attribution_sched.scheduler.hi_ppo import policy
+    from attribution_sched.scheduler.hi_ppo import coordinator
 
     def broken(*_, **__):
         raise OSError("weights.safetensors:\n not found")
 
-    monkeypatch.setattr(policy, "HiPpo", broken)
+    monkeypatch.setattr(coordinator, "HiPpo", broken)
     done = invoke("doctor", "--json")
     assert done.exit_code == 1
     told = json.loads(done.stdout)

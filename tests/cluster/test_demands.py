@@ -16,9 +16,10 @@ from attribution_sched.cluster.demands import (
     nominal_demands,
 )
 from attribution_sched.cluster.gpus import Precision, gpu
-from attribution_sched.cluster.interference import RESOURCES, resource_demands, slowdown
+from attribution_sched.cluster.interference import RESOURCES, slowdown
 from attribution_sched.cluster.models import model
 from attribution_sched.errors import TaskError
+from research.interference_fit import resource_demands
 
 NAMES = ("resnet-50", "efficientnet-b0", "vit-b-16", "bert-base", "gpt2-small", "llama-3-8b")
 

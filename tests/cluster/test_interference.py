@@ -11,13 +11,11 @@ from hypothesis.extra.numpy import arrays
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.interference import (
     RESOURCES,
-    fit_demands,
-    resource_demands,
     slowdown,
-    summed_throughput,
 )
 from attribution_sched.cluster.models import model
 from attribution_sched.errors import ModelFitError
+from research.interference_fit import fit_demands, resource_demands, summed_throughput
 
 needs_data = pytest.mark.skipif("ATTRIBUTION_SCHED_DATA" not in os.environ, reason="needs the measured tables")
 vectors = arrays(float, len(RESOURCES), elements=st.floats(0, 1))

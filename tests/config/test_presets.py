@@ -114,7 +114,7 @@ def test_most_device_hours_are_of_models_that_no_empty_domain_holds():
     """By the masks of the planner itself, not by the list above."""
     from attribution_sched.cluster.engine import state as st
     from attribution_sched.cluster.engine.engine import Engine
-    from attribution_sched.scheduler.hi_ppo.walk import Planner
+    from attribution_sched.scheduler.hi_ppo.decode import Planner
 
     world, arrays = built(HOURLY), Engine(built(HOURLY)).arrays
     base_step_s, base_usd = arrays.kinds[:, st.K_BASE_STEP], arrays.kinds[:, st.K_BASE_COST]

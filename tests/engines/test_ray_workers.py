@@ -9,8 +9,8 @@ import pytest
 from attribution_sched import System, evaluate
 from attribution_sched.errors import SettingsError
 from attribution_sched.executors.workers import check_workers, spread
-from attribution_sched.scheduler.hi_ppo.field_state import field_arrays
-from attribution_sched.scheduler.hi_ppo.ray_rollouts import RayRollouts
+from attribution_sched.scheduler.hi_ppo.cluster_batch import field_arrays
+from attribution_sched.scheduler.hi_ppo.rollout import RayRollouts
 from attribution_sched.training import train
 from tests.scheduler.hi_ppo.tiny_courses import small_trainer
 from tests.small_world import small

@@ -11,7 +11,7 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.live_cluster import PolicyAnswer, PolicyCall, SimulatedCluster
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.types import Float32Array, Outcome
 

@@ -7,7 +7,7 @@ from attribution_sched import System
 from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from tests.small_world import small
 
 from .measure import NO_DEADLINE_S, chosen, cut, moments

@@ -7,7 +7,7 @@ import pytest
 
 from attribution_sched.attribution.attributor import AccountAttributor, as_attributor
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.thinking import Think, known_tasks
 from tests.small_world import small
 

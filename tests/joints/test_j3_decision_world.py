@@ -5,7 +5,7 @@ import pytest
 
 from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
 from .measure import NO_DEADLINE_S, moments
 

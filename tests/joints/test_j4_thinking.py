@@ -7,7 +7,7 @@ import pytest
 
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
 
 FIRST_SEED = 1_905_000

@@ -13,7 +13,7 @@ from attribution_sched.explain.preference import devices_needed, redecided, wher
 from attribution_sched.explain.quality import rank_correlation
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from tests.small_world import small
 
 from .measure import NO_DEADLINE_S, moments

@@ -6,7 +6,7 @@ import pytest
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, PP, REPLICA, STOP, TP
 from attribution_sched.planning.local_search import LocalSearch, orders_near
-from attribution_sched.scheduler.hi_ppo.walk import walk
+from attribution_sched.scheduler.hi_ppo.decode import decode
 from tests.scheduler.hi_ppo import worlds
 
 
@@ -15,7 +15,7 @@ from tests.scheduler.hi_ppo import worlds
 def test_a_polished_plan_is_no_worse_and_has_its_devices(name, widen):
     engine = worlds.begun(worlds.worlds()[name], 8, 1)
     planner = worlds.planner_of(engine)
-    found = walk(planner, worlds.gathered(engine), worlds.chooser(1, must_act=True))
+    found = decode(planner, worlds.gathered(engine), worlds.chooser(1, must_act=True))
     better = 0
     for i in np.flatnonzero(found.batch.counts > 0):
         seen, count = view(engine, int(i)), int(found.batch.counts[i])
@@ -39,7 +39,7 @@ def test_a_polished_plan_is_no_worse_and_has_its_devices(name, widen):
 def test_no_time_no_change():
     engine = worlds.begun(worlds.worlds()["mixed"], 1, 1)
     planner = worlds.planner_of(engine)
-    found = walk(planner, worlds.gathered(engine), worlds.chooser(1, must_act=True))
+    found = decode(planner, worlds.gathered(engine), worlds.chooser(1, must_act=True))
     search = LocalSearch(view(engine), planner.tables, int(found.drafts.kind[0]))
     rows, count, reached = search.improve(
         found.batch.segments[0], int(found.batch.counts[0]), 0.5, expired=lambda: True
@@ -60,7 +60,7 @@ def several():
     """A search and a plan of a world in which plans span domains."""
     engine = worlds.begun(worlds.worlds()["tight"], 8, 1)
     planner = worlds.planner_of(engine)
-    found = walk(planner, worlds.gathered(engine), worlds.chooser(1, must_act=True))
+    found = decode(planner, worlds.gathered(engine), worlds.chooser(1, must_act=True))
     at = int(np.argmax(found.batch.counts))
     search = LocalSearch(view(engine, at), planner.tables, int(found.drafts.kind[at]), widen=True)
     return search, found.batch.segments[at].copy(), int(found.batch.counts[at])

@@ -5,7 +5,7 @@ import pytest
 
 from attribution_sched.errors import PlanError
 from attribution_sched.explain.background import Background
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from research.appraisal_states import _own_first, meet
 from tests.scheduler.hi_ppo import worlds
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
 from research import composing
 from research.composing import GROUPS, compose, endless, keep_states, own_forecasts
 from tests.scheduler.hi_ppo import worlds
@@ -22,7 +22,7 @@ def bank():
         patch.setattr(composing, "WARM_UP", 8)
         patch.setattr(composing, "APART", 4)
         kept = keep_states(network, world, 4, 4, 3)
-    field = Field(world, 2, 5, network.attributions)
+    field = ClusterBatch(world, 2, 5, network.attributions)
     own_forecasts(field)
     return kept, field
 

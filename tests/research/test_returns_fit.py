@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from research import composing
 from research.returns_fit import fit_returns
 from research.returns_truth import GAMMA, Rolled, critic_values, group_shares, roll_out
@@ -69,13 +69,13 @@ def test_critics_learn_what_inputs_are_worth():
 
 def test_only_critics_change_and_decisions_stay(rolled):
     network, world, found = rolled
-    fields = [Field(world, 3, 21, network.attributions) for _ in range(2)]
+    fields = [ClusterBatch(world, 3, 21, network.attributions) for _ in range(2)]
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    first = [fields[0].step(NetworkChooser(network, None)) for _ in range(6)]
+    first = [fields[0].step(NetworkActor(network, None)) for _ in range(6)]
     fit_returns(network, [found], epochs=3)
     for name, tensor in network.state_dict().items():
         assert torch.equal(tensor, before[name]) == (not name.startswith("action_value.")), name
-    again = [fields[1].step(NetworkChooser(network, None)) for _ in range(6)]
+    again = [fields[1].step(NetworkActor(network, None)) for _ in range(6)]
     for one, other in zip(first, again, strict=True):
         assert np.array_equal(one.terms, other.terms)
         assert np.array_equal(one.walk.batch.segments, other.walk.batch.segments)

@@ -9,7 +9,7 @@ import pytest
 from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
 from ..cluster.engine_worlds import tiny_cluster, tiny_world
 

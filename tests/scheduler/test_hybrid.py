@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from attribution_sched.cluster.plan import Plan, PlanBatch
+from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.config import load_settings
 from attribution_sched.errors import PlanError, SettingsError
@@ -13,10 +13,7 @@ from attribution_sched.planning.candidates import feasible
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.exact_policy import switching_gain
 from attribution_sched.scheduler.hybrid import (
-    Adaptation,
     Correction,
-    KeepPlan,
-    OptimiserStart,
     RuleCorrection,
     ValueCorrection,
     neighbourhood,
@@ -32,16 +29,6 @@ from .states import check_states, small_worlds
 WORLDS = small_worlds()
 
 
-class Always:
-    """An adaptation that always wants the same plan, or asks a policy for one."""
-
-    def __init__(self, wanted):
-        self.wanted = wanted
-
-    def adapt(self, view, plan):
-        return self.wanted.decide(replace(view, current_plan=None)) if hasattr(self.wanted, "decide") else self.wanted
-
-
 class Fixed:
     """A correction with given scores."""
 
@@ -53,8 +40,7 @@ class Fixed:
 
 
 def test_the_defaults_satisfy_the_protocols():
-    assert isinstance(KeepPlan(), Adaptation) and isinstance(ValueCorrection(), Correction)
-    assert isinstance(Always(None), Adaptation) and isinstance(Fixed(None), Correction)
+    assert isinstance(ValueCorrection(), Correction) and isinstance(Fixed(None), Correction)
     hybrid = RuleCorrection(RoundRobin())
     assert isinstance(hybrid, QueueOrder) and isinstance(hybrid, Episodic)
 
@@ -104,8 +90,6 @@ def test_a_correction_moves_a_running_task_only_where_that_gains_more():
 
 
 @pytest.mark.parametrize("make", [
-    lambda: OptimiserStart(SpeedProportional()),
-    lambda: OptimiserStart(GreedyBandwidth(), Always(SpeedProportional())),
     lambda: RuleCorrection(StaticUniform()),
     lambda: RuleCorrection(ShortestJobFirst(), Fixed(lambda near: np.random.default_rng(len(near)).random(len(near)))),
 ])  # fmt: skip
@@ -117,28 +101,9 @@ def test_no_plan_is_refused(make):
 
 def test_episodes_run_and_repeat():
     world = tiny_world(tiny_cluster())
-    for make in (lambda: OptimiserStart(SpeedProportional()), lambda: RuleCorrection(RoundRobin())):
-        first, second = (play(world, make(), 5) for _ in range(2))
-        assert first == second and first.placed > 0 and first.refused_plans == 0
-
-
-def test_without_adaptation_nothing_moves_and_names_say_what_they_are():
-    world = tiny_world(tiny_cluster())
-    hybrid = OptimiserStart(SpeedProportional())
-    assert play(world, hybrid, 5).moves == 0
-    assert (hybrid.name, RuleCorrection(RoundRobin()).name) == ("speed-proportional+adapt", "round-robin+correct")
-
-
-def test_an_adapted_plan_is_taken_and_a_bad_one_is_counted():
-    views = (moment(seed) for seed in range(20))
-    pairs = ((v, GreedyBandwidth().place(v, v.kind_index), SpeedProportional().decide(v)) for v in views)
-    view, start, other = next(found for found in pairs if found[1] is not None and found[1] != found[2])
-    running = replace(view, replanning=True, current_plan=start)
-    assert OptimiserStart(SpeedProportional(), Always(other)).decide(running) == other
-    assert OptimiserStart(SpeedProportional(), Always(start)).decide(running) is None
-    full = replace(running, free_devices=np.zeros_like(view.free_devices))
-    hybrid = OptimiserStart(SpeedProportional(), Always(other))
-    assert hybrid.decide(full) is None and hybrid.refused == 1
+    first, second = (play(world, RuleCorrection(RoundRobin()), 5) for _ in range(2))
+    assert first == second and first.placed > 0 and first.refused_plans == 0
+    assert RuleCorrection(RoundRobin()).name == "round-robin+correct"
 
 
 def test_the_guide_is_told_of_queue_and_episode():
@@ -152,8 +117,7 @@ def test_the_guide_is_told_of_queue_and_episode():
 
 
 @pytest.mark.parametrize(("make", "said"), [
-    (lambda: OptimiserStart(None), "optimiser = 'NoneType': lacks name, decide"),
-    (lambda: OptimiserStart(SpeedProportional(), object()), "adapt = 'object': lacks adapt"),
+    (lambda: RuleCorrection(None), "rule = 'NoneType': lacks name, decide"),
     (lambda: RuleCorrection(SpeedProportional), "rule = 'SpeedProportional': must be an object, not a class"),
     (lambda: RuleCorrection(SpeedProportional(), 3), "correct = 'int': lacks correct"),
 ])  # fmt: skip
@@ -170,9 +134,13 @@ def test_scores_of_another_shape_are_refused(scores):
         RuleCorrection(SpeedProportional(), Fixed(scores)).decide(view)
 
 
+class Talks:
+    name = "talks"
+
+    def decide(self, view):
+        return "somewhere"
+
+
 def test_what_is_not_a_plan_is_refused():
-    view = moment(3)
-    running = replace(view, replanning=True, current_plan=SpeedProportional().decide(view))
-    assert isinstance(running.current_plan, Plan)
-    with pytest.raises(PlanError, match=r"adapt\.adapt = 'str'"):
-        OptimiserStart(SpeedProportional(), Always("somewhere")).decide(running)
+    with pytest.raises(PlanError, match=r"rule\.decide = 'str'"):
+        RuleCorrection(Talks()).decide(moment(3))

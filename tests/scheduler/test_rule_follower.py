@@ -8,7 +8,7 @@ import pytest
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.fork import Copies
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from tests.small_world import small
@@ -18,7 +18,7 @@ DAYS = 3
 
 def by_the_rule(world):
     """Return of each of some days by the rule, choice by choice."""
-    field = Field(world, DAYS, 123, None)
+    field = ClusterBatch(world, DAYS, 123, None)
     found = np.full(DAYS, np.nan)
     while np.isnan(found).any():
         before = len(field.returns)

@@ -1,7 +1,8 @@
 """The batched world: hundreds of clusters advanced from decision to decision in one call.
 
-``Engine`` owns the arrays and seeds; the clockwork is in ``engine_kernel``, actions in ``engine_actions``,
-observations in ``engine_observe``. A single environment is an engine with one cluster.
+``Engine`` owns the arrays and seeds. Above it stand the compiled parts, in this order: prices and power of what runs,
+the clockwork (``advance``), actions (``decode``, ``enact``), observations (``observe``). A single environment is an
+engine with one cluster.
 """
 
 from __future__ import annotations

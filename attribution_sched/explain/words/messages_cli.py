@@ -15,7 +15,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "cli.confidence": ("How sure", "把握"),
     "cli.confidence.parts": ("{parts:, }", "{parts:，}"),
     "cli.probability": ("probability {share}", "概率 {share}"),
-    "cli.agreement": ("the same choice in {share} of like situations", "在 {share} 的相似情形中选择相同"),
+    "cli.agreement": ("the same with {share} of other moments' inputs", "换成其他时刻的输入，{share} 选择相同"),
     "cli.runner_up": ("Runner-up", "次优方案"),
     "cli.runner_up.probability": ("{plan} (probability {share})", "{plan}（概率 {share}）"),
     "cli.against": ("Compared with", "对照方案"),

@@ -41,8 +41,9 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "，所见其他选择中最可能的是{choice}{chance}",
     ),
     "decision.agreement": (
-        "{text}. In {share} of like situations it makes the same choice.",
-        "{text}；在相近的情形下，有 {share} 会作出同样的选择。",
+        "{text}. Given the inputs of other moments instead, it would choose the same in {share} of them (few: this "
+        "moment decided; most: it is its habit).",
+        "{text}；若换成其他时刻的输入，其中 {share} 仍会作出同样的选择（低：由此刻的情形决定；高：惯常的选择）。",
     ),
     # What came of it on a real cluster.
     "outcome.none": (

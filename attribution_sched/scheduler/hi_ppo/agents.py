@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attribution_sched.cluster.decision import Decisions, DecisionView
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
-from attribution_sched.scheduler.hi_ppo.drafts import Drafts
+from attribution_sched.scheduler.hi_ppo.decode import Choices, Trace
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE, State
 from attribution_sched.scheduler.hi_ppo.outcomes import F_DEVICES
+from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.hi_ppo.upper_agent import (
     LAYOUT_ODDS,
@@ -28,7 +29,6 @@ from attribution_sched.scheduler.hi_ppo.upper_agent import (
     make_seen,
     weigh_rows,
 )
-from attribution_sched.scheduler.hi_ppo.walk import Offer, Trace
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 CERTAIN = 12.0
@@ -50,7 +50,7 @@ class Releases:
     running: int
 
     @classmethod
-    def of(cls, view: DecisionView) -> Releases:
+    def of(cls, view: Decision) -> Releases:
         """What a decision's moment tells; nothing if it carries none."""
         k = len(view.free_devices)
         hours, devices, count = np.full(k, NEVER_H), np.zeros(k, dtype=np.int64), 0
@@ -169,7 +169,7 @@ class AgentsActor(ShortestFirst):
         """Go on with these tasks."""
         self._task = task
 
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """Domain and number of devices as weighed; cuts, formats and levels are the rule's."""
         found = super().choose(head, offer, drafts, rows)
         weighed = self._weighed
@@ -241,21 +241,21 @@ def plan_place(plan: Plan) -> tuple[int, int]:
     return plan.segments[0].domain, int(np.round(np.log2(devices)))
 
 
-def log_odds_of(weighed: Weighed, replanning: bool, plan: Plan | None, in_vain: BoolArray) -> FloatArray:
+def log_odds_of(weighed: Weighed, replanning: bool, plan: Plan | None, waiting_is_futile: BoolArray) -> FloatArray:
     """Log-odds ``(B,)`` of a plan for candidate 0, or of doing nothing, against the best other choice.
 
     Args:
         weighed: What the agents say.
         replanning: Whether the task runs.
         plan: The plan; None does nothing.
-        in_vain: Where waiting is out of the question if anything can be done, shape ``(B,)``.
+        waiting_is_futile: Where waiting is out of the question if anything can be done, shape ``(B,)``.
     """
     rows = np.arange(len(weighed.chosen))
     if replanning:
         acts = MOVE_ODDS * weighed.move
     else:
         able = np.isfinite(weighed.score)
-        patience = np.where(in_vain[:, None], -CERTAIN, WAIT_ODDS * weighed.patience)
+        patience = np.where(waiting_is_futile[:, None], -CERTAIN, WAIT_ODDS * weighed.patience)
         if plan is None:
             return np.asarray(np.clip(np.where(able, patience, CERTAIN).min(axis=1), -CERTAIN, CERTAIN))
         others = np.where(able & (patience <= 0.0), TASK_ODDS * weighed.score, -np.inf)[:, 1:]

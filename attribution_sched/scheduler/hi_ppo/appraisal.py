@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import Decisions, DecisionView, own_first, states
+from attribution_sched.cluster.decision import Decision, Decisions, own_first, states
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.errors import PlanError, problem
@@ -35,27 +35,26 @@ from attribution_sched.scheduler.hi_ppo.agents import (
     task_log_probabilities,
     weighed_by,
 )
-from attribution_sched.scheduler.hi_ppo.appraisal_encoder import LEAST, look_along
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Planner, decode
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
-from attribution_sched.scheduler.hi_ppo.drafts import DONE
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, Seen
-from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_FEATURES
-from attribution_sched.scheduler.hi_ppo.repricing import (
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor, Seen, look
+from attribution_sched.scheduler.hi_ppo.outcomes import (
     P_BILL_USD,
     P_CARBON_G,
     P_ENERGY_J,
     P_STEP_S,
     P_UTILISATION,
+    PLAN_FEATURES,
     plan_features,
     reprice,
     reprice_each,
 )
-from attribution_sched.scheduler.hi_ppo.walk import Chooser, Planner, walk
-from attribution_sched.scheduler.hi_ppo.weights import reward_scale, weighed
+from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
+from attribution_sched.scheduler.hi_ppo.reward_weights import reward_scale, weighed
 from attribution_sched.scheduler.policy import Appraisal
 
 if TYPE_CHECKING:
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -64,13 +63,16 @@ IntArray = NDArray[np.int64]
 ROWS = 1024
 """Situations that go through the network together: larger arrays leave the cache."""
 
+LEAST = 16
+"""Fewer rows are filled up to this: products of few rows take another path and round differently."""
+
 REMEMBERED = 512
 """Plans that are not checked again when they are asked about again."""
 
 _NOMINAL = np.ones((1, 3))
 
 
-def perceive_later(policy: HiPpo, view: DecisionView) -> Callable[[], Decisions]:
+def perceive_later(policy: HiPpo, view: Decision) -> Callable[[], Decisions]:
     """One decision as the policy's coordination sees it, the view's own task as candidate 0, when it is called.
 
     Links are forecast now, from what the policy has seen of them so far, so a decision is perceived as it was taken if
@@ -95,7 +97,7 @@ def perceive_later(policy: HiPpo, view: DecisionView) -> Callable[[], Decisions]
 
 def appraise(
     policy: HiPpo,
-    view: DecisionView,
+    view: Decision,
     situations: Decisions,
     plans: Sequence[Plan | None],
     *,
@@ -138,7 +140,7 @@ def appraise(
     with one_thread(), torch.no_grad():
         for rows in _parts(n):
             part = situations.take(rows)
-            seen = _see(policy, planner, part, domains=log_probability)
+            seen = _see(policy, planner, part)
             if returns:
                 features = np.zeros((len(part), count, PLAN_FEATURES), dtype=np.float32)
                 features[:, :, 0] = 1.0
@@ -154,7 +156,7 @@ def appraise(
 
 def appraise_each(
     policy: HiPpo,
-    views: Sequence[DecisionView],
+    views: Sequence[Decision],
     situations: Decisions,
     owner: IntArray,
     plans: Sequence[Plan | None],
@@ -202,7 +204,7 @@ def appraise_each(
         scale = reward_scale(views[0].kinds, views[0].base_step_s, views[0].reward.interval_s)
         with one_thread(), torch.no_grad():
             for part in _parts(n):
-                seen = _see(policy, planner, situations.take(part), domains=False)
+                seen = _see(policy, planner, situations.take(part))
                 found.returns[part] = scale * _returns(policy, seen, features[part])
     return found
 
@@ -217,7 +219,7 @@ def _crosses(batch: PlanBatch) -> bool:
     return bool((batch.counts > 1).any())
 
 
-def _links(view: DecisionView, situations: Decisions, batch: PlanBatch) -> FloatArray:
+def _links(view: Decision, situations: Decisions, batch: PlanBatch) -> FloatArray:
     """Links of the situations, or one set for all where no plan feels them."""
     if _crosses(batch):
         return situations.links
@@ -225,7 +227,7 @@ def _links(view: DecisionView, situations: Decisions, batch: PlanBatch) -> Float
 
 
 def _factors(
-    policy: HiPpo, views: Sequence[DecisionView], owner: IntArray, situations: Decisions, rows: IntArray
+    policy: HiPpo, views: Sequence[Decision], owner: IntArray, situations: Decisions, rows: IntArray
 ) -> FloatArray:
     """Demand multipliers ``(len(rows), 3)`` of situations, all of one kind of task at once."""
     kinds = np.array([view.kind_index for view in views])
@@ -248,7 +250,7 @@ def _joined(parts: list[PlanBatch]) -> PlanBatch:
     )
 
 
-def propose(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Plan | None]:
+def propose(policy: HiPpo, view: Decision, situations: Decisions) -> list[Plan | None]:
     """What the network itself would do with the view's task in each situation, before the local search.
 
     None if it does nothing, places another of the waiting tasks first, or lets a running task stay as it is. Where
@@ -261,27 +263,29 @@ def propose(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Pl
     with one_thread():
         for begin in range(0, len(situations), ROWS):
             part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
-            walked = walk(planner, part, chooser_of(policy, view, planner, part))
+            walked = decode(planner, part, chooser_of(policy, view, planner, part))
             acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
             chosen = acts & (walked.trace.task == 0)
             plans = [walked.batch.plan(row) if chosen[row] else None for row in range(len(part))]
-            in_vain = np.flatnonzero(~acts & walked.trace.state.mask[:, 0] & planner.in_vain(part)[:, 0])
-            if policy.search and len(in_vain):
+            waiting_is_futile = np.flatnonzero(
+                ~acts & walked.trace.state.mask[:, 0] & planner.waiting_is_futile(part)[:, 0]
+            )
+            if policy.search and len(waiting_is_futile):
                 # It does not come to waiting there: the policy must place the task.
-                one = part.take(in_vain).only(0)
-                own = walk(planner, one, chooser_of(policy, view, planner, one, must_act=True))
-                for row, at in enumerate(in_vain):
+                one = part.take(waiting_is_futile).only(0)
+                own = decode(planner, one, chooser_of(policy, view, planner, one, must_act=True))
+                for row, at in enumerate(waiting_is_futile):
                     plans[at] = own.batch.plan(row) if own.batch.counts[row] else None
             found += [None if view.replanning and plan == view.current_plan else plan for plan in plans]
     return found
 
 
 def chooser_of(
-    policy: HiPpo, view: DecisionView, planner: Planner, situations: Decisions, *, must_act: bool = False
-) -> Chooser:
+    policy: HiPpo, view: Decision, planner: Planner, situations: Decisions, *, must_act: bool = False
+) -> Actor:
     """Who chooses in some situations of a decision: the agents, or the networks' heads where they have not learnt."""
     agents = policy.agents_actor(view, planner, situations, must_act=must_act)
-    return agents if agents is not None else NetworkChooser(policy.network, None, must_act=must_act)
+    return agents if agents is not None else NetworkActor(policy.network, None, must_act=must_act)
 
 
 def _agents_log_probability(
@@ -304,14 +308,14 @@ def _agents_log_probability(
     return found
 
 
-def checked(view: DecisionView, situations: Decisions) -> Decisions:
+def checked(view: Decision, situations: Decisions) -> Decisions:
     """Situations of the view's task that the compiled parts can follow without looking."""
     found = _within(view, situations)
     _own_kind(found, np.full(len(found), view.kind_index))
     return found
 
 
-def _readable(view: DecisionView, situations: Decisions, batch: PlanBatch) -> Decisions:
+def _readable(view: Decision, situations: Decisions, batch: PlanBatch) -> Decisions:
     """Situations of which only what the terms of plans depend on is read, and therefore checked."""
     k = len(view.cost.domains.rows.devices)
     if len(situations) == 0 or situations.free.shape[1:] != (k,) or _crosses(batch):
@@ -321,7 +325,7 @@ def _readable(view: DecisionView, situations: Decisions, batch: PlanBatch) -> De
     return situations
 
 
-def _within(view: DecisionView, situations: Decisions) -> Decisions:
+def _within(view: Decision, situations: Decisions) -> Decisions:
     """Situations of the view's cluster, finite, with no more free devices than there are."""
     devices = np.asarray(view.cost.domains.rows.devices)
     k, kinds = len(devices), len(view.kinds)
@@ -347,7 +351,7 @@ def _own_kind(situations: Decisions, kinds: IntArray) -> None:
         raise PlanError(problem(f"situations.kind[{other[0]}, 0]", given, rule, "Vary what perceive() returns"))
 
 
-def _reader(policy: HiPpo, view: DecisionView) -> DemandReader:
+def _reader(policy: HiPpo, view: Decision) -> DemandReader:
     """Who reads demands off attributions of this kind of task, made once per cost model and state of the weights."""
     head = policy.network.demands
     state = tuple(weights._version for weights in head.layers())
@@ -359,7 +363,7 @@ def _reader(policy: HiPpo, view: DecisionView) -> DemandReader:
     return known[key]
 
 
-def _carried_out(policy: HiPpo, view: DecisionView, plans: tuple[Plan, ...]) -> PlanBatch:
+def _carried_out(policy: HiPpo, view: Decision, plans: tuple[Plan, ...]) -> PlanBatch:
     """Plans as the cluster would run them, the last ones asked about remembered; one that cannot run is refused."""
     known = policy._batches.setdefault(view.cost, {})
     key = (view.kind_index, view.max_segments, plans)
@@ -380,7 +384,7 @@ def _carried_out(policy: HiPpo, view: DecisionView, plans: tuple[Plan, ...]) -> 
     return batch
 
 
-def _own_attributions(policy: HiPpo, views: Sequence[DecisionView]) -> Float32Array:
+def _own_attributions(policy: HiPpo, views: Sequence[Decision]) -> Float32Array:
     """Attributions of the views' own tasks as :func:`perceive` tells them, and samples per second: ``(≥ LEAST, 8)``."""
     found = np.zeros((max(LEAST, len(views)), 8), dtype=np.float32)
     found[: len(views), :7] = states([(view.counters, view.attribution) for view in views], policy.attributions)
@@ -388,17 +392,17 @@ def _own_attributions(policy: HiPpo, views: Sequence[DecisionView]) -> Float32Ar
     return found
 
 
-def _terms(view: DecisionView, prices: FloatArray) -> FloatArray:
+def _terms(view: Decision, prices: FloatArray) -> FloatArray:
     """R_eff, R_util and R_cost ``(n, plans, 3)`` of plans at their prices."""
     kind, columns = view.kind_index, (P_STEP_S, P_UTILISATION, P_BILL_USD, P_ENERGY_J, P_CARBON_G)
     of_steps = (prices[:, :, column] for column in columns)
     return priced_terms(view.reward, float(view.base_step_s[kind]), float(view.base_cost_usd[kind]), *of_steps)
 
 
-def _see(policy: HiPpo, planner: Planner, situations: Decisions, *, domains: bool) -> Seen:
+def _see(policy: HiPpo, planner: Planner, situations: Decisions) -> Seen:
     """Describe and encode situations, candidate 0 being the task in question."""
     state, _ = planner.describe(situations)
-    return look_along(policy.network, state, domains=domains)
+    return look(policy.network, state, np.zeros(len(situations), dtype=np.int64))
 
 
 def _returns(policy: HiPpo, seen: Seen, features: Float32Array) -> FloatArray:

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
-from attribution_sched.scheduler.hi_ppo.drafts import DEAD, Drafts
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Choices, Decoded, Trace
 from attribution_sched.scheduler.hi_ppo.features import State
+from attribution_sched.scheduler.hi_ppo.partial_plans import DEAD, PartialPlans
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
-from attribution_sched.scheduler.hi_ppo.walk import Offer, Trace, Walk
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 OWN, TASK, NOTHING, DOMAIN, FEWER, MORE, CUT, REPLICA, RESIZED = range(9)
@@ -22,16 +22,8 @@ TRIED = np.array([OWN, TASK, TASK, NOTHING, DOMAIN, FEWER, FEWER, MORE, CUT, REP
 _SIZE, _WORTH = 4, 12
 
 
-class Actor(Protocol):
-    """Who chooses, and can be given another task than it would have taken."""
-
-    def task(self, state: State) -> IntArray:
-        """A candidate, or one past the last for nothing."""
-        ...
-
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
-        """A domain (or the end), a first layer, a layout, a format or a level, as ``head`` says."""
-        ...
+class ComparedActor(Actor, Protocol):
+    """Who chooses, can be given another task than it would have taken, and says how probable its choices were."""
 
     def retask(self, state: State, task: IntArray) -> None:
         """Go on with these tasks."""
@@ -56,7 +48,7 @@ class RuleActor(ShortestFirst):
 class Deviating:
     """Somebody's choices except one; ``pick`` in [0, 1) says which of the others is taken instead."""
 
-    def __init__(self, actor: Actor, change: IntArray, pick: FloatArray) -> None:
+    def __init__(self, actor: ComparedActor, change: IntArray, pick: FloatArray) -> None:
         self._actor, self._change, self._pick = actor, change.copy(), pick
         self.made: BoolArray = np.zeros(len(change), dtype=np.bool_)
 
@@ -79,7 +71,7 @@ class Deviating:
         self._actor.retask(state, found)
         return found
 
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """Its own choice, or another where that is the change."""
         own = self._actor.choose(head, offer, drafts, rows)
         found = own.copy()
@@ -97,7 +89,7 @@ class Deviating:
             self.made[r] = True
         return found
 
-    def _others(self, head: str, offer: Offer, i: int, own: int, change: int, first: bool) -> BoolArray | None:
+    def _others(self, head: str, offer: Choices, i: int, own: int, change: int, first: bool) -> BoolArray | None:
         """What may be taken instead, or None where this is not the choice to change."""
         others: BoolArray = offer.mask[i].copy()
         others[own] = False
@@ -115,7 +107,7 @@ class Deviating:
         differs[RESIZED] = differs[FEWER] | differs[MORE]
         return others & differs[change] if change in differs else None
 
-    def _resized(self, offer: Offer, i: int, own: int, others: BoolArray, r: int) -> int:
+    def _resized(self, offer: Choices, i: int, own: int, others: BoolArray, r: int) -> int:
         """The worthiest layout of the next number of devices, seldom of one further away."""
         away = np.abs(offer.choices[i, :, _SIZE] - offer.choices[i, own, _SIZE])
         steps = np.unique(away[others].round(3))
@@ -128,7 +120,7 @@ class Deviating:
         return int(found[int(self._pick[r] * len(found))])
 
 
-def distinct(found: Walk, made: BoolArray, many: int) -> BoolArray:
+def distinct(found: Decoded, made: BoolArray, many: int) -> BoolArray:
     """Which of ``many`` choices per decision are there and not the same as one before; none where only one is left."""
     plans = np.where(found.batch.counts[:, None] > 0, found.batch.segments.reshape(len(made), -1), 0)
     keys = np.column_stack([found.trace.task, plans])

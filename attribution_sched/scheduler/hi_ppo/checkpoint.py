@@ -108,7 +108,7 @@ def save_training(path: str | Path, trainer: Trainer, extra: Mapping[str, Any]) 
         trainer: Between two iterations, with nothing left for the upper agent to learn from.
         extra: What else belongs to the run, ready for JSON, without NaN.
     """
-    from attribution_sched.scheduler.hi_ppo.field_state import field_arrays
+    from attribution_sched.scheduler.hi_ppo.cluster_batch import field_arrays
     from attribution_sched.scheduler.ppo.run_state import generator_array, module_arrays, optimiser_arrays
 
     if trainer._unlearnt:
@@ -147,7 +147,7 @@ def resume_training(path: str | Path, trainer: Trainer) -> dict[str, Any]:
         CheckpointError: If the file is not exactly what was written, or the trainer differs from the one it was
             written by.
     """
-    from attribution_sched.scheduler.hi_ppo.field_state import restore_field
+    from attribution_sched.scheduler.hi_ppo.cluster_batch import restore_field
     from attribution_sched.scheduler.ppo.run_state import restore_generator, restore_module, restore_optimiser
 
     header, arrays = _read(path, TRAINING_KIND)
@@ -216,7 +216,7 @@ def _plain(value: Any) -> Any:
 
 def feature_names() -> dict[str, list[str]]:
     """Everything the networks are told, by group: what a checkpoint is made for."""
-    from attribution_sched.scheduler.hi_ppo import drafts, features, network, outcomes
+    from attribution_sched.scheduler.hi_ppo import features, network, outcomes, partial_plans
 
     groups: dict[str, tuple[str, ...]] = {
         "nodes": features.NODE_NAMES,
@@ -228,7 +228,7 @@ def feature_names() -> dict[str, list[str]]:
         "components": network.COMPONENTS,
     }
     for name in ("domain_choice", "cut_choice", "layout_choice", "format_choice", "level_choice", "draft_features"):
-        groups[name] = tuple(f"{name}_{i}" for i in range(getattr(drafts, name.upper())))
+        groups[name] = tuple(f"{name}_{i}" for i in range(getattr(partial_plans, name.upper())))
     return {name: list(names) for name, names in groups.items()}
 
 
@@ -257,8 +257,8 @@ def _read(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
 
 def _checked_size(header: dict[str, Any]) -> NetworkSize:
     """The size a header gives, if it is one that a network can have."""
-    from attribution_sched.scheduler.hi_ppo.encoder import Conv, Pooling
     from attribution_sched.scheduler.hi_ppo.network import NetworkSize
+    from attribution_sched.scheduler.hi_ppo.topology_encoder import Conv, Pooling
 
     given = header.get("size")
     known = {field.name for field in fields(NetworkSize)}

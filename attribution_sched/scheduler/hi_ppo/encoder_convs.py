@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.scheduler.hi_ppo.encoder_dense import EdgeSage
+from attribution_sched.scheduler.hi_ppo.topology_encoder import EdgeSage
 
 # torch-geometric still decorates with torch.jit.script, which newer versions of torch complain about at import.
 with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What a network says: it chooses during a walk, or judges a walk that somebody took."""
+"""What a network says: it chooses during a decode, or judges a decode that somebody took."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attribution_sched.scheduler.hi_ppo.drafts import Drafts
+from attribution_sched.scheduler.hi_ppo.decode import HEADS, UPPER, Choices, Steps, Trace
 from attribution_sched.scheduler.hi_ppo.features import ATTRIBUTION_AT, TASK_AT, State
-from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.pointing import sparse
-from attribution_sched.scheduler.hi_ppo.walk import HEADS, UPPER, Offer, Steps, Trace
+from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, sparse
+from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans
 from attribution_sched.scheduler.ppo.policy import chosen, entropy, masked_log_softmax, sample
 
 IntArray = NDArray[np.int64]
@@ -134,7 +133,7 @@ def task_scores(network: HiPpoNetwork, seen: Seen, most: int) -> Tensor:
 
 
 def logits(
-    network: HiPpoNetwork, head: str, seen: Seen, offer: Offer, at: Tensor, *, only_allowed: bool = False
+    network: HiPpoNetwork, head: str, seen: Seen, offer: Choices, at: Tensor, *, only_allowed: bool = False
 ) -> Tensor:
     """Scores of what is offered; ``at`` gives the row of each offer's decision in ``seen``.
 
@@ -180,7 +179,7 @@ def _extra(network: HiPpoNetwork, head: str) -> int:
     return {"layout": 0, "format": layout, "level": layout + network.lower.format.choice.in_features}[head]
 
 
-class NetworkChooser:
+class NetworkActor:
     """Chooses by a network.
 
     Args:
@@ -216,7 +215,7 @@ class NetworkChooser:
         return found
 
     @torch.no_grad()
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """Choose by a head, and add up log-probabilities per level."""
         if self.seen is None:
             raise RuntimeError("choose() before task()")
@@ -228,6 +227,19 @@ class NetworkChooser:
         total.index_add_(0, at, chosen(log_probs, taken))
         found: IntArray = taken.cpu().numpy()
         return found
+
+    @torch.no_grad()
+    def retask(self, state: State, task: IntArray) -> None:
+        """Look at the cluster as it is for other tasks."""
+        if self.seen is not None:
+            bare = self.seen._replace(own=self.seen.own[:, :, :SYSTEM])
+            self.seen = with_task(self.network, bare, state, task)
+
+    @torch.no_grad()
+    def log_probability(self, trace: Trace) -> NDArray[np.float64]:
+        """Of what was chosen, at the upper and at the lower level, shape ``(B, 2)``."""
+        found = judge(self.network, trace)
+        return np.column_stack([found.upper.cpu().numpy(), found.lower.cpu().numpy()]).astype(np.float64)
 
 
 def judge(network: HiPpoNetwork, trace: Trace) -> Judgement:
@@ -270,7 +282,7 @@ def take_trace(trace: Trace, index: IntArray, offsets: dict[str, IntArray]) -> T
         at = np.repeat(np.arange(len(index)), count)
         rows = np.repeat(begin - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())
         whole = trace.steps[head]
-        offer = Offer(
+        offer = Choices(
             at, whole.offer.choices[rows], whole.offer.mask[rows], whole.offer.context[rows], whole.offer.domain[rows]
         )
         steps[head] = Steps(offer, whole.taken[rows])

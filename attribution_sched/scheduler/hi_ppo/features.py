@@ -12,8 +12,8 @@ from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.scheduler.hi_ppo.choices import bounded_log, can_begin, fastest_inside
-from attribution_sched.scheduler.hi_ppo.drafts import Drafts, open_drafts
+from attribution_sched.scheduler.hi_ppo.action_masks import bounded_log, can_begin, fastest_inside
+from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans, open_partial_plans
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -119,7 +119,7 @@ def log_pace(plane: FloatArray, attribution: Float32Array) -> float:
 @kernel(allocates=True)
 def _describe(
     t: PlannerTables,
-    d: Drafts,
+    d: PartialPlans,
     nominal_s: FloatArray,
     task_features: FloatArray,
     paces: FloatArray,
@@ -204,7 +204,7 @@ def wishes_of(t: PlannerTables, decisions: Decisions) -> FloatArray:
 
 def describe(
     t: PlannerTables, decisions: Decisions, nominal_s: FloatArray, task_features: FloatArray, paces: FloatArray
-) -> tuple[State, Drafts]:
+) -> tuple[State, PartialPlans]:
     """Turn decisions into the upper agent's state and open an empty draft for each.
 
     Args:
@@ -217,7 +217,7 @@ def describe(
     b, q = decisions.kind.shape
     devices = np.asarray(t.domains.rows.devices)
     nothing = np.zeros(b, dtype=np.int64)
-    drafts = open_drafts(t, nothing, decisions.free, decisions.links, decisions.held, wishes_of(t, decisions))
+    drafts = open_partial_plans(t, nothing, decisions.free, decisions.links, decisions.held, wishes_of(t, decisions))
     candidates = np.zeros((b, q, len(CANDIDATE_NAMES)), dtype=np.float32)
     mask = np.zeros((b, q + 1), dtype=np.bool_)
     hours = np.zeros(b)
@@ -242,7 +242,7 @@ def describe(
     return State(nodes, edges.astype(np.float32), general, candidates, mask, decisions.kind >= 0), drafts
 
 
-def choose_task(t: PlannerTables, drafts: Drafts, rows: IntArray, kind: IntArray) -> None:
+def choose_task(t: PlannerTables, drafts: PartialPlans, rows: IntArray, kind: IntArray) -> None:
     """Let drafts be plans of the chosen kinds of tasks."""
     drafts.kind[rows] = kind
     drafts.stop[rows] = t.cost.n_layers[kind]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.wan import Wan
@@ -127,11 +127,11 @@ class ViewForecast:
             self._ahead = None
             self._last_s = float(memory["last_s"][0])
 
-    def knows(self, view: DecisionView) -> bool:
+    def knows(self, view: Decision) -> bool:
         """Whether the links of a decision are those it read last, so that forecasting changes nothing it knows."""
         return view.link_gbps is None or (view.link_time_s == self._last_s and self._ahead is not None)
 
-    def gbps(self, view: DecisionView) -> FloatArray | None:
+    def gbps(self, view: Decision) -> FloatArray | None:
         """Bandwidth expected to be left for the task; None if nobody measures the links."""
         if view.link_gbps is None:
             return None

@@ -11,11 +11,10 @@ from attribution_sched.cluster.decision import Attributor
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.kernels import one_thread
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, restore_field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch, field_arrays, restore_field
+from attribution_sched.scheduler.hi_ppo.decode import Actor
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.walk import Chooser
 
 FloatArray = NDArray[np.float64]
 
@@ -53,7 +52,7 @@ class HeldOut:
     Args:
         world: The scheduling problem.
         episodes: How many.
-        attributor: As :class:`~attribution_sched.scheduler.hi_ppo.field.Field` takes it.
+        attributor: As :class:`~attribution_sched.scheduler.hi_ppo.cluster_batch.ClusterBatch` takes it.
         paces: Likewise.
     """
 
@@ -64,7 +63,7 @@ class HeldOut:
             rule = f"must lie in 1..{MOST_EPISODES}"
             raise SettingsError(problem("held-out episodes", episodes, rule, "Use for example 32"))
         self.episodes = episodes
-        self._field = Field(world, episodes, FIRST_SEED, attributor, "held-out", paces=paces)
+        self._field = ClusterBatch(world, episodes, FIRST_SEED, attributor, "held-out", paces=paces)
         self._begin = field_arrays(self._field)
 
     def read_hours(self, network: HiPpoNetwork) -> None:
@@ -74,9 +73,9 @@ class HeldOut:
     def measure(self, network: HiPpoNetwork) -> Measured:
         """Play all episodes by the most probable choices of a network."""
         with one_thread():
-            return self.play(NetworkChooser(network, None))
+            return self.play(NetworkActor(network, None))
 
-    def play(self, chooser: Chooser) -> Measured:
+    def play(self, chooser: Actor) -> Measured:
         """Play all episodes by whoever chooses."""
         field = self._field
         restore_field(field, self._begin)

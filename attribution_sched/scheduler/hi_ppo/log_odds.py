@@ -15,23 +15,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attribution_sched.cluster.decision import Decisions, DecisionView
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.agents import CERTAIN, log_odds_of, weighed_by
 from attribution_sched.scheduler.hi_ppo.appraisal import checked, chooser_of
-from attribution_sched.scheduler.hi_ppo.drafts import DONE, Drafts
+from attribution_sched.scheduler.hi_ppo.decode import Choices, Planner, decode
 from attribution_sched.scheduler.hi_ppo.evaluate import logits as head_logits
 from attribution_sched.scheduler.hi_ppo.evaluate import look, task_scores, with_task
 from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.walk import Offer, Planner, walk
+from attribution_sched.scheduler.hi_ppo.partial_plans import DONE, PartialPlans
 from attribution_sched.scheduler.policy import Preferred
 from attribution_sched.scheduler.ppo.policy import masked_log_softmax
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
 ROWS = 1024
 """Situations that go through the network together: larger arrays leave the cache."""
@@ -44,16 +44,18 @@ class PlanFollower:
         network: Who is asked.
         planner: The cluster.
         plan: The plan; None does nothing.
-        in_vain: Rows in which waiting is out of the question if anything can be done, shape ``(n,)``.
+        waiting_is_futile: Rows in which waiting is out of the question if anything can be done, shape ``(n,)``.
     """
 
-    def __init__(self, network: HiPpoNetwork, planner: Planner, plan: Plan | None, in_vain: BoolArray) -> None:
-        self.network, self._tables, self._in_vain = network, planner.tables, in_vain
+    def __init__(
+        self, network: HiPpoNetwork, planner: Planner, plan: Plan | None, waiting_is_futile: BoolArray
+    ) -> None:
+        self.network, self._tables, self._in_vain = network, planner.tables, waiting_is_futile
         self._wanted = [] if plan is None else [
             segment for replica in plan.replicas for segment in reversed(replica.segments)
         ]  # fmt: skip
         self._sizes = np.log2(planner.tables.layouts).sum(axis=1)
-        self.margin: FloatArray = np.full(len(in_vain), CERTAIN)
+        self.margin: FloatArray = np.full(len(waiting_is_futile), CERTAIN)
 
     @torch.no_grad()
     def task(self, state: State) -> IntArray:
@@ -71,7 +73,7 @@ class PlanFollower:
         return task
 
     @torch.no_grad()
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """The plan's own choice where it is on offer, else any: that row has lost already."""
         written = int(drafts.written[rows[0]])
         at = torch.from_numpy(offer.decision).to(self._seen.shared.device)
@@ -117,7 +119,7 @@ def _log_sum(values: FloatArray) -> FloatArray:
     return found
 
 
-def log_odds(policy: HiPpo, view: DecisionView, situations: Decisions, plan: Plan | None) -> FloatArray:
+def log_odds(policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | None) -> FloatArray:
     """Log-odds ``(n,)`` of a plan (None: of waiting, or of staying) against the best other choice of each situation."""
     planner, situations = policy.planner(view), checked(view, situations)
     agents = policy.agents_actor(view, planner, situations)
@@ -130,13 +132,13 @@ def log_odds(policy: HiPpo, view: DecisionView, situations: Decisions, plan: Pla
             rows = np.arange(begin, min(len(situations), begin + ROWS))
             part = situations.take(rows)
             follower = PlanFollower(policy.network, planner, plan, _in_vain(policy, planner, part))
-            walked = walk(planner, part, follower)
+            walked = decode(planner, part, follower)
             dead = (walked.drafts.status != DONE) & (plan is not None)
             found[rows] = np.where(dead, -CERTAIN, follower.margin)
     return found
 
 
-def prefer(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Preferred]:
+def prefer(policy: HiPpo, view: Decision, situations: Decisions) -> list[Preferred]:
     """What the network chooses for the view's task in each situation, before the search.
 
     Where waiting would not help the task, it is what the network would do if it had to act.
@@ -146,7 +148,7 @@ def prefer(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Pre
     with one_thread():
         for begin in range(0, len(situations), ROWS):
             part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
-            walked = walk(planner, part, chooser_of(policy, view, planner, part))
+            walked = decode(planner, part, chooser_of(policy, view, planner, part))
             acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
             made = [
                 Preferred(walked.batch.plan(row) if acts[row] and task == 0 else None, bool(acts[row]) and task > 0)
@@ -155,7 +157,7 @@ def prefer(policy: HiPpo, view: DecisionView, situations: Decisions) -> list[Pre
             forced = np.flatnonzero(~acts & walked.trace.state.mask[:, 0] & _in_vain(policy, planner, part))
             if len(forced):
                 one = part.take(forced).only(0)
-                own = walk(planner, one, chooser_of(policy, view, planner, one, must_act=True))
+                own = decode(planner, one, chooser_of(policy, view, planner, one, must_act=True))
                 for row, at in enumerate(forced):
                     made[at] = Preferred(own.batch.plan(row) if own.batch.counts[row] else None)
             found += [Preferred(None) if view.replanning and one.plan == view.current_plan else one for one in made]
@@ -171,4 +173,4 @@ def _fitting(planner: Planner, situations: Decisions) -> BoolArray:
 
 def _in_vain(policy: HiPpo, planner: Planner, part: Decisions) -> BoolArray:
     """Where waiting is out of the question for candidate 0, shape ``(n,)``: the search places it then."""
-    return planner.in_vain(part)[:, 0] if policy.search else np.zeros(len(part), dtype=np.bool_)
+    return planner.waiting_is_futile(part)[:, 0] if policy.search else np.zeros(len(part), dtype=np.bool_)

@@ -16,9 +16,9 @@ from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
 from attribution_sched.kernels import one_thread
 from attribution_sched.planning.local_search import IteratedLocalSearch, LocalSearch
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -60,12 +60,12 @@ def plan_alone(
         expired: Says when there is no time left; what was found until then counts.
     """
     with one_thread():
-        likeliest = walk(planner, decisions, NetworkChooser(network, None, must_act=True))
+        likeliest = decode(planner, decisions, NetworkActor(network, None, must_act=True))
         rows, counts = likeliest.batch.segments, likeliest.batch.counts
         if expired is None or not expired():
             source = torch.Generator(device=next(network.parameters()).device).manual_seed(seed)
             many = decisions.take(np.zeros(PROPOSALS, dtype=np.int64))
-            drawn = walk(planner, many, NetworkChooser(network, source, must_act=True)).batch
+            drawn = decode(planner, many, NetworkActor(network, source, must_act=True)).batch
             rows, counts = np.concatenate([rows, drawn.segments]), np.concatenate([counts, drawn.counts])
     return search_around(rows, counts, search, thorough=thorough, seed=seed, expired=expired)
 

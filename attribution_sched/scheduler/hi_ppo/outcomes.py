@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.cost import (
     BILL_USD,
     BYTES_PER_GBIT,
+    CARBON_G,
+    ENERGY_J,
     STEP_S,
     UTILISATION,
     Scratch,
@@ -24,6 +26,7 @@ from attribution_sched.cluster.plan import (
     FIRST,
     MAX_PP,
     MICROBATCH,
+    MICROBATCHES,
     PP,
     PRECISION,
     REPLICA,
@@ -32,10 +35,10 @@ from attribution_sched.cluster.plan import (
     TP,
     PlanBatch,
 )
-from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel, samples_kernel
+from attribution_sched.cluster.reward import r_cost, r_cost_kernel, r_eff, r_eff_kernel, samples, samples_kernel
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.scheduler.hi_ppo.drafts import (
+from attribution_sched.scheduler.hi_ppo.partial_plans import (
     D_DOMAIN,
     D_FIRST,
     D_FORMAT,
@@ -44,7 +47,7 @@ from attribution_sched.scheduler.hi_ppo.drafts import (
     D_REPLICA,
     D_STOP,
     DONE,
-    Drafts,
+    PartialPlans,
 )
 
 FloatArray = NDArray[np.float64]
@@ -66,7 +69,7 @@ BUSY_S = 0
 
 
 @kernel
-def _segments(t: PlannerTables, d: Drafts, r: int, rows: IntArray) -> None:
+def _segments(t: PlannerTables, d: PartialPlans, r: int, rows: IntArray) -> None:
     """Write the segments of a finished draft in the order of its layers, replica by replica."""
     at = 0
     begin = 0
@@ -94,7 +97,7 @@ def _segments(t: PlannerTables, d: Drafts, r: int, rows: IntArray) -> None:
 
 @kernel(allocates=True)
 def _price(
-    t: PlannerTables, d: Drafts, rows: IntArray, step_s: FloatArray, scratch: Scratch, segments: IntArray,
+    t: PlannerTables, d: PartialPlans, rows: IntArray, step_s: FloatArray, scratch: Scratch, segments: IntArray,
     out: Float32Array, traffic: FloatArray, busy_s: FloatArray,
 ) -> None:  # fmt: skip
     k = d.free.shape[1]
@@ -150,14 +153,14 @@ class PlanLoads(NamedTuple):
 
 
 def describe_plans(
-    t: PlannerTables, d: Drafts, rows: IntArray, step_s: FloatArray
+    t: PlannerTables, d: PartialPlans, rows: IntArray, step_s: FloatArray
 ) -> tuple[Float32Array, PlanBatch, PlanLoads]:
     """Describe finished drafts, ``(n, PLAN_FEATURES)``, and give them as plans; unfinished ones do nothing.
 
     Args:
         t: Tables.
-        d: Drafts.
-        rows: Drafts to describe, shape ``(n,)``.
+        d: PartialPlans.
+        rows: PartialPlans to describe, shape ``(n,)``.
         step_s: Measured step time of the plan in force of every draft, 0 if there is none, shape ``(R,)``.
     """
     segments = np.zeros((len(rows), t.max_segments, len(SEGMENT_FIELDS)), dtype=np.int64)
@@ -170,12 +173,12 @@ def describe_plans(
     return out, PlanBatch(segments, counts, np.zeros(len(rows), dtype=np.int64)), loads
 
 
-def engine_actions(t: PlannerTables, d: Drafts, segments: IntArray, layout_rows: IntArray) -> IntArray:
+def engine_actions(t: PlannerTables, d: PartialPlans, segments: IntArray, layout_rows: IntArray) -> IntArray:
     """Engine actions ``(R, P, 5)`` of all drafts; one that is not finished ends at once.
 
     Args:
         t: Tables.
-        d: Drafts.
+        d: PartialPlans.
         segments: Their segments in order, shape ``(R, P, 10)``.
         layout_rows: Row of every layout in the engine's table, shape ``(L,)``.
     """
@@ -189,3 +192,110 @@ def engine_actions(t: PlannerTables, d: Drafts, segments: IntArray, layout_rows:
     level = (t.micro[d.kind[at[0]]] == rows[:, MICROBATCH, None]).argmax(axis=1)
     actions[at[0], at[1], 1:] = np.column_stack([rows[:, STOP], layout_rows[layout], rows[:, PRECISION], level])
     return actions
+
+
+# ------ Prices of a few plans in many situations: each with links of its own and, if wanted, a task of its own
+
+PRICES: tuple[int, ...] = (STEP_S, UTILISATION, BILL_USD, ENERGY_J, CARBON_G)
+P_STEP_S, P_UTILISATION, P_BILL_USD, P_ENERGY_J, P_CARBON_G = range(len(PRICES))
+"""Columns of a price, per global batch except the utilisation."""
+
+
+@kernel(allocates=True)
+def _reprice(
+    t: PlannerTables, kinds: IntArray, segments: IntArray, counts: IntArray, schedules: IntArray, norms: FloatArray,
+    owner: IntArray, links: FloatArray, factors: FloatArray, scratch: Scratch, out: FloatArray,
+) -> None:  # fmt: skip
+    k = links.shape[2]
+    plan_out = np.zeros(10)
+    segment_out = np.zeros((segments.shape[1], 7))
+    traffic = np.zeros((k, k))
+    ones = np.ones(segments.shape[1])
+    bandwidth = np.zeros((k, k))
+    before = -1
+    for i in range(owner.size):
+        p = owner[i]
+        own = factors[i if factors.shape[0] > 1 else 0]
+        if before >= 0 and owner[before] == p and counts[p] == 1:
+            # A plan inside one domain does not feel links.
+            known = factors[before if factors.shape[0] > 1 else 0]
+            if own[0] == known[0] and own[1] == known[1] and own[2] == known[2]:
+                out[i] = out[before]
+                continue
+        before = i
+        at = i if links.shape[0] > 1 else 0
+        bandwidth[:, :] = links[at, 0] * BYTES_PER_GBIT
+        traffic[:, :] = 0.0
+        workload = Workload(kinds[p], t.training[kinds[p]], own[0], own[1], own[2])
+        plan_cost(
+            t.domains, t.runtime, t.power_law, t.cost, workload, bandwidth, links[at, 1], segments[p], counts[p],
+            schedules[p], ones, False, scratch, plan_out, segment_out, traffic,
+        )  # fmt: skip
+        out[i, P_STEP_S] = plan_out[STEP_S] * norms[p]
+        out[i, P_UTILISATION] = plan_out[UTILISATION]
+        out[i, P_BILL_USD] = plan_out[BILL_USD] * norms[p]
+        out[i, P_ENERGY_J] = plan_out[ENERGY_J] * norms[p]
+        out[i, P_CARBON_G] = plan_out[CARBON_G] * norms[p]
+
+
+def reprice_each(
+    t: PlannerTables, kinds: IntArray, batch: PlanBatch, owner: IntArray, links: FloatArray, factors: FloatArray
+) -> FloatArray:
+    """Price one plan in each situation, shape ``(n, 5)``, columns ``P_STEP_S`` to ``P_CARBON_G``.
+
+    Args:
+        t: Tables of the cluster.
+        kinds: Kind of task of every plan, shape ``(plans,)``.
+        batch: The plans, with microbatches as the cluster shares them out.
+        owner: Plan to price in each situation, shape ``(n,)``.
+        links: Gb/s and seconds (and what else) per situation, shape ``(n, ≥ 2, K, K)``, or of one for all.
+        factors: Multipliers on compute, memory and host time, shape ``(n, 3)``, or ``(1, 3)`` for the same everywhere.
+    """
+    out = np.zeros((len(owner), len(PRICES)))
+    scratch = make_scratch(t.max_segments * MAX_PP, max(1, int(batch.segments[:, :, MICROBATCHES].max(initial=1))))
+    norms = t.batch[kinds] / samples(batch)
+    _reprice(
+        t, kinds, batch.segments, batch.counts, batch.schedules, norms, owner, np.ascontiguousarray(links),
+        np.ascontiguousarray(factors), scratch, out,
+    )  # fmt: skip
+    return out
+
+
+def reprice(t: PlannerTables, kind: int, batch: PlanBatch, links: FloatArray, factors: FloatArray) -> FloatArray:
+    """Price every plan in every situation, shape ``(n, plans, 5)``; see :func:`reprice_each`."""
+    n, plans = max(len(links), len(factors)), len(batch)
+    kinds = np.full(plans, kind, dtype=np.int64)
+    priced = [reprice_each(t, kinds, batch, np.full(n, p, dtype=np.int64), links, factors) for p in range(plans)]
+    return np.stack(priced, axis=1)
+
+
+def plan_features(
+    t: PlannerTables, kind: int, batch: PlanBatch, prices: FloatArray, step_s: FloatArray
+) -> Float32Array:
+    """Numbers by which the critic knows plans, shape ``(n, plans, PLAN_FEATURES)``.
+
+    Args:
+        t: Tables of the cluster.
+        kind: Kind of the task.
+        batch: The plans.
+        prices: What :func:`reprice` says of them for a nominal task, shape ``(n, plans, 5)``.
+        step_s: Measured step time of the plan in force, 0 if there is none, shape ``(n,)``.
+    """
+    used = np.arange(batch.segments.shape[1]) < batch.counts[:, None]
+    rows = batch.segments
+    devices = (rows[:, :, DP] * rows[:, :, TP] * rows[:, :, PP] * used).sum(axis=1)
+    replicas = (rows[:, :, REPLICA] * used).max(axis=1) + 1
+    base, base_usd = t.base_step_s[kind], t.base_cost_usd[kind]
+    step = prices[:, :, P_STEP_S]
+    out = np.zeros((*step.shape, PLAN_FEATURES), dtype=np.float32)
+    out[:, :, F_EFF] = np.maximum(-4.0, r_eff(step, float(base)))
+    out[:, :, F_UTIL] = prices[:, :, P_UTILISATION]
+    out[:, :, F_COST] = np.minimum(4.0, r_cost(prices[:, :, P_BILL_USD], float(base_usd)))
+    out[:, :, F_TIME] = np.clip(np.log(step / base), -4.0, 4.0) / 2.0
+    out[:, :, F_SEGMENTS] = batch.counts / t.max_segments
+    out[:, :, F_REPLICAS] = replicas / t.max_segments
+    out[:, :, F_DEVICES] = devices / np.asarray(t.domains.rows.devices).sum()
+    out[:, :, F_DEVICE_TIME] = np.clip(np.log(step / base * devices), -4.0, 4.0) / 4.0
+    runs = step_s > 0.0
+    out[runs, :, F_GAIN] = np.clip(np.log(step_s[runs, None] / step[runs]), -2.0, 2.0)
+    return out

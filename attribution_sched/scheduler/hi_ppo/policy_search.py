@@ -25,10 +25,10 @@ from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
+from attribution_sched.scheduler.hi_ppo.decode import Planner
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.paces import paces_of
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import paces_of
 from attribution_sched.scheduler.hi_ppo.upper_agent import SCALES, SIZE, rule_theta
-from attribution_sched.scheduler.hi_ppo.walk import Planner
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import FloatArray
 

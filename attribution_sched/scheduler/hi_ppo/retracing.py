@@ -20,17 +20,17 @@ import torch
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decisions
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.planning.memory_feasibility import FORMATS
-from attribution_sched.scheduler.hi_ppo.choices import LARGEST, cut_choices, domain_choices, segment_choices
-from attribution_sched.scheduler.hi_ppo.drafts import DONE, LAYOUT_CHOICE, Drafts
+from attribution_sched.planning.memory_feasibility import FORMATS, PlannerTables
+from attribution_sched.scheduler.hi_ppo.action_masks import LARGEST, cut_choices, domain_choices, segment_choices
+from attribution_sched.scheduler.hi_ppo.decode import UPPER, Choices, Planner, decode
 from attribution_sched.scheduler.hi_ppo.evaluate import Seen, logits
 from attribution_sched.scheduler.hi_ppo.features import State, wishes_of
-from attribution_sched.scheduler.hi_ppo.nearest import Nearest
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.walk import UPPER, Offer, Planner, walk
+from attribution_sched.scheduler.hi_ppo.partial_plans import D_DOMAIN, DONE, LAYOUT_CHOICE, PartialPlans
 from attribution_sched.scheduler.ppo.policy import chosen, masked_log_softmax
 
 FloatArray = NDArray[np.float64]
@@ -57,9 +57,9 @@ class Step:
     """
 
     head: str
-    offer: Offer
+    offer: Choices
     taken: int
-    drafts: Drafts
+    drafts: PartialPlans
     first: int = -1
     layout: int = -1
     precision: int = -1
@@ -82,7 +82,7 @@ class _Looks(NamedTuple):
 
 
 class Follower:
-    """Leads a walk of one decision to (nearly) a given plan, and writes down its choices.
+    """Leads a decode of one decision to (nearly) a given plan, and writes down its choices.
 
     Args:
         planner: The cluster.
@@ -103,12 +103,12 @@ class Follower:
             raise ExplanationError(problem("task", 0, rule, "Explain None, which lets it wait"))
         return np.zeros(1, dtype=np.int64)
 
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """What leads nearest to the plan."""
         if self._at != drafts.written[0]:
             self._at, self._segment = int(drafts.written[0]), {}
         wanted = self._nearest.choose(head, offer.mask[0], drafts)
-        snapshot = drafts._replace(**{name: getattr(drafts, name).copy() for name in Drafts._fields})
+        snapshot = drafts._replace(**{name: getattr(drafts, name).copy() for name in PartialPlans._fields})
         step = Step(head, offer, wanted, snapshot)
         if head not in UPPER:
             if "cut" not in self._segment:
@@ -121,7 +121,7 @@ class Follower:
         self.steps.append(step)
         return np.array([wanted])
 
-    def _only_cut(self, drafts: Drafts, domain: IntArray) -> int:
+    def _only_cut(self, drafts: PartialPlans, domain: IntArray) -> int:
         """The first layer of a segment where there was no choice of it."""
         layers = self._tables.reach.shape[3] - 1
         mask = np.zeros((1, layers), dtype=np.bool_)
@@ -129,8 +129,8 @@ class Follower:
         cut_choices(self._tables, drafts, np.zeros(1, dtype=np.int64), domain, mask, out)
         return int(mask[0].argmax())
 
-    def check(self, drafts: Drafts) -> None:
-        """Raise ``ExplanationError`` unless the walk ended in a plan over the same domains."""
+    def check(self, drafts: PartialPlans) -> None:
+        """Raise ``ExplanationError`` unless the decode ended in a plan over the same domains."""
         self._nearest.check(drafts.rows[0, : drafts.written[0]] if drafts.status[0] == DONE else None)
 
 
@@ -154,7 +154,7 @@ class Retracer:
                 self._paths.append(None)
                 continue
             follower = Follower(planner, plan)
-            follower.check(walk(planner, decision, follower).drafts)
+            follower.check(decode(planner, decision, follower).drafts)
             self._paths.append(follower.steps)
 
     def log_probability(self, situations: Decisions, seen: Seen) -> FloatArray:
@@ -186,7 +186,7 @@ class Retracer:
             found[:, p] = total.cpu().numpy()
         return found
 
-    def _offer(self, step: Step, looks: _Looks) -> tuple[Offer, int]:
+    def _offer(self, step: Step, looks: _Looks) -> tuple[Choices, int]:
         """The step's choices as they look in the situations, only those allowed at the decision, and the one taken."""
         n, one = len(looks.at), step.offer
         domain = np.repeat(one.domain, n)
@@ -207,15 +207,15 @@ class Retracer:
         if len(choices) > 1 or n == 1:
             choices = choices[looks.at]
         mask = np.repeat(one.mask[:, allowed], n, axis=0)
-        return Offer(np.arange(n), choices, mask, np.repeat(one.context, n, axis=0), domain), taken
+        return Choices(np.arange(n), choices, mask, np.repeat(one.context, n, axis=0), domain), taken
 
     def _upper(self, step: Step, looks: _Looks) -> Float32Array:
         """Choices of the upper agent as they look over other links, with other wishes."""
         t, n = self._planner.tables, len(looks.links)
         rows, one = np.arange(n), step.offer
-        same = {name: np.repeat(getattr(step.drafts, name), n, axis=0) for name in Drafts._fields}
+        same = {name: np.repeat(getattr(step.drafts, name), n, axis=0) for name in PartialPlans._fields}
         arrays: dict[str, Any] = {**same, "links": looks.links, "held": looks.held, "wishes": looks.wishes}
-        drafts = Drafts(**arrays)
+        drafts = PartialPlans(**arrays)
         choices = np.zeros((n, *one.choices.shape[1:]), dtype=np.float32)
         ignored = np.zeros((n, one.mask.shape[1]), dtype=np.bool_)
         if step.head == "domain":
@@ -266,3 +266,72 @@ def _fitting_kinds(planner: Planner, decision: Decisions) -> BoolArray:
     state, _ = planner.describe(listed)
     found: BoolArray = state.mask[0, :-1]
     return found
+
+
+# ------ Which choice leads nearest to a given plan, where its own is not on offer
+
+_BITS = np.log2([float(precision.element_bytes) for precision in PRECISIONS])
+_FIX = "Ask for its terms and returns only, or explain a plan that the policy could have written"
+
+
+class Nearest:
+    """Choices towards a plan, from its last layer backwards.
+
+    Args:
+        tables: The cluster.
+        plan: The plan.
+    """
+
+    def __init__(self, tables: PlannerTables, plan: Plan) -> None:
+        self._tables = tables
+        self._wanted = [
+            (segment, replica.microbatch) for replica in plan.replicas for segment in reversed(replica.segments)
+        ]
+
+    def choose(self, head: str, mask: BoolArray, drafts: PartialPlans) -> int:
+        """The choice on offer that is nearest to the plan's own.
+
+        Args:
+            head: What is chosen.
+            mask: What is on offer.
+            drafts: The plan so far, one row.
+
+        Raises:
+            ExplanationError: If the domain is not on offer, or the model cannot be begun (or cut) there.
+        """
+        written = int(drafts.written[0])
+        if head == "domain":
+            wanted = len(mask) - 1 if written == len(self._wanted) else self._wanted[written][0].domain
+            if not mask[wanted]:
+                what = "an end" if wanted == len(mask) - 1 else f"domain {wanted}"
+                rule = f"the plan needs {what} after {written} segments, which is not on offer at this decision"
+                raise ExplanationError(problem("plan", written, rule, _FIX))
+            return wanted
+        segment, microbatch = self._wanted[min(written, len(self._wanted) - 1)]
+        t, kind = self._tables, int(drafts.kind[0])
+        apart: FloatArray
+        if head == "cut":
+            # A cut where the plan has none, or none where it has one, would be another plan altogether.
+            apart = np.abs(np.arange(len(mask)) - segment.first).astype(np.float64)
+            mask = mask & ((np.arange(len(mask)) == 0) == (segment.first == 0))
+            if not mask.any():
+                rule = f"no segment of domain {segment.domain} can begin like it at this decision"
+                raise ExplanationError(problem("plan's first layer", segment.first, rule, _FIX))
+        elif head == "layout":
+            own = np.log2([segment.dp, segment.tp, segment.pp])
+            each = np.log2(t.layouts)
+            apart = 100.0 * np.abs(each.sum(axis=1) - own.sum()) + np.abs(each - own).sum(axis=1)
+        elif head == "format":
+            apart = np.abs(_BITS - _BITS[segment.precision.index])
+            apart[segment.precision.index] = -1.0
+        else:
+            apart = np.abs(np.log2(t.micro[kind]) - np.log2(microbatch))
+        return int(np.where(mask, apart, np.inf).argmin())
+
+    def check(self, rows: IntArray | None) -> None:
+        """Raise ``ExplanationError`` unless a finished draft uses the plan's domains in the plan's order."""
+        domains = [segment.domain for segment, _ in self._wanted]
+        written = None if rows is None else [int(domain) for domain in rows[:, D_DOMAIN]]
+        if written != domains:
+            rule = f"choices towards it end with {written}"
+            raise ExplanationError(problem("domains of the plan, last layer first", domains, rule, _FIX))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,13 +13,17 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.reward import total_of
+from attribution_sched.cluster.world import World
+from attribution_sched.executors.workers import spread
+from attribution_sched.kernels import one_thread
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch, field_arrays, restore_field
 from attribution_sched.scheduler.hi_ppo.constraints import Multipliers
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, look
+from attribution_sched.scheduler.hi_ppo.decode import HEADS, Choices, Planner, Steps, Trace
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor, look
 from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.walk import HEADS, Offer, Planner, Steps, Trace
+from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.ppo.ppo import gae
+from attribution_sched.storage import Arrays
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -62,18 +68,18 @@ class Collecting:
     bootstrap: bool
 
 
-Collector = Callable[[HiPpoNetwork, Sequence[Field], Sequence[int], Collecting], list[Experience]]
+Collector = Callable[[HiPpoNetwork, Sequence[ClusterBatch], Sequence[int], Collecting], list[Experience]]
 """Lets a network decide in every field, by the seed of each; the fields are where they were left afterwards."""
 
 
 def collect_here(
-    network: HiPpoNetwork, fields: Sequence[Field], seeds: Sequence[int], how: Collecting
+    network: HiPpoNetwork, fields: Sequence[ClusterBatch], seeds: Sequence[int], how: Collecting
 ) -> list[Experience]:
     """Collect in one field after the other, in this process."""
     return [collect_in(network, field, seed, how) for field, seed in zip(fields, seeds, strict=True)]
 
 
-def collect_in(network: HiPpoNetwork, field: Field, seed: int, how: Collecting) -> Experience:
+def collect_in(network: HiPpoNetwork, field: ClusterBatch, seed: int, how: Collecting) -> Experience:
     """Collect in one field, by a seed of its own."""
     generator = torch.Generator(device=next(network.parameters()).device).manual_seed(seed)
     return collect(
@@ -93,7 +99,7 @@ def values_of(network: HiPpoNetwork, planner: Planner, decisions: Decisions) -> 
 
 def collect(
     network: HiPpoNetwork,
-    field: Field,
+    field: ClusterBatch,
     steps: int,
     generator: torch.Generator,
     gamma: float,
@@ -127,7 +133,7 @@ def collect(
     traces: list[Trace] = []
     lasts: list[Decisions] = []
     for t in range(steps):
-        chooser = NetworkChooser(network, generator)
+        chooser = NetworkActor(network, generator)
         weights[t] = field.engine.weights
         move = field.step(chooser)
         upper[t], lower[t] = chooser.upper.cpu().numpy(), chooser.lower.cpu().numpy()
@@ -182,7 +188,7 @@ def join_traces(traces: list[Trace]) -> Trace:
             continue
         offers = [part.offer for _, part in full]
         steps[head] = Steps(
-            Offer(
+            Choices(
                 np.concatenate([decision for decision, _ in full]),
                 *(
                     np.concatenate([getattr(o, name) for o in offers])
@@ -194,3 +200,83 @@ def join_traces(traces: list[Trace]) -> Trace:
     return Trace(
         state, np.concatenate([trace.task for trace in traces]), steps, np.concatenate([t.plans for t in traces])
     )
+
+
+# ------ Rollouts on the workers of a Ray cluster: the same experience, to the bit, whoever collects it
+#
+# A task is given the network's weights, the state of one batch and a seed, and gives back experience and the batch's
+# new state. Nothing is left at a worker that the next round needs, so one that is lost is replaced by any other.
+
+Known = tuple[World, int, str, bool, bool, Any, Any]
+"""World, clusters, name, whether weights are drawn and links forecast, attributions and paces: what a field is made of.
+"""
+
+Shared = tuple[NetworkSize, dict[str, Any], Collecting, Sequence[Known]]
+Job = tuple[int, int, Arrays, list[float]]
+"""Which field, its seed, its state and the returns of the episodes that ended in it."""
+
+
+class RayRollouts:
+    """Collects on a Ray cluster; fields are as many as work side by side.
+
+    Args:
+        address: Of the cluster; ``auto`` takes the one that this machine belongs to.
+    """
+
+    def __init__(self, address: str = "auto") -> None:
+        self.address = address
+
+    def __call__(
+        self, network: HiPpoNetwork, fields: Sequence[ClusterBatch], seeds: Sequence[int], how: Collecting
+    ) -> list[Experience]:
+        """Collect in all fields; each of them is where it was left afterwards."""
+        known = [
+            (field.engine.world, field.clusters, field.name, field.pareto, field.forecast is not None,
+             field.attributions, field.planner.paces)
+            for field in fields
+        ]  # fmt: skip
+        weights = {name: tensor.detach().cpu().numpy() for name, tensor in network.state_dict().items()}
+        jobs: list[Job] = [
+            (number, seed, field_arrays(field), list(field.returns))
+            for number, (field, seed) in enumerate(zip(fields, seeds, strict=True))
+        ]
+        found: dict[int, Experience] = {}
+        shared: Shared = (network.size, weights, how, known)
+        for number, (experience, state, returns) in spread(self.address, _collect, shared, jobs):
+            restore_field(fields[number], state)
+            fields[number].returns[:] = returns
+            # What Ray hands out may only be read.
+            found[number] = copy.deepcopy(experience)
+        return [found[number] for number in range(len(fields))]
+
+
+MOST_FIELDS = 8
+_fields: dict[bytes, ClusterBatch] = {}
+
+
+def _collect(run: str, shared: Shared, job: Job) -> tuple[Experience, Arrays, list[float]]:
+    import torch
+
+    size, weights, how, known = shared
+    number, seed, state, returns = job
+    network = HiPpoNetwork(size, torch.Generator().manual_seed(0))
+    network.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.items()})
+    with one_thread():
+        field = _field(known[number], state)
+        field.returns[:] = returns
+        experience = collect_in(network, field, seed, how)
+    return experience, field_arrays(field), list(field.returns)
+
+
+def _field(known: Known, state: Mapping[str, Any]) -> ClusterBatch:
+    """A field in a state; a worker keeps those of its last worlds, which are costly to make."""
+    world, clusters, name, pareto, predict, attributions, paces = known
+    mark = state["engine.world"].tobytes() + repr((clusters, name, pareto, predict)).encode()
+    if mark not in _fields:
+        while len(_fields) >= MOST_FIELDS:
+            del _fields[next(iter(_fields))]
+        _fields[mark] = ClusterBatch(world, clusters, 0, None, name, predict=predict, pareto=pareto)
+    field = _fields[mark]
+    field.attributions, field.planner = attributions, replace(field.planner, paces=paces)
+    restore_field(field, state)
+    return field

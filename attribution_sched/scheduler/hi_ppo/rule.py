@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.cluster.decision import Decisions, DecisionView
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.planning.local_search import LocalSearch
-from attribution_sched.scheduler.hi_ppo.candidates import Actor, RuleActor
+from attribution_sched.scheduler.hi_ppo.candidates import ComparedActor, RuleActor
+from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.multi_start import search_around
-from attribution_sched.scheduler.hi_ppo.policy import Coordination, HiPpo, _queue_pressure
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
-from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
 from attribution_sched.scheduler.thinking import Think
 from attribution_sched.types import Attributor, FloatArray, IntArray
 
@@ -45,27 +43,14 @@ class _RuleInCharge(HiPpo):
     def __init__(self, attributor: Attributor | None, search: bool, think: Think | bool) -> None:
         super().__init__(attributor=attributor, search=search, think=think, deadline_s=np.inf)
 
-    def _actor(self, view: DecisionView, planner: Planner, decisions: Decisions) -> Actor:
+    def _actor(self, view: Decision, planner: Planner, decisions: Decisions) -> ComparedActor:
         return RuleActor()
 
-    def _walk(self, view: DecisionView, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
-        return walk(planner, decisions, ShortestFirst(), timings, self.clock)
+    def _walk(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
+        return decode(planner, decisions, ShortestFirst(), timings, self.clock)
 
-    def _search_widely(
-        self,
-        view: DecisionView,
-        planner: Planner,
-        chosen: Decisions,
-        others: int,
-        late: float,
-        *,
-        thorough: bool = True,
-    ) -> Plan | None:
-        kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
-        factors = self._believed(view, planner, int(chosen.slot[0, 0]))
-        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
-        own = walk(planner, chosen, _MustAct()).batch
-        return search_around(own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late)
+    def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor:
+        return _MustAct()
 
 
 class Rule:
@@ -96,15 +81,15 @@ class Rule:
         """Forget the last episode; the seed decides nothing."""
         self._coordinator.reset(seed)
 
-    def select(self, view: DecisionView) -> int:
+    def select(self, view: Decision) -> int:
         """Choose which waiting task goes first."""
         return self._coordinator.select(view)
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place, defer, move or keep the task of the view."""
         return self._coordinator.decide(view)
 
-    def foresight(self, view: DecisionView) -> tuple[Follower, Beliefs]:
+    def foresight(self, view: Decision) -> tuple[Follower, Beliefs]:
         """Itself, compiled, with what it believes of tasks."""
         return self._coordinator.foresight(view)
 

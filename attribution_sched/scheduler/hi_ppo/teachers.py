@@ -17,9 +17,17 @@ from attribution_sched.cluster.plan import (
     TP,
 )
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.scheduler.hi_ppo.drafts import D_DOMAIN, D_FIRST, D_FORMAT, D_LAYOUT, D_LEVEL, DONE, Drafts
+from attribution_sched.scheduler.hi_ppo.decode import Choices
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES, GLOBAL_NAMES, State
-from attribution_sched.scheduler.hi_ppo.walk import Offer
+from attribution_sched.scheduler.hi_ppo.partial_plans import (
+    D_DOMAIN,
+    D_FIRST,
+    D_FORMAT,
+    D_LAYOUT,
+    D_LEVEL,
+    DONE,
+    PartialPlans,
+)
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -69,7 +77,7 @@ class ShortestFirst:
         nothing = ~np.isfinite(size).any(axis=1) | (runs & ~held_up & ~in_the_way)
         return np.asarray(np.where(nothing, size.shape[1], size.argmin(axis=1)), dtype=np.int64)
 
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """What is worth most."""
         if head == "cut":
             return np.asarray(offer.mask.argmax(axis=1), dtype=np.int64)
@@ -111,7 +119,7 @@ class PlanFollower:
         self.followed &= allowed
         return np.where(allowed, self._task, state.mask.shape[1] - 1)
 
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """The plan's own choice; anything if that is not on offer."""
         column = {"domain": D_DOMAIN, "cut": D_FIRST, "layout": D_LAYOUT, "format": D_FORMAT, "level": D_LEVEL}[head]
         found: IntArray = offer.mask.argmax(axis=1)
@@ -130,7 +138,7 @@ class PlanFollower:
                 self.followed[r] = False
         return found
 
-    def compare(self, drafts: Drafts) -> None:
+    def compare(self, drafts: PartialPlans) -> None:
         """Let go of plans that were not written after all: where there is one choice only, nobody is asked."""
         for r, target in enumerate(self._targets):
             if target is not None and self.followed[r]:

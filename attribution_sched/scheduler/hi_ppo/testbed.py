@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, GROUPS
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.planning.memory_feasibility import FORMATS
-from attribution_sched.scheduler.hi_ppo.drafts import FORMAT_CHOICE, LEVEL_CHOICE
 from attribution_sched.scheduler.hi_ppo.features import LOWER_NAMES
 from attribution_sched.scheduler.hi_ppo.network import COMPONENTS, LowerPolicy, NetworkSize, orthogonal_heads
+from attribution_sched.scheduler.hi_ppo.partial_plans import FORMAT_CHOICE, LEVEL_CHOICE
 from attribution_sched.scheduler.ppo.policy import Decision, chosen, entropy, masked_log_softmax, sample
 from attribution_sched.scheduler.ppo.ppo import Evaluation
 from attribution_sched.scheduler.ppo.quick_tanh import Tanh

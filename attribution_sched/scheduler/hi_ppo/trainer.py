@@ -20,9 +20,9 @@ from torch import Tensor
 
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
 from attribution_sched.scheduler.hi_ppo.constraints import DualAscent, Multipliers
 from attribution_sched.scheduler.hi_ppo.evaluate import Judgement, judge, take_trace, trace_offsets
-from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import Collecting, Collector, Experience, collect_here
 from attribution_sched.scheduler.ppo.ppo import Evaluation, Rollout, UpdateStats, update
@@ -99,7 +99,7 @@ class Trainer:
     def __init__(
         self,
         network: HiPpoNetwork,
-        fields: list[Field],
+        fields: list[ClusterBatch],
         settings: HiPpoSettings,
         seed: int,
         rehearsal: list[Lesson] | None = None,

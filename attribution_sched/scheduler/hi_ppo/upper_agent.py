@@ -23,7 +23,7 @@ from attribution_sched.cluster.engine.engine import free_devices, kind_of
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.kernels import by_reference, kernel
-from attribution_sched.scheduler.hi_ppo.choices import bounded_log, log2_floor
+from attribution_sched.scheduler.hi_ppo.action_masks import bounded_log, log2_floor
 from attribution_sched.scheduler.hi_ppo.lower_agent import (
     PRESSURE,
     PRICE,

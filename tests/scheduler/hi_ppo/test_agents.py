@@ -10,7 +10,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.errors import ModelFitError
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.agents import Releases, task_log_probabilities, weighed_by
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.hi_ppo.rule import Rule
 from attribution_sched.scheduler.hi_ppo.upper_agent import HEADS, SIZE, W, rule_theta

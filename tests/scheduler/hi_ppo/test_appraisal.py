@@ -13,13 +13,13 @@ from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.situations import stacked, widened
-from attribution_sched.scheduler.hi_ppo.drafts import DONE
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, judge
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-from attribution_sched.scheduler.hi_ppo.recorded import stack
+from attribution_sched.scheduler.hi_ppo.cloning import stack
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.decode import decode
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor, judge
+from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
+from attribution_sched.scheduler.hi_ppo.reward_weights import AdaptiveWeights, RewardWeights, reward_scale
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
-from attribution_sched.scheduler.hi_ppo.walk import walk
-from attribution_sched.scheduler.hi_ppo.weights import AdaptiveWeights, RewardWeights, reward_scale
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Selective
 
 from . import worlds
@@ -49,8 +49,8 @@ def seen(name="mixed", seed=2):
 def drawn(asked, one, seed):
     """A plan for the view's own task that the network draws, with how it came about."""
     alone = asked.perceive(replace(one, queue=tuple(task for task in one.queue if task.slot == one.slot)))
-    chooser = NetworkChooser(asked.network, torch.Generator().manual_seed(seed), must_act=True)
-    found = walk(asked.planner(one), alone, chooser)
+    chooser = NetworkActor(asked.network, torch.Generator().manual_seed(seed), must_act=True)
+    found = decode(asked.planner(one), alone, chooser)
     return found.batch.plan(0) if found.batch.counts[0] else None
 
 
@@ -135,8 +135,8 @@ def test_at_the_decision_itself_it_says_what_the_network_said(name):
     for seed in range(6):
         asked, one = policy(seed), seen(name, seed)
         decision = asked.perceive(one)
-        chooser = NetworkChooser(asked.network, torch.Generator().manual_seed(seed), must_act=True)
-        found = walk(asked.planner(one), decision, chooser)
+        chooser = NetworkActor(asked.network, torch.Generator().manual_seed(seed), must_act=True)
+        found = decode(asked.planner(one), decision, chooser)
         said = judge(asked.network, found.trace)
         plan = found.batch.plan(0) if found.drafts.status[0] == DONE and found.batch.counts[0] else None
         if found.trace.task[0] != 0 or plan is None:
@@ -162,7 +162,7 @@ def test_in_a_situation_where_the_same_is_on_offer_it_says_what_the_network_woul
     rows = [PlanBatch.of([plan]).segments[0]] * len(some)
     tables = asked.planner(one).tables
     follower = PlanFollower(tables, np.zeros(len(some), dtype=np.int64), rows, some.kind[:, 0])
-    found = walk(asked.planner(one), some, follower)
+    found = decode(asked.planner(one), some, follower)
     follower.compare(found.drafts)
     assert follower.followed.all()
     said = judge(asked.network, found.trace)
@@ -172,7 +172,7 @@ def test_in_a_situation_where_the_same_is_on_offer_it_says_what_the_network_woul
 
 
 def test_what_is_wanted_shows_in_every_choice():
-    """Where other weights leave the same on offer, a walk with these weights says the same."""
+    """Where other weights leave the same on offer, a decode with these weights says the same."""
     asked, one = policy(1), seen("mixed", 2)
     decision, plan = asked.perceive(one), drawn(asked, one, 3)
     near = decision.weights * np.exp(np.random.default_rng(1).normal(0.0, 0.05, (40, 3)))
@@ -180,9 +180,11 @@ def test_what_is_wanted_shows_in_every_choice():
     tables = asked.planner(one).tables
     rows = [PlanBatch.of([plan]).segments[0]] * len(some)
     follower = PlanFollower(tables, np.zeros(len(some), dtype=np.int64), rows, some.kind[:, 0])
-    found = walk(asked.planner(one), some, follower)
+    found = decode(asked.planner(one), some, follower)
     follower.compare(found.drafts)
-    itself = walk(asked.planner(one), decision, PlanFollower(tables, np.zeros(1, np.int64), rows[:1], some.kind[:1, 0]))
+    itself = decode(
+        asked.planner(one), decision, PlanFollower(tables, np.zeros(1, np.int64), rows[:1], some.kind[:1, 0])
+    )
     said = judge(asked.network, found.trace)
     told = asked.appraise(one, some, [plan], returns=False).log_probability[:, 0]
     same = follower.followed.copy()

@@ -7,9 +7,8 @@ import torch
 from attribution_sched.cluster.counters import counters, sample_time_s, throughput, true_rates
 from attribution_sched.cluster.demands import Demands, draw_demands, nominal_demands
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.hi_ppo.appraisal_fit import fit_reward_terms
 from attribution_sched.scheduler.hi_ppo.checkpoint import ATTRIBUTION_SCHEMA, load, save
-from attribution_sched.scheduler.hi_ppo.demand_head import DemandHead, DemandReader, NominalTask
+from attribution_sched.scheduler.hi_ppo.demand_head import DemandHead, DemandReader, NominalTask, fit_reward_terms
 from attribution_sched.storage import read, write
 from research.appraisal_measure import measure_reward_terms
 

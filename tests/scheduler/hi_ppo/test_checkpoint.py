@@ -25,7 +25,7 @@ from attribution_sched.scheduler.hi_ppo.checkpoint import (
     save,
     save_training,
 )
-from attribution_sched.scheduler.hi_ppo.field_state import field_arrays
+from attribution_sched.scheduler.hi_ppo.cluster_batch import field_arrays
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 
 from .tiny_courses import HOW, SIZE, small_network, small_trainer

@@ -5,7 +5,7 @@ import torch
 
 from attribution_sched.errors import ModelFitError
 from attribution_sched.scheduler.hi_ppo.cloning import clone, watch
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
 from . import worlds
@@ -13,7 +13,7 @@ from .tiny_courses import small_world
 
 
 def test_cloning_lowers_the_loss():
-    lesson = watch(Field(small_world(), 6, 0), ShortestFirst(), 15, 0.99)
+    lesson = watch(ClusterBatch(small_world(), 6, 0), ShortestFirst(), 15, 0.99)
     assert lesson.returns.shape == (90, 3)
     losses = clone(worlds.network(0), [lesson], 40, 1e-2, 32, torch.Generator().manual_seed(0))
     assert losses[-1] < 0.6 * losses[0]

@@ -6,9 +6,9 @@ import torch
 
 from attribution_sched.errors import PlanError
 from attribution_sched.scheduler.hi_ppo import evaluate
+from attribution_sched.scheduler.hi_ppo.decode import decode
 from attribution_sched.scheduler.hi_ppo.evaluate import judge, take_trace, trace_offsets
 from attribution_sched.scheduler.hi_ppo.rollout import join_traces
-from attribution_sched.scheduler.hi_ppo.walk import walk
 from attribution_sched.scheduler.ppo.policy import masked_log_softmax
 
 from . import worlds
@@ -17,7 +17,7 @@ from . import worlds
 def walked(name="tight", clusters=10, seed=1):
     engine = worlds.begun(worlds.worlds()[name], clusters, seed)
     chooser = worlds.chooser(seed, scale=4.0)
-    return walk(worlds.planner_of(engine), worlds.gathered(engine), chooser).trace, chooser
+    return decode(worlds.planner_of(engine), worlds.gathered(engine), chooser).trace, chooser
 
 
 @pytest.mark.parametrize("name", ["tight", "mixed"])
@@ -83,6 +83,6 @@ def test_who_must_act_acts_where_something_fits():
     engine = worlds.begun(worlds.worlds()["equal"], 10)
     decisions = worlds.gathered(engine)
     for seed in range(3):
-        found = walk(worlds.planner_of(engine), decisions, worlds.chooser(seed, must_act=True))
+        found = decode(worlds.planner_of(engine), decisions, worlds.chooser(seed, must_act=True))
         able = found.trace.state.mask[:, :-1].any(axis=1)
         assert able.any() and (found.trace.task[able] < decisions.kind.shape[1]).all()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from attribution_sched.scheduler.hi_ppo import features as f
-from attribution_sched.scheduler.hi_ppo.choices import can_begin
+from attribution_sched.scheduler.hi_ppo.action_masks import can_begin
 
 from . import worlds
 

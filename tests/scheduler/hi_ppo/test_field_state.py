@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.errors import CheckpointError
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, keep_clusters, restore_field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch, field_arrays, keep_clusters, restore_field
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
 from .tiny_courses import small_world
@@ -27,11 +26,11 @@ def same(one, other):
 
 @pytest.mark.parametrize("predict", [True, False])
 def test_what_follows_a_stored_state_is_the_same_again(predict):
-    field = Field(small_world(), 3, 7, predict=predict)
+    field = ClusterBatch(small_world(), 3, 7, predict=predict)
     played(field, 5)
     stored = field_arrays(field)
     first = played(field, 25)
-    other = Field(small_world(), 3, 99, predict=predict)
+    other = ClusterBatch(small_world(), 3, 99, predict=predict)
     played(other, 3)
     restore_field(other, stored)
     assert same(played(other, 25), first)
@@ -39,12 +38,12 @@ def test_what_follows_a_stored_state_is_the_same_again(predict):
 
 
 def test_single_clusters_can_be_kept():
-    field = Field(small_world(), 3, 7)
+    field = ClusterBatch(small_world(), 3, 7)
     stored = field_arrays(field)
     played(field, 6)
     now = field_arrays(field)
     keep_clusters(field, np.array([False, True, False]), stored)
-    fresh = field_arrays(Field(small_world(), 3, 7))
+    fresh = field_arrays(ClusterBatch(small_world(), 3, 7))
     for name in stored:
         if name != "engine.world":
             assert np.array_equal(stored[name][1], now[name][1], equal_nan=True), name
@@ -52,13 +51,13 @@ def test_single_clusters_can_be_kept():
 
 
 def test_a_state_that_does_not_fit_changes_nothing():
-    field = Field(small_world(), 3, 7)
+    field = ClusterBatch(small_world(), 3, 7)
     before = field_arrays(field)
     less = {name: array for name, array in before.items() if name != "forecast.level"}
     for arrays, rule in (
         (less, r"forecast\.level.*missing"),
         (before | {"running": np.zeros(4)}, r"field running.*must be \(3,\)"),
-        (field_arrays(Field(small_world(), 3, 7, predict=False)), "missing"),
+        (field_arrays(ClusterBatch(small_world(), 3, 7, predict=False)), "missing"),
         (before | {"engine.world": before["engine.world"] ^ 1}, "world"),
     ):
         with pytest.raises(CheckpointError, match=rule):

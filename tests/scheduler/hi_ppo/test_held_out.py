@@ -5,8 +5,8 @@ import pytest
 
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.arena.play import held_out_seeds
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, MOST_EPISODES, HeldOut, Measured
 
 from .tiny_courses import small_network, small_world
@@ -22,9 +22,9 @@ def test_episodes_are_those_of_their_seeds_played_alone(held_out):
     found = held_out.measure(network)
     alone = []
     for i in (0, 3):
-        field = Field(small_world(), 1, FIRST_SEED + i)
+        field = ClusterBatch(small_world(), 1, FIRST_SEED + i)
         while not field.returns:
-            field.step(NetworkChooser(network, None))
+            field.step(NetworkActor(network, None))
         alone.append(field.returns[0])
     assert [found.returns[0], found.returns[3]] == pytest.approx(alone, rel=1e-4)
     assert len(set(found.returns)) == 5

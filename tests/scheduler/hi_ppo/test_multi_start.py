@@ -10,10 +10,10 @@ from attribution_sched.cluster.decision import from_view, view
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.planning.local_search import LocalSearch
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.decode import decode
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.multi_start import MOST_DOMAINS, plan_alone
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
-from attribution_sched.scheduler.hi_ppo.walk import walk
 
 from ...cluster.engine_worlds import BERT, GPT2, tiny_cluster, tiny_world
 from ..states import GIANT
@@ -118,7 +118,7 @@ def test_it_is_worth_no_less_than_what_the_network_would_write(seed):
     policy, seen = idler(seed), first("giant", 1)
     plan, planner, decisions = both_for(policy, seen)
     many = decisions.take(np.zeros(50, dtype=np.int64))
-    drawn = walk(planner, many, NetworkChooser(policy.network, torch.Generator().manual_seed(9), must_act=True))
+    drawn = decode(planner, many, NetworkActor(policy.network, torch.Generator().manual_seed(9), must_act=True))
     others = [drawn.batch.plan(i) for i in np.flatnonzero(drawn.batch.counts)]
     worth = value(seen, PlanBatch.of([plan, *others])).reward
     assert len(others) > 10 and worth[0] >= worth.max()

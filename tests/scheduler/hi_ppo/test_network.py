@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from attribution_sched.scheduler.hi_ppo.decode import decode
 from attribution_sched.scheduler.hi_ppo.evaluate import look
 from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.walk import walk
 
 from ...cluster.engine_worlds import BERT, GPT2, tiny_cluster, tiny_world
 from . import worlds
@@ -16,13 +16,13 @@ from . import worlds
 def test_one_set_of_weights_runs_for_any_number_of_domains_and_layers(domains):
     world = tiny_world(tiny_cluster(domains, 4, motion=worlds.MOVING), (BERT, GPT2, worlds.TALL))
     engine = worlds.begun(world, 4)
-    found = walk(worlds.planner_of(engine), worlds.gathered(engine), worlds.chooser(0, must_act=True))
+    found = decode(worlds.planner_of(engine), worlds.gathered(engine), worlds.chooser(0, must_act=True))
     assert (found.batch.counts > 0).all()
 
 
 def test_renaming_domains_renames_what_the_network_sees():
     engine = worlds.begun(worlds.worlds()["mixed"], 3, 2)
-    state = walk(worlds.planner_of(engine), worlds.gathered(engine), worlds.chooser()).trace.state
+    state = decode(worlds.planner_of(engine), worlds.gathered(engine), worlds.chooser()).trace.state
     order = np.array([2, 0, 1])
     turned = State(
         state.nodes[:, order], state.edges[:, order][:, :, order], state.globals, state.candidates, state.mask,

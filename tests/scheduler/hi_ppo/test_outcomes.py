@@ -7,12 +7,12 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
-from attribution_sched.scheduler.hi_ppo.drafts import DONE
+from attribution_sched.scheduler.hi_ppo.decode import decode
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_NAMES, describe_plans, engine_actions
-from attribution_sched.scheduler.hi_ppo.walk import walk
+from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 
 from . import worlds
-from .test_walk import layout_rows
+from .test_decode import layout_rows
 
 NAMES = ("equal", "mixed", "tight", "served", "many")
 
@@ -23,7 +23,7 @@ def test_nominal_terms_are_those_of_the_objective(name):
     planner = worlds.planner_of(engine)
     rows = worlds.pending(engine)
     decisions = worlds.gathered(engine, rows)
-    found = walk(planner, decisions, worlds.chooser(2, must_act=True))
+    found = decode(planner, decisions, worlds.chooser(2, must_act=True))
     compared = 0
     for i in np.flatnonzero(found.batch.counts > 0):
         kind = int(found.drafts.kind[i])
@@ -47,7 +47,7 @@ def test_the_cluster_carries_out_exactly_the_plan(name):
     planner = worlds.planner_of(engine)
     rows = worlds.pending(engine)
     decisions = worlds.gathered(engine, rows)
-    found = walk(planner, decisions, worlds.chooser(4, must_act=True))
+    found = decode(planner, decisions, worlds.chooser(4, must_act=True))
     actions = engine_actions(planner.tables, found.drafts, found.batch.segments, layout_rows(engine, planner))
     task = found.trace.task
     acted = found.batch.counts > 0
@@ -68,7 +68,7 @@ def test_the_cluster_carries_out_exactly_the_plan(name):
 def test_doing_nothing_is_described_as_such_and_ends_at_once():
     engine = worlds.begun(worlds.worlds()["equal"], 3)
     planner = worlds.planner_of(engine)
-    found = walk(planner, worlds.gathered(engine), worlds.chooser(must_act=True))
+    found = decode(planner, worlds.gathered(engine), worlds.chooser(must_act=True))
     assert (found.batch.counts > 0).all()
     found.drafts.status[1] = DONE + 1
     told, batch, loads = describe_plans(planner.tables, found.drafts, np.arange(3), np.zeros(3))
@@ -82,7 +82,7 @@ def test_doing_nothing_is_described_as_such_and_ends_at_once():
 def test_gain_is_measured_against_the_plan_in_force():
     engine = worlds.begun(worlds.worlds()["equal"], 2)
     planner = worlds.planner_of(engine)
-    found = walk(planner, worlds.gathered(engine), worlds.chooser(must_act=True))
+    found = decode(planner, worlds.gathered(engine), worlds.chooser(must_act=True))
     gain = PLAN_NAMES.index("gain")
     assert not found.trace.plans[:, gain].any()
     first, _, _ = describe_plans(planner.tables, found.drafts, np.arange(2), np.full(2, 10.0))

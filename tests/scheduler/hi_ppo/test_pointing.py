@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as hyp
 
-from attribution_sched.scheduler.hi_ppo.network import Pointer
-from attribution_sched.scheduler.hi_ppo.pointing import CROWDED, WORTHWHILE, point, sparse, together
+from attribution_sched.scheduler.hi_ppo.network import CROWDED, WORTHWHILE, Pointer, point, sparse, together
 
 
 def drawn(seed, *shape):

@@ -4,7 +4,7 @@ from itertools import islice
 
 import numpy as np
 
-from attribution_sched.scheduler.hi_ppo.recorded import retell
+from attribution_sched.scheduler.hi_ppo.cloning import retell
 from attribution_sched.scheduler.seq2seq.traces import Range, teach
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from attribution_sched.scheduler.hi_ppo import rollout
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
 from attribution_sched.scheduler.hi_ppo.constraints import DualAscent, Multipliers
-from attribution_sched.scheduler.hi_ppo.field import Field
 
 from . import worlds
 from .tiny_courses import small_world
@@ -20,7 +20,7 @@ def test_targets_are_bootstrapped_by_the_final_state_where_an_episode_is_cut_off
         return real(rewards, values, ended, final, gamma, lam)
 
     monkeypatch.setattr(rollout, "gae", spy)
-    field = Field(small_world(), 3, 0)
+    field = ClusterBatch(small_world(), 3, 0)
     source, free = torch.Generator().manual_seed(0), Multipliers.start(("bandwidth", "balance"))
     found = rollout.collect(worlds.network(0), field, 40, source, 0.9, 0.8, 0.0, free)
     ended, final, values, rewards = told["ended"], told["final"], told["values"], told["rewards"]
@@ -39,19 +39,21 @@ def test_targets_are_bootstrapped_by_the_final_state_where_an_episode_is_cut_off
 
 def test_prices_of_constraints_tell_plans_apart_and_never_favour_doing_nothing(monkeypatch):
     seen = []
-    real = Field.step
+    real = ClusterBatch.step
 
     def spy(field, chooser):
         seen.append(real(field, chooser))
         return seen[-1]
 
-    monkeypatch.setattr(Field, "step", spy)
+    monkeypatch.setattr(ClusterBatch, "step", spy)
 
     def told(price):
         seen.clear()
         multipliers = Multipliers.start(("bandwidth", "balance"), DualAscent(cap=10.0), value=price)
         source = torch.Generator().manual_seed(0)
-        found = rollout.collect(worlds.network(0), Field(small_world(), 3, 0), 60, source, 0.9, 0.8, 0.0, multipliers)
+        found = rollout.collect(
+            worlds.network(0), ClusterBatch(small_world(), 3, 0), 60, source, 0.9, 0.8, 0.0, multipliers
+        )
         return found.advantage, np.array([move.agents > 0 for move in seen]).ravel(), list(seen)
 
     free, some, _ = told(0.0)

@@ -7,11 +7,11 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.cluster.decision import from_view, view
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.decode import decode
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
 from attribution_sched.scheduler.hi_ppo.rule import Rule
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
-from attribution_sched.scheduler.hi_ppo.walk import walk
 from attribution_sched.scheduler.policy import Appraiser, AttributionReader, Episodic, QueueOrder, Recallable
 
 from . import worlds
@@ -24,7 +24,7 @@ def test_without_search_its_plans_are_the_rules_own():
     policy = Rule(worlds.attributor, search=False)
     chosen = policy.select(seen)
     planner = policy._coordinator.planner(seen)
-    own = walk(planner, from_view(seen, worlds.attributor), ShortestFirst())
+    own = decode(planner, from_view(seen, worlds.attributor), ShortestFirst())
     assert own.batch.counts[0] > 0
     assert chosen == seen.queue[int(own.trace.task[0])].slot
     assert policy._coordinator._chosen[1].plan == own.batch.plan(0)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.stagger import stagger
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch, stagger
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
 from .tiny_courses import small_world
@@ -13,7 +12,7 @@ from .tiny_courses import small_world
 
 @pytest.fixture(scope="module")
 def spread():
-    field = Field(small_world(), 6, 40)
+    field = ClusterBatch(small_world(), 6, 40)
     stagger(field, ShortestFirst())
     return field
 
@@ -21,7 +20,7 @@ def spread():
 def test_every_cluster_is_where_it_would_have_come_alone(spread):
     world, state = small_world(), spread.engine.state
     for i in (0, 1, 4):
-        alone = Field(world, 1, 40 + i)
+        alone = ClusterBatch(world, 1, 40 + i)
         while alone.engine.state.clock[0, st.NOW] < world.horizon_s * i / 6:
             alone.step(ShortestFirst())
         for name, array in alone.engine.state._asdict().items():

@@ -3,9 +3,9 @@
 import numpy as np
 
 from attribution_sched.cluster.plan import DP, PP, TP
+from attribution_sched.scheduler.hi_ppo.decode import decode
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower, ShortestFirst
-from attribution_sched.scheduler.hi_ppo.walk import walk
 
 from . import worlds
 
@@ -13,11 +13,11 @@ from . import worlds
 def test_a_plan_that_was_drawn_can_be_followed_and_one_that_does_not_fit_cannot():
     engine = worlds.begun(worlds.worlds()["tight"], 8)
     planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
-    drawn = walk(planner, decisions, worlds.chooser(3, must_act=True))
+    drawn = decode(planner, decisions, worlds.chooser(3, must_act=True))
     assert (drawn.batch.counts > 0).all()
     plans = [drawn.batch.segments[i, : drawn.batch.counts[i]].copy() for i in range(8)]
     follower = PlanFollower(planner.tables, drawn.trace.task, plans, drawn.drafts.kind)
-    again = walk(planner, decisions, follower)
+    again = decode(planner, decisions, follower)
     follower.compare(again.drafts)
     assert follower.followed.all() and np.array_equal(again.batch.segments, drawn.batch.segments)
 
@@ -28,11 +28,11 @@ def test_a_forced_choice_that_differs_from_the_plan_is_noticed():
     planner = worlds.planner_of(engine)
     decisions = worlds.gathered(engine)
     decisions.free[:] = [4, 0, 0]
-    drawn = walk(planner, decisions, worlds.chooser(1, must_act=True))
+    drawn = decode(planner, decisions, worlds.chooser(1, must_act=True))
     plan = drawn.batch.segments[0, : drawn.batch.counts[0]].copy()
     plan[:, 0] = 2
     follower = PlanFollower(planner.tables, drawn.trace.task, [plan], drawn.drafts.kind)
-    found = walk(planner, decisions, follower)
+    found = decode(planner, decisions, follower)
     follower.compare(found.drafts)
     assert not follower.followed[0]
 
@@ -40,7 +40,7 @@ def test_a_forced_choice_that_differs_from_the_plan_is_noticed():
 def test_the_shortest_task_goes_first_and_running_ones_stay():
     engine = worlds.begun(worlds.worlds()["equal"], 6, 2)
     planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
-    found = walk(planner, decisions, ShortestFirst())
+    found = decode(planner, decisions, ShortestFirst())
     state = found.trace.state
     hours = np.where(state.mask[:, :-1], state.candidates[:, :, 0], np.inf)
     assert np.array_equal(found.trace.task, hours.argmin(axis=1))
@@ -51,7 +51,7 @@ def test_a_task_waits_for_room_in_one_domain_and_a_model_that_never_fits_one_is_
     planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
     decisions.kind[:, 1:] = -1
     decisions.kind[:, 0] = 0
-    state = walk(planner, decisions, ShortestFirst()).trace.state
+    state = decode(planner, decisions, ShortestFirst()).trace.state
     slowed, hours, baseline = (CANDIDATE_NAMES.index(n) for n in ("slowed", "nominal_hours", "baseline_hours"))
     state.mask[:, 0] = True
     state.candidates[:, 0, slowed] = 2.0
@@ -70,6 +70,6 @@ def test_the_more_wait_the_fewer_devices_are_taken():
     taken = []
     for waiting in (1, 4, 400):
         decisions.waiting[:] = waiting
-        rows = walk(planner, decisions, ShortestFirst()).batch.segments[:, 0]
+        rows = decode(planner, decisions, ShortestFirst()).batch.segments[:, 0]
         taken.append((rows[:, DP] * rows[:, TP] * rows[:, PP]).sum())
     assert taken[0] >= taken[1] >= taken[2] and taken[0] > taken[2]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 
 from attribution_sched.scheduler.hi_ppo.cloning import watch
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
 from attribution_sched.scheduler.hi_ppo.constraints import DualAscent
 from attribution_sched.scheduler.hi_ppo.evaluate import judge
-from attribution_sched.scheduler.hi_ppo.field import Field
 from attribution_sched.scheduler.hi_ppo.rollout import collect
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
@@ -53,7 +53,7 @@ def test_multipliers_rise_while_a_constraint_is_broken():
 
 
 def test_rehearsal_keeps_lessons_in_mind():
-    lesson = watch(Field(small_world(), 4, 500), ShortestFirst(), 12, 0.99)
+    lesson = watch(ClusterBatch(small_world(), 4, 500), ShortestFirst(), 12, 0.99)
     loose = replace(HOW, ppo=replace(HOW.ppo, lr=1e-2, target_kl=None), lr_end=1.0)
     losses = {}
     for coefficient in (0.0, 1.0):

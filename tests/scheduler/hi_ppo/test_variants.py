@@ -6,7 +6,7 @@ import pytest
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.predictor.base import PersistencePredictor
 from attribution_sched.scheduler.predictor.gru import GruPredictor
 from attribution_sched.scheduler.predictor.kalman import KalmanPredictor
@@ -22,7 +22,7 @@ class Listener:
         self.policy, self.name, self.ahead, self.weights, self.decided = policy, policy.name, [], [], 0
 
     def decide(self, view):
-        from attribution_sched.scheduler.hi_ppo.weights import RewardWeights, weighed
+        from attribution_sched.scheduler.hi_ppo.reward_weights import RewardWeights, weighed
 
         plan = self.policy.decide(view)
         self.decided += 1

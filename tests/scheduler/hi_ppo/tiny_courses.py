@@ -2,7 +2,7 @@
 
 import torch
 
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
 from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
 from attribution_sched.scheduler.ppo.settings import PpoSettings
@@ -22,5 +22,5 @@ def small_network(seed=0, size=SIZE):
 
 def small_trainer(seed=0, clusters=(4, 2), settings=HOW, size=SIZE):
     worlds = (small_world(), small_world(horizon_s=600.0))
-    fields = [Field(w, n, 100 * i, name=f"w{i}") for i, (w, n) in enumerate(zip(worlds, clusters, strict=False))]
+    fields = [ClusterBatch(w, n, 100 * i, name=f"w{i}") for i, (w, n) in enumerate(zip(worlds, clusters, strict=False))]
     return Trainer(small_network(seed, size), fields, settings, seed)

@@ -12,9 +12,9 @@ from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+from attribution_sched.scheduler.hi_ppo.decode import Planner
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
-from attribution_sched.scheduler.hi_ppo.walk import Planner
 
 from ...cluster.engine_worlds import BERT, GPT2, SERVE, tiny_cluster, tiny_world
 from ..states import GIANT, small_worlds
@@ -60,7 +60,7 @@ def network(seed=0, size=SIZE, scale=1.0):
 def chooser(seed=0, sampling=True, scale=10.0, **options):
     """A network with random weights and strong preferences that samples."""
     source = torch.Generator().manual_seed(seed) if sampling else None
-    return NetworkChooser(network(seed, scale=scale), source, **options)
+    return NetworkActor(network(seed, scale=scale), source, **options)
 
 
 def attributor(counters):

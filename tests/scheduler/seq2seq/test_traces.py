@@ -15,17 +15,14 @@ from attribution_sched.scheduler.seq2seq.traces import (
     Range,
     at,
     build_view,
-    cached_traces,
     draw_decision,
     draw_world,
-    from_line,
     named_model,
-    read_traces,
     teach,
-    to_line,
     views_of,
 )
 from attribution_sched.scheduler.splits import SpeedProportional
+from research.pointer_traces import cached_traces, from_line, read_traces, to_line
 
 
 def test_the_same_seed_draws_the_same_world():

@@ -11,8 +11,8 @@ from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.world import within_budgets
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.scheduler.hi_ppo.choices import can_begin
-from attribution_sched.scheduler.hi_ppo.drafts import Drafts, open_drafts
+from attribution_sched.scheduler.hi_ppo.action_masks import can_begin
+from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans, open_partial_plans
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -30,7 +30,7 @@ def _free(world: WorldArrays, state: StateArrays, rows: IntArray, free: IntArray
 
 @kernel(allocates=True)
 def _stuck(
-    t: PlannerTables, d: Drafts, world: WorldArrays, state: StateArrays, rows: IntArray, stuck: BoolArray
+    t: PlannerTables, d: PartialPlans, world: WorldArrays, state: StateArrays, rows: IntArray, stuck: BoolArray
 ) -> None:
     asked = np.zeros(t.batch.size, dtype=np.bool_)
     for b in range(rows.size):
@@ -67,7 +67,9 @@ def stuck(t: PlannerTables, engine: Engine, rows: IntArray) -> BoolArray:
     _free(engine.arrays, engine.state, rows, free)
     free = within_budgets(engine.world.cluster, free)
     nothing = np.zeros(b, dtype=np.int64)
-    drafts = open_drafts(t, nothing, free, np.zeros((b, 4, k, k)), np.zeros((b, k), dtype=np.bool_), np.zeros((b, 3)))
+    drafts = open_partial_plans(
+        t, nothing, free, np.zeros((b, 4, k, k)), np.zeros((b, k), dtype=np.bool_), np.zeros((b, 3))
+    )
     found = np.zeros(b, dtype=np.bool_)
     _stuck(t, drafts, engine.arrays, engine.state, rows, found)
     return found

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attribution_sched.cluster.decision import DecisionView
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.world import Reward, TaskKind
 from attribution_sched.errors import NetworkError, SettingsError, nearest, problem
 
@@ -193,7 +193,7 @@ def checked_mode(name: str) -> str:
     return name
 
 
-def weighed(view: DecisionView, mode: WeightMode | str | None) -> DecisionView:
+def weighed(view: Decision, mode: WeightMode | str | None) -> Decision:
     """The same decision with the weights that a way chooses for its network; None leaves them as they are."""
     if mode is None:
         return view

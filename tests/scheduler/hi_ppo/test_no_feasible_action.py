@@ -5,8 +5,8 @@ import pytest
 
 from attribution_sched.cluster.decision import encode, gather
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.stuck import stuck
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.no_feasible_action import stuck
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
 from . import worlds
@@ -14,7 +14,7 @@ from . import worlds
 
 @pytest.mark.parametrize("name", ["tight", "incidents", "mixed"])
 def test_stuck_means_that_no_candidate_fits(name):
-    field = Field(worlds.worlds()[name], 6, 3)
+    field = ClusterBatch(worlds.worlds()[name], 6, 3)
     planner, engine = field.planner, field.engine
     nothing = np.zeros((0, 7), dtype=np.float32) if len(field.attributions) == 0 else field.attributions
     idle = np.stack([encode(engine, None, 0)] * engine.clusters)

@@ -5,11 +5,11 @@ import copy
 import numpy as np
 import torch
 
-from attribution_sched.scheduler.hi_ppo import improving
+from attribution_sched.scheduler.hi_ppo import expert_iteration
 from attribution_sched.scheduler.hi_ppo.cloning import watch
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.expert_iteration import improve
 from attribution_sched.scheduler.hi_ppo.held_out import HeldOut, Measured
-from attribution_sched.scheduler.hi_ppo.improving import improve
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 
 from . import worlds
@@ -27,10 +27,10 @@ class Judge:
 
 
 def run(monkeypatch, judge, rounds, network=None):
-    monkeypatch.setattr(improving, "COPIES", 8)
+    monkeypatch.setattr(expert_iteration, "COPIES", 8)
     network = network or worlds.network(2, scale=10.0)
-    field = Field(small_world(), 4, 0, worlds.attributor)
-    lesson = watch(Field(small_world(), 4, 50, worlds.attributor), ShortestFirst(), 4, 0.99)
+    field = ClusterBatch(small_world(), 4, 0, worlds.attributor)
+    lesson = watch(ClusterBatch(small_world(), 4, 50, worlds.attributor), ShortestFirst(), 4, 0.99)
     told = []
     found = improve(
         network, [field], [lesson], judge, ShortestFirst(), rounds=rounds, decisions=8, epochs=2, lr=1e-3, hold=0.3,

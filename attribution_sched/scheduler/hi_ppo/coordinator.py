@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
-from attribution_sched.cluster.decision import Decisions, DecisionView, from_view
+from attribution_sched.cluster.decision import Decision, Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
-from attribution_sched.scheduler.hi_ppo.drafts import DONE
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE, log_pace
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
-from attribution_sched.scheduler.hi_ppo.walk import Planner, Walk, walk
-from attribution_sched.scheduler.hi_ppo.weights import WeightMode, checked_mode, weighed
+from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
+from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.policy import Appraisal, Policy, Preferred
 from attribution_sched.scheduler.rules import ShortestJobFirst
 from attribution_sched.scheduler.thinking import Think, Thinker, Thought, decision_seed, known_tasks
@@ -34,7 +34,7 @@ from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, 
 if TYPE_CHECKING:
     from attribution_sched.cluster.fork import Beliefs, Follower
     from attribution_sched.scheduler.hi_ppo.agents import AgentsActor
-    from attribution_sched.scheduler.hi_ppo.candidates import Actor
+    from attribution_sched.scheduler.hi_ppo.candidates import ComparedActor
     from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
     from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
@@ -166,7 +166,7 @@ class HiPpo:
         self.reset(0)
         self._memory = dict(memory)
 
-    def planner(self, view: DecisionView) -> Planner:
+    def planner(self, view: Decision) -> Planner:
         """Tables of the view's cluster, made once."""
         known = self._planners.get(view.cost)
         same = known is not None and known.tables.max_segments == view.max_segments
@@ -183,14 +183,14 @@ class HiPpo:
 
     def _read_paces(self, kinds: tuple[TaskKind, ...]) -> FloatArray:
         """What attributions say of the time tasks of some kinds take."""
-        from attribution_sched.scheduler.hi_ppo.paces import read_paces
+        from attribution_sched.scheduler.hi_ppo.runtime_estimate import read_paces
 
         for kind in kinds:
             if kind not in self._paces:
                 self._paces[kind] = read_paces(self.network.demands, [kind], self.attributions)[0]
         return np.stack([self._paces[kind] for kind in kinds])
 
-    def select(self, view: DecisionView) -> int:
+    def select(self, view: Decision) -> int:
         """Choose which waiting task goes first; its plan is kept for :meth:`decide`."""
         moment = _moment(view)
         if self._chosen is None or self._chosen[0] != moment or self._chosen[1].plan is not None:
@@ -198,7 +198,7 @@ class HiPpo:
         found = self._chosen[1]
         return view.slot if found.plan is None else found.slot
 
-    def decide(self, view: DecisionView) -> Plan | None:
+    def decide(self, view: Decision) -> Plan | None:
         """Place, defer, move or keep the task of the view."""
         if not view.replanning and self._chosen is not None and self._chosen[0] == _moment(view):
             found = self._chosen[1]
@@ -213,7 +213,7 @@ class HiPpo:
             self._chosen = None
         return self.last.plan
 
-    def warm_up(self, view: DecisionView) -> None:
+    def warm_up(self, view: Decision) -> None:
         """Load the weights and go through one decision of a cluster, so that compiling counts in no decision's time."""
         decisions = self.read(view)
         decisions.check()
@@ -224,7 +224,7 @@ class HiPpo:
         if self.search and not self._warm:
             self._warm = self._search_widely(view, planner, decisions.only(0), 0, late=-np.inf) is not None
 
-    def coordinate(self, view: DecisionView, *, others: int | None = None) -> Coordination:
+    def coordinate(self, view: Decision, *, others: int | None = None) -> Coordination:
         """Let both levels agree on a task of the view's queue and its plan.
 
         Args:
@@ -266,7 +266,7 @@ class HiPpo:
         return done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought)
 
     def _agree(
-        self, view: DecisionView, planner: Planner, decisions: Decisions, found: Walk, others: int, late: float
+        self, view: Decision, planner: Planner, decisions: Decisions, found: Decoded, others: int, late: float
     ) -> tuple[int, Plan | None, str]:
         """What comes of the networks' proposal: the task, its plan and where that is from."""
         slot, task = view.slot, int(found.trace.task[0])
@@ -276,7 +276,7 @@ class HiPpo:
             slot = int(decisions.slot[0, task])
             plan, source = self._settle(view, planner, decisions.only(task), found, others, late)
         elif self.search and not view.replanning:
-            for candidate in np.flatnonzero(found.trace.state.mask[0, :-1] & planner.in_vain(decisions)[0]):
+            for candidate in np.flatnonzero(found.trace.state.mask[0, :-1] & planner.waiting_is_futile(decisions)[0]):
                 slot = int(decisions.slot[0, candidate])
                 # With more waiting than it sees, time is worth more than the last percent of one plan.
                 single, thorough = decisions.only(int(candidate)), view.backlog == 0
@@ -287,7 +287,7 @@ class HiPpo:
             return view.slot, None, "keeps" if view.replanning else "waits"
         return slot, plan, source
 
-    def redecide(self, views: Sequence[DecisionView], situations: Decisions) -> list[Plan | None]:
+    def redecide(self, views: Sequence[Decision], situations: Decisions) -> list[Plan | None]:
         """What is decided in each situation, the search included and no deadline; see :class:`~.policy.Redecider`."""
         found: list[Plan | None] = []
         for row, view in enumerate(views):
@@ -300,7 +300,7 @@ class HiPpo:
             found.append(plan if slot == view.slot else None)
         return found
 
-    def _believed(self, view: DecisionView, planner: Planner, slot: int) -> tuple[float, float, float]:
+    def _believed(self, view: Decision, planner: Planner, slot: int) -> tuple[float, float, float]:
         """How much longer than a nominal task's this very task's compute, memory and host time are believed to be."""
         task = known_tasks(view).get(slot)
         if view.moment is None or task is None:
@@ -314,7 +314,7 @@ class HiPpo:
             self._thinker = Thinker(self.think or Think(), self.attributions)
         return self._thinker
 
-    def foresight(self, view: DecisionView) -> tuple[Follower, Beliefs]:
+    def foresight(self, view: Decision) -> tuple[Follower, Beliefs]:
         """The compiled rule goes on in its place, with what it believes of tasks itself.
 
         Raises:
@@ -327,7 +327,7 @@ class HiPpo:
         return thinker.follower(planner, view.moment.world), thinker.beliefs(view.moment.world, planner)
 
     def _think(
-        self, view: DecisionView, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
+        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
     ) -> Thought | None:
         """Compare what was settled on with single changes of it; None if there is nothing to compare."""
         if self.think is None or view.moment is None or len(view.cost.cluster) > self.think.most_domains:
@@ -345,15 +345,15 @@ class HiPpo:
                 listed.insert(1, replace(listed[0], plan=elsewhere))
         return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
 
-    def _actor(self, view: DecisionView, planner: Planner, decisions: Decisions) -> Actor:
+    def _actor(self, view: Decision, planner: Planner, decisions: Decisions) -> ComparedActor:
         agents = self.agents_actor(view, planner, decisions)
         if agents is not None:
             return agents
-        from attribution_sched.scheduler.hi_ppo.comparing import NetworkActor
+        from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 
         return NetworkActor(self.network, None)
 
-    def read(self, view: DecisionView, forecast_gbps: FloatArray | None = None) -> Decisions:
+    def read(self, view: Decision, forecast_gbps: FloatArray | None = None) -> Decisions:
         """A decision as arrays, with the attributions that it carries.
 
         Raises:
@@ -369,7 +369,7 @@ class HiPpo:
         """States ``(n, 7)`` of counters ``(n, 12)`` that its weights have learnt from, for whoever makes decisions."""
         return (self.attributor or self.network.attributions)(counters)
 
-    def _ahead(self, view: DecisionView) -> FloatArray | None:
+    def _ahead(self, view: Decision) -> FloatArray | None:
         if not self.predict:
             return None
         if self._forecast is None:
@@ -380,13 +380,13 @@ class HiPpo:
                 self._memory = {}
         return self._forecast.gbps(view)
 
-    def watch_links(self, view: DecisionView) -> None:
+    def watch_links(self, view: Decision) -> None:
         """Take in what a decision tells of the links; where no device is free, deciding does not look at them."""
         if (np.asarray(view.free_devices) > 0).any():
             self._ahead(view)
 
     def agents_actor(
-        self, view: DecisionView, planner: Planner, decisions: Decisions, *, must_act: bool = False
+        self, view: Decision, planner: Planner, decisions: Decisions, *, must_act: bool = False
     ) -> AgentsActor | None:
         """The learnt agents for some situations of a decision; None where only the networks' heads have learnt."""
         theta = self.network.theta
@@ -408,7 +408,7 @@ class HiPpo:
             self._agents[planner] = known
         return known
 
-    def believed_pace(self, view: DecisionView, planner: Planner, decisions: Decisions) -> FloatArray:
+    def believed_pace(self, view: Decision, planner: Planner, decisions: Decisions) -> FloatArray:
         """Logarithm of how much longer than nominal every candidate computes, by attributions and pace, ``(B, Q)``."""
         kinds, states = decisions.kind, decisions.attribution
         b, q = kinds.shape
@@ -426,26 +426,26 @@ class HiPpo:
         there = np.maximum(kinds.ravel(), 0)
         return beliefs.log_compute(there, states.reshape(b * q, -1).astype(np.float64), speed, unsure).reshape(b, q)
 
-    def _walk(self, view: DecisionView, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Walk:
+    def _walk(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
         from attribution_sched.kernels import one_thread
 
         agents = self.agents_actor(view, planner, decisions)
         if agents is not None:
-            return walk(planner, decisions, agents, timings, self.clock)
-        from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
+            return decode(planner, decisions, agents, timings, self.clock)
+        from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 
         with one_thread():
-            return walk(planner, decisions, NetworkChooser(self.network, None), timings, self.clock)
+            return decode(planner, decisions, NetworkActor(self.network, None), timings, self.clock)
 
     def _settle(
-        self, view: DecisionView, planner: Planner, chosen: Decisions, found: Walk, others: int, late: float
+        self, view: Decision, planner: Planner, chosen: Decisions, found: Decoded, others: int, late: float
     ) -> tuple[Plan, str]:
         """Improve the proposal for the chosen task while there is time."""
         rows, count, kind = found.batch.segments[0], int(found.batch.counts[0]), int(chosen.kind[0, 0])
         if not self.search:
             return found.batch.plan(0), "policy"
         spans = bool(planner.spanning[kind])
-        if not view.replanning and (spans or (others == 0 and planner.in_vain(chosen)[0, 0])):
+        if not view.replanning and (spans or (others == 0 and planner.waiting_is_futile(chosen)[0, 0])):
             plan = self._search_widely(view, planner, chosen, others, late, thorough=spans)
             if plan is not None:
                 return plan, "policy+search"
@@ -461,7 +461,7 @@ class HiPpo:
 
     def _search_widely(
         self,
-        view: DecisionView,
+        view: Decision,
         planner: Planner,
         chosen: Decisions,
         others: int,
@@ -475,15 +475,17 @@ class HiPpo:
         kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
         factors = self._believed(view, planner, int(chosen.slot[0, 0]))
         search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
-        agents = self.agents_actor(view, planner, chosen, must_act=True)
-        if agents is not None:
-            own = walk(planner, chosen, agents).batch
-            return search_around(
-                own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late
-            )
-        return plan_alone(
-            self.network, planner, chosen, search, thorough=thorough, expired=lambda: self.clock() > late
-        )  # fmt: skip
+        actor = self._must_act(view, planner, chosen)
+        if actor is None:
+            return plan_alone(
+                self.network, planner, chosen, search, thorough=thorough, expired=lambda: self.clock() > late
+            )  # fmt: skip
+        own = decode(planner, chosen, actor).batch
+        return search_around(own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late)
+
+    def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor | None:
+        """Who proposes a plan where waiting is out of the question; None leaves it to draws of the networks."""
+        return self.agents_actor(view, planner, chosen, must_act=True)
 
     def _done(
         self, plan: Plan | None, slot: int, source: str, began: float, timings: dict[str, float], search_s: float
@@ -491,17 +493,17 @@ class HiPpo:
         total = self.clock() - began
         return Coordination(plan, slot, source, "", timings["upper"], timings["lower"], search_s, total)
 
-    def _fall_back(self, view: DecisionView, began: float, timings: dict[str, float], reason: str) -> Coordination:
+    def _fall_back(self, view: Decision, began: float, timings: dict[str, float], reason: str) -> Coordination:
         plan = self.fallback.decide(view)
         total = self.clock() - began
         source = f"fallback:{self.fallback.name}"
         return Coordination(plan, view.slot, source, reason, timings["upper"], timings["lower"], 0.0, total)
 
-    def perceive(self, view: DecisionView) -> Decisions:
+    def perceive(self, view: Decision) -> Decisions:
         """One decision as :meth:`coordinate` sees it, the view's own task as candidate 0; nothing is remembered."""
         return self.perceive_later(view)()
 
-    def perceive_later(self, view: DecisionView) -> Callable[[], Decisions]:
+    def perceive_later(self, view: Decision) -> Callable[[], Decisions]:
         """What depends on the links seen so far is read now, the rest when it is called."""
         from attribution_sched.scheduler.hi_ppo.appraisal import perceive_later
 
@@ -509,7 +511,7 @@ class HiPpo:
 
     def appraise(
         self,
-        view: DecisionView,
+        view: Decision,
         situations: Decisions,
         plans: Sequence[Plan | None],
         *,
@@ -523,7 +525,7 @@ class HiPpo:
 
     def appraise_each(
         self,
-        views: Sequence[DecisionView],
+        views: Sequence[Decision],
         situations: Decisions,
         owner: IntArray,
         plans: Sequence[Plan | None],
@@ -535,19 +537,19 @@ class HiPpo:
 
         return appraise_each(self, views, situations, owner, plans, returns=returns)
 
-    def propose(self, view: DecisionView, situations: Decisions) -> list[Plan | None]:
+    def propose(self, view: Decision, situations: Decisions) -> list[Plan | None]:
         """What the network would do with the view's task in each situation, before the local search."""
         from attribution_sched.scheduler.hi_ppo.appraisal import propose
 
         return propose(self, view, situations)
 
-    def log_odds(self, view: DecisionView, situations: Decisions, plan: Plan | None) -> FloatArray:
+    def log_odds(self, view: Decision, situations: Decisions, plan: Plan | None) -> FloatArray:
         """By how much the network prefers a choice in each situation; see :class:`~.policy.ChoiceOdds`."""
         from attribution_sched.scheduler.hi_ppo.log_odds import log_odds
 
         return log_odds(self, view, situations, plan)
 
-    def prefer(self, view: DecisionView, situations: Decisions) -> list[Preferred]:
+    def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
         """What the network chooses for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""
         from attribution_sched.scheduler.hi_ppo.log_odds import prefer
 
@@ -559,7 +561,7 @@ class HiPpo:
         return frozenset({"attribution", "links"} if crossing else {"attribution"})
 
 
-def _digest(view: DecisionView) -> bytes:
+def _digest(view: Decision) -> bytes:
     """The same for views of clusters in which the same fits everywhere and takes as long."""
     cost = view.cost
     found = hashlib.blake2b(repr((cost.runtime, cost.power_law, view.max_segments)).encode())
@@ -570,20 +572,20 @@ def _digest(view: DecisionView) -> bytes:
     return found.digest()
 
 
-def _others(view: DecisionView) -> int:
+def _others(view: Decision) -> int:
     """Tasks that wait beside the one in question."""
     return max(0, len(view.queue) - (not view.replanning))
 
 
-def _queue_pressure(view: DecisionView, others: int) -> float:
+def _queue_pressure(view: Decision, others: int) -> float:
     """What holding a device costs those that wait, as a share of the time it is held."""
     return others / sum(domain.devices for domain in view.cost.cluster.domains)
 
 
-def _only(view: DecisionView) -> DecisionView:
+def _only(view: Decision) -> Decision:
     """The view with its own task as the only candidate; how many others wait is still told by the instruments."""
     return replace(view, queue=tuple(task for task in view.queue if task.slot == view.slot))
 
 
-def _moment(view: DecisionView) -> Moment:
+def _moment(view: Decision) -> Moment:
     return view.time_s, tuple(int(n) for n in view.free_devices), tuple(task.slot for task in view.queue)

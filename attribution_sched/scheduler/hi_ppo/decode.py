@@ -21,8 +21,10 @@ from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind, within_budgets
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.memory_feasibility import FORMATS, PlannerTables, make_tables
-from attribution_sched.scheduler.hi_ppo.choices import cut_choices, domain_choices, segment_choices
-from attribution_sched.scheduler.hi_ppo.drafts import (
+from attribution_sched.scheduler.hi_ppo.action_masks import cut_choices, domain_choices, segment_choices
+from attribution_sched.scheduler.hi_ppo.features import PACE, State, choose_task, describe, nominal_step_s, spanning
+from attribution_sched.scheduler.hi_ppo.outcomes import PlanLoads, describe_plans
+from attribution_sched.scheduler.hi_ppo.partial_plans import (
     CUT_CHOICE,
     DEAD,
     DOMAIN_CHOICE,
@@ -31,12 +33,10 @@ from attribution_sched.scheduler.hi_ppo.drafts import (
     LAYOUT_CHOICE,
     LEVEL_CHOICE,
     OPEN,
-    Drafts,
+    PartialPlans,
     draft_features,
     write_segments,
 )
-from attribution_sched.scheduler.hi_ppo.features import PACE, State, choose_task, describe, nominal_step_s, spanning
-from attribution_sched.scheduler.hi_ppo.outcomes import PlanLoads, describe_plans
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
@@ -81,7 +81,7 @@ class Planner:
         rooms = within_budgets(cost.cluster, np.array([domain.devices for domain in cost.cluster.domains]))
         return cls(tables, nominal_step_s(tables), features, rooms, spanning(tables, rooms), said)
 
-    def in_vain(self, decisions: Decisions) -> BoolArray:
+    def waiting_is_futile(self, decisions: Decisions) -> BoolArray:
         """Candidates whom waiting would not help, shape ``(B, Q)``; whether they fit now is not asked.
 
         No domain will ever hold a model alone that is larger than all of them; and while nothing runs, nothing will
@@ -92,13 +92,13 @@ class Planner:
         found: BoolArray = there & (self.spanning[decisions.kind] | idle[:, None])
         return found
 
-    def describe(self, decisions: Decisions) -> tuple[State, Drafts]:
+    def describe(self, decisions: Decisions) -> tuple[State, PartialPlans]:
         """Turn decisions into the upper agent's state and open an empty draft for each."""
         return describe(self.tables, decisions, self.nominal_s, self.task_features, self.paces)
 
 
 @dataclass(frozen=True, eq=False)
-class Offer:
+class Choices:
     """Choices of one kind, offered to n drafts.
 
     Attributes:
@@ -116,14 +116,14 @@ class Offer:
     domain: IntArray
 
 
-class Chooser(Protocol):
+class Actor(Protocol):
     """Who chooses. Every method returns indices into the offer's choices, shape ``(n,)``."""
 
     def task(self, state: State) -> IntArray:
         """A candidate, or one past the last for nothing."""
         ...
 
-    def choose(self, head: str, offer: Offer, drafts: Drafts, rows: IntArray) -> IntArray:
+    def choose(self, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray) -> IntArray:
         """A domain (or the end), a first layer, a layout, a format or a level, as ``head`` says."""
         ...
 
@@ -137,7 +137,7 @@ UPPER: tuple[str, ...] = ("domain", "cut")
 class Steps:
     """All offers of one head in a batch of decisions, with what was taken."""
 
-    offer: Offer
+    offer: Choices
     taken: IntArray
 
 
@@ -159,7 +159,7 @@ class Trace:
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class Decoded:
     """The end of a walk.
 
     Attributes:
@@ -170,18 +170,18 @@ class Walk:
     """
 
     trace: Trace
-    drafts: Drafts
+    drafts: PartialPlans
     batch: PlanBatch
     loads: PlanLoads
 
 
-def walk(
+def decode(
     planner: Planner,
     decisions: Decisions,
-    chooser: Chooser,
+    chooser: Actor,
     timings: dict[str, float] | None = None,
     clock: Callable[[], float] = time.perf_counter,
-) -> Walk:
+) -> Decoded:
     """Lead decisions through all their choices.
 
     Args:
@@ -212,14 +212,14 @@ def walk(
         timings["lower"] += below
     plans, batch, loads = describe_plans(t, drafts, np.arange(len(decisions)), decisions.step_s)
     trace = Trace(state, task, {head: _joined(steps) for head, steps in taken.items()}, plans)
-    return Walk(trace, drafts, batch, loads)
+    return Decoded(trace, drafts, batch, loads)
 
 
 def _segment(
     planner: Planner,
-    drafts: Drafts,
+    drafts: PartialPlans,
     rows: IntArray,
-    chooser: Chooser,
+    chooser: Actor,
     taken: dict[str, list[Steps]],
 ) -> tuple[IntArray, IntArray, IntArray]:
     """The upper agent's choices for one more segment; returns the drafts that get one, its domain and first layer."""
@@ -230,7 +230,7 @@ def _segment(
     domain_choices(t, drafts, rows, mask, choices)
     rows, (mask, choices) = _alive(drafts, rows, mask, choices)
     nowhere = np.full(len(rows), -1, dtype=np.int64)
-    offer = Offer(rows, choices, mask, draft_features(t, drafts, rows), nowhere)
+    offer = Choices(rows, choices, mask, draft_features(t, drafts, rows), nowhere)
     domain = _ask(chooser, "domain", offer, drafts, rows, taken)
     ended = domain == k
     drafts.status[rows[ended]] = DONE
@@ -241,18 +241,18 @@ def _segment(
     choices = np.zeros((len(rows), layers, CUT_CHOICE), dtype=np.float32)
     cut_choices(t, drafts, rows, domain, mask, choices)
     rows, (mask, choices, domain) = _alive(drafts, rows, mask, choices, domain)
-    offer = Offer(rows, choices, mask, draft_features(t, drafts, rows), domain)
+    offer = Choices(rows, choices, mask, draft_features(t, drafts, rows), domain)
     first = _ask(chooser, "cut", offer, drafts, rows, taken)
     return rows, domain, first
 
 
 def _lower(
     planner: Planner,
-    drafts: Drafts,
+    drafts: PartialPlans,
     rows: IntArray,
     domain: IntArray,
     first: IntArray,
-    chooser: Chooser,
+    chooser: Actor,
     taken: dict[str, list[Steps]],
 ) -> IntArray:
     """The lower agents' choices: layout, format and microbatch level of the segment."""
@@ -273,7 +273,7 @@ def _lower(
     stage = np.column_stack([
         draft_features(t, drafts, rows), work, first == 0, drafts.stop[rows] == count,
     ]).astype(np.float32)  # fmt: skip
-    layout = _ask(chooser, "layout", Offer(rows, choices, mask, stage, domain), drafts, rows, taken)
+    layout = _ask(chooser, "layout", Choices(rows, choices, mask, stage, domain), drafts, rows, taken)
     allowed, seconds, worth, own = allowed[n, layout], seconds[n, layout], worth[n, layout], choices[n, layout]
     worth = np.where(allowed, worth, -8.0)
     formats = np.zeros((len(rows), FORMATS, FORMAT_CHOICE), dtype=np.float32)
@@ -284,7 +284,9 @@ def _lower(
     best = worth.max(axis=2)
     formats[:, :, 6] = np.clip(8.0 * (best - best.max(axis=1, keepdims=True)), -4.0, 0.0)
     context = np.concatenate([stage, own], axis=1)
-    precision = _ask(chooser, "format", Offer(rows, formats, allowed.any(axis=2), context, domain), drafts, rows, taken)
+    precision = _ask(
+        chooser, "format", Choices(rows, formats, allowed.any(axis=2), context, domain), drafts, rows, taken
+    )
     allowed, seconds, chosen = allowed[n, precision], seconds[n, precision], formats[n, precision]
     worth = worth[n, precision]
     levels = np.zeros((len(rows), BATCH_LEVELS, LEVEL_CHOICE), dtype=np.float32)
@@ -296,13 +298,15 @@ def _lower(
     levels[:, :, 3] = times / 2.0
     levels[:, :, 4] = np.clip(8.0 * (worth - worth.max(axis=1, keepdims=True)), -4.0, 0.0)
     context = np.concatenate([stage, own, chosen], axis=1)
-    level = _ask(chooser, "level", Offer(rows, levels, allowed, context, domain), drafts, rows, taken)
+    level = _ask(chooser, "level", Choices(rows, levels, allowed, context, domain), drafts, rows, taken)
     write_segments(t, drafts, rows, domain, first, layout, precision, level)
     going_on: IntArray = rows[drafts.status[rows] == OPEN]
     return going_on
 
 
-def _alive(drafts: Drafts, rows: IntArray, mask: BoolArray, *others: NDArray[np.generic]) -> tuple[IntArray, tuple]:  # type: ignore[type-arg]
+def _alive(
+    drafts: PartialPlans, rows: IntArray, mask: BoolArray, *others: NDArray[np.generic]
+) -> tuple[IntArray, tuple]:  # type: ignore[type-arg]
     """Give up drafts that nothing completes, which a mask that is only sufficient cannot always foresee."""
     alive = mask.any(axis=1)
     if alive.all():
@@ -312,14 +316,14 @@ def _alive(drafts: Drafts, rows: IntArray, mask: BoolArray, *others: NDArray[np.
 
 
 def _ask(
-    chooser: Chooser, head: str, offer: Offer, drafts: Drafts, rows: IntArray, taken: dict[str, list[Steps]]
+    chooser: Actor, head: str, offer: Choices, drafts: PartialPlans, rows: IntArray, taken: dict[str, list[Steps]]
 ) -> IntArray:
     """Ask for a choice where there is one, and keep what was offered and taken."""
     count = offer.mask.sum(axis=1)
     found: IntArray = offer.mask.argmax(axis=1)
     open_ = np.flatnonzero(count > 1)
     if len(open_):
-        asked = offer if len(open_) == len(rows) else Offer(
+        asked = offer if len(open_) == len(rows) else Choices(
             offer.decision[open_], offer.choices[open_], offer.mask[open_], offer.context[open_], offer.domain[open_]
         )  # fmt: skip
         found[open_] = chooser.choose(head, asked, drafts, rows[open_])
@@ -336,8 +340,8 @@ def _joined(steps: list[Steps]) -> Steps:
     if not steps:
         none = np.zeros(0, dtype=np.int64)
         empty = np.zeros((0, 1, 1), dtype=np.float32)
-        return Steps(Offer(none, empty, np.zeros((0, 1), dtype=np.bool_), empty[:, 0], none), none)
+        return Steps(Choices(none, empty, np.zeros((0, 1), dtype=np.bool_), empty[:, 0], none), none)
     parts = [(s.offer.decision, s.offer.choices, s.offer.mask, s.offer.context, s.offer.domain, s.taken) for s in steps]
     decision, choices, mask, context, domain, taken = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(decision, kind="stable")
-    return Steps(Offer(decision[order], choices[order], mask[order], context[order], domain[order]), taken[order])
+    return Steps(Choices(decision[order], choices[order], mask[order], context[order], domain[order]), taken[order])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import NetworkError, SettingsError
-from attribution_sched.scheduler.hi_ppo.weights import (
+from attribution_sched.scheduler.hi_ppo.reward_weights import (
     AdaptiveWeights,
     FixedWeights,
     ParetoWeights,

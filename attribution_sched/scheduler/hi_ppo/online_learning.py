@@ -12,14 +12,13 @@ from torch import Tensor
 
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch, stagger
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut, Measured
 from attribution_sched.scheduler.hi_ppo.learning import Budget, Learning, Report
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.paces import paces_of
 from attribution_sched.scheduler.hi_ppo.policy_search import Days, Search, next_group
-from attribution_sched.scheduler.hi_ppo.stagger import stagger
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import paces_of
 from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings, Trainer
 from attribution_sched.scheduler.hi_ppo.upper_agent import SCALES, rule_theta
 from attribution_sched.types import FloatArray
@@ -97,9 +96,9 @@ def learn_on(
     how = replace(how, ppo=replace(how.ppo, lr=how.ppo.lr * lr_share, num_steps=steps, minibatch_size=smaller))
     learner = copy.deepcopy(network)
     paces = paces_of(network, world.kinds)
-    field = Field(world, min(clusters, steps), first_seed, network.attributions, "deployed", paces=paces)
+    field = ClusterBatch(world, min(clusters, steps), first_seed, network.attributions, "deployed", paces=paces)
     trainer = Trainer(learner, [field], how, seed)
-    stagger(field, NetworkChooser(learner, trainer.generator))
+    stagger(field, NetworkActor(learner, trainer.generator))
     weights: dict[str, Tensor] = {}
 
     def keep() -> None:

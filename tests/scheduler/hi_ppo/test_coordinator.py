@@ -8,7 +8,7 @@ import pytest
 
 from attribution_sched.cluster.decision import view
 from attribution_sched.errors import PlanError
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
 from ..states import check_states
 from . import worlds

@@ -6,9 +6,9 @@ import pytest
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.errors import PlanError
-from attribution_sched.scheduler.hi_ppo.drafts import DEAD, DONE
+from attribution_sched.scheduler.hi_ppo.decode import HEADS, decode
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
-from attribution_sched.scheduler.hi_ppo.walk import HEADS, walk
+from attribution_sched.scheduler.hi_ppo.partial_plans import DEAD, DONE
 
 from ...cluster.engine_worlds import random_actions
 from . import worlds
@@ -32,7 +32,7 @@ def wander(world, rounds, seed, check):
         engine.reset(engine.state.event[:, st.DONE] == 1)
         rows = worlds.pending(engine)
         decisions = worlds.gathered(engine, rows)
-        found = walk(planner, decisions, worlds.chooser(seed + number, must_act=number % 2 == 0))
+        found = decode(planner, decisions, worlds.chooser(seed + number, must_act=number % 2 == 0))
         actions = engine_actions(planner.tables, found.drafts, found.batch.segments, rows_of)
         acted = found.batch.counts > 0
         placing = acted & ~decisions.replanning
@@ -99,14 +99,14 @@ class Stubborn:
 def test_a_chooser_that_ignores_masks_is_told_so():
     engine = worlds.begun(worlds.worlds()["tight"], 4)
     with pytest.raises(PlanError, match="not on offer"):
-        walk(worlds.planner_of(engine), worlds.gathered(engine), Stubborn())
+        decode(worlds.planner_of(engine), worlds.gathered(engine), Stubborn())
 
 
 def test_time_is_told_per_level():
     engine = worlds.begun(worlds.worlds()["equal"], 4)
     ticks = iter(range(1000))
     timings = {"upper": 0.0, "lower": 0.0}
-    walk(
+    decode(
         worlds.planner_of(engine), worlds.gathered(engine), worlds.chooser(must_act=True), timings, lambda: next(ticks)
     )
     assert timings["upper"] > 0 and timings["lower"] > 0

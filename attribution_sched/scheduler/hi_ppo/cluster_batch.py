@@ -6,7 +6,9 @@ before, so every decision of a rollout is a real one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +18,19 @@ from attribution_sched.cluster.decision import Attributor, Decisions, gather
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
 from attribution_sched.cluster.world import World
+from attribution_sched.errors import CheckpointError, problem
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.constraints import big_m_penalty, imbalance
-from attribution_sched.scheduler.hi_ppo.drafts import DEAD
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.forecast import BatchForecast
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+from attribution_sched.scheduler.hi_ppo.no_feasible_action import stuck
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
-from attribution_sched.scheduler.hi_ppo.paces import paces_of
-from attribution_sched.scheduler.hi_ppo.stuck import stuck
-from attribution_sched.scheduler.hi_ppo.walk import Chooser, Planner, Walk, walk
-from attribution_sched.scheduler.hi_ppo.weights import ParetoWeights, reward_scale
+from attribution_sched.scheduler.hi_ppo.partial_plans import DEAD
+from attribution_sched.scheduler.hi_ppo.reward_weights import ParetoWeights, reward_scale
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import paces_of
+from attribution_sched.scheduler.ppo.run_state import restore_engine, state_to_tensors
+from attribution_sched.storage import Arrays
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -40,7 +46,7 @@ class Move:
 
     Attributes:
         walk: The choices.
-        terms: Reward terms until the next decision, in units of ``Field.scale``, shape ``(E, 3)``.
+        terms: Reward terms until the next decision, in units of ``ClusterBatch.scale``, shape ``(E, 3)``.
         low: Mean reward of the lower agents that acted, shape ``(E,)``.
         agents: Lower agents that acted, shape ``(E,)``.
         violations: How far each constraint was broken, by name, each of shape ``(E,)``.
@@ -48,7 +54,7 @@ class Move:
         last: What was to be seen at the end of those, in their order; None if there are none.
     """
 
-    walk: Walk
+    walk: Decoded
     terms: FloatArray
     low: FloatArray
     agents: IntArray
@@ -57,7 +63,7 @@ class Move:
     last: Decisions | None
 
 
-class Field:
+class ClusterBatch:
     """A batch of clusters of one world.
 
     Args:
@@ -120,11 +126,11 @@ class Field:
             found.links[:, 3] *= self.forecast.change()
         return found
 
-    def step(self, chooser: Chooser) -> Move:
+    def step(self, chooser: Actor) -> Move:
         """Decide in every cluster and run each to its next real decision; a finished episode begins anew."""
         e = self.clusters
         decisions = self.decisions()
-        found = walk(self.planner, decisions, chooser)
+        found = decode(self.planner, decisions, chooser)
         actions = engine_actions(self.planner.tables, found.drafts, found.batch.segments, self._layout_rows)
         task, state = found.trace.task, self.engine.state
         nothing = (task == decisions.kind.shape[1]) | (found.drafts.status == DEAD)
@@ -160,7 +166,7 @@ class Field:
             source = np.random.default_rng(self.engine.state.streams[row].ravel())
             self.engine.weights[row] = ParetoWeights(source, total=self._total).sample(1)[0]
 
-    def _violations(self, found: Walk, decisions: Decisions) -> dict[str, FloatArray]:
+    def _violations(self, found: Decoded, decisions: Decisions) -> dict[str, FloatArray]:
         """Traffic over links that have lost too much of their base, and unequal load of the domains in use."""
         kind = np.maximum(0, found.drafts.kind)
         base = self.engine.world.cluster.wan.bandwidth_gbps
@@ -195,3 +201,91 @@ class Field:
             more, more_terms = self.engine.step(self._idle, active=active)
             rewards += more
             terms += more_terms
+
+
+# ------ The whole state of a batch as named arrays and back: clusters, link forecasts, returns of running episodes
+
+ENGINE, FORECAST, RUNNING = "engine.", "forecast.", "running"
+
+
+def field_arrays(field: ClusterBatch) -> Arrays:
+    """Copies of everything that changes while a field runs, except the list of returns."""
+    arrays = {ENGINE + name: array for name, array in state_to_tensors(field.engine).items()}
+    return {**arrays, **_forecast(field), RUNNING: field._running.copy()}
+
+
+def restore_field(field: ClusterBatch, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Bring a field to a stored state; nothing changes if it does not fit.
+
+    Raises:
+        CheckpointError: If an array is missing, surplus or of another form, or the world is another one.
+    """
+    own = _forecast(field) | {RUNNING: field._running}
+    engine = {name.removeprefix(ENGINE): array for name, array in arrays.items() if name.startswith(ENGINE)}
+    given = {name: array for name, array in arrays.items() if not name.startswith(ENGINE)}
+    odd = sorted(set(own) ^ set(given))
+    if odd:
+        raise CheckpointError(problem("field state", odd[0], "is missing or not known", "Use an untouched copy"))
+    for name, array in own.items():
+        if given[name].shape != array.shape or given[name].dtype != array.dtype:
+            rule = f"must be {array.shape} of {array.dtype}"
+            form = (given[name].shape, str(given[name].dtype))
+            raise CheckpointError(problem(f"field {name}", form, rule, "Build the field it was saved with"))
+    restore_engine(field.engine, engine)
+    field._running[...] = given[RUNNING]
+    if field.forecast is not None:
+        fields = type(field.forecast._state)._fields
+        field.forecast._state = field.forecast._state._replace(
+            **{name: np.array(given[FORECAST + name]) for name in fields}
+        )
+
+
+def keep_clusters(field: ClusterBatch, rows: NDArray[np.bool_], arrays: Arrays) -> None:
+    """Overwrite the stored state of some clusters by what it is now."""
+    for name, array in field_arrays(field).items():
+        # The mark of the world is the only array that does not have the clusters on its first axis.
+        if name != f"{ENGINE}world":
+            arrays[name][rows] = array[rows]
+
+
+def _forecast(field: ClusterBatch) -> Arrays:
+    if field.forecast is None:
+        return {}
+    return {FORECAST + name: np.array(array) for name, array in field.forecast._state._asdict().items()}
+
+
+# ------ Clusters at different hours of their episodes
+#
+# Clusters that begin together pass through the day together: every rollout then holds one hour of it only, and an
+# update forgets the others. Before learning, each cluster is therefore brought to an hour of its own.
+
+
+def stagger(field: ClusterBatch, chooser: Actor) -> None:
+    """Spread the clusters of a field evenly over the hours of an episode.
+
+    All are played for an episode; then each goes back to the first decision after its share of the horizon, with its
+    random streams as they were there, so what follows is an episode as any other.
+
+    Args:
+        field: Clusters at the beginning of their episodes.
+        chooser: Who decides on the way.
+    """
+    state, count = field.engine.state, field.clusters
+    target_s = field.engine.world.horizon_s * np.arange(count) / count
+    kept = field_arrays(field)
+    waiting = np.ones(count, dtype=np.bool_)
+    with one_thread():
+        while True:
+            there = waiting & (state.clock[:, st.NOW] >= target_s)
+            if there.any():
+                keep_clusters(field, there, kept)
+                waiting &= ~there
+            if not waiting.any():
+                break
+            ended = field.step(chooser).ended
+            if (waiting & ended).any():
+                # A cluster whose last decision came before its hour stays at the beginning of its second episode.
+                keep_clusters(field, waiting & ended, kept)
+                waiting &= ~ended
+    restore_field(field, kept)
+    field.returns.clear()

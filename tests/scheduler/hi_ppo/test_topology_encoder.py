@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.errors import ModelFitError, SettingsError
-from attribution_sched.scheduler.hi_ppo import encoder_dense
-from attribution_sched.scheduler.hi_ppo.encoder import TopologyEncoder
+from attribution_sched.scheduler.hi_ppo import topology_encoder
+from attribution_sched.scheduler.hi_ppo.topology_encoder import TopologyEncoder
 
 F, D = 3, 4
 CONVS = ("edge-sage", "gine", "gatv2")
@@ -86,12 +86,12 @@ def test_padding_changes_nothing_whatever_it_holds(conv, pooling, seed, nodes, e
     assert close(pooled_again, pooled)
 
 
-@pytest.mark.parametrize("elements", [encoder_dense.BUFFER_ELEMENTS, 500])
+@pytest.mark.parametrize("elements", [topology_encoder.BUFFER_ELEMENTS, 500])
 @law
 @given(seed=seeds, nodes=sizes, neighbours=st.sampled_from([None, 1, 3, 16]), present=st.floats(0.0, 1.0))
 def test_dense_and_message_passing_are_the_same_function(elements, seed, nodes, neighbours, present):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoder_dense, "BUFFER_ELEMENTS", elements)
+        patch.setattr(topology_encoder, "BUFFER_ELEMENTS", elements)
         compare_with_message_passing(seed, nodes, neighbours, present)
 
 
@@ -120,8 +120,8 @@ def test_dense_and_message_passing_agree_for_64_domains():
 
 @pytest.mark.parametrize("neighbours", [None, 2])
 def test_the_hand_written_backward_pass_is_the_derivative(monkeypatch, neighbours):
-    monkeypatch.setattr(encoder_dense, "BUFFER_ELEMENTS", 600)
-    layer = encoder_dense.EdgeSage(F, 6, D).double()
+    monkeypatch.setattr(topology_encoder, "BUFFER_ELEMENTS", 600)
+    layer = topology_encoder.EdgeSage(F, 6, D).double()
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(5))
     x, e, mask = graphs(1, 5, batch=7)
@@ -129,7 +129,7 @@ def test_the_hand_written_backward_pass_is_the_derivative(monkeypatch, neighbour
     names, start = zip(*layer.named_parameters(), strict=True)
 
     def run(x, e, *weights):
-        links = encoder_dense.Links(e, present, neighbours)
+        links = topology_encoder.Links(e, present, neighbours)
         return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), (x, links))
 
     leaves = [leaf.detach().clone().requires_grad_() for leaf in (x, e, *start)]
@@ -142,7 +142,7 @@ def test_the_size_of_the_buffer_does_not_matter(monkeypatch, neighbours):
     x, e, mask = graphs(2, 6, batch=11)
     results = []
     for elements in (1, 6 * 6 * 16 * 4, 10**9):
-        monkeypatch.setattr(encoder_dense, "BUFFER_ELEMENTS", elements)
+        monkeypatch.setattr(topology_encoder, "BUFFER_ELEMENTS", elements)
         leaves = [x.clone().requires_grad_(), e.clone().requires_grad_()]
         embeddings, pooled = encoder(*leaves, mask)
         weights = list(encoder.parameters())
@@ -251,7 +251,7 @@ def test_the_reference_adds_no_weights_and_survives_loading():
 
 def test_a_dense_encoder_does_not_load_torch_geometric():
     code = (
-        "import sys, torch; from attribution_sched.scheduler.hi_ppo.encoder import TopologyEncoder as T;"
+        "import sys, torch; from attribution_sched.scheduler.hi_ppo.topology_encoder import TopologyEncoder as T;"
         "T(3, 4)(torch.zeros(1, 5, 3), torch.zeros(1, 5, 5, 4), torch.ones(1, 5).bool())[1].sum().backward();"
         "sys.exit('torch_geometric' in sys.modules)"
     )

@@ -5,18 +5,18 @@ import pytest
 
 from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 
 from ...cluster.engine_worlds import tiny_cluster, tiny_world
 from . import worlds
 
 
 def field_return(world, net, seed, predict):
-    field = Field(world, 1, seed, worlds.attributor, predict=predict)
+    field = ClusterBatch(world, 1, seed, worlds.attributor, predict=predict)
     while not field.returns:
-        field.step(NetworkChooser(net, None))
+        field.step(NetworkActor(net, None))
     return field.returns[0]
 
 
@@ -39,15 +39,15 @@ def test_what_is_earned_before_the_first_real_decision_counts():
     """Both domains are away at first: tasks wait, and nothing can be done about it."""
     lost = (DomainLoss(0, 0.0, 1800.0), DomainLoss(1, 0.0, 1800.0))
     world, net = tiny_world(tiny_cluster(2, 4, motion=worlds.MOVING), incidents=lost), worlds.network(2, scale=10.0)
-    field = Field(world, 1, 5, worlds.attributor, predict=False)
+    field = ClusterBatch(world, 1, 5, worlds.attributor, predict=False)
     assert field._running[0] < 0.0
     assert field_return(world, net, 5, False) == pytest.approx(played_return(world, net, 5, False), abs=1e-6)
 
 
 def test_terms_add_up_to_the_return():
-    field, net = Field(worlds.worlds()["pair"], 1, 4, worlds.attributor), worlds.network(0, scale=10.0)
+    field, net = ClusterBatch(worlds.worlds()["pair"], 1, 4, worlds.attributor), worlds.network(0, scale=10.0)
     total = field._running[0]
     while not field.returns:
-        terms = field.step(NetworkChooser(net, None)).terms[0] * field.scale
+        terms = field.step(NetworkActor(net, None)).terms[0] * field.scale
         total += (terms * field.engine.weights[0] * [1.0, 1.0, -1.0]).sum()
     assert field.returns[0] == pytest.approx(total, abs=1e-9)

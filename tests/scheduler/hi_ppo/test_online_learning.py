@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.hi_ppo.deployed import learn_on
 from attribution_sched.scheduler.hi_ppo.held_out import HeldOut
+from attribution_sched.scheduler.hi_ppo.online_learning import learn_on
 
 from .tiny_courses import HOW, small_network, small_world
 

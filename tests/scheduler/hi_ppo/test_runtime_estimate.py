@@ -11,11 +11,11 @@ from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.config import load_settings, load_training_settings
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES, GLOBAL_NAMES, PACE, log_pace
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.paces import read_paces
-from attribution_sched.scheduler.hi_ppo.policy import HiPpo
+from attribution_sched.scheduler.hi_ppo.runtime_estimate import read_paces
 from attribution_sched.training_phases import course_fields
 
 from . import worlds
@@ -61,7 +61,7 @@ def test_who_decides_and_who_learns_read_the_same_hours(shipped):
     said = read_paces(shipped.demands, world.kinds, shipped.attributions)
     seen = view(worlds.begun(world, 1, 2))
     assert said.any() and np.array_equal(HiPpo(network=shipped).planner(seen).paces, said)
-    field = Field(world, 2, 0, shipped.attributions)
+    field = ClusterBatch(world, 2, 0, shipped.attributions)
     assert not field.planner.paces.any()
     field.read_hours(shipped)
     assert np.array_equal(field.planner.paces, said)

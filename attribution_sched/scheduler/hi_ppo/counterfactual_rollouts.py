@@ -21,20 +21,16 @@ from attribution_sched.cluster.reward import total_of
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, Deviating, distinct
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ENGINE, ClusterBatch, field_arrays, restore_field
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Trace, decode
 from attribution_sched.scheduler.hi_ppo.evaluate import (
-    SYSTEM,
-    NetworkChooser,
+    NetworkActor,
     judge,
     take_trace,
     trace_offsets,
-    with_task,
 )
-from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.field_state import ENGINE, field_arrays, restore_field
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 from attribution_sched.scheduler.hi_ppo.rollout import join_traces
-from attribution_sched.scheduler.hi_ppo.walk import Chooser, Trace, walk
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -62,28 +58,11 @@ class Comparison:
     worth: FloatArray
 
 
-class NetworkActor(NetworkChooser):
-    """The likeliest choices, given another task."""
-
-    @torch.no_grad()
-    def retask(self, state: State, task: IntArray) -> None:
-        """Look at the cluster as it is for other tasks."""
-        if self.seen is not None:
-            bare = self.seen._replace(own=self.seen.own[:, :, :SYSTEM])
-            self.seen = with_task(self.network, bare, state, task)
-
-    @torch.no_grad()
-    def log_probability(self, trace: Trace) -> FloatArray:
-        """Of what was chosen, at the upper and at the lower level, shape ``(B, 2)``."""
-        found = judge(self.network, trace)
-        return np.column_stack([found.upper.cpu().numpy(), found.lower.cpu().numpy()]).astype(np.float64)
-
-
 def compare(
     network: HiPpoNetwork,
-    field: Field,
-    copies: Field,
-    follower: Chooser,
+    field: ClusterBatch,
+    copies: ClusterBatch,
+    follower: Actor,
     rng: np.random.Generator,
     futures: int = 2,
     hours: float = 8.0,
@@ -104,7 +83,7 @@ def compare(
     pick = rng.random(len(row))
     streams = rng.integers(1, 2**63, size=(field.clusters, futures, 2, 4), dtype=np.uint64)
     tried = Deviating(NetworkActor(network, None), change, pick)
-    found = walk(field.planner, field.decisions().take(row), tried)
+    found = decode(field.planner, field.decisions().take(row), tried)
     keep = np.flatnonzero(distinct(found, (change == OWN) | tried.made, many))
     if len(keep) == 0:
         return None
@@ -215,14 +194,14 @@ def _critics(
     return error.sum(dim=-1).mean()
 
 
-def _set(copies: Field, kept: dict[str, NDArray[Any]], rows: IntArray, streams: NDArray[np.uint64]) -> None:
+def _set(copies: ClusterBatch, kept: dict[str, NDArray[Any]], rows: IntArray, streams: NDArray[np.uint64]) -> None:
     """Let copies stand where clusters stood, with random streams of their own."""
     arrays = {name: array if name == f"{ENGINE}world" else array[rows].copy() for name, array in kept.items()}
     arrays[f"{ENGINE}state.streams"][...] = streams
     restore_field(copies, arrays)
 
 
-def _play(copies: Field, first: Chooser, follower: Chooser, hours: float) -> tuple[Trace, FloatArray]:
+def _play(copies: ClusterBatch, first: Actor, follower: Actor, hours: float) -> tuple[Trace, FloatArray]:
     """One decision by one chooser, those after it by another; the first one's trace and what was earned."""
     until_s = copies.engine.state.clock[:, st.NOW] + 3600.0 * hours
     weights = copies.engine.weights

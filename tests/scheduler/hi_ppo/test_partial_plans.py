@@ -1,15 +1,15 @@
-"""Drafts add up what is written, close replicas and die of segments that do not fit."""
+"""PartialPlans add up what is written, close replicas and die of segments that do not fit."""
 
 import numpy as np
 import pytest
 
-from attribution_sched.scheduler.hi_ppo.drafts import (
+from attribution_sched.scheduler.hi_ppo.partial_plans import (
     D_REPLICA,
     DEAD,
     DRAFT_FEATURES,
     OPEN,
     draft_features,
-    open_drafts,
+    open_partial_plans,
     write_segments,
 )
 
@@ -24,7 +24,9 @@ def t():
 def opened(t, kinds):
     k, b = len(t.domain_class), len(kinds)
     free = np.tile(np.asarray(t.domains.rows.devices), (b, 1))
-    return open_drafts(t, np.array(kinds), free, np.ones((b, 4, k, k)), np.zeros((b, k), dtype=bool), np.ones((b, 3)))
+    return open_partial_plans(
+        t, np.array(kinds), free, np.ones((b, 4, k, k)), np.zeros((b, k), dtype=bool), np.ones((b, 3))
+    )
 
 
 def layout(t, dp, tp, pp):

@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from attribution_sched.cluster.reward import SIGNS
-from attribution_sched.scheduler.hi_ppo import candidates, comparing
-from attribution_sched.scheduler.hi_ppo.comparing import MOST, UNIT, compare, prefer
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser, judge
-from attribution_sched.scheduler.hi_ppo.field import Field
-from attribution_sched.scheduler.hi_ppo.field_state import field_arrays, restore_field
+from attribution_sched.scheduler.hi_ppo import candidates, counterfactual_rollouts
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch, field_arrays, restore_field
+from attribution_sched.scheduler.hi_ppo.counterfactual_rollouts import MOST, UNIT, compare, prefer
+from attribution_sched.scheduler.hi_ppo.decode import decode
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor, judge
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
-from attribution_sched.scheduler.hi_ppo.walk import walk
 
 from . import worlds
 from .tiny_courses import small_world
@@ -23,10 +22,10 @@ from .tiny_courses import small_world
 def stage():
     """A network, clusters in the middle of their episodes, and copies to play in."""
     world = small_world()
-    field = Field(world, 6, 0, worlds.attributor)
+    field = ClusterBatch(world, 6, 0, worlds.attributor)
     for _ in range(5):
         field.step(ShortestFirst())
-    return worlds.network(1, scale=10.0), field, Field(world, 16, 99, worlds.attributor)
+    return worlds.network(1, scale=10.0), field, ClusterBatch(world, 16, 99, worlds.attributor)
 
 
 def compared(stage, seed=0, **options):
@@ -39,7 +38,7 @@ def compared(stage, seed=0, **options):
 def test_every_decision_has_its_own_choice_first_and_others_that_differ(stage):
     network, field, _ = stage
     found = compared(stage)
-    own = walk(field.planner, field.decisions(), NetworkChooser(network, None))
+    own = decode(field.planner, field.decisions(), NetworkActor(network, None))
     sizes = np.diff(found.starts)
     assert (sizes >= 2).all() and found.starts[-1] == len(found.worth) == len(found.trace.task)
     assert (found.worth[found.starts[:-1]] == 0.0).all()
@@ -61,36 +60,38 @@ def test_choices_meet_the_same_arrivals(stage):
     _, field, copies = stage
     kept, rows = field_arrays(field), np.zeros(copies.clusters, dtype=np.int64)
     streams = np.random.default_rng(0).integers(1, 2**63, size=(1, 2, 4), dtype=np.uint64)
-    comparing._set(copies, kept, rows, streams)
-    _, total = comparing._play(copies, ShortestFirst(), ShortestFirst(), 8.0)
+    counterfactual_rollouts._set(copies, kept, rows, streams)
+    _, total = counterfactual_rollouts._play(copies, ShortestFirst(), ShortestFirst(), 8.0)
     assert (total == total[0]).all()
-    comparing._set(copies, kept, rows, streams + np.arange(copies.clusters, dtype=np.uint64)[:, None, None])
-    _, total = comparing._play(copies, ShortestFirst(), ShortestFirst(), 8.0)
+    counterfactual_rollouts._set(
+        copies, kept, rows, streams + np.arange(copies.clusters, dtype=np.uint64)[:, None, None]
+    )
+    _, total = counterfactual_rollouts._play(copies, ShortestFirst(), ShortestFirst(), 8.0)
     assert len(set(total.tolist())) > 1
 
 
 def test_worth_is_what_is_earned_more(stage, monkeypatch):
     """Doing nothing, played by hand in copies of the copies."""
-    monkeypatch.setattr(comparing, "TRIED", np.array([comparing.OWN, candidates.NOTHING]))
-    monkeypatch.setattr(comparing, "MOST", np.inf)
+    monkeypatch.setattr(counterfactual_rollouts, "TRIED", np.array([counterfactual_rollouts.OWN, candidates.NOTHING]))
+    monkeypatch.setattr(counterfactual_rollouts, "MOST", np.inf)
     network, field, copies = stage
     found = compared(stage, 5, futures=1)
     rng = np.random.default_rng(5)
     rng.random(2 * field.clusters)
     streams = rng.integers(1, 2**63, size=(field.clusters, 1, 2, 4), dtype=np.uint64)
-    own = walk(field.planner, field.decisions(), NetworkChooser(network, None)).trace.task
+    own = decode(field.planner, field.decisions(), NetworkActor(network, None)).trace.task
     acting = np.flatnonzero(own < field.decisions().kind.shape[1])
     assert len(found.starts) - 1 == len(acting) > 0
 
-    class Idle(NetworkChooser):
+    class Idle(NetworkActor):
         def task(self, state):
             return np.full(len(super().task(state)), state.mask.shape[1] - 1)
 
     earned = []
-    for first in (NetworkChooser(network, None), Idle(network, None)):
+    for first in (NetworkActor(network, None), Idle(network, None)):
         # Every copy of the batch stands for the first cluster that acts.
         rows = np.full(copies.clusters, acting[0])
-        comparing._set(copies, field_arrays(field), rows, streams[rows, 0])
+        counterfactual_rollouts._set(copies, field_arrays(field), rows, streams[rows, 0])
         until = copies.engine.state.clock[0, 0] + 8 * 3600.0
         move, total = copies.step(first), 0.0
         total += float((SIGNS * copies.engine.weights[0] * move.terms[0]).sum())
@@ -122,7 +123,7 @@ def test_what_is_worth_more_becomes_likelier_and_holding_keeps_the_own_choice(st
 
 
 def test_a_field_without_choices_compares_nothing(stage, monkeypatch):
-    monkeypatch.setattr(comparing, "TRIED", np.array([comparing.OWN]))
+    monkeypatch.setattr(counterfactual_rollouts, "TRIED", np.array([counterfactual_rollouts.OWN]))
     network, field, copies = stage
     kept = field_arrays(field)
     assert compare(network, field, copies, ShortestFirst(), np.random.default_rng(0)) is None

@@ -11,13 +11,12 @@ import numpy as np
 
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.hi_ppo.cloning import Lesson
-from attribution_sched.scheduler.hi_ppo.comparing import Comparison, compare, prefer
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkChooser
-from attribution_sched.scheduler.hi_ppo.field import Field
+from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch, stagger
+from attribution_sched.scheduler.hi_ppo.counterfactual_rollouts import Comparison, compare, prefer
+from attribution_sched.scheduler.hi_ppo.decode import Actor
+from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
 from attribution_sched.scheduler.hi_ppo.held_out import HeldOut
 from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.stagger import stagger
-from attribution_sched.scheduler.hi_ppo.walk import Chooser
 
 COPIES = 192
 """Copies of clusters that are played side by side."""
@@ -49,10 +48,10 @@ class Round:
 
 def improve(
     network: HiPpoNetwork,
-    fields: list[Field],
+    fields: list[ClusterBatch],
     lessons: list[Lesson],
     held_out: HeldOut,
-    follower: Chooser,
+    follower: Actor,
     *,
     rounds: int,
     decisions: int,
@@ -74,12 +73,14 @@ def improve(
         decisions: Decisions compared in each field per round.
         epochs: Passes over all comparisons so far, per round.
         lr: Learning rate of a round at its start.
-        hold: As :func:`~attribution_sched.scheduler.hi_ppo.comparing.prefer` takes it.
+        hold: As :func:`~attribution_sched.scheduler.hi_ppo.counterfactual_rollouts.prefer` takes it.
         seed: Of everything that is drawn.
         told: Told of every round.
     """
     rng = np.random.default_rng(seed)
-    copies = [Field(field.engine.world, COPIES, 0, network.attributions, paces=field.planner.paces) for field in fields]
+    copies = [
+        ClusterBatch(field.engine.world, COPIES, 0, network.attributions, paces=field.planner.paces) for field in fields
+    ]
     for field in fields:
         stagger(field, follower)
     before, known, found = held_out.measure(network).mean, [], []
@@ -102,11 +103,11 @@ def improve(
 
 
 def _compared(
-    network: HiPpoNetwork, field: Field, copies: Field, follower: Chooser, rng: np.random.Generator
+    network: HiPpoNetwork, field: ClusterBatch, copies: ClusterBatch, follower: Actor, rng: np.random.Generator
 ) -> list[Comparison]:
     """Go on for some decisions, by the network or by the follower, and compare."""
     with one_thread():
         for _ in range(BETWEEN):
-            field.step(NetworkChooser(network, None) if rng.random() < 0.5 else follower)
+            field.step(NetworkActor(network, None) if rng.random() < 0.5 else follower)
         one = compare(network, field, copies, follower, rng)
     return [] if one is None else [one]

@@ -16,7 +16,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 D_DOMAIN, D_FIRST, D_STOP, D_LAYOUT, D_FORMAT, D_LEVEL, D_REPLICA = range(7)
-"""Columns of ``Drafts.rows``."""
+"""Columns of ``PartialPlans.rows``."""
 
 OPEN, DONE, DEAD = 0, 1, 2
 """A draft is being written, finished, or cannot be finished."""
@@ -31,7 +31,7 @@ DRAFT_FEATURES = 8
 
 
 @by_reference
-class Drafts(NamedTuple):
+class PartialPlans(NamedTuple):
     """R unfinished plans, each of some decision.
 
     Attributes:
@@ -69,12 +69,12 @@ class Drafts(NamedTuple):
     wishes: FloatArray
 
 
-def open_drafts(
+def open_partial_plans(
     t: PlannerTables, kind: IntArray, free: IntArray, links: FloatArray, held: BoolArray, wishes: FloatArray
-) -> Drafts:
+) -> PartialPlans:
     """Begin a plan for every row."""
     r, k = free.shape
-    return Drafts(
+    return PartialPlans(
         kind=np.ascontiguousarray(kind, dtype=np.int64),
         free=np.ascontiguousarray(free, dtype=np.int64),
         used=np.zeros((r, k), dtype=np.bool_),
@@ -96,7 +96,7 @@ def open_drafts(
 @kernel(allocates=True)
 def write_segments(
     t: PlannerTables,
-    d: Drafts,
+    d: PartialPlans,
     rows: IntArray,
     domain: IntArray,
     first: IntArray,
@@ -133,7 +133,7 @@ def write_segments(
             d.replica[r] += 1
 
 
-def draft_features(t: PlannerTables, d: Drafts, rows: IntArray) -> Float32Array:
+def draft_features(t: PlannerTables, d: PartialPlans, rows: IntArray) -> Float32Array:
     """Describe the drafts themselves, shape ``(n, DRAFT_FEATURES)``."""
     kind, count = d.kind[rows], d.written[rows]
     n = t.cost.n_layers[kind]

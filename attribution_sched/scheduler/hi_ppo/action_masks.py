@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
-from attribution_sched.scheduler.hi_ppo.drafts import Drafts
+from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans
 
 Float32Array = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -81,7 +81,7 @@ def _completes(
 
 
 @kernel
-def _domain_allowed(t: PlannerTables, d: Drafts, r: int, k: int, taken: BoolArray) -> bool:
+def _domain_allowed(t: PlannerTables, d: PartialPlans, r: int, k: int, taken: BoolArray) -> bool:
     kind, stop, after = d.kind[r], d.stop[r], d.after[r]
     room, c = log2_floor(d.free[r, k]), t.domain_class[k]
     left = t.max_segments - d.written[r] - 1
@@ -104,7 +104,7 @@ def _domain_allowed(t: PlannerTables, d: Drafts, r: int, k: int, taken: BoolArra
 
 
 @kernel(allocates=True)
-def can_begin(t: PlannerTables, d: Drafts, r: int) -> bool:
+def can_begin(t: PlannerTables, d: PartialPlans, r: int) -> bool:
     """Whether any plan can be completed from here."""
     taken = d.used[r].copy()
     found = False
@@ -122,7 +122,7 @@ def fastest_inside(
     c = t.domain_class[k]
     if not t.filled[kind, c, after, stop]:
         fill(t, kind, c, after, stop)
-    least, thrifty = np.inf, np.inf
+    least, min_device_seconds = np.inf, np.inf
     for lay in range(t.sizes.size):
         if t.sizes[lay] > free:
             continue
@@ -134,12 +134,12 @@ def fastest_inside(
                     continue
                 seconds = t.whole_s[kind, c, lay, q, v]
                 least = min(least, seconds)
-                thrifty = min(thrifty, seconds * t.sizes[lay])
-    return least, thrifty
+                min_device_seconds = min(min_device_seconds, seconds * t.sizes[lay])
+    return least, min_device_seconds
 
 
 @kernel
-def _worth(t: PlannerTables, d: Drafts, r: int, c: int, lay: int, q: int, v: int, work: float) -> float:
+def _worth(t: PlannerTables, d: PartialPlans, r: int, c: int, lay: int, q: int, v: int, work: float) -> float:
     """Estimate what a layout adds to R beyond a constant: utilisation less time, devices others wait for included."""
     kind = d.kind[r]
     time = t.whole_s[kind, c, lay, q, v] * work / t.base_step_s[kind]
@@ -148,7 +148,7 @@ def _worth(t: PlannerTables, d: Drafts, r: int, c: int, lay: int, q: int, v: int
 
 
 @kernel
-def _worthiest(t: PlannerTables, d: Drafts, r: int, k: int, first: int, work: float) -> float:
+def _worthiest(t: PlannerTables, d: PartialPlans, r: int, k: int, first: int, work: float) -> float:
     """Best of what the layouts of a domain add to R."""
     kind, stop, after, c = d.kind[r], d.stop[r], d.after[r], t.domain_class[k]
     best = -np.inf
@@ -165,13 +165,13 @@ def _worthiest(t: PlannerTables, d: Drafts, r: int, k: int, first: int, work: fl
 
 
 @kernel(allocates=True)
-def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray, out: Float32Array) -> None:
+def domain_choices(t: PlannerTables, d: PartialPlans, rows: IntArray, mask: BoolArray, out: Float32Array) -> None:
     """Describe where the next segment may go; the last column ends the plan.
 
     Args:
         t: Tables.
-        d: Drafts.
-        rows: Drafts to describe, shape ``(n,)``.
+        d: PartialPlans.
+        rows: PartialPlans to describe, shape ``(n,)``.
         mask: Output, shape ``(n, K + 1)``.
         out: Output, shape ``(n, K, DOMAIN_CHOICE)``.
     """
@@ -203,13 +203,13 @@ def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray,
                 if d.level[r] < 0 or d.level[r] == v:
                     for depth in range(STAGE_CHOICES):
                         first = min(first, t.best[kind, c, after, stop, room, v, depth])
-            least, thrifty = fastest_inside(t, kind, k, d.free[r, k], after, first, stop)
+            least, min_device_seconds = fastest_inside(t, kind, k, d.free[r, k], after, first, stop)
             row[0] = room / 4.0
             row[1] = 2.0**room / t.domains.rows[k].devices
             row[2] = bounded_log(least * open_work / base)
             row[3] = (stop - first) / n
             row[4] = 1.0 if first == 0 else 0.0
-            row[5] = bounded_log(thrifty * open_work / base) / 2.0
+            row[5] = bounded_log(min_device_seconds * open_work / base) / 2.0
             row[6] = 1.0 if d.held[r, k] else 0.0
             row[7] = 1.0 if fresh and d.written[r] > 0 else 0.0
             row[8] = bounded_log(d.slowest[r]) / 2.0 if d.written[r] > 0 else 0.0
@@ -226,14 +226,14 @@ def domain_choices(t: PlannerTables, d: Drafts, rows: IntArray, mask: BoolArray,
 
 @kernel(allocates=True)
 def cut_choices(
-    t: PlannerTables, d: Drafts, rows: IntArray, domain: IntArray, mask: BoolArray, out: Float32Array
+    t: PlannerTables, d: PartialPlans, rows: IntArray, domain: IntArray, mask: BoolArray, out: Float32Array
 ) -> None:
     """Describe with which layer a segment in the chosen domain may begin.
 
     Args:
         t: Tables.
-        d: Drafts.
-        rows: Drafts to describe, shape ``(n,)``.
+        d: PartialPlans.
+        rows: PartialPlans to describe, shape ``(n,)``.
         domain: The chosen domain of each, shape ``(n,)``.
         mask: Output, shape ``(n, N)``.
         out: Output, shape ``(n, N, CUT_CHOICE)``.
@@ -306,7 +306,7 @@ def cut_choices(
 @kernel(allocates=True)
 def segment_choices(
     t: PlannerTables,
-    d: Drafts,
+    d: PartialPlans,
     rows: IntArray,
     domain: IntArray,
     first: IntArray,
@@ -319,8 +319,8 @@ def segment_choices(
 
     Args:
         t: Tables.
-        d: Drafts.
-        rows: Drafts, shape ``(n,)``.
+        d: PartialPlans.
+        rows: PartialPlans, shape ``(n,)``.
         domain: Their domains, shape ``(n,)``.
         first: First layer of the segments, shape ``(n,)``.
         allowed: Output, shape ``(n, L, 4 formats, 4 levels)``.

@@ -6,7 +6,7 @@ import pytest
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.planning.memory_feasibility import make_tables
-from attribution_sched.scheduler.hi_ppo.choices import (
+from attribution_sched.scheduler.hi_ppo.action_masks import (
     WORTHWHILE,
     bounded_log,
     can_begin,
@@ -15,26 +15,26 @@ from attribution_sched.scheduler.hi_ppo.choices import (
     log2_floor,
     segment_choices,
 )
-from attribution_sched.scheduler.hi_ppo.drafts import (
+from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
+from attribution_sched.scheduler.hi_ppo.partial_plans import (
     CUT_CHOICE,
     DOMAIN_CHOICE,
     DONE,
     LAYOUT_CHOICE,
-    open_drafts,
+    open_partial_plans,
 )
 from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
-from attribution_sched.scheduler.hi_ppo.walk import Planner, walk
 from tests.planning.exact.instances import all_plans, random_problem
 from tests.scheduler.hi_ppo import worlds
 
-from .test_drafts import layout, write
+from .test_partial_plans import layout, write
 
 
 def drafts_of(t, kind, free):
     free = np.asarray(free)[None]
     k = free.shape[1]
     held, wishes = np.zeros((1, k), dtype=bool), np.array([[1.0, 0.25, 0.0]])
-    return open_drafts(t, np.array([kind]), free, np.full((1, 4, k, k), 5.0), held, wishes)
+    return open_partial_plans(t, np.array([kind]), free, np.full((1, 4, k, k), 5.0), held, wishes)
 
 
 def domains_offered(t, drafts):
@@ -177,7 +177,7 @@ def follows(planner, links, free, rows):
     """Whether the choices that lead to a plan are all on offer."""
     decisions = worlds.lone_decision(planner, links, free)
     follower = PlanFollower(planner.tables, np.zeros(1, dtype=int), [rows], np.zeros(1, dtype=int))
-    found = walk(planner, decisions, follower)
+    found = decode(planner, decisions, follower)
     follower.compare(found.drafts)
     return bool(follower.followed[0])
 
@@ -189,7 +189,7 @@ def test_walks_over_small_instances_give_plans_that_fit():
         links = np.stack([task.bandwidth * 8e-9, task.latency_s, np.zeros_like(task.latency_s), task.bandwidth * 8e-9])
         free = np.asarray(task.free_devices, dtype=np.int64)
         many = worlds.lone_decision(planner, links, free).take(np.zeros(40, dtype=int))
-        found = walk(planner, many, worlds.chooser(seed, must_act=True))
+        found = decode(planner, many, worlds.chooser(seed, must_act=True))
         acted = found.batch.counts > 0
         dead += int((found.drafts.status != DONE).sum())
         if acted.any():
@@ -208,7 +208,7 @@ def test_descriptions_are_finite_whatever_is_wanted_and_however_little_is_held(w
     links = np.full((4, 4, 4), 5.0)
     decisions = worlds.lone_decision(planner, links, free)
     decisions.weights[:] = weights
-    found = walk(planner, decisions.take(np.zeros(20, dtype=int)), worlds.chooser(1, must_act=True))
+    found = decode(planner, decisions.take(np.zeros(20, dtype=int)), worlds.chooser(1, must_act=True))
     for steps in found.trace.steps.values():
         assert np.isfinite(steps.offer.choices).all() and np.isfinite(steps.offer.context).all()
     t = planner.tables
