@@ -107,7 +107,8 @@ def foresee(
     most = max(miss.violation for miss in standing.values())
     for g, (asked, shares) in enumerate(turns, start=1):
         # Only decisions that place their task with both weights can be compared.
-        both = [(one[0], one[g]) for one in answers if one[0] is not None and one[g] is not None]
+        pairs = ((one[0], one[g]) for one in answers)
+        both = [(then, now) for then, now in pairs if then is not None and now is not None]
         if len(both) < settings.fewest:
             continue
         values, violations, sure = {}, {}, True

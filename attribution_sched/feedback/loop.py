@@ -314,7 +314,8 @@ class Feedback:
         state = now.state
 
         def reward_of(shares: FloatArray) -> Reward:
-            return replace(self.reward, **self._weights(_row(shares)))
+            w_eff, w_util, w_cost = self._weights(_row(shares)).values()
+            return replace(self.reward, w_eff=w_eff, w_util=w_util, w_cost=w_cost)
 
         return foresee(
             misses, active, state.multipliers, np.array(state.shares), tilt, targets, revisit, reward_of, self.settings,
