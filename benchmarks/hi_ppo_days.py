@@ -43,7 +43,6 @@ from attribution_sched.scheduler.hi_ppo.runtime_estimate import read_paces
 from attribution_sched.types import Task
 
 FIRST_SEED = 970_000
-ATTRIBUTION_DAYS = 640
 CARRIED = "2-4 unread: EmSHAP, its interval read"
 Array = NDArray[np.float64]
 
@@ -99,21 +98,31 @@ def attribution_arms(world: World, tasks: list[Task], network: HiPpoNetwork) -> 
     }
 
 
-def attribution_days(world: World, network: HiPpoNetwork, scenario: str) -> None:
-    """Print the returns of the agents, their hours believed by each way of attributing, with and without a pace."""
-    days, beliefs = AgentDays(world, ATTRIBUTION_DAYS, network), AttributionBeliefs(world, network.attributions)
-    tasks = [days.engine.pool.task(row, world.kinds) for row in range(len(days.engine.pool))]
-    arms = attribution_arms(world, tasks, network)
-    for paced in (True, False):
+def attribution_days(world: World, network: HiPpoNetwork, scenario: str, days: int) -> list[str]:
+    """Print how near beliefs by each way of attributing are; rows of the agents' returns by them."""
+    played, beliefs = AgentDays(world, max(days, 1), network), AttributionBeliefs(world, network.attributions)
+    pool = played.engine.pool
+    arms = attribution_arms(world, [pool.task(row, world.kinds) for row in range(len(pool))], network)
+    truth = np.log(np.column_stack([pool.demands.factors, pool.demands.ratio[:, 3]]))
+    for arm, given in arms.items():
+        believed = beliefs.of(given)
+        spread = np.sqrt(np.einsum("nij,nij->ni", believed.root, believed.root))
+        off = np.abs(believed.mean - truth)
+        columns = (np.sqrt(np.square(off).mean(axis=0)), (off <= 1.96 * spread).mean(axis=0))
+        told = " | ".join(" · ".join(f"{x:.3f}" for x in column) for column in columns)
+        print(f"| {scenario} | {arm} | {told} |", flush=True)
+    rows = []
+    for paced in (True, False) if days else ():
         found = {}
         for arm, given in arms.items():
             seen = given if paced else [replace(task, samples_per_s=0.0) for task in given]
-            days.believe(beliefs.of(seen))
-            found[arm] = days.returns(network.theta, FIRST_SEED)
+            played.believe(beliefs.of(seen))
+            found[arm] = played.returns(network.theta, FIRST_SEED)
         first, carried = next(iter(found.values())), found[CARRIED]
         for arm, returns in found.items():
             apart = f"{interval(returns - first)} | {interval(carried - returns)}"
-            print(f"| {scenario} | {'yes' if paced else 'no'} | {arm} | {returns.mean():.2f} | {apart} |", flush=True)
+            rows.append(f"| {scenario} | {'yes' if paced else 'no'} | {arm} | {returns.mean():.2f} | {apart} |")
+    return rows
 
 
 def row(name: str, mode: str, days: Days, more: str) -> str:
@@ -134,6 +143,7 @@ def main() -> None:
         default="cross-domain/ou30,cross-domain/load+20,testbed",
         help="preset/scenario of the table of attributions",
     )
+    parser.add_argument("--days", type=int, default=640, help="days of the table of attributions; 0 for beliefs alone")
     parser.add_argument("--weights", default=str(SHIPPED))
     given = parser.parse_args()
     network, start = load(given.weights), time.process_time()
@@ -158,12 +168,15 @@ def main() -> None:
         stable = 100 * (1.0 - days.lost / days.steps).min()
         sums = f"{days.steps.mean():,.0f} | {days.lost.sum():.0f} | {stable:.2f} % | {days.dropped.sum():.0f}"
         print(f"| {name} | {given.episodes} | {days.returns.mean():.1f} | {sums} |", flush=True)
-    print("\n| scenario | pace | attributions | return | over the vector it learnt from | EmSHAP over it |")
-    print("|---|---|---|---:|---:|---:|")
+    print("\n| scenario | attributions | error of log compute · memory · host · input | inside the believed 95 % |")
+    print("|---|---|---|---|")
+    rows = []
     for name in filter(None, given.shown.split(",")):
         preset, _, scenario = name.rpartition("/")
         world = build_scenario(preset, scenario) if preset else load_settings(scenario).build_world()
-        attribution_days(world, network, scenario)
+        rows += attribution_days(world, network, scenario, given.days)
+    print("\n| scenario | pace | attributions | return | over the vector it learnt from | EmSHAP over it |")
+    print("\n".join(("|---|---|---|---:|---:|---:|", *rows)))
     print(f"\n{time.process_time() - start:.0f} CPU s")
 
 

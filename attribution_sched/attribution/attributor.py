@@ -17,6 +17,7 @@ an adapter, the same to the last bit for a task that was read in full, its mean 
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -933,6 +934,10 @@ def _read(task: Task) -> tuple[FloatArray, tuple[str, ...]]:
         if task.provenance.get(name) == UNAVAILABLE or np.isnan(counters[at])
     ]  # fmt: skip
     counters[[DEMAND_NAMES.index(name) for name in missing]] = np.nan
+    for name, value in zip(DEMAND_NAMES, counters.tolist(), strict=False):
+        if value < 0.0 or value == math.inf:
+            rule, fix = "must be a finite number >= 0", "Repair the reading, or leave it out to have it estimated"
+            raise CounterError(problem(f"counters[{name!r}]", value, rule, fix))
     return counters, (*missing, *((PACE,) if task.samples_per_s == 0.0 else ()))
 
 

@@ -110,6 +110,14 @@ def test_a_task_read_in_full_is_accounted_for_and_its_state_is_the_networks_own(
         assert (vector.standard_error[vector.values > 0.0] > 0.0).all()
 
 
+@pytest.mark.parametrize("reading", [-1.0, np.inf, -np.inf])
+def test_a_counter_that_is_no_reading_is_refused_by_name(testbed, reading):
+    counters = build_pool(testbed).counters.values[0].copy()
+    counters[5] = reading
+    with pytest.raises(CounterError, match=r"counters\['fc'\] = -?(1.0|inf): must be a finite number >= 0"):
+        as_attributor(None, testbed).vector(Task(counters=counters, samples_per_s=10.0))
+
+
 @pytest.mark.parametrize("preset", ["cross-domain", "shared", "testbed"])
 def test_no_name_enters_the_vector(preset):
     """Model, job and tenant called otherwise, the task of another row: the same bits, read in full or in part.
@@ -166,7 +174,7 @@ def test_a_throughput_nobody_measured_is_carried_too(testbed):
     ("counters", "pace", "words"),
     [
         ({0: 1e18}, 50.0, r"cpu_cycles.*standard deviations from the nearest known task"),
-        ({4: -0.1}, 50.0, r"a counter must be a number >= 0"),
+        ({4: -0.1}, 50.0, r"must be a finite number >= 0"),
         ({}, -1.0, r"samples_per_s = -1.0: joules per sample need a throughput"),
         ({}, float("nan"), r"samples_per_s = nan"),
         ({3: float("nan")}, float("inf"), r"samples_per_s = inf"),
