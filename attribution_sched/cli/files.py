@@ -40,11 +40,13 @@ class RunFiles:
     folder: Path | None = None
 
     def discard(self) -> None:
-        """Take the folder away again, if nothing was written into it."""
-        if self.folder is not None:
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
-                self.folder.parent.rmdir()
+        """Take folders away again, those of jobs too, if nothing was written into them."""
+        jobs = self.journal.with_name(f"{self.journal.name}.jobs")
+        inner = sorted((each for each in jobs.rglob("*") if each.is_dir()), reverse=True)
+        own = [] if self.folder is None else [self.folder, self.folder.parent]
+        with contextlib.suppress(OSError):
+            for each in [*inner, *([jobs] if jobs.is_dir() else []), *own]:
+                each.rmdir()
 
 
 def check_new_files(journal: Path | None, report: Path | None) -> None:

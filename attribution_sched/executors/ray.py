@@ -45,7 +45,7 @@ def connect(address: str = "auto") -> Any:
         raise ExecutorError(problem("ray", "import ray", "is not installed here", fix)) from error
     if ray.is_initialized():
         return ray
-    _reachable(address)
+    _reachable(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="error")
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
