@@ -1183,7 +1183,7 @@ class System:
 
         if domain not in self.domains:
             raise SettingsError(problem("domain", domain, "does not exist", nearest(domain, self.domains)))
-        taken = [each for each in self.journal.decisions() if each.task_id == task and each.plan is not None]
+        taken = [each for each in self.journal.decisions_on(task) if each.plan is not None]
         if taken and self.cluster.place_of(task) in (None, "running"):
             rows = self.alternatives(taken[-1].id).rows
         else:
