@@ -305,6 +305,11 @@ class SimulatedCluster:
         return float(self.engine.state.clock[0, st.NOW])
 
     @property
+    def link_time_s(self) -> float:
+        """When the links were last read."""
+        return float(self.engine.state.clock[0, st.LAST_TICK])
+
+    @property
     def deciding(self) -> bool:
         """Whether a decision is pending."""
         return bool(self.engine.state.event[0, st.EVENT] != st.NO_EVENT)

@@ -1183,7 +1183,7 @@ class System:
 
         if domain not in self.domains:
             raise SettingsError(problem("domain", domain, "does not exist", nearest(domain, self.domains)))
-        taken = [each for each in self.journal.decisions() if each.task_id == task and each.plan is not None]
+        taken = [each for each in self.journal.decisions_on(task) if each.plan is not None]
         if taken and self.cluster.place_of(task) in (None, "running"):
             rows = self.alternatives(taken[-1].id).rows
         else:
@@ -1219,16 +1219,19 @@ class System:
         start = restore_snapshot(self.journal, again, first, eyes)
         watcher, see = eyes if isinstance(eyes, LinkWatcher) else None, seeing(eyes)
         lived: dict[str, Memorised] = {}
+        watched_s = -math.inf
 
         def seen(decision: DecisionRecord, cluster: SimulatedCluster) -> None:
+            nonlocal watched_s
             at = decision.sequence or 0
             wanted = at == number or (first <= at < until and self._versions.at(at) == version)
-            if not wanted and watcher is None:
+            if not wanted and (watcher is None or cluster.link_time_s == watched_s):
                 return
             reward = self._reward_feedback.in_force(at, self.world.reward)
             view = weighted(cluster.pending(background=at < number), with_weights(reward, decision.weights))
             if watcher is not None:
                 watcher.watch_links(view)
+                watched_s = cluster.link_time_s if (view.free_devices > 0).any() else watched_s
             if wanted:
                 plan = plan_of(decision.plan, self.domains)
                 lived[decision.id] = Memorised(view, plan, see(view), at)

@@ -149,6 +149,12 @@ class Reader:
             for row in page:
                 yield read_decision(row[1:], brief=brief)
 
+    def decisions_on(self, task_id: str) -> list[DecisionRecord]:
+        """Decisions on one task, oldest first; whoever writes is not held up, however long the journal is."""
+        query = f"SELECT {select('decisions')} FROM decisions WHERE task_id = ? ORDER BY sequence"
+        found = self._store.consistent(lambda connection: connection.execute(query, (str(task_id),)).fetchall())
+        return [read_decision(row) for row in found]
+
     def entries(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[DecisionRecord, OutcomeRecord | None]]:
         """Decisions as of :meth:`decisions`, each with its outcome, or None while it is pending."""
         for decision, outcome, _, _ in self.chained_entries(start, stop):

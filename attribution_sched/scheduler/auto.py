@@ -108,15 +108,17 @@ class Auto:
         """How long the chosen policy may take, if it looks at a clock."""
         from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S
 
-        if isinstance(self.chosen, Hurried):
-            return self.chosen.deadline_s
+        policy: object = self.chosen
+        if isinstance(policy, Hurried):
+            return policy.deadline_s
         return COORDINATION_LIMIT_S if self._deadline_s is None else self._deadline_s
 
     @deadline_s.setter
     def deadline_s(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
-        if isinstance(self.chosen, Hurried):
-            self.chosen.deadline_s = deadline_s
+        policy: object = self.chosen
+        if isinstance(policy, Hurried):
+            policy.deadline_s = deadline_s
 
     def reset(self, seed: int) -> None:
         """Forget the last episode; who was chosen stays."""

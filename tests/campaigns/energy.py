@@ -19,6 +19,9 @@ from attribution_sched.config import load_settings
 from attribution_sched.errors import AttributionSchedError
 
 RELATIVE = 1e-9
+PIECE = 50
+"""Worlds of one seed."""
+
 MODELS = ("bert-base", "bert-large", "gpt2-small", "resnet-50", "vit-l-16", "llama-2-7b", "gpt3-13b")
 POLICIES = (
     "fcfs", "sjf", "greedy", "round-robin", "least-loaded", "greedy-bandwidth", "speed-proportional", "mast", "packing",
@@ -127,9 +130,15 @@ def main() -> int:
     parser.add_argument("--decisions", type=int, default=25)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    lived, refused, wrong = campaign(chosen.worlds, chosen.seed, chosen.decisions)
-    sys.stdout.write("".join(f"{each}\n" for each in wrong[:20]))
-    told = f"{lived} worlds lived in, {refused} refused by a clear error"
+    lived, refused, wrong = 0, 0, list[str]()
+    # In pieces, each with a seed of its own: what was found by then is told if it is stopped.
+    for piece, first in enumerate(range(0, chosen.worlds, PIECE)):
+        more = campaign(min(PIECE, chosen.worlds - first), chosen.seed + piece, chosen.decisions)
+        lived, refused, wrong = lived + more[0], refused + more[1], wrong + more[2]
+        sys.stdout.write("".join(f"{each}\n" for each in more[2][:20]))
+        told = f"{lived} worlds lived in, {refused} refused by a clear error"
+        sys.stdout.write(f"{told}, {len(wrong)} wrong\n")
+        sys.stdout.flush()
     sys.stdout.write(f"energy: {told}, {len(wrong)} wrong\n")
     return 1 if wrong else 0
 

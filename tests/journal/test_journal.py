@@ -234,3 +234,13 @@ def test_an_explanation_holds_nobody_up_and_a_decision_is_on_disk(tmp_path):
         journal.verify()
     with Journal.read(tmp_path / "run.journal") as journal:
         assert all(len(journal.explanations(f"d00000{n}")) == 1 for n in range(3))
+
+
+def test_decisions_on_one_task(tmp_path):
+    with Journal.create(tmp_path / "run.journal", HEADER) as journal:
+        fill(journal, 3)
+        wanted = journal.decision("d000001")
+        assert journal.decisions_on(wanted.task_id) == [
+            each for each in journal.decisions() if each.task_id == wanted.task_id
+        ]
+        assert wanted in journal.decisions_on(wanted.task_id) and journal.decisions_on("nobody") == []
