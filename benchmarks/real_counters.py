@@ -61,16 +61,16 @@ def linear_gaussian_shapley(beta: Array, covariance: Array, z: Array) -> Array:
     return phi / len(orders)
 
 
-def kepler_model() -> tuple[EnergyModel, NDArray[np.float64]]:
-    """The energy model of the server's package, and its counters."""
+def kepler_model() -> tuple[EnergyModel, NDArray[np.float64], NDArray[np.float64]]:
+    """The energy model of the server's package, its counters and its watts."""
     recording = kepler()
     x, y = recording.select(KEPLER_COUNTERS), recording.column("package_power_w")
-    return EnergyModel(names=KEPLER_COUNTERS, unit="W").fit(x, y, recording.timestamps_s), x
+    return EnergyModel(names=KEPLER_COUNTERS, unit="W").fit(x, y, recording.timestamps_s), x, y
 
 
 def kepler_section() -> list[str]:
     """Conditional against marginal attributions of package watts."""
-    model, x = kepler_model()
+    model, x, y = kepler_model()
     rows = x[::KEPLER_STRIDE]
     fits = {kind: EmSHAP(model=kind).fit(x, names=KEPLER_COUNTERS, units="W") for kind in ("auto", "marginal")}
     found, cpu_ms = {}, {}
