@@ -11,7 +11,7 @@ ENVIRONMENT = $(THREADS) NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/kernels
 PYTEST = $(ENVIRONMENT) $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-slow lint format bench campaign notebooks docs clean
+.PHONY: help install run test test-slow lint format bench bench-quick campaign notebooks docs clean
 
 help:
 	@echo "make run        the whole loop on the default preset; ends with the path of the report"
@@ -21,6 +21,7 @@ help:
 	@echo "make lint       ruff, mypy --strict and the import rules of the rooms"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make bench      every script under benchmarks/"
+	@echo "make bench-quick  one figure of each results page again, within its tolerance; at most 15 minutes"
 	@echo "make campaign   every campaign at full size (kills, interrupts, fuzz, ...); hours; ends at the first finding"
 	@echo "make notebooks  build and run the case studies under examples/"
 	@echo "make docs       these pages as a site: site/index.html"
@@ -58,6 +59,10 @@ bench: $(STAMP)
 	set -e; for script in $(filter-out benchmarks/campaign_%,$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(ENVIRONMENT) $(BIN)/python $$script; \
 	done
+
+# One figure of each results page, measured again in small and compared within its tolerance.
+bench-quick: $(STAMP)
+	$(ENVIRONMENT) $(BIN)/python benchmarks/quick.py
 
 # Campaigns: what breaks the package is looked for at length. Each is a script with its arguments (commas for spaces),
 # prints what it tried and what it found, and fails if it found anything. Small runs of them are among the tests.

@@ -355,7 +355,9 @@ def compare_rules(usage: Usage, by: str = "tenant", part: str = "energy", *, ord
     columns: dict[str, FloatArray] = {}
     for rule in RULES:
         found = sharing.allocate(rule, part)
-        columns[rule] = np.append(found.own + found.shared, found.unallocated)
+        # What is left of rounding is no rest.
+        rest = found.unallocated if abs(found.unallocated) > 1e-12 * sharing.metered(part).total else 0.0
+        columns[rule] = np.append(found.own + found.shared, rest)
     held, peak = sharing.held_s.sum(axis=1), sum((one.values for one in sharing.peaks), np.zeros(len(sharing.names)))
     metered = sharing.metered("energy")
     joules = (metered.dynamic + metered.static).sum(axis=1)

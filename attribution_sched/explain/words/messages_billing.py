@@ -43,7 +43,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "bill.column.peak": ("of the peak", "峰值占比"),
     "bill.column.watts": ("W a device", "W／设备"),
     "bill.repeated": (
-        "The recorded signal of {domain} ends after {hours:.0f} h, inside the period; it was begun again from its start.",
+        "The recorded signal of {domain} ends after {hours:.0f} h, inside the period; it was begun again.",
         "{domain} 的信号记录在 {hours:.0f} 小时后结束，短于计费期；其后从头重复使用。",
     ),
     "bill.idle": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attribution_sched.billing.bill import NOBODY, PARTS, Bill, compare_rules
+from attribution_sched.billing.bill import NOBODY, OTHERS, PARTS, Bill, compare_rules
 from attribution_sched.billing.rules import RULES
 from attribution_sched.billing.usage import Usage
 from attribution_sched.errors import AttributionSchedError
@@ -35,7 +35,7 @@ def bill(journal: Journal, payer: str | None = None) -> Billing | None:
 def billing(made: Bill, usage: Usage, payer: str | None = None) -> Billing:
     """A bill as plain records; of one payer's own, the rules tell nobody else's amounts."""
     energy = "energy" if "energy" in made.meter else "CPU time"
-    by_size = sorted(made.payers, key=lambda payer: (-made.amount(payer, energy), payer))
+    by_size = sorted(made.payers, key=lambda payer: (payer == OTHERS, -made.amount(payer, energy), payer))
     small = set(by_size[MOST_PAYERS:])
     lines = [
         BillLine(line.payer, line.part, line.own, line.shared, line.half_width, line.usd, line.reason, dict(line.facts))

@@ -1,0 +1,156 @@
+"""One figure of each results page, measured again in small, within a stated tolerance: ``make bench-quick``.
+
+    python benchmarks/quick.py                   # all; at most 15 minutes on two cores
+    python benchmarks/quick.py --only carbon     # pages whose name holds a word
+
+A check runs a benchmark's own command, smaller where it is long, reads the figure off what it prints and the published
+one off the page. Smaller runs differ by their sample, so each has its tolerance; figures that hang on no sample are
+compared to their last printed digit. What needs recorded data is named and left out without ``ATTRIBUTION_SCHED_DATA``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+N = r"([−+-]?[\d,]+(?:\.\d+)?)"
+"""A number."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One figure.
+
+    Attributes:
+        page: Page under ``docs/`` that has it.
+        what: What it is.
+        command: What measures it, arguments of Python.
+        measured: Pattern of what the command prints; of several matches the mean counts.
+        published: Pattern of the page.
+        tolerance: Largest difference allowed, in the figure's unit.
+        data: Whether recorded data are needed.
+    """
+
+    page: str
+    what: str
+    command: str
+    measured: str
+    published: str
+    tolerance: float
+    data: bool = False
+
+
+CHECKS = (
+    Check("results_accounts.md", "median error of J/sample, cross-domain, %",
+          "benchmarks/attribution_accounts.py --quick",
+          rf"^\| cross-domain \| {N} ?%", rf"^\| cross-domain \| {N} %", 1.0),
+    Check("results_attribution.md", "EmSHAP's error, Gaussian counters",
+          "benchmarks/conditional_shapley.py --families gaussian --samples 10 --rows 6 --methods auto",
+          rf"^gaussian 10 auto: .*[, ]smooth {N}", rf"^\| \*\*EmSHAP auto\*\* \| {N} ", 0.02),
+    Check("results_bottleneck.md", "bottleneck named by EmSHAP's vector, %",
+          "benchmarks/bottleneck_ablation.py --quick",
+          rf"^\| EmSHAP conditional \| {N} ", rf"^\| EmSHAP conditional \| {N} ", 6.0),
+    Check("results_carbon.md", "sjf: kg of carbon per 1,000 baseline hours",
+          "benchmarks/carbon_days.py --frontier --days 4 --seed 1970000 --only sjf",
+          rf"^sjf +{N} kg/kh", rf"^\| `sjf` \| {N} ", 0.1),
+    Check("results_executors.md", "tasks lost, doubled or half-released after kills of local processes",
+          "-m tests.campaigns.executor_kills --kills 4",
+          rf"tasks, \d+ gangs, {N} wrong", rf"within 0.9 s \| {N[1:-1]} \| [^|]*\| {N}", 0.0),
+    Check("results_explain.md", "named blockers removed, the task is placed, share",
+          "benchmarks/why_waiting.py --answers 40 --planted 1",
+          r"places it: (?P<part>\d+) of (?P<all>\d+)", r"places the task in (?P<part>[\d,]+) of (?P<all>[\d,]+)", 0.0),
+    Check("results_feedback.md", "utilisation under fixed weights", "benchmarks/feedback_loop.py --only fixed --quick",
+          rf"^fixed/\d+ .*utilisation {N}", rf"^\| fixed weights \|[^|]*\|[^|]*\| {N} ", 0.02),
+    Check("results_hi_ppo.md", "return a day of `sjf`, ±30 % network, 6 days",
+          "-m attribution_sched.cli bench schedulers --policies sjf --scenarios ou30 --episodes 6 --output {scratch}",
+          rf"^ sjf +{N}", rf"^\| sjf \| {N} ", 0.1),
+    Check("results_real_counters.md", "error of package watts on a real server, W",
+          "benchmarks/real_counters.py --quick",
+          rf"out-of-block MAE {N} W", rf"out-of-block MAE {N} W", 0.3, data=True),
+    Check("results_schedulers.md", "exact plans that differ from brute force",
+          "benchmarks/exact_optimum.py --only-brute-force --seeds 20", rf": {N} mismatches", rf": {N} mismatches", 0.0),
+    Check("results_system.md", "kB a placement keeps with 1,000 waiting",
+          "benchmarks/long_queue.py --policies sjf --lengths 1000 --placements 20",
+          rf"^\| sjf \| 1,000 \| [\d.]+ \| {N} ", rf"^\| sjf \| 1,000 \| [\d.]+ \| {N} ", 0.3),
+    Check("results_world.md", "mean error of measured step times, %", "benchmarks/measured_steps.py",
+          rf"^time: mean error {N}%", rf"^time: mean error {N}%", 0.1, data=True),
+)  # fmt: skip
+
+
+def number(text: str, pattern: str) -> float:
+    """Mean of what a pattern finds; a part over its whole if it names both.
+
+    Raises:
+        LookupError: If it finds nothing.
+    """
+    found = list(re.finditer(pattern, text, re.MULTILINE))
+    if not found:
+        raise LookupError(f"nothing matches {pattern!r}")
+    if "part" in found[0].groupdict():
+        return _float(found[0]["part"]) / _float(found[0]["all"])
+    return sum(_float(match[1]) for match in found) / len(found)
+
+
+def _float(word: str) -> float:
+    return float(word.replace(",", "").replace("−", "-"))
+
+
+def published(check: Check) -> float:
+    """The page's figure: the first that matches."""
+    text = (ROOT / "docs" / check.page).read_text("utf-8")
+    match = re.search(check.published, text, re.MULTILINE)
+    if match is None:
+        raise LookupError(f"docs/{check.page}: nothing matches {check.published!r}")
+    return number(match[0], check.published)
+
+
+def run(check: Check, scratch: str) -> float:
+    """Measure a figure again.
+
+    Raises:
+        LookupError: If the command fails or does not print it.
+    """
+    command = [sys.executable, *check.command.format(scratch=scratch).split()]
+    environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LookupError(f"{check.command} failed: {done.stderr.strip()[-300:]}")
+    return number(done.stdout, check.measured)
+
+
+def main() -> int:
+    """Measure, compare, print; the number of figures that are off is the exit code."""
+    from tempfile import TemporaryDirectory
+
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--only", default="", help="pages whose name holds this")
+    given = asked.parse_args()
+    wrong, began = 0, time.monotonic()
+    print("| page | figure | published | measured now | tolerance | s |\n|---|---|---|---|---|---|", flush=True)
+    with TemporaryDirectory() as scratch:
+        for check in (check for check in CHECKS if given.only in check.page):
+            start, was = time.monotonic(), published(check)
+            if check.data and "ATTRIBUTION_SCHED_DATA" not in os.environ:
+                now = "left out: needs recorded data"
+            else:
+                try:
+                    value = run(check, scratch)
+                    off = abs(value - was) > check.tolerance * (1 + 1e-9)
+                    wrong, now = wrong + off, f"{value:g}" + (" **off**" if off else "")
+                except LookupError as error:
+                    wrong, now = wrong + 1, f"**{error}**"
+            took = time.monotonic() - start
+            print(f"| {check.page} | {check.what} | {was:g} | {now} | ±{check.tolerance:g} | {took:.0f} |", flush=True)
+    print(f"\n{wrong} off; {(time.monotonic() - began) / 60:.1f} min", flush=True)
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())
