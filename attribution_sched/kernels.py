@@ -320,7 +320,8 @@ class _DoorLibrary(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def finalize(self) -> None:
-        called, self._linking_libraries = _linked(self._linking_libraries), []
+        called: list[Any] = _linked(self._linking_libraries)
+        self._linking_libraries: list[Any] = []
         for each in called:
             self._reload_init.update(each._reload_init)
             self._final_module.link_in(_module_of(each), preserve=True)

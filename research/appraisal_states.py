@@ -63,7 +63,7 @@ def meet(policy: HiPpo, world: World, count: int, seed: int, clusters: int = CLU
         while found < count:
             seen = field.decisions()
             pool = field.engine.state.slots[:, :, st.POOL].copy()
-            walked = field.step(NetworkActor(policy.network, None)).walk
+            walked = field.step(NetworkActor(policy.network, None)).decoded
             task = walked.trace.task
             placed = np.flatnonzero((task < seen.kind.shape[1]) & (walked.drafts.status == DONE) & ~seen.replanning)
             idle = 0 if len(placed) else idle + 1

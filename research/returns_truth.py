@@ -155,7 +155,7 @@ def _roll(
         if t in kept:
             assert chooser.seen is not None
             both = torch.cat([chooser.seen.shared, chooser.seen.context], dim=-1).cpu().numpy()
-            told.append(np.concatenate([both, move.walk.trace.plans], axis=1))
+            told.append(np.concatenate([both, move.decoded.trace.plans], axis=1))
     shape = (len(chosen), states, len(masks))
     count = len(chosen) * rows
     inputs = np.stack(told)[:, :count].astype(np.float32)

@@ -1,8 +1,8 @@
 """The rule in compiled form: thousands of decisions a second, for whoever plays copies of a cluster on.
 
-The same choices as :class:`~attribution_sched.scheduler.hi_ppo.teachers.ShortestFirst` takes through ``walk``, without
-describing what nobody reads. A model that one domain holds is placed by table: layout, format and microbatch depend on
-its kind, the hardware, the free devices and how many wait, and are worked out when first asked for.
+The same choices as :class:`~attribution_sched.scheduler.hi_ppo.teachers.ShortestFirst` takes through ``decode``, and
+nothing is described that nobody reads. A model that one domain holds is placed by table: layout, format and microbatch
+depend on its kind, the hardware, the free devices and how many wait, and are worked out when first asked for.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
 from attribution_sched.scheduler.hi_ppo.action_masks import (
-    _completes,
-    _domain_allowed,
-    _worthiest,
     bounded_log,
     can_begin,
+    can_complete,
+    domain_allowed,
     fastest_inside,
     log2_floor,
     segment_choices,
+    worthiest,
 )
 from attribution_sched.scheduler.hi_ppo.partial_plans import DEAD, PartialPlans, write_segments
 from attribution_sched.scheduler.hi_ppo.teachers import (
-    _CROWD,
-    _EARNING,
-    _FEW,
-    _LARGE,
-    _LONG_HOURS,
-    _MANY,
-    _MUCH,
-    _NOWHERE,
-    _SOME_HOURS,
-    _SOON,
-    _USE,
+    CROWD,
+    EARNING,
+    FEW,
+    LARGE,
+    LONG_HOURS,
+    MANY,
+    MUCH,
+    NOWHERE,
+    SOME_HOURS,
+    SOON,
+    USE,
 )
 from attribution_sched.scheduler.hi_ppo.upper_agent import Agents, Said, Seen, see_cluster, weigh
 from attribution_sched.types import BoolArray, Float32Array, FloatArray, IntArray
@@ -133,9 +133,9 @@ def _pick(rule: RuleArrays, b: Buffers, k: int, first: int) -> tuple[int, int, i
         if not offered:
             continue
         row = b.choices[0, lay]
-        crowded = 1.0 + (_CROWD * d.wishes[0, 2] + _SOON) * float(np.float32(2.0) ** (np.float32(4.0) * row[4]))
+        crowded = 1.0 + (CROWD * d.wishes[0, 2] + SOON) * float(np.float32(2.0) ** (np.float32(4.0) * row[4]))
         time = float(np.exp(np.float32(2.0) * row[0]))
-        score = _USE * d.wishes[0, 1] * row[11] - d.wishes[0, 0] * time * crowded + np.float32(1e-3) * row[12]
+        score = USE * d.wishes[0, 1] * row[11] - d.wishes[0, 0] * time * crowded + np.float32(1e-3) * row[12]
         if score > most:
             found, most = lay, score
     if found < 0:
@@ -162,7 +162,7 @@ def _whole(rule: RuleArrays, b: Buffers, k: int, others: int) -> float:
     t, d = rule.tables, b.drafts
     kind, c, free = d.kind[0], t.domain_class[k], d.free[0, k]
     if np.isnan(rule.worth[kind, c, free, others]):
-        rule.worth[kind, c, free, others] = _worthiest(t, d, 0, k, 0, 1.0)
+        rule.worth[kind, c, free, others] = worthiest(t, d, 0, k, 0, 1.0)
         lay, q, v = _pick(rule, b, k, 0)
         rule.picks[kind, c, free, others, 0] = lay
         rule.picks[kind, c, free, others, 1] = q
@@ -187,7 +187,7 @@ def _cut(rule: RuleArrays, b: Buffers) -> bool:
             taken[j] = d.used[0, j]
         chosen, most = -1, -np.inf
         for k in range(taken.size):
-            if taken[k] or d.free[0, k] == 0 or not _domain_allowed(t, d, 0, k, taken):
+            if taken[k] or d.free[0, k] == 0 or not domain_allowed(t, d, 0, k, taken):
                 continue
             c, room = t.domain_class[k], log2_floor(d.free[0, k])
             first = stop
@@ -195,7 +195,7 @@ def _cut(rule: RuleArrays, b: Buffers) -> bool:
                 if d.level[0] < 0 or d.level[0] == v:
                     for depth in range(STAGE_CHOICES):
                         first = min(first, t.best[kind, c, after, stop, room, v, depth])
-            worth = max(-4.0, min(4.0, 4.0 * _worthiest(t, d, 0, k, first, flops[stop] / flops[n])))
+            worth = max(-4.0, min(4.0, 4.0 * worthiest(t, d, 0, k, first, flops[stop] / flops[n])))
             score = float(2.0 * np.float32(worth) + np.float32((stop - first) / n))
             score += (20.0 if first == 0 else 0.0) - float(0.1 * np.float32(2.0**room / t.domains.rows[k].devices))
             if score > most:
@@ -214,7 +214,9 @@ def _cut(rule: RuleArrays, b: Buffers) -> bool:
                 first = int(t.best[kind, c, after, stop, room, v, depth])
                 if first >= earliest:
                     continue
-                if first == 0 or (left > 0 and _completes(t, kind, d.free[0], taken, first, after + 2**depth, v, left)):
+                if first == 0 or (
+                    left > 0 and can_complete(t, kind, d.free[0], taken, first, after + 2**depth, v, left)
+                ):
                     earliest = first
         if earliest == stop:
             return False
@@ -334,8 +336,8 @@ def rule_decides(
         for p in range(state.slots[e, own, st.SEGMENTS]):
             segment = state.plans[e, own, p]
             holding += segment[DP] * segment[TP] * segment[PP]
-        held_up = gain > _MUCH and hours > _SOME_HOURS and waiting <= _FEW
-        in_the_way = holding / devices >= _LARGE and hours > _LONG_HOURS and waiting >= _MANY
+        held_up = gain > MUCH and hours > SOME_HOURS and waiting <= FEW
+        in_the_way = holding / devices >= LARGE and hours > LONG_HOURS and waiting >= MANY
         if not (held_up or in_the_way):
             return False, True
         return _plan(rule, b, kind, min(waiting, rule.worth.shape[3] - 1), action), True
@@ -355,10 +357,10 @@ def rule_decides(
         hours = np.float32(bounded_log(left * nominal * np.exp(slower) / 3600.0) / 4.0)
         on_base = np.float32(bounded_log(left * base / 3600.0) / 4.0)
         slowed = np.float32(min(4.0, bounded_log(b.best[kind] / nominal)) / 2.0)
-        if slowed > np.float32(_NOWHERE) and hours != on_base:
+        if slowed > np.float32(NOWHERE) and hours != on_base:
             # It only needs to wait for room in one domain.
             continue
-        size = hours - np.float32(_EARNING) * on_base
+        size = hours - np.float32(EARNING) * on_base
         number = state.slots[e, slot, st.SERIAL]
         if chosen < 0 or size < shortest or (size == shortest and number < serial):
             chosen, shortest, serial = slot, size, number

@@ -46,7 +46,7 @@ def bounded_log(value: float) -> float:
 
 
 @kernel(allocates=True)
-def _completes(
+def can_complete(
     t: PlannerTables, kind: int, free: IntArray, taken: BoolArray, stop: int, after: int, level: int, left: int
 ) -> bool:
     """Whether layers ``[0, stop)`` fit into at most ``left`` of the other domains, the farthest reaching first."""
@@ -81,7 +81,8 @@ def _completes(
 
 
 @kernel
-def _domain_allowed(t: PlannerTables, d: PartialPlans, r: int, k: int, taken: BoolArray) -> bool:
+def domain_allowed(t: PlannerTables, d: PartialPlans, r: int, k: int, taken: BoolArray) -> bool:
+    """Whether a segment of a partial plan may begin in a domain."""
     kind, stop, after = d.kind[r], d.stop[r], d.after[r]
     room, c = log2_floor(d.free[r, k]), t.domain_class[k]
     left = t.max_segments - d.written[r] - 1
@@ -96,7 +97,7 @@ def _domain_allowed(t: PlannerTables, d: PartialPlans, r: int, k: int, taken: Bo
             first = t.best[kind, c, after, stop, room, v, depth]
             if first == stop:
                 continue
-            if first == 0 or (left > 0 and _completes(t, kind, d.free[r], taken, first, after + 2**depth, v, left)):
+            if first == 0 or (left > 0 and can_complete(t, kind, d.free[r], taken, first, after + 2**depth, v, left)):
                 allowed = True
                 break
     taken[k] = False
@@ -110,7 +111,7 @@ def can_begin(t: PlannerTables, d: PartialPlans, r: int) -> bool:
     found = False
     for k in range(d.free.shape[1]):
         if not found and d.free[r, k] > 0 and not taken[k]:
-            found = _domain_allowed(t, d, r, k, taken)
+            found = domain_allowed(t, d, r, k, taken)
     return found
 
 
@@ -148,7 +149,7 @@ def _worth(t: PlannerTables, d: PartialPlans, r: int, c: int, lay: int, q: int, 
 
 
 @kernel
-def _worthiest(t: PlannerTables, d: PartialPlans, r: int, k: int, first: int, work: float) -> float:
+def worthiest(t: PlannerTables, d: PartialPlans, r: int, k: int, first: int, work: float) -> float:
     """Best of what the layouts of a domain add to R."""
     kind, stop, after, c = d.kind[r], d.stop[r], d.after[r], t.domain_class[k]
     best = -np.inf
@@ -196,7 +197,7 @@ def domain_choices(t: PlannerTables, d: PartialPlans, rows: IntArray, mask: Bool
             row[:] = 0.0
             if not may_go_on or taken[k] or d.free[r, k] == 0:
                 continue
-            mask[i, k] = _domain_allowed(t, d, r, k, taken)
+            mask[i, k] = domain_allowed(t, d, r, k, taken)
             c, room = t.domain_class[k], log2_floor(d.free[r, k])
             first = stop
             for v in range(BATCH_LEVELS):
@@ -213,7 +214,7 @@ def domain_choices(t: PlannerTables, d: PartialPlans, rows: IntArray, mask: Bool
             row[6] = 1.0 if d.held[r, k] else 0.0
             row[7] = 1.0 if fresh and d.written[r] > 0 else 0.0
             row[8] = bounded_log(d.slowest[r]) / 2.0 if d.written[r] > 0 else 0.0
-            row[15] = max(-4.0, min(4.0, 4.0 * _worthiest(t, d, r, k, first, open_work)))
+            row[15] = max(-4.0, min(4.0, 4.0 * worthiest(t, d, r, k, first, open_work)))
             if neighbour >= 0:
                 gbps = d.links[r, 0, k, neighbour]
                 row[9] = np.log(gbps / 4.0)
@@ -268,7 +269,7 @@ def cut_choices(
                 low, high = 0, stop - stages if left > 0 else 0
                 while low < high:
                     half = (low + high + 1) // 2
-                    if _completes(t, kind, d.free[r], taken, half, after + stages, v, left):
+                    if can_complete(t, kind, d.free[r], taken, half, after + stages, v, left):
                         low = half
                     else:
                         high = half - 1
@@ -362,7 +363,9 @@ def segment_choices(
                     if not np.isfinite(whole) or t.reach[kind, c, after, stop, lay, q, v] > at:
                         continue
                     if completes[depth, v] < 0:
-                        rest = at == 0 or (left > 0 and _completes(t, kind, d.free[r], taken, at, after + pp, v, left))
+                        rest = at == 0 or (
+                            left > 0 and can_complete(t, kind, d.free[r], taken, at, after + pp, v, left)
+                        )
                         completes[depth, v] = 1 if rest else 0
                     if completes[depth, v] == 1:
                         allowed[i, lay, q, v] = True

@@ -50,7 +50,7 @@ def watch(field: ClusterBatch, teacher: Actor, steps: int, gamma: float) -> Less
         move = field.step(teacher)
         terms.append(move.terms)
         ended.append(move.ended)
-        traces.append(move.walk.trace)
+        traces.append(move.decoded.trace)
     rewards, over = np.array(terms), np.array(ended)
     zeros = np.zeros((steps + 1, field.clusters, len(COMPONENTS)))
     _, returns = gae(rewards, zeros, over, None, gamma, 1.0)

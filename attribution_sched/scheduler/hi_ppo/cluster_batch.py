@@ -45,7 +45,7 @@ class Move:
     """What came of one decision in every cluster.
 
     Attributes:
-        walk: The choices.
+        decoded: The choices.
         terms: Reward terms until the next decision, in units of ``ClusterBatch.scale``, shape ``(E, 3)``.
         low: Mean reward of the lower agents that acted, shape ``(E,)``.
         agents: Lower agents that acted, shape ``(E,)``.
@@ -54,7 +54,7 @@ class Move:
         last: What was to be seen at the end of those, in their order; None if there are none.
     """
 
-    walk: Decoded
+    decoded: Decoded
     terms: FloatArray
     low: FloatArray
     agents: IntArray

@@ -218,7 +218,7 @@ class HiPpo:
         decisions = self.read(view)
         decisions.check()
         planner = self.planner(view)
-        self._walk(view, planner, decisions, {"upper": 0.0, "lower": 0.0})
+        self._decode(view, planner, decisions, {"upper": 0.0, "lower": 0.0})
         if view.moment is not None and (self.search or self.think is not None):
             self.thinker().beliefs(view.moment.world, planner)
         if self.search and not self._warm:
@@ -244,7 +244,7 @@ class HiPpo:
         decisions = self.read(view, self._ahead(view))
         decisions.check()
         planner = self.planner(view)
-        found = self._walk(view, planner, decisions, timings)
+        found = self._decode(view, planner, decisions, timings)
         agreed = self.clock()
         missed = deadline.fallback(self.fallback.name, "both levels")
         if missed is not None:
@@ -295,7 +295,7 @@ class HiPpo:
                 found.append(None)
                 continue
             planner, seen = self.planner(view), situations.take(np.array([row]))
-            walked = self._walk(view, planner, seen, {"upper": 0.0, "lower": 0.0})
+            walked = self._decode(view, planner, seen, {"upper": 0.0, "lower": 0.0})
             slot, plan, _ = self._agree(view, planner, seen, walked, _others(view), math.inf)
             found.append(plan if slot == view.slot else None)
         return found
@@ -426,7 +426,7 @@ class HiPpo:
         there = np.maximum(kinds.ravel(), 0)
         return beliefs.log_compute(there, states.reshape(b * q, -1).astype(np.float64), speed, unsure).reshape(b, q)
 
-    def _walk(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
+    def _decode(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
         from attribution_sched.kernels import one_thread
 
         agents = self.agents_actor(view, planner, decisions)

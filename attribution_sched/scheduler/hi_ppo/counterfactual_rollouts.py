@@ -206,7 +206,7 @@ def _play(copies: ClusterBatch, first: Actor, follower: Actor, hours: float) -> 
     until_s = copies.engine.state.clock[:, st.NOW] + 3600.0 * hours
     weights = copies.engine.weights
     move = copies.step(first)
-    trace, total = move.walk.trace, total_of(move.terms, weights)
+    trace, total = move.decoded.trace, total_of(move.terms, weights)
     alive = ~move.ended
     while alive.any():
         move = copies.step(follower)

@@ -20,7 +20,7 @@ import numpy as np
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, PlannerTables, fill
-from attribution_sched.scheduler.hi_ppo.teachers import _CROWD, _SOON, _USE
+from attribution_sched.scheduler.hi_ppo.teachers import CROWD, SOON, USE
 from attribution_sched.types import FloatArray, IntArray
 
 PRESSURE: tuple[str, ...] = (
@@ -31,7 +31,7 @@ PRESSURE: tuple[str, ...] = (
 PRICE: tuple[str, ...] = ("utilisation", "time", "others", "coming")
 """u, t, c and d of the score."""
 
-PRICE_OF_THE_RULE = (_USE, 1.0, _CROWD, _SOON)
+PRICE_OF_THE_RULE = (USE, 1.0, CROWD, SOON)
 
 SHORTEST_H = 0.02
 """Hours are not told apart below this."""
@@ -64,7 +64,7 @@ def layout_table(t: PlannerTables, weights: FloatArray) -> LayoutTable:
                 fill(t, kind, c, 0, n)
             fits = (t.reach[kind, c, 0, n] <= 0) & t.formats[kind, c][None, :, None]
             times, busy = t.whole_s[kind, c], t.whole_use[kind, c]
-            worth = _USE * weights[1] * busy - weights[0] * times / t.base_step_s[kind]
+            worth = USE * weights[1] * busy - weights[0] * times / t.base_step_s[kind]
             worth = np.where(fits & np.isfinite(times), worth, -np.inf)
             for j in range(most):
                 own = np.where((t.sizes == 2**j)[:, None, None], worth, -np.inf)

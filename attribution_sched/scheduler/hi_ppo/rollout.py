@@ -143,7 +143,7 @@ def collect(
             measured[t] = move.violations[name]
         if move.last is not None:
             lasts.append(move.last)
-        traces.append(move.walk.trace)
+        traces.append(move.decoded.trace)
     if lasts and bootstrap:
         # All at once: few rows at a time take hardly less than many.
         final[ended] = values_of(network, field.planner, join_decisions(lasts))

@@ -46,7 +46,7 @@ class _RuleInCharge(HiPpo):
     def _actor(self, view: Decision, planner: Planner, decisions: Decisions) -> ComparedActor:
         return RuleActor()
 
-    def _walk(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
+    def _decode(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
         return decode(planner, decisions, ShortestFirst(), timings, self.clock)
 
     def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor:

@@ -41,13 +41,13 @@ _SLOWED = CANDIDATE_NAMES.index("slowed")
 _HELD = CANDIDATE_NAMES.index("devices_held")
 _QUEUE = GLOBAL_NAMES.index("queue_length")
 
-_EARNING = 0.36
-_MUCH, _SOME_HOURS, _FEW = 0.3, 0.3, 12
-_MANY, _LONG_HOURS, _LARGE = 5, 0.9, 0.2
-_USE, _CROWD, _SOON = 1.2, 0.8, 1.1 / 64.0
+EARNING = 0.36
+MUCH, SOME_HOURS, FEW = 0.3, 0.3, 12
+MANY, LONG_HOURS, LARGE = 5, 0.9, 0.2
+USE, CROWD, SOON = 1.2, 0.8, 1.1 / 64.0
 """Searched at random on training days of four worlds (seeds from 540,000 on): a broad optimum, so they are rounded."""
 
-_NOWHERE = 1.99
+NOWHERE = 1.99
 """What ``slowed`` says of a task that no single domain holds now."""
 
 
@@ -65,15 +65,15 @@ class ShortestFirst:
     def task(self, state: State) -> IntArray:
         """The shortest waiting task, or a running one that is held up or stands in the way."""
         seen = state.candidates
-        size = seen[:, :, _HOURS] - _EARNING * seen[:, :, _BASELINE]
+        size = seen[:, :, _HOURS] - EARNING * seen[:, :, _BASELINE]
         runs = seen[:, 0, _RUNS] > 0
         # Hours as on the baseline mark a model that no domain holds even when empty: waiting would not help it.
-        patient = (seen[:, :, _SLOWED] > _NOWHERE) & (seen[:, :, _HOURS] != seen[:, :, _BASELINE]) & ~runs[:, None]
+        patient = (seen[:, :, _SLOWED] > NOWHERE) & (seen[:, :, _HOURS] != seen[:, :, _BASELINE]) & ~runs[:, None]
         size = np.where(state.mask[:, :-1] & ~patient, size, np.inf)
         hours_left = np.exp(4.0 * seen[:, 0, _BASELINE] + 2.0 * seen[:, 0, _TIME_NOW])
         waiting = 16.0 * state.globals[:, _QUEUE]
-        held_up = (seen[:, 0, _GAIN] > _MUCH) & (hours_left > _SOME_HOURS) & (waiting <= _FEW)
-        in_the_way = (seen[:, 0, _HELD] >= _LARGE) & (hours_left > _LONG_HOURS) & (waiting >= _MANY)
+        held_up = (seen[:, 0, _GAIN] > MUCH) & (hours_left > SOME_HOURS) & (waiting <= FEW)
+        in_the_way = (seen[:, 0, _HELD] >= LARGE) & (hours_left > LONG_HOURS) & (waiting >= MANY)
         nothing = ~np.isfinite(size).any(axis=1) | (runs & ~held_up & ~in_the_way)
         return np.asarray(np.where(nothing, size.shape[1], size.argmin(axis=1)), dtype=np.int64)
 
@@ -91,9 +91,9 @@ class ShortestFirst:
         if head == "layout":
             seconds, log_size, use = (offer.choices[:, :, c] for c in (0, 4, 11))
             faster, busier, others = (drafts.wishes[rows, c][:, None] for c in range(3))
-            crowded = 1.0 + (_CROWD * others + _SOON) * 2.0 ** (4.0 * log_size)
+            crowded = 1.0 + (CROWD * others + SOON) * 2.0 ** (4.0 * log_size)
             # What the choices carry as their worth decides between layouts of the same devices.
-            worth = _USE * busier * use - faster * np.exp(2.0 * seconds) * crowded + 1e-3 * worth
+            worth = USE * busier * use - faster * np.exp(2.0 * seconds) * crowded + 1e-3 * worth
         found: IntArray = np.where(offer.mask, worth, -np.inf).argmax(axis=1)
         return found
 

@@ -34,13 +34,13 @@ from attribution_sched.scheduler.hi_ppo.lower_agent import (
     pressure,
 )
 from attribution_sched.scheduler.hi_ppo.teachers import (
-    _EARNING,
-    _FEW,
-    _LARGE,
-    _LONG_HOURS,
-    _MANY,
-    _MUCH,
-    _SOME_HOURS,
+    EARNING,
+    FEW,
+    LARGE,
+    LONG_HOURS,
+    MANY,
+    MUCH,
+    SOME_HOURS,
 )
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
@@ -81,7 +81,7 @@ def rule_theta() -> FloatArray:
     found[D] = 0.0125
     found[M + 6] = -1.0
     found[U:R] = PRICE_OF_THE_RULE
-    found[R], found[R + 1] = 1.0, _EARNING
+    found[R], found[R + 1] = 1.0, EARNING
     return found
 
 
@@ -300,12 +300,12 @@ def _moves(a: Agents, s: Seen, waiting: float, devices: float, out: Said) -> int
     gain = max(-2.0, min(2.0, bounded_log(step_s / best_s) - slower))
     hours = s.left[0] * step_s / 3600.0
     held_up = min(
-        gain - _MUCH * np.exp(th[M]),
-        min(np.log((hours + 1e-9) / _SOME_HOURS) - th[M + 1], (_FEW * np.exp(th[M + 2]) + 0.5 - waiting) / 4.0),
+        gain - MUCH * np.exp(th[M]),
+        min(np.log((hours + 1e-9) / SOME_HOURS) - th[M + 1], (FEW * np.exp(th[M + 2]) + 0.5 - waiting) / 4.0),
     )
     in_the_way = min(
-        held / devices - _LARGE * np.exp(th[M + 3]) + 1e-9,
-        min(np.log((hours + 1e-9) / _LONG_HOURS) - th[M + 4], (waiting + 0.5 - _MANY * np.exp(th[M + 5])) / 4.0),
+        held / devices - LARGE * np.exp(th[M + 3]) + 1e-9,
+        min(np.log((hours + 1e-9) / LONG_HOURS) - th[M + 4], (waiting + 0.5 - MANY * np.exp(th[M + 5])) / 4.0),
     )
     out.move[0] = max(held_up, in_the_way)
     z[2], z[4] = np.log(hours + SHORTEST_H), 0.0
