@@ -955,7 +955,7 @@ def outcome_of(journal: Journal, decision: str) -> Outcome:
 def outcome_words(journal: Journal, decision: str) -> str:
     """Predicted and measured of a decision, in words; empty if it placed nothing."""
     record, key = journal.outcome(decision), journal.key(decision)
-    if record is None or record.code not in (1, 2):
+    if record is None or record.code not in (1, 2) or record.step_s is None:
         return ""
     told = [each.more for each in operations.recorded(journal) if each.more.get("key") == key]
     steps = [float(more["step_s"]) for more in told if more.get("step_s")]

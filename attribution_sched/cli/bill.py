@@ -69,7 +69,8 @@ def bill(
         _write(shown, account, output)
     if as_json:
         reasons = [say(line.reason, lang, **line.facts) for line in shown.lines]
-        lines = [row | {"reason": words} for row, words in zip_longest(shown.rows(), reasons, fillvalue="")]
+        told = zip_longest(reasons, shown.rows(), fillvalue="")
+        lines = [{**row, "reason": words} for words, row in told if isinstance(row, dict)]
         say_json({"rule": rule, "by": by, "gap": made.gap(), "exact": made.exact, "lines": lines})
         return
     _print(shown, lang)

@@ -184,7 +184,7 @@ def _layers(layers: Sequence[Layer]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for each in layers:
         parts = {"conv": each.conv_flops, "fc": each.fc_flops, "attention": each.attention_flops}
-        row = {
+        row: dict[str, Any] = {
             "flops": sum(parts.values()), "params": each.params, "activations": max(1.0, each.activation_elements),
             "outputs": each.output_elements, "operator": max(parts, key=lambda name: parts[name]), "kind": each.kind,
         }  # fmt: skip

@@ -110,7 +110,7 @@ def stages(
         rule = "a preset is filled for the domain that this machine belongs to"
         raise SettingsError(problem("--into", str(into), rule, "Give --into mine.yaml and --domain east"))
     subject = load(spec, shape)
-    given = subject.inputs[0] if isinstance(subject.inputs, tuple | list) else subject.inputs
+    given: Any = subject.inputs[0] if isinstance(subject.inputs, tuple | list) else subject.inputs
     found = probe_stages(subject.model, given, repeats=repeats)
     filled = None
     if into is not None and domain is not None:

@@ -492,7 +492,7 @@ def _steps(system: System, start: int) -> tuple[tuple[str, float, float | None],
         return ()
     told = []
     for decision, outcome in system.journal.entries(start):
-        if outcome is not None and outcome.code in (1, 2):
+        if outcome is not None and outcome.code in (1, 2) and outcome.step_s is not None:
             told.append((str(decision.task_id), outcome.step_s, system.outcome(decision.id).observed.step_s))
     return tuple(told)
 

@@ -187,7 +187,7 @@ def _unbounded_covariance(state: FloatArray, covariance: FloatArray) -> FloatArr
 
 
 def _root(covariance: FloatArray) -> FloatArray:
-    return np.linalg.cholesky(covariance + FLOOR * np.diag(np.maximum(np.diag(covariance), FLOOR)))
+    return np.asarray(np.linalg.cholesky(covariance + FLOOR * np.diag(np.maximum(np.diag(covariance), FLOOR))))
 
 
 def _fit(features: FloatArray, logs: FloatArray, known: int) -> tuple[FloatArray, FloatArray]:

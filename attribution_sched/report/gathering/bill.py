@@ -80,12 +80,13 @@ def billing(made: Bill, usage: Usage, payer: str | None = None) -> Billing:
 
 def _rules(usage: Usage, payers: list[str], part: str, *, private: bool) -> tuple[RuleRow, ...]:
     table = compare_rules(usage, "tenant", part)
+    known = table.to_dict(orient="index")
     return tuple(
         RuleRow(
             payer,
-            tuple(float(table.at[payer, rule]) for rule in RULES),
+            tuple(float(known[payer][rule]) for rule in RULES),
             *(
-                None if payer == NOBODY else float(table.at[payer, name])
+                None if payer == NOBODY else float(known[payer][name])
                 for name in ("share of hours", "share of peak", "watts per device")
             ),
         )
