@@ -61,6 +61,7 @@ def attribute(
         return
     console, width = out(), columns()
     console.print(_table(runs, vectors))
+    console.print("Shares of the metered whole; rest: unattributed.", style="dim", width=width)
     error = made.energy.median_error
     console.print(f"{escape(made.source)}; median error {error:.1%} of held-out runs.", style="dim", width=width)
     for note in runs.notes:
@@ -104,15 +105,22 @@ def _task(runs: MeasuredRuns, row: int, kind: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+SHORT = {
+    "cpu_cycles": "cycles", "l3_misses": "misses", "memory_bandwidth": "memory", "pcie_bandwidth": "PCIe",
+    "attention": "attn", "unattributed": "rest",
+}  # fmt: skip
+"""Headings that stand side by side in 80 columns; the rest is what no counter explains."""
+
+
 def _table(runs: MeasuredRuns, vectors: list[AttributionVector]) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("Run")
-    table.add_column(f"{runs.metered}/sample", justify="right")
+    table.add_column(f"{runs.metered}\n/sample", justify="right")
     for heading in ("idle", *vectors[0].names, "unattributed"):
-        table.add_column(heading, justify="right")
+        table.add_column(SHORT.get(heading, heading), justify="right")
     for name, vector in zip(runs.labels, vectors, strict=True):
         whole = float(vector.metered)
         cells = [vector.base, *vector.values.tolist(), vector.unattributed]
