@@ -118,15 +118,10 @@ def in_joules(players: tuple[Player, ...], vector: AttributionVector | None) -> 
     reach = (vector.interval(0.95)[1] - vector.values).tolist()
     parts = zip(vector.names, vector.values.tolist(), reach, strict=True)
     amounts = {name: share(value, half, signed=False) for name, value, half in parts}
-    units = vector.units
 
     def told(player: Player) -> Player:
         amount = amounts[player.name.removeprefix("attribution ")]
-        value, usual = f"{player.number:+.2f}", f"{player.usual_number:+.2f}"
-        return replace(
-            player, value=Phrase("reading.joules", amount=amount, units=units, state=value.replace("-", "−")),
-            usual=Phrase("reading.state", state=usual.replace("-", "−")),
-        )  # fmt: skip
+        return replace(player, value=Phrase("reading.joules", amount=amount, units=vector.units, state=player.value))
 
     return tuple(told(player) if player.group == "attribution" else player for player in players)
 

@@ -64,8 +64,10 @@ def test_attributions_are_told_in_joules_with_their_interval():
     plain = made.of(0)
     told = {p.name: p for p in Readings(made.cast, made.usual, made.seen, [vector]).of(0)}
     fc, conv = told["attribution fc"], told["attribution conv"]
-    assert fc.value.startswith("3,391 ± 665 J/sample, policy reads ") and fc.usual.startswith("policy reads ")
-    assert conv.value.startswith("0 J/sample, ") and "策略所见为" in conv.value.say("zh")
+    assert fc.value.startswith("3,391 ± 665 J/sample, read as ") and fc.value.endswith(
+        next(p.value for p in plain if p.name == fc.name)
+    )
+    assert conv.value.startswith("0 J/sample, ") and "策略读作" in conv.value.say("zh")
     assert [p.number for p in plain] == [p.number for p in told.values()]
     others = [p for p in plain if p.group != "attribution"]
     assert others == [told[p.name] for p in others]

@@ -114,8 +114,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "term.other inputs": ("other inputs", "其他输入"),
     "reading.price": ("{usd:.3f} USD per GB", "每 GB {usd:.3f} 美元"),
     "reading.waiting": ("{count} waiting", "{count} 个任务在等待"),
-    "reading.joules": ("{amount} {units}, policy reads {state}", "{amount} {units}，策略所见为 {state}"),
-    "reading.state": ("policy reads {state}", "策略所见为 {state}"),
+    "reading.joules": ("{amount} {units}, read as {state}", "{amount} {units}，策略读作 {state}"),
     "reading.steps": ("{steps:,.0f} steps", "{steps:,.0f} 步"),
     "reading.plan": ("{step_s:.3g} s per step on {devices} devices", "每步 {step_s:.3g} s（{devices} 块设备）"),
     # Where background states come from.

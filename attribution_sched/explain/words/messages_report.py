@@ -79,8 +79,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "读数{scale}。须线为 95% 区间；灰色输入与 0 无法区分。估计值。",
     ),
     "report.decisions.scale": (
-        " (attributions: the task's joules by counter, as the policy sees them, from −1 to +1)",
-        "（归因：任务能耗按计数器的归因，为策略所见的 −1 至 +1 尺度）",
+        " (attributions: the task's joules by counter with 95 % intervals; the policy reads them from −1 to +1)",
+        "（归因：任务能耗按计数器的归因，附 95% 区间；策略以 −1 至 +1 的尺度读取）",
     ),
     "report.decisions.alt": (
         "Waterfall from {base} to {value}; {drivers}.",
