@@ -123,11 +123,12 @@ def test_commands_and_options_exist(path):
     import typer.main
 
     from attribution_sched.cli import app
+    from attribution_sched.cli.console import spelled
 
     root = typer.main.get_command(app)
     lines = re.findall(r"\battribution-sched ((?:[a-z-]+)[^`\n#]*)", path.read_text("utf-8"))
     for line in lines:
-        words = line.split()
+        words = spelled(line.split())
         command = root
         while words and hasattr(command, "commands") and words[0] in command.commands:
             command = command.commands[words.pop(0)]

@@ -111,7 +111,7 @@ _add(POLICIES, simulate, SIMULATE)
 _add(MACHINE, init, INIT)
 _add(MACHINE, profile, PROFILE)
 _add(MACHINE, attribute, ATTRIBUTE)
-# `profile links` and `profile stages` are commands of their own, see Commands.resolve_command.
+# `profile links` and `profile stages` are commands of their own, see console.spelled.
 app.add_typer(probe, rich_help_panel=MACHINE, hidden=True)
 _add(MACHINE, doctor, DOCTOR)
 

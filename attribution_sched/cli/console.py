@@ -183,6 +183,11 @@ class RunTimeError(Exception):
     """Something failed though the input was right; the message is for the user."""
 
 
+def spelled(words: list[str]) -> list[str]:
+    """Words of a command as it is kept: ``profile links`` and ``profile stages`` have a group of their own."""
+    return ["probe", *words[1:]] if words[:1] == ["profile"] and words[1:2] in (["links"], ["stages"]) else words
+
+
 class Commands(TyperGroup):
     """The commands, with our own ending."""
 
@@ -202,10 +207,8 @@ class Commands(TyperGroup):
         return code
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command by its words; ``profile links`` and ``profile stages`` have one each."""
-        if args[:1] == ["profile"] and args[1:2] and args[1] in ("links", "stages"):
-            args = ["probe", *args[1:]]
-        return super().resolve_command(ctx, args)
+        """Find a command by its words."""
+        return super().resolve_command(ctx, spelled(args))
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; one that says nothing of its own when it is stopped is spoken for."""

@@ -31,6 +31,9 @@ def export(
         typer.Option(metavar="DECISION", help="Write the plan of this decision as Kubernetes Jobs (.yaml) instead."),
     ] = None,
     image: Annotated[str, typer.Option(help="Container image of those Jobs.")] = "",
+    jobset: Annotated[
+        bool, typer.Option("--jobset", help="One JobSet instead, for domains of one Kubernetes.")
+    ] = False,
     chakra: Annotated[
         str | None,
         typer.Option(
@@ -47,7 +50,7 @@ def export(
         typer.echo(str(_chakra(journal, output, chakra)))
         return
     if kubernetes is not None:
-        _kubernetes(journal, output, kubernetes, image)
+        _kubernetes(journal, output, kubernetes, image, jobset=jobset)
         typer.echo(str(output))
         return
 
@@ -98,8 +101,8 @@ def _chakra(path: Path, folder: Path, decision: str) -> Path:
         raise SettingsError(problem("--output", str(folder), rule, "Choose another folder")) from error
 
 
-def _kubernetes(path: Path, output: Path, decision: str, image: str) -> None:
-    """Write the plan of a decision as Jobs.
+def _kubernetes(path: Path, output: Path, decision: str, image: str, *, jobset: bool) -> None:
+    """Write the plan of a decision as Jobs, or as one JobSet.
 
     Raises:
         SettingsError: If it placed nothing, or the file cannot be written.
@@ -108,7 +111,7 @@ def _kubernetes(path: Path, output: Path, decision: str, image: str) -> None:
     import yaml
 
     from attribution_sched.config import load_settings
-    from attribution_sched.executors.kubernetes import manifests
+    from attribution_sched.executors import kubernetes
     from attribution_sched.executors.records import jobs_of
     from attribution_sched.journal import Journal
     from attribution_sched.results import plan_of
@@ -123,7 +126,9 @@ def _kubernetes(path: Path, output: Path, decision: str, image: str) -> None:
     if plan is None:
         raise SettingsError(problem("decision", decision, "placed nothing", "Give one that placed a task"))
     command = tuple(task.meta.get("command") or ("true",))
-    objects = manifests(key, jobs_of(key, task.id, plan, domains, command, steps=task.steps), image=image)
+    jobs = jobs_of(key, task.id, plan, domains, command, steps=task.steps)
+    made = kubernetes.jobset(key, jobs, image=image) if jobset else None
+    objects = kubernetes.manifests(key, jobs, image=image) if made is None else [made]
     try:
         output.write_text(yaml.safe_dump_all(objects, sort_keys=False), encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A plan as Kubernetes Jobs: one for each domain, named after the decision, so that the same decision is created once.
+"""A plan as Kubernetes Jobs or a JobSet: a part for each domain, named after the decision, so that it is created once.
 
 This is a translation and nothing more: no cluster is asked. The API server refuses a second object of the same name
 (409), which is what makes a launch idempotent there. The parts of a gang are ``suspend``-ed: whoever admits them
@@ -50,6 +50,48 @@ def manifests(
     if not image.strip() or any(each.isspace() for each in image.strip()):
         raise SettingsError(problem("image", image, "must name a container image", "For example pytorch/pytorch:2.4.0"))
     return [_manifest(key, job, image.strip(), namespace, domain_label, resource, queue) for job in jobs]
+
+
+def jobset(key: str, jobs: Sequence[JobSpec], *, image: str, queue: str = "", **more: Any) -> dict[str, Any]:
+    """The parts of a decision as one JobSet, which starts and fails as a whole; for domains of one Kubernetes.
+
+    The parts meet at the first one's pod, by the name that a JobSet gives it.
+
+    Args:
+        key: Of the decision.
+        jobs: Its parts.
+        image: Container image in which the command runs.
+        queue: Kueue's local queue; empty without Kueue.
+        **more: As for :func:`manifests`.
+
+    Raises:
+        SettingsError: If there is no image.
+    """
+    made, name = manifests(key, jobs, image=image, queue=queue, **more), object_name(key, "set")
+    parts = []
+    for job, each in zip(jobs, made, strict=True):
+        spec = {field: value for field, value in each["spec"].items() if field != "suspend"}
+        for told in spec["template"]["spec"]["containers"][0]["env"]:
+            if told["name"] == "ATTR_RENDEZVOUS" and told["value"]:
+                told["value"] = f"{name}-{_part(jobs[0])}-0-0.{name}:{told['value'].rpartition(':')[2]}"
+        template = {"metadata": {"labels": each["metadata"]["labels"]}, "spec": spec}
+        parts.append({"name": _part(job), "replicas": 1, "template": template})
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {**made[0]["metadata"], "name": name},
+        "spec": {
+            "suspend": bool(queue),
+            "failurePolicy": {"maxRestarts": 0},
+            "successPolicy": {"operator": "All"},
+            "network": {"enableDNSHostnames": True},
+            "replicatedJobs": parts,
+        },
+    }
+
+
+def _part(job: JobSpec) -> str:
+    return f"r{job.component.replica}-s{job.component.stage}"
 
 
 def _manifest(

@@ -7,7 +7,7 @@ import pytest
 
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.errors import ExecutorError, SettingsError
-from attribution_sched.executors.kubernetes import manifests, object_name
+from attribution_sched.executors.kubernetes import jobset, manifests, object_name
 from attribution_sched.executors.records import jobs_of
 
 KEY = "0123456789ab-d000042"
@@ -40,6 +40,22 @@ def test_one_domain_starts_at_once_unless_a_queue_admits_it():
     queued = made(plan, queue="team")[0]
     assert queued["spec"]["suspend"] is True
     assert queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+
+
+def test_a_gang_as_one_jobset_that_starts_and_fails_as_a_whole():
+    jobs = jobs_of(KEY, "task", PLAN, DOMAINS, ["python", "train.py"], steps=9)
+    made_set = jobset(KEY, jobs, image="pytorch/pytorch:2.4.0")
+    assert made_set["metadata"]["name"] == f"{KEY}-set" and made_set["spec"]["failurePolicy"] == {"maxRestarts": 0}
+    parts = made_set["spec"]["replicatedJobs"]
+    assert [each["name"] for each in parts] == ["r0-s0", "r0-s1"] and made_set["spec"]["suspend"] is False
+    pods = [each["template"]["spec"]["template"]["spec"] for each in parts]
+    assert "suspend" not in parts[0]["template"]["spec"]
+    meet = [{told["name"]: told["value"] for told in pod["containers"][0]["env"]}["ATTR_RENDEZVOUS"] for pod in pods]
+    # Both meet at the pod of the first, by the name that a JobSet gives it.
+    assert meet[0] == meet[1] and re.fullmatch(rf"{KEY}-set-r0-s0-0-0\.{KEY}-set:\d+", meet[0])
+    term = pods[1]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term[0]["matchExpressions"][0]["values"] == ["eu-west-1"]
+    assert jobset(KEY, jobs, image="a", queue="team")["spec"]["suspend"] is True
 
 
 def test_the_same_decision_gives_the_same_bytes():

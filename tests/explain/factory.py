@@ -111,6 +111,7 @@ def full(**changes: object) -> Explanation:
     return explanation(
         **{
             "confidence": Confidence(0.81, OTHER, 0.12, 0.92),
+            "outcome": Phrase("outcome.measured", predicted="0.5 s", measured="0.6 s", off="+20 %", spent=""),
             "rules": (
                 Rule("link us-east–eu-west", "bandwidth", "Gb/s", 9.1, 4.6, "above", OTHER),
                 Rule("load eu-west", "free devices", "free devices", 9.0, 7.5, "above", OTHER),
