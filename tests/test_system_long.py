@@ -56,3 +56,25 @@ def test_twenty_thousand_decisions_take_no_memory(tmp_path):
     grown, taken = growth(tmp_path / "run.journal", 20_000, warm=2000)
     assert taken >= 20_000
     assert grown < 8.0
+
+
+def test_no_question_of_a_placement_goes_through_the_whole_journal(tmp_path):
+    """Each is answered from an index: after a million decisions the next one costs what the first did."""
+    with System(small(), "sjf", seed=2, journal=tmp_path / "run.journal") as system:
+        system.run(3)
+        asked: set[str] = set()
+        connection = system.journal._store._connection
+        connection.set_trace_callback(asked.add)
+        system.submit("resnet-50", id="own")
+        system.run(6)
+        system._snapshot(1)
+        connection.set_trace_callback(None)
+        long = {"decisions", "outcomes", "tasks", "explanations", "waits"}
+        for statement in asked:
+            # One that goes along an index and stops after so many rows is bounded too.
+            if statement.split()[0] not in ("SELECT", "INSERT", "DELETE", "UPDATE") or " LIMIT " in statement:
+                continue
+            for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {statement}"):
+                words = step.split()
+                assert words[0] != "SCAN" or words[1] not in long, (statement, step)
+        assert sum(statement.startswith("SELECT") for statement in asked) > 5
