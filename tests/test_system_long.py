@@ -9,6 +9,7 @@ import pytest
 from attribution_sched import System
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
+from benchmarks.long_resume import lengthen
 from tests.small_world import small
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -56,3 +57,25 @@ def test_twenty_thousand_decisions_take_no_memory(tmp_path):
     grown, taken = growth(tmp_path / "run.journal", 20_000, warm=2000)
     assert taken >= 20_000
     assert grown < 8.0
+
+
+def test_a_placement_asks_the_journal_no_more_the_longer_it_is(tmp_path):
+    """Counted in SQLite's own steps: each question is answered from the end of an index, none goes through all rows."""
+    with System(small(), "sjf", seed=2, journal=tmp_path / "run.journal") as system:
+        steps = [0]
+
+        def step():
+            steps[0] += 1
+
+        def placed():
+            connection, steps[0] = system.journal._store._connection, 0
+            connection.set_progress_handler(step, 10)
+            system.run(6)
+            connection.set_progress_handler(None, 0)
+            return steps[0]
+
+        system.run(6)
+        short = placed()
+        lengthen(system, system.journal.count() + 4000)
+        system.run(6)
+        assert placed() < 2 * short
