@@ -215,7 +215,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "按共享规则 {rule}，未达份额的租户优先；租户 {tenant} 已占 {held} 块设备，其份额为 {share:.1f} 块",
     ),
     "why.share_none": (
-        "No share rule is in force: whose turn it is is the policy's choice alone.",
+        "No share rule is in force: the policy alone decides whose turn it is.",
         "未启用共享规则：轮到谁完全由策略决定。",
     ),
     "why.share_above": (
