@@ -48,12 +48,16 @@ def card(ax: Axes, title: str, table: DecisionTable) -> None:
         y -= 0.085
         cells = [row.hours, row.kwh, None if row.carbon_g is None else row.carbon_g / 1e3]
         weight = "bold" if row.chosen else "normal"
-        words = f"{row.what}  ✓" if row.chosen else str(row.what)
-        ax.text(0, y, textwrap.shorten(words, 44, placeholder="…"), fontsize=10.5, fontweight=weight)
+        words = str(row.what) if len(str(row.what)) <= 32 else f"{str(row.what)[:31]}…"
+        ax.text(0, y, f"{words}  ✓" if row.chosen else words, fontsize=10.5, fontweight=weight)
         for at, value in zip(places[1:4], cells, strict=True):
             ax.text(at, y, "·" if row.chosen or value is None else f"{value:+.2g}", fontsize=10.5, ha="right")
         played = row.played
-        told = "·" if row.chosen or played is None else f"{played.reward.mean:+.2f} [{played.reward.low:+.2f}, {played.reward.high:+.2f}]"
+        told = (
+            "·"
+            if row.chosen or played is None
+            else f"{played.reward.mean:+.2f} [{played.reward.low:+.2f}, {played.reward.high:+.2f}]"
+        )
         ax.text(1.0, y, told, fontsize=10.5, ha="right")
     for row in lacking:
         y -= 0.085
