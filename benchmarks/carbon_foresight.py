@@ -7,8 +7,8 @@ The plan knows every arrival, every task's true demands and every hour of every 
 a plan and when it starts; devices are counted every ten minutes in every domain, never
 more than there are, nor more tasks than may run at once. It uses the fewest grams whose time in the cluster is at most
 ``--slower`` per cent of the baseline's work above that of ``cleanest-first`` on the same day. Links are at their base
-and nothing moves. The linear programme's plan may give fractions of a task to several plans: capacity is kept, and nobody
-can do better. A whole plan is then sought around its prices; it is not always found.
+and nothing moves. The linear programme's plan may give fractions of a task to several plans: capacity is kept, and
+nobody can do better. A whole plan is then sought around its prices; it is not always found.
 """
 
 from __future__ import annotations
@@ -293,8 +293,9 @@ def main() -> None:
         boot = PairedBootstrap(len(there), seed=0)
         found = boot.estimate(boot.means(100.0 * (there[:, column] / there[:, 0] - 1.0)))
         print(
-            f"{label}, {len(there)} of {len(table)} days: grams {found.value:+.1f} % [{found.low:+.1f}, {found.high:+.1f}]"
-            f" of cleanest-first; a saving of {given.saved:g} % is {-100 * given.saved / found.value:.0f} % of it",
+            f"{label}, {len(there)} of {len(table)} days: grams {found.value:+.1f} %"
+            f" [{found.low:+.1f}, {found.high:+.1f}] of cleanest-first;"
+            f" a saving of {given.saved:g} % is {-100 * given.saved / found.value:.0f} % of it",
             flush=True,
         )
 
