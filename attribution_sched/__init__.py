@@ -78,7 +78,7 @@ __all__ = [
     "train_testbed",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 

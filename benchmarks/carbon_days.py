@@ -105,7 +105,7 @@ FRONTIER = (
 def frontier(days: int, seed: int, load: float, only: str) -> None:
     """Grams, delay and dollars of every policy on the same days, with capacity binding."""
     found: dict[str, np.ndarray[Any, Any]] = {}
-    for label in (name for name in FRONTIER if only in name):
+    for label in (name for name in FRONTIER if any(word in name for word in only.split(","))):
         priced = "USD/kg" in label
         policy: Any = RuleFork(think=Think()) if label.startswith("rule+fork") else make_policy(label)
         rows = []

@@ -93,6 +93,18 @@ ROWS = (
         "python benchmarks/fork_gain.py",
     ),
     Row(
+        "J3 · carbon by the hour: grams for the same work, thinking that pays for them, over cleanest grid first",
+        "{grams} at {eff} of R_eff; without the hydro grid {without}; traffic costs 60 to 70 % more",
+        "cut, told annual means instead of hours: {annual} (of {without}): **the hours themselves are worth nothing**",
+        "results_carbon.md",
+        (
+            rf"1,000 USD/kg, w_cost 2 \| \*\*(?P<grams>{N} % \[[^]]*\])\*\* \| (?P<eff>{N} %)",
+            rf"without BPAT:[^\n]*\n[^\n]*\*\*(?P<without>{N} % \[[^]]*\])",
+            rf"^\| the same, told annual means \| (?P<annual>{N} % \[[^]]*\])",
+        ),
+        "python benchmarks/carbon_days.py",
+    ),
+    Row(
         "J5 · explanations of 40 placements: rank correlation after all weights are shuffled; top driver put back",
         "{shuffled}; flips {flips} of decisions (put back to *any* earlier value {any}: **75 % missed**)",
         "another sampling seed {again}; a random input {random}",
@@ -169,7 +181,8 @@ ROWS = (
         "python benchmarks/conditional_shapley.py",
     ),
     Row(
-        "Attributions as input of a learnt scheduler, retrained (5 seeds); tasks of a kind differ three times as much",
+        "J2 · attributions as input of a learnt scheduler, retrained (5 seeds); tasks of a kind differ three times "
+        "as much",
         "return a day {zeros} ({busy} with more load); at the preset's spread {preset}, **next to "
         "nothing**; on `Testbed-v0` **worse**, {loss} {interval} a decision",
         "seven zeros in their place",
@@ -296,11 +309,12 @@ ROWS = (
         "python benchmarks/system_latency.py",
     ),
     Row(
-        "Feedback: runs that reach a utilisation of 0.82 with the same training",
+        "J6 · feedback with explanations: runs that reach a utilisation of 0.82 with the same training",
         "{reach}, after {after} decisions",
-        "fixed weights {fixed}",
+        "cut, outcomes only: {outcomes} decisions, **not beyond chance**; fixed weights {fixed}",
         "results_feedback.md",
         (
+            rf"^\| feedback, outcomes only \| (?P<outcomes>{N} \[[^]]*\])",
             rf"^\| feedback \| (?P<after>{N} \[[^]]*\]) \| (?P<reach>\d+ of \d+)",
             r"^\| fixed weights \| never \| (?P<fixed>\d+ of \d+)",
         ),
@@ -311,8 +325,10 @@ ROWS = (
 
 def table() -> str:
     """The table, freshly read from the pages."""
+    # The joints of the ring first, in their order.
+    ordered = sorted(ROWS, key=lambda row: int(row.what[1]) if re.match(r"J\d ", row.what) else 9)
     lines = ["| measured | result | beside it | command, page |", "|---|---|---|---|"]
-    return "\n".join([*lines, *(row.line((ROOT / "docs" / row.page).read_text("utf-8")) for row in ROWS)])
+    return "\n".join([*lines, *(row.line((ROOT / "docs" / row.page).read_text("utf-8")) for row in ordered)])
 
 
 def written(readme: str) -> str:

@@ -6,6 +6,7 @@ run and replace their sections only.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,10 +43,19 @@ def kept(script: str) -> str | None:
     return None if found is None else f"## {found.rstrip()}\n"
 
 
+def summary() -> str:
+    """The lines above the first section, as they stand: words are somebody's, and kept."""
+    text = TARGET.read_text("utf-8") if TARGET.is_file() else ""
+    found = re.search(r"^Five lines: .*?\n\n", text, re.MULTILINE | re.DOTALL)
+    return found[0] if found else ""
+
+
 def main(only: list[str]) -> None:
     """Write the page: every script's section anew, or only those of the named scripts."""
     parts = [
-        "# The world: what was measured\n\nThis page is written by `python benchmarks/write_world_results.py`; "
+        "# The world: what was measured\n\n"
+        + summary()
+        + "This page is written by `python benchmarks/write_world_results.py`; "
         "each table is the output of the script named above it. Times are process CPU time on two shared cores.\n"
     ]
     for script, title in SECTIONS:

@@ -19,6 +19,13 @@ def test_the_python_of_the_readme_runs(block, capsys):
     assert capsys.readouterr().out.strip()
 
 
+def test_the_four_answers_are_those_that_are_printed(capsys):
+    block = next(block for block in BLOCKS if "system.why(task)" in block.code)
+    exec(compile(block.code, block.where, "exec"), {})
+    shown = README.split("```text\n", 1)[1].split("```", 1)[0]
+    assert capsys.readouterr().out.split() == shown.split()
+
+
 def test_there_are_blocks_and_all_run():
     assert len(BLOCKS) >= 2
     assert not [block.where for block in BLOCKS if block.unrun]
@@ -62,7 +69,8 @@ def test_a_readme_without_markers_is_refused():
 
 
 def test_the_picture_is_small_and_wide():
-    data = (ROOT / "docs" / "images" / "readme.png").read_bytes()
+    assert "docs/images/front.png" in README
+    data = (ROOT / "docs" / "images" / "front.png").read_bytes()
     width, height = struct.unpack(">II", data[16:24])
     assert len(data) < 300_000
     assert width > 2 * height > 600

@@ -236,6 +236,8 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
 
     console, width = out(), columns()
     console.print(f"[bold]{escape(in_language(table.sentence, lang))}[/bold]", width=width)
+    if table.carbon:
+        console.print(in_language(table.carbon, lang), width=width, markup=False)
     names = ("reward", "r_eff", "r_util", "r_cost", "hours", "usd", "kwh", "carbon_g")
     heads = ["ΔR", "ΔR_eff", "ΔR_util", "ΔR_cost", say("table.hours", lang), "Δ$", "ΔkWh", "Δg"]
     played = next((row.played for row in table.rows if row.played is not None), None)

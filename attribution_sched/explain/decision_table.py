@@ -91,6 +91,20 @@ class DecisionTable:
     sentence: str
     rows: tuple[Alternative, ...]
 
+    @property
+    def carbon(self) -> str:
+        """What was done against the alternative whose accounted carbon differs most, in words; empty below a gram.
+
+        For the same steps, by the location-based average intensity of each grid.
+        """
+        priced = [(row, row.carbon_g) for row in self.rows if not row.chosen and row.carbon_g is not None]
+        if not priced:
+            return ""
+        row, grams = max(priced, key=lambda each: abs(each[1]))
+        if abs(grams) < 1.0:
+            return ""
+        return Phrase(f"table.carbon_{'less' if grams > 0 else 'more'}", what=row.what, kg=number(abs(grams) / 1e3))
+
 
 def decision_table(
     policy: Policy, decided: Decided, *, futures: int = FUTURES, hours: float = HOURS, seed: int = 0

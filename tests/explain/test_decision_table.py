@@ -34,6 +34,17 @@ def test_every_other_domain_and_waiting_are_in_the_table():
     assert len(table.sentence.split()) <= 25 and table.sentence.say("zh")
 
 
+def test_carbon_is_told_in_kilograms_against_the_alternative_that_differs_most():
+    one = next(d for d in decided() if d.plan is not None and len(d.plan.domains) == 1)
+    table = decision_table(Greedy(), one, futures=0)
+    grams = {row.what: row.carbon_g for row in table.rows if not row.chosen and row.carbon_g is not None}
+    what = max(grams, key=lambda name: abs(grams[name]))
+    assert what in table.carbon and ("less" if grams[what] > 0 else "more") in table.carbon
+    assert float(table.carbon.split("steps: ")[1].split()[0]) == pytest.approx(abs(grams[what]) / 1e3, rel=0.01)
+    assert "核算碳排放" in table.carbon.say("zh")
+    assert replace(table, rows=table.rows[:1]).carbon == ""
+
+
 def test_differences_are_those_of_the_reward():
     one = next(d for d in decided() if d.plan is not None)
     view = one.view

@@ -215,7 +215,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "按共享规则 {rule}，未达份额的租户优先；租户 {tenant} 已占 {held} 块设备，其份额为 {share:.1f} 块",
     ),
     "why.share_none": (
-        "No share rule is in force: whose turn it is is the policy's choice alone.",
+        "No share rule is in force: the policy alone decides whose turn it is.",
         "未启用共享规则：轮到谁完全由策略决定。",
     ),
     "why.share_above": (
@@ -273,6 +273,14 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "why.behind": (
         "{task} waits: {count} tasks are before it, and the policy does not look at it yet.",
         "{task} 在等待：前面还有 {count} 个任务，策略尚未轮到它。",
+    ),
+    "table.carbon_less": (
+        "Accounted carbon of its steps: {kg} kg less than {what}.",
+        "其步数的核算碳排放：比 {what} 少 {kg} 千克。",
+    ),
+    "table.carbon_more": (
+        "Accounted carbon of its steps: {kg} kg more than {what}.",
+        "其步数的核算碳排放：比 {what} 多 {kg} 千克。",
     ),
     "why.somebody": ("a task of somebody else", "他人的任务"),
     "why.nobody": ("several tasks together", "多个任务共同"),
