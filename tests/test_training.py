@@ -274,7 +274,7 @@ def test_clusters_never_share_a_seed_nor_reach_the_held_out_ones(course, monkeyp
         def read_hours(self, network):
             pass
 
-    monkeypatch.setattr("attribution_sched.scheduler.hi_ppo.cluster_batch.Field", Noted)
+    monkeypatch.setattr("attribution_sched.scheduler.hi_ppo.cluster_batch.ClusterBatch", Noted)
     for seed in (0, 79, 1234):
         settings = changed(course, seed=seed)
         worlds = dict.fromkeys(one.label for one in settings.course.worlds)

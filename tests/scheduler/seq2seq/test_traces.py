@@ -108,7 +108,7 @@ def test_a_trace_survives_its_line(searched):
 def test_a_file_of_traces_is_written_once(tmp_path, monkeypatch):
     path = tmp_path / "deep" / "traces.jsonl"
     first = cached_traces(path, 3, 5, SMALL, 3, "search")
-    monkeypatch.setattr("attribution_sched.scheduler.seq2seq.traces.teach", None)
+    monkeypatch.setattr("research.pointer_traces.teach", None)
     again = cached_traces(path, 2, 5, SMALL, 3, "search")
     assert [t.rows.tolist() for t in again] == [t.rows.tolist() for t in first[:2]]
     assert [p.name for p in path.parent.iterdir()] == ["traces.jsonl"]
