@@ -18,6 +18,7 @@ from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.watch import Decided, perceived
 from attribution_sched.explain.words import Phrase
+from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, twin
 from attribution_sched.types import FloatArray
 
@@ -173,6 +174,8 @@ class Memory:
             if len(self._kept) > self.most:
                 self._kept.popitem(last=False)
 
+    # With several threads BLAS adds up in another order, and a last digit of the record would tell how many there were.
+    @one_thread()
     def explain(
         self, decided: Decided, *, parts: bool = False, task: KnownTask | None = None, **options: Any
     ) -> Explanation:
