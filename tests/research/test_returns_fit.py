@@ -78,7 +78,7 @@ def test_only_critics_change_and_decisions_stay(rolled):
     again = [fields[1].step(NetworkActor(network, None)) for _ in range(6)]
     for one, other in zip(first, again, strict=True):
         assert np.array_equal(one.terms, other.terms)
-        assert np.array_equal(one.walk.batch.segments, other.walk.batch.segments)
+        assert np.array_equal(one.decoded.batch.segments, other.decoded.batch.segments)
     network.load_state_dict(before)
 
 
