@@ -48,7 +48,7 @@ def card(ax: Axes, title: str, table: DecisionTable) -> None:
         y -= 0.085
         cells = [row.hours, row.kwh, None if row.carbon_g is None else row.carbon_g / 1e3]
         weight = "bold" if row.chosen else "normal"
-        words = str(row.what) if len(str(row.what)) <= 32 else f"{str(row.what)[:31]}…"
+        words = str(row.what) if len(str(row.what)) <= 28 else f"{str(row.what)[:27]}…"
         ax.text(0, y, f"{words}  ✓" if row.chosen else words, fontsize=10.5, fontweight=weight)
         for at, value in zip(places[1:4], cells, strict=True):
             ax.text(at, y, "·" if row.chosen or value is None else f"{value:+.2g}", fontsize=10.5, ha="right")
