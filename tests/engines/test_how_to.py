@@ -27,7 +27,7 @@ LEFT_OUT = {
     "ray start": "the nodes of this Ray are started by tests/engines/ray_here.py",
     "attribution-sched train": "learns for hours; tests/engines/test_ray_workers.py trains in small",
 }
-FEWER = {"bench": ("--preset", "testbed", "--episodes", "1", "--scenarios", "testbed")}
+FEWER = {"bench": ("--preset", "testbed", "--episodes", "1", "--scenarios", "steady")}
 """Options that keep a command short."""
 MODEL = """
 from torch import nn
