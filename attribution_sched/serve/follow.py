@@ -261,6 +261,7 @@ class Following:
             for i in range(len(domains)) for j in range(len(domains)) if i != j
         ]  # fmt: skip
         queue = queue_table(cluster)
+        queue["reason_zh"] = queue_table(cluster, "zh")["reason"]
         rows = [
             {str(name): _plain(value) for name, value in row.items()} for row in queue.head(QUEUED).to_dict("records")
         ]

@@ -107,6 +107,7 @@ def test_whoever_waits_has_a_reason_and_an_interval(written):
     assert following.estimate_starts()
     rows = following.view()["queue"]
     assert all(row["reason"] for row in rows)
+    assert all(row["reason_zh"] and not row["reason_zh"].isascii() for row in rows)
     told = [row["starts"] for row in rows if row["starts"]]
     assert told
     for each in told:
