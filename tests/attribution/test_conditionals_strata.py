@@ -9,6 +9,7 @@ from attribution_sched.attribution import EmSHAP
 from attribution_sched.attribution.conditionals.atoms import find_atoms, has_atoms
 from attribution_sched.attribution.conditionals.catalogue import make, restore
 from attribution_sched.attribution.conditionals.points import sobol_points
+from attribution_sched.errors import ModelFitError
 
 D = 4
 
@@ -156,3 +157,8 @@ def test_wide_integers_stay_integers_in_draws():
     model = make("strata", origin=np.zeros(2)).fit(x, rng)
     draws = model.draws(x[:3], np.array([[False, True]]), sobol_points(64, 2, 1, rng)).rows
     assert (draws[..., 0] == np.round(draws[..., 0])).all()
+
+
+def test_curves_by_name_refuse_atoms_in_one_sentence():
+    with pytest.raises(ModelFitError, match=r"takes its largest value too often for a curve.*strata"):
+        EmSHAP(model="curved").fit(rows())

@@ -18,6 +18,7 @@ from attribution_sched.attribution.conditionals.base import BoolArray, Draws, Fl
 from attribution_sched.attribution.conditionals.mixture import Components, _fit_em
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.conditionals.student import grow
+from attribution_sched.errors import ModelFitError, problem
 
 KNOTS = (8, 16)
 """Knots of a wide and of a fine spline, between the outermost quantiles below: a wave or a kink takes the fine one."""
@@ -84,6 +85,12 @@ class CurvedConditional:
             np.quantile(x, np.linspace(edge, 1.0 - edge, count), axis=0).T.copy()
             for count, edge in zip(KNOTS, OUTERMOST, strict=True)
         ]
+        tied = np.flatnonzero(np.any([knots[:, -1] <= knots[:, -2] for knots in self.knots], axis=0))
+        if len(tied):
+            # A spline has no slope between equal knots.
+            rule = "takes its largest value too often for a curve"
+            fix = "Use model='auto' or 'strata', which know of atoms"
+            raise ModelFitError(problem("counter", int(tied[0]), rule, fix))
         order = self._order(x)
         u = x.copy()
         self.bends = []
