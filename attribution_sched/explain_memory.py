@@ -13,7 +13,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.world import Attribute, World
 from attribution_sched.errors import TaskError, nearest, problem
 from attribution_sched.explain.background import LEAST_ALIKE
-from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.explain.why import Holder, put_up
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, devices_of
 from attribution_sched.scheduler.policy import Policy

@@ -41,7 +41,7 @@ from attribution_sched.errors import ExplanationError, JournalError, PolicyError
 from attribution_sched.executors.submission import SUBMIT_S
 from attribution_sched.executors.workers import check_workers, spread
 from attribution_sched.explain.memory import QUICK, Memorised, Memory, seeing
-from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.explain.words.say import check_language
 from attribution_sched.explain_memory import moment_of, present_moment, warm_up
 from attribution_sched.journal import (

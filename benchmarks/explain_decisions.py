@@ -24,7 +24,7 @@ from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.quality import deletion, randomised, rank_correlation, stability
-from attribution_sched.explain.watch import Decided, Watch
+from attribution_sched.explain.recorder import Decided, Watch
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from research.appraisal_states import meet

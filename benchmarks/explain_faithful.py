@@ -31,7 +31,7 @@ from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.quality import Agreement, agreement
-from attribution_sched.explain.watch import Decided
+from attribution_sched.explain.recorder import Decided
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.splits import SpeedProportional
 

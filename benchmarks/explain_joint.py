@@ -29,12 +29,12 @@ from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.explain.background import Background
+from attribution_sched.explain.batch import Prepared
 from attribution_sched.explain.explainer import STEADFAST, Explainer
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.preference import devices_needed, redecided, where
 from attribution_sched.explain.quality import randomised, rank_correlation
-from attribution_sched.explain.together import Prepared
-from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.policy import Policy

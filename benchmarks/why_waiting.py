@@ -26,8 +26,8 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.config import load_settings
 from attribution_sched.explain.decision_table import least_devices
 from attribution_sched.explain.preference import redecided
+from attribution_sched.explain.recorder import perceived
 from attribution_sched.explain.room import empty_cluster
-from attribution_sched.explain.watch import perceived
 from attribution_sched.explain.why import Cause, Holder, Why, why_waiting
 from attribution_sched.explain_memory import moment_of
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster

@@ -49,7 +49,7 @@ def bill(
     from attribution_sched.explain.words.say import check_language, say
     from attribution_sched.journal import Journal
     from attribution_sched.metering import bill_of
-    from attribution_sched.report.gathering.bill import billing
+    from attribution_sched.report.collect.bill import billing
     from attribution_sched.report.sections.bill import why_they_differ
 
     check_language(lang)

@@ -12,9 +12,9 @@ from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.findings import Confidence
-from attribution_sched.explain.situations import Blender
+from attribution_sched.explain.masked_states import Blender
+from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.targets import chosen, proposals
-from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.scheduler.policy import Appraiser, Policy
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decisions
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.situations import stacked, widened
-from attribution_sched.explain.watch import Decided
+from attribution_sched.explain.masked_states import stacked, widened
+from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.words import Phrase, known
 
 FloatArray = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Background:
         """States of decisions that were taken.
 
         Args:
-            decided: The decisions, for example a :class:`~attribution_sched.explain.watch.Watch`.
+            decided: The decisions, for example a :class:`~attribution_sched.explain.recorder.Watch`.
             name: Where they come from; how many there are by default.
         """
         listed = list(decided)

@@ -20,8 +20,8 @@ from attribution_sched.cluster.reward import price, worth
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
 from attribution_sched.explain.preference import devices_needed, redecided
+from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.room import best_across, best_inside, empty_cluster
-from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.words import Phrase, in_language, say
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.scheduler.policy import Policy

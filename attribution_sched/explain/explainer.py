@@ -15,14 +15,15 @@ from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError, nearest, problem
-from attribution_sched.explain.alike import Alike
 from attribution_sched.explain.alternatives import Alternatives, alternatives, confidence, like_situations, proposed
 from attribution_sched.explain.background import Background
+from attribution_sched.explain.batch import Batch, Prepared, one_by_one, refuse_none, side_by_side
+from attribution_sched.explain.counterfactual import find_flips, rules, smallest_flip
 from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanation
 from attribution_sched.explain.findings import Confidence, Interaction, Player
-from attribution_sched.explain.flips import find_flips, rules, smallest_flip
 from attribution_sched.explain.games import DecisionGame
-from attribution_sched.explain.lineup import Lineup, Links, in_joules, lineup
+from attribution_sched.explain.masked_states import Blender, widened
+from attribution_sched.explain.players import Lineup, Links, in_joules, lineup
 from attribution_sched.explain.preference import (
     OTHERS,
     REASKED_ROWS,
@@ -35,12 +36,13 @@ from attribution_sched.explain.preference import (
     where,
 )
 from attribution_sched.explain.readings import Readings
+from attribution_sched.explain.recorder import Decided
+from attribution_sched.explain.reference_group import Alike
 from attribution_sched.explain.room import RoomTable
+from attribution_sched.explain.sensitivity import Sweep, sweeps
 from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate, estimate_many
 from attribution_sched.explain.shapley.plan import Rows
-from attribution_sched.explain.situations import Blender, widened
-from attribution_sched.explain.sweeps import Sweep, sweeps
 from attribution_sched.explain.targets import (
     AppraisedComponents,
     Choice,
@@ -50,9 +52,7 @@ from attribution_sched.explain.targets import (
     need_appraiser,
     proposals,
 )
-from attribution_sched.explain.together import Batch, Prepared, one_by_one, refuse_none, side_by_side
 from attribution_sched.explain.truth import Simulator
-from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.explain.words import Phrase
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, ChoiceOdds, Policy
@@ -100,7 +100,7 @@ class Explainer:
 
     Args:
         policy: Whose decisions; any policy.
-        background: States to compare with; real ones, for example of :class:`~attribution_sched.explain.watch.Watch`.
+        background: States to compare with; real ones, as of :class:`~attribution_sched.explain.recorder.Watch`.
         links: How links are grouped: per ``pair`` of domains, per ``domain``, or ``all`` together.
         world: The simulated world the decisions are from; needed for ``target="simulator"``.
         same_kind: Compare only with tasks of the same kind (True), with all (False), or as many there are (None).

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.explain.situations import Blender
+from attribution_sched.explain.masked_states import Blender
 from attribution_sched.explain.targets import Target
 
 FloatArray = NDArray[np.float64]

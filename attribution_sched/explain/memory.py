@@ -16,7 +16,7 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.background import LEAST_ALIKE, Background
-from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.explain.words import Phrase
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, twin

@@ -17,7 +17,7 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
 from attribution_sched.explain.preference import redecided
-from attribution_sched.explain.watch import Decided
+from attribution_sched.explain.recorder import Decided
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.types import FloatArray

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, REPLICA, TP, Plan, layout_table
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.hybrids import (
+from attribution_sched.explain.plan_mixtures import (
     COLUMNS,
     CUTS,
     LAYOUT,

@@ -21,7 +21,7 @@ from attribution_sched.cluster.plan import (
     PlanBatch,
 )
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.hybrids import (
+from attribution_sched.explain.plan_mixtures import (
     CUTS,
     LAYOUT,
     MICRO,

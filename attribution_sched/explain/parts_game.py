@@ -13,10 +13,10 @@ from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import worth
 from attribution_sched.explain.explanation import COMPONENTS, TOTAL
-from attribution_sched.explain.hybrids import Hybrids
+from attribution_sched.explain.masked_states import Blender
+from attribution_sched.explain.plan_mixtures import Hybrids
 from attribution_sched.explain.shapley.exact import coalition_block
 from attribution_sched.explain.shapley.plan import STANDARD_ROWS
-from attribution_sched.explain.situations import Blender
 from attribution_sched.explain.targets import with_total
 from attribution_sched.planning.candidates import taken
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser

@@ -23,18 +23,18 @@ from attribution_sched.explain.alternatives import alternatives, like_situations
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Interaction, Player
-from attribution_sched.explain.hybrids import between
-from attribution_sched.explain.lineup import Lineup, lineup
+from attribution_sched.explain.masked_states import Blender, widened
 from attribution_sched.explain.pairs import strongest_pairs
 from attribution_sched.explain.part_menus import from_menu
 from attribution_sched.explain.part_words import part_players
 from attribution_sched.explain.parts_game import AppraisedPlans, PartsGame, SimulatedPlans, Valued
+from attribution_sched.explain.plan_mixtures import between
+from attribution_sched.explain.players import Lineup, lineup
+from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.shapley.explain import estimate
 from attribution_sched.explain.shapley.plan import STANDARD_ROWS
-from attribution_sched.explain.situations import Blender, widened
 from attribution_sched.explain.targets import chosen, need_appraiser
 from attribution_sched.explain.truth import Simulator
-from attribution_sched.explain.watch import Decided
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.explain.words import Phrase
 from attribution_sched.scheduler.policy import Policy

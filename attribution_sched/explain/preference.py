@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.explain.lineup import Lineup
-from attribution_sched.explain.situations import Blender, to_view
+from attribution_sched.explain.masked_states import Blender, to_view
+from attribution_sched.explain.players import Lineup
 from attribution_sched.explain.targets import proposals
 from attribution_sched.scheduler.policy import ChoiceOdds, Policy, Preferred, Redecider
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from attribution_sched.cluster.decision import Decisions
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.lineup import Lineup, Usual, in_joules
+from attribution_sched.explain.players import Lineup, Usual, in_joules
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector

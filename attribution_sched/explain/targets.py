@@ -18,8 +18,8 @@ from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import total_of, worth
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, TOTAL
-from attribution_sched.explain.lineup import Lineup
-from attribution_sched.explain.situations import to_view
+from attribution_sched.explain.masked_states import to_view
+from attribution_sched.explain.players import Lineup
 from attribution_sched.scheduler.policy import Appraisal, Appraiser, Episodic, Policy, Selective
 
 FloatArray = NDArray[np.float64]

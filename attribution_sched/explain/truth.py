@@ -12,7 +12,7 @@ from attribution_sched.cluster.demands import DEMAND_NAMES, Demands, nominal_dem
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import TaskPool, World, build_pool
 from attribution_sched.explain.background import Background
-from attribution_sched.explain.lineup import Lineup
+from attribution_sched.explain.players import Lineup
 from attribution_sched.explain.targets import Simulated
 
 FloatArray = NDArray[np.float64]

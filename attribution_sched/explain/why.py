@@ -18,8 +18,8 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.decision_table import least_devices
 from attribution_sched.explain.preference import redecided
+from attribution_sched.explain.recorder import perceived
 from attribution_sched.explain.room import empty_cluster, fits_at_all
-from attribution_sched.explain.watch import perceived
 from attribution_sched.explain.words import Phrase, in_language
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.types import IntArray, Task

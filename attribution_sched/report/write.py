@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.wording import LANGUAGES
+from attribution_sched.report.collect.rivals import DEFAULT
 from attribution_sched.report.data import Report
 from attribution_sched.report.files import write_whole
-from attribution_sched.report.gathering.rivals import DEFAULT
 from attribution_sched.report.source import STEPS
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def write_report(
     """
     target = _target(path)
     names = _checked(lang, explain, rivals)
-    from attribution_sched.report.gather import gather
+    from attribution_sched.report.collect import gather
 
     found = gather(system, explain=explain, against=names, progress=progress)
     if progress is not None:
@@ -73,15 +73,15 @@ def rendered(report: Report, ending: str, lang: str = "en") -> str:
 
 
 def _html(report: Report, lang: str) -> str:
+    from attribution_sched.report.build import document
     from attribution_sched.report.html import to_html
-    from attribution_sched.report.telling import document
 
     return to_html(document(report, lang))
 
 
 def _markdown(report: Report, lang: str) -> str:
+    from attribution_sched.report.build import document
     from attribution_sched.report.markdown import to_markdown
-    from attribution_sched.report.telling import document
 
     return to_markdown(document(report, lang))
 

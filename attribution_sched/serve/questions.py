@@ -90,7 +90,7 @@ class Questions:
     def _bill(self, payer: str | None, lang: str) -> dict[str, Any]:
         """The journal's bill: its records, and the same as a section of a page."""
         from attribution_sched.report.codec import plain
-        from attribution_sched.report.gathering.bill import bill
+        from attribution_sched.report.collect.bill import bill
         from attribution_sched.report.sections.bill import bill_section
 
         with Journal.read(self.path) as journal, journal.one_moment():

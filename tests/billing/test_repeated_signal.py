@@ -1,7 +1,7 @@
 """A recorded signal that ends inside the period is begun again, and the bill says so."""
 
 from attribution_sched import System
-from attribution_sched.report.gathering.bill import bill
+from attribution_sched.report.collect.bill import bill
 from attribution_sched.report.sections.bill import bill_section
 from tests.small_world import small
 

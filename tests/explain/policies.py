@@ -11,7 +11,7 @@ from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
-from attribution_sched.explain.watch import Decided, Watch, perceived
+from attribution_sched.explain.recorder import Decided, Watch, perceived
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.policy import Appraisal

@@ -10,7 +10,7 @@ from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.explain.decision_table import decision_table, with_free
 from attribution_sched.explain.preference import redecided
-from attribution_sched.explain.watch import Decided, Watch, perceived
+from attribution_sched.explain.recorder import Decided, Watch, perceived
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.scheduler.greedy import Greedy
 

@@ -15,8 +15,8 @@ from attribution_sched.explain.explainer import ASKED_ANEW, FIXED, LESS, Explain
 from attribution_sched.explain.explanation import SIGNS
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.reasoning import reasoning
+from attribution_sched.explain.recorder import Decided, Watch, perceived
 from attribution_sched.explain.targets import chosen
-from attribution_sched.explain.watch import Decided, Watch, perceived
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.rules import RoundRobin
 

@@ -9,7 +9,7 @@ from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import REASKED, STEADFAST, Explainer
 from attribution_sched.explain.preference import devices_needed, where
 from attribution_sched.explain.reasoning import reasoning
-from attribution_sched.explain.watch import Decided, Watch
+from attribution_sched.explain.recorder import Decided, Watch
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.rules import LeastLoaded
 

@@ -11,7 +11,7 @@ from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import STEADFAST, Explainer
 from attribution_sched.explain.preference import devices_needed, redecided, where
 from attribution_sched.explain.quality import rank_correlation
-from attribution_sched.explain.watch import Decided, perceived
+from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from tests.small_world import small

@@ -11,8 +11,8 @@ import zlib
 import pytest
 from PIL import Image, ImageStat
 
+from attribution_sched.report.build import document
 from attribution_sched.report.html import to_html
-from attribution_sched.report.telling import document
 from tests.report.runs import report
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from attribution_sched.report.build import document
 from attribution_sched.report.html import to_html
-from attribution_sched.report.telling import document
 from tests.explain.plots.fonts import bare_machine
 from tests.report.runs import SYSTEMS, report
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from attribution_sched.report.build import document
 from attribution_sched.report.document import Document, Section, Table, Text
 from attribution_sched.report.html import to_html
 from attribution_sched.report.markdown import to_markdown
-from attribution_sched.report.telling import document
 from tests.report.runs import SYSTEMS, report
 
 

@@ -11,12 +11,12 @@ from matplotlib.text import Text as Drawn
 from attribution_sched.billing.bill import make_bill
 from attribution_sched.billing.usage import TaskUse, Usage
 from attribution_sched.explain.plots import style
+from attribution_sched.report.build import document
+from attribution_sched.report.collect.bill import MOST_PAYERS, billing
 from attribution_sched.report.data import Changes, FeedbackStep, Number, Why
 from attribution_sched.report.document import Code, Fold, Picture, Table, Text, Tiles
-from attribution_sched.report.gathering.bill import MOST_PAYERS, billing
-from attribution_sched.report.saying import clock, hours, moment, share
+from attribution_sched.report.format import clock, hours, moment, share
 from attribution_sched.report.sections import bill, changes, decisions, provenance, rivals, summary, targets, traffic
-from attribution_sched.report.telling import document
 from tests.explain.plots.fonts import bare_machine
 from tests.report.runs import report
 

@@ -6,10 +6,10 @@ from attribution_sched.billing.bill import NOBODY, OTHERS
 from attribution_sched.billing.rules import RULES
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.words import say
+from attribution_sched.report.collect.bill import REST
 from attribution_sched.report.data import Billing, BillLine, Report, RuleRow
 from attribution_sched.report.document import Block, Fold, Section, Table, Text
-from attribution_sched.report.gathering.bill import REST
-from attribution_sched.report.saying import listed, share
+from attribution_sched.report.format import listed, share
 
 LEAVES = "max-request-use"
 

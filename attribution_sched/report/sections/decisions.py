@@ -14,8 +14,8 @@ from attribution_sched.explain.wording import output_name, quantity_of, unit_of
 from attribution_sched.explain.words import in_language, say
 from attribution_sched.report.data import Moment, Report, Why
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.saying import head, plan, player, recorded_plan, share, signed
-from attribution_sched.report.saying import moment as moment_
+from attribution_sched.report.format import head, plan, player, recorded_plan, share, signed
+from attribution_sched.report.format import moment as moment_
 
 HEAD = tuple(f"report.decisions.head.{column}" for column in range(6))
 SOURCES = {name: f"report.decisions.sources.{name}" for name in ("policy", "policy+search", "search")}

@@ -12,7 +12,7 @@ from attribution_sched.explain.wording import output_name
 from attribution_sched.explain.words import say
 from attribution_sched.report.data import Number, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.saying import head, player, share, signed
+from attribution_sched.report.format import head, player, share, signed
 
 HEAD = tuple(f"report.drivers.head.{column}" for column in range(6))
 

@@ -12,7 +12,7 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.words import counter_name, say
 from attribution_sched.report.data import Energy, Report, TaskEnergy
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.saying import listed, share
+from attribution_sched.report.format import listed, share
 
 METHODS = {name: f"report.energy.methods.{name}" for name in ("accounting",)}
 ACCOUNT = "accounting"

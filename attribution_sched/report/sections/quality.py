@@ -12,7 +12,7 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.words import say
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Block, Section, Table, Text
-from attribution_sched.report.saying import head, seconds, share
+from attribution_sched.report.format import head, seconds, share
 
 HEAD = tuple(f"report.quality.head.{column}" for column in range(9))
 EXPLAINED = {

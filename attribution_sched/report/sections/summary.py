@@ -7,7 +7,7 @@ from attribution_sched.explain.words import say
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Report, Standing
 from attribution_sched.report.document import Block, Section, Text, Tile, Tiles, Tone
-from attribution_sched.report.saying import amount, clock, count, counted, hours, listed, player, seconds, share, signed
+from attribution_sched.report.format import amount, clock, count, counted, hours, listed, player, seconds, share, signed
 
 TILES = {
     name: f"report.summary.tiles.{name}"

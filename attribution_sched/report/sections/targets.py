@@ -7,7 +7,7 @@ from attribution_sched.explain.words import say
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Report, Standing
 from attribution_sched.report.document import Section, Table, Text
-from attribution_sched.report.saying import amount, counted, head, share
+from attribution_sched.report.format import amount, counted, head, share
 
 HEAD = tuple(f"report.targets.head.{column}" for column in range(5))
 

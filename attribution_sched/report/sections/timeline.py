@@ -13,7 +13,7 @@ from attribution_sched.explain.plots.rewards import MOST_BARS
 from attribution_sched.explain.words import say
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Picture, Section, Table, Text
-from attribution_sched.report.saying import counted, head, signed
+from attribution_sched.report.format import counted, head, signed
 
 HEAD = tuple(f"report.timeline.head.{column}" for column in range(7))
 

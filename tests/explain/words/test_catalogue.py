@@ -49,7 +49,7 @@ def test_every_message_is_said_somewhere_and_every_one_said_is_there():
         if path.parent.name == "words" and path.stem.startswith("messages_"):
             continue
         text = path.read_text("utf-8")
-        speaks = "explain.words" in text or "report.saying" in text
+        speaks = "explain.words" in text or "report.format" in text
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 literal.add(node.value)

@@ -12,7 +12,7 @@ from attribution_sched.cluster.decision import Decisions, encode, from_view, vie
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import ExplanationError, PlanError
-from attribution_sched.explain.situations import stacked, widened
+from attribution_sched.explain.masked_states import stacked, widened
 from attribution_sched.scheduler.hi_ppo.cloning import stack
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import decode

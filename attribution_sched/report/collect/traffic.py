@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.real_cluster import Twin, is_real
+from attribution_sched.report.collect.consequence import consequential
+from attribution_sched.report.collect.passing import Passed
 from attribution_sched.report.data import Moment, Traffic
-from attribution_sched.report.gathering.consequence import consequential
-from attribution_sched.report.gathering.passing import Passed
 from attribution_sched.results import plan_record
 from attribution_sched.resume import replay
 from attribution_sched.scheduler.splits import StaticUniform

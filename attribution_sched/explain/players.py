@@ -15,7 +15,7 @@ from attribution_sched.cluster.engine.engine import DAY_S, DOMAIN_FEATURES, EVEN
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import share
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.situations import DAY_COSINE, DAY_SINE, NOBODY, mean_state
+from attribution_sched.explain.masked_states import DAY_COSINE, DAY_SINE, NOBODY, mean_state
 from attribution_sched.explain.words import Phrase
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attribution_sched.explain.words import say
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Document
-from attribution_sched.report.saying import clock, count, counted
+from attribution_sched.report.format import clock, count, counted
 from attribution_sched.report.sections import (
     bill,
     changes,

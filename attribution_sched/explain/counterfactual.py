@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.findings import Change, Counterfactual, Rule
-from attribution_sched.explain.lineup import Lineup
-from attribution_sched.explain.situations import Blender, stacked
-from attribution_sched.explain.sweeps import Sweep, copies
+from attribution_sched.explain.masked_states import Blender, stacked
+from attribution_sched.explain.players import Lineup
+from attribution_sched.explain.sensitivity import Sweep, copies
 from attribution_sched.explain.targets import chosen, proposals
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.scheduler.policy import Policy

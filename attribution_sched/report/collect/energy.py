@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from attribution_sched.report.collect.passing import Passed
 from attribution_sched.report.data import Energy, TaskEnergy
-from attribution_sched.report.gathering.passing import Passed
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Source

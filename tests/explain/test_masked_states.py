@@ -11,8 +11,8 @@ from hypothesis import strategies as hs
 from attribution_sched.cluster.decision import Decisions, from_view, own_first
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background
-from attribution_sched.explain.lineup import lineup
-from attribution_sched.explain.situations import Blender, stacked, to_view, widened
+from attribution_sched.explain.masked_states import Blender, stacked, to_view, widened
+from attribution_sched.explain.players import lineup
 
 from .policies import Planted, attributor, decided_by, views
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.alike import Alike
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.games import DecisionGame
-from attribution_sched.explain.lineup import Lineup
+from attribution_sched.explain.masked_states import Blender, stacked, widened
+from attribution_sched.explain.players import Lineup
 from attribution_sched.explain.preference import Foil
-from attribution_sched.explain.situations import Blender, stacked, widened
+from attribution_sched.explain.recorder import Decided
+from attribution_sched.explain.reference_group import Alike
 from attribution_sched.explain.targets import AppraisedComponents, with_total
-from attribution_sched.explain.watch import Decided
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Selective
 
 FloatArray = NDArray[np.float64]

@@ -8,8 +8,8 @@ import numpy as np
 
 from attribution_sched import __version__
 from attribution_sched.errors import AttributionSchedError
+from attribution_sched.report.collect.passing import Passed
 from attribution_sched.report.data import Number, Run
-from attribution_sched.report.gathering.passing import Passed
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Source

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from attribution_sched.report.collect.bill import bill
+from attribution_sched.report.collect.changes import changes
+from attribution_sched.report.collect.energy import energy
+from attribution_sched.report.collect.passing import passed
+from attribution_sched.report.collect.reasons import reasons
+from attribution_sched.report.collect.rivals import rivals
+from attribution_sched.report.collect.run import run_facts
+from attribution_sched.report.collect.targets import standings
+from attribution_sched.report.collect.traffic import traffic
 from attribution_sched.report.data import SCHEMA, Report, Timeline
-from attribution_sched.report.gathering.bill import bill
-from attribution_sched.report.gathering.changes import changes
-from attribution_sched.report.gathering.energy import energy
-from attribution_sched.report.gathering.passing import passed
-from attribution_sched.report.gathering.reasons import reasons
-from attribution_sched.report.gathering.rivals import rivals
-from attribution_sched.report.gathering.run import run_facts
-from attribution_sched.report.gathering.targets import standings
-from attribution_sched.report.gathering.traffic import traffic
 from attribution_sched.report.source import STEPS
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.stacking import stack
 from attribution_sched.explain.wording import output_unit
+from attribution_sched.report.collect.consequence import consequential, spread
 from attribution_sched.report.data import Driver, Moment, Number, Reasons, Why
-from attribution_sched.report.gathering.consequence import consequential, spread
 from attribution_sched.scheduler.policy import Appraiser
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 
 from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background
+from attribution_sched.explain.batch import Batch, ManyDecisions
 from attribution_sched.explain.explainer import Explainer
-from attribution_sched.explain.together import Batch, ManyDecisions
-from attribution_sched.explain.watch import Watch, perceived
+from attribution_sched.explain.recorder import Watch, perceived
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
 

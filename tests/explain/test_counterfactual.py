@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from attribution_sched.explain.flips import find_flips, smallest_flip
-from attribution_sched.explain.lineup import FORECAST, lineup
-from attribution_sched.explain.situations import Blender, stacked
-from attribution_sched.explain.sweeps import copies, sweeps
+from attribution_sched.explain.counterfactual import find_flips, smallest_flip
+from attribution_sched.explain.masked_states import Blender, stacked
+from attribution_sched.explain.players import FORECAST, lineup
+from attribution_sched.explain.sensitivity import copies, sweeps
 from attribution_sched.explain.targets import chosen
 from attribution_sched.scheduler.greedy import Greedy
 

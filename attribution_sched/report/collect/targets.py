@@ -10,8 +10,8 @@ from attribution_sched.feedback.ascent import Miss
 from attribution_sched.feedback.targets import KINDS, Targets
 from attribution_sched.feedback.window import Window
 from attribution_sched.feedback.words import standing
+from attribution_sched.report.collect.passing import Passed
 from attribution_sched.report.data import Number, Standing
-from attribution_sched.report.gathering.passing import Passed
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Source

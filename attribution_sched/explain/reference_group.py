@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decisions
 from attribution_sched.explain.background import Background
-from attribution_sched.explain.lineup import Lineup, Usual
+from attribution_sched.explain.players import Lineup, Usual
 
 BoolArray = NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import ATTRIBUTIONS, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine.engine import DAY_S, GROUPS
-from attribution_sched.explain.lineup import QUEUE_LENGTH, STEPS_LEFT, WAITED
+from attribution_sched.explain.players import QUEUE_LENGTH, STEPS_LEFT, WAITED
 
 FloatArray = NDArray[np.float64]
 
