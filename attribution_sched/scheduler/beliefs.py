@@ -91,8 +91,12 @@ class AttributionBeliefs:
         pool = law_pool(world)
         inputs = np.array([kind.model.layers[0].input_elements for kind in kinds], dtype=np.float64)
         self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs)
-        states = np.asarray(attributor(pool.counters.values), dtype=np.float32)
-        self.pool_pace = self._paces(pool.kinds, states)
+        states = np.asarray(attributor(pool.counters.values), dtype=np.float64)
+        speed = np.log(throughput(pool.demands, rng) * self._sample_s[pool.kinds])
+        known = np.full(len(pool), self.reads)
+        mean = np.einsum("nf,nfj->nj", _features(states, speed), self.slopes[pool.kinds, known])
+        pace = self._paces(pool.kinds, states.astype(np.float32))
+        self.pool_believed: FloatArray = np.column_stack([pace, np.clip(mean[:, :3], -WIDEST_LOG, WIDEST_LOG)])
 
     def of(self, tasks: Sequence[Task]) -> Belief:
         """What is believed of tasks by what was measured of each."""
@@ -121,14 +125,14 @@ class AttributionBeliefs:
         pace = self._paces(kinds, np.where((known & ATTRIBUTED)[:, None] > 0, states, 0.0).astype(np.float32))
         return Belief(np.clip(mean, -WIDEST_LOG, WIDEST_LOG), roots, pace)
 
-    def log_compute(
+    def log_factors(
         self,
         kinds: IntArray,
         states: FloatArray,
         samples_per_s: FloatArray,
         unsure: Mapping[int, FloatArray] = MappingProxyType({}),
     ) -> FloatArray:
-        """Logarithm ``(n,)`` of how much longer than nominal tasks are believed to compute.
+        """Logarithms ``(n, 3)`` of compute, memory and host time of tasks over nominal, as believed.
 
         Args:
             kinds: Kind of each, shape ``(n,)``.
@@ -140,7 +144,7 @@ class AttributionBeliefs:
         speed = np.where(paced, np.log(np.maximum(samples_per_s, 1e-12) * self._sample_s[kinds]), 0.0)
         known = (ATTRIBUTED * states.any(axis=1) | PACED * paced) & self.reads
         features, _ = self._weighed(kinds, known, _features(states, speed), unsure)
-        found = np.einsum("nf,nf->n", features, self.slopes[kinds, known, :, 0])
+        found = np.einsum("nf,nfj->nj", features, self.slopes[kinds, known, :, :3])
         return np.asarray(np.clip(found, -WIDEST_LOG, WIDEST_LOG))
 
     def _weighed(

@@ -133,19 +133,25 @@ class Thinker:
     Args:
         think: How much.
         attributor: Counters → attributions, as the decisions' own vectors are in.
+        theta: What Hi-PPO's agents have learnt, who then play the copies on; None lets the rule do it.
         reads: Names of the senses beliefs may use, of ``attributions`` and ``pace``.
     """
 
     def __init__(
-        self, think: Think, attributor: Attributor, *, reads: tuple[str, ...] = ("attributions", "pace")
+        self,
+        think: Think,
+        attributor: Attributor,
+        theta: FloatArray | None = None,
+        *,
+        reads: tuple[str, ...] = ("attributions", "pace"),
     ) -> None:
-        self.think, self.attributor, self.reads = think, attributor, reads
+        self.think, self.attributor, self.theta, self.reads = think, attributor, theta, reads
         self._followers: WeakKeyDictionary[Planner, RuleFollower] = WeakKeyDictionary()
         self._beliefs: list[tuple[World, AttributionBeliefs]] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Thinker:
         """A thinker like it: followers and beliefs are made again by whoever asks, the same ones."""
-        return Thinker(self.think, self.attributor, reads=self.reads)
+        return Thinker(self.think, self.attributor, self.theta, reads=self.reads)
 
     def candidates(
         self, actor: ComparedActor, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
@@ -236,9 +242,9 @@ class Thinker:
         return within_arrivals(moment, self.think.hours, self.think.arrivals)
 
     def follower(self, planner: Planner, world: World) -> RuleFollower:
-        """The compiled rule of a cluster."""
+        """The compiled rule of a cluster, or the agents."""
         if planner not in self._followers:
-            self._followers[planner] = RuleFollower(planner, world)
+            self._followers[planner] = RuleFollower(planner, world, self.theta)
         return self._followers[planner]
 
     def beliefs(self, world: World, planner: Planner) -> AttributionBeliefs:

@@ -293,7 +293,7 @@ def _agents_log_probability(
 ) -> FloatArray:
     """Log π of plans for candidate 0 in every situation, shape ``(n, P)``: task first, then domain and devices."""
     state, _ = planner.describe(situations)
-    weighed = weighed_by(agents.agents, situations, agents.pace, state.mask[:, :-1], agents.releases)
+    weighed = weighed_by(agents.agents, situations, agents.believed, state.mask[:, :-1], agents.releases)
     tasks = task_log_probabilities(weighed, situations.replanning)
     layouts = layout_log_probabilities(weighed, np.zeros(len(situations), dtype=np.int64))
     found = np.zeros((len(situations), len(plans)))

@@ -311,7 +311,7 @@ class HiPpo:
     def thinker(self) -> Thinker:
         """Who compares choices for it."""
         if self._thinker is None:
-            self._thinker = Thinker(self.think or Think(), self.attributions)
+            self._thinker = Thinker(self.think or Think(), self.attributions, self.network.theta)
         return self._thinker
 
     def foresight(self, view: Decision) -> tuple[Follower, Beliefs]:
@@ -394,8 +394,8 @@ class HiPpo:
             return None
         from attribution_sched.scheduler.hi_ppo.agents import AgentsActor, Releases
 
-        pace = self.believed_pace(view, planner, decisions)
-        return AgentsActor(self.agents(planner), decisions, pace, Releases.of(view), must_act=must_act)
+        believed = self.believed(view, planner, decisions)
+        return AgentsActor(self.agents(planner), decisions, believed, Releases.of(view), must_act=must_act)
 
     def agents(self, planner: Planner) -> Agents:
         """Both agents in a cluster, as they have learnt."""
@@ -408,8 +408,8 @@ class HiPpo:
             self._agents[planner] = known
         return known
 
-    def believed_pace(self, view: Decision, planner: Planner, decisions: Decisions) -> FloatArray:
-        """Logarithm of how much longer than nominal every candidate computes, by attributions and pace, ``(B, Q)``."""
+    def believed(self, view: Decision, planner: Planner, decisions: Decisions) -> FloatArray:
+        """Logarithms of compute, memory and host time of every candidate over nominal, ``(B, Q, 3)``."""
         kinds, states = decisions.kind, decisions.attribution
         b, q = kinds.shape
         if view.moment is None:
@@ -417,14 +417,14 @@ class HiPpo:
                 log_pace(planner.paces[k], state) if k >= 0 else 0.0
                 for k, state in zip(kinds.ravel().tolist(), states.reshape(b * q, -1), strict=True)
             ]
-            return np.array(flat, dtype=np.float64).reshape(b, q)
+            return np.repeat(np.array(flat, dtype=np.float64).reshape(b, q, 1), 3, axis=2)
         measured, slots = known_tasks(view), decisions.slot.ravel().tolist()
         speed = np.array([measured[slot].samples_per_s if slot in measured else 0.0 for slot in slots])
         vectors = ((row, measured[slot].attribution) for row, slot in enumerate(slots) if slot in measured)
         unsure = {row: v.state_covariance for row, v in vectors if v is not None and v.state_covariance is not None}
         beliefs = self.thinker().beliefs(view.moment.world, planner)
         there = np.maximum(kinds.ravel(), 0)
-        return beliefs.log_compute(there, states.reshape(b * q, -1).astype(np.float64), speed, unsure).reshape(b, q)
+        return beliefs.log_factors(there, states.reshape(b * q, -1).astype(np.float64), speed, unsure).reshape(b, q, 3)
 
     def _decode(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
         from attribution_sched.kernels import one_thread

@@ -124,7 +124,7 @@ def log_odds(policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | 
     planner, situations = policy.planner(view), checked(view, situations)
     agents = policy.agents_actor(view, planner, situations)
     if agents is not None:
-        weighed = weighed_by(agents.agents, situations, agents.pace, _fitting(planner, situations), agents.releases)
+        weighed = weighed_by(agents.agents, situations, agents.believed, _fitting(planner, situations), agents.releases)
         return log_odds_of(weighed, view.replanning, plan, _in_vain(policy, planner, situations))
     found = np.zeros(len(situations))
     with one_thread():

@@ -67,11 +67,11 @@ class Days:
 
     def believe(self, believed: Belief) -> None:
         """From now on, let this be believed of the tasks of the world's pool."""
-        self._rule_pace, self._pace = believed.pace, believed.mean[:, 0].copy()
+        self._believed = np.column_stack([believed.pace, believed.mean[:, :3]])
 
     def returns(self, theta: FloatArray | None, seed: int) -> FloatArray:
         """Return of every day, shape ``(days,)``, by the agents with these numbers, or by the rule."""
-        follower, pace = (self.rule, self._rule_pace) if theta is None else (self.agents, self._pace)
+        follower = self.rule if theta is None else self.agents
         if theta is not None:
             follower.learnt.agents.theta[:] = theta
         engine, n = self.engine, self.days
@@ -82,7 +82,7 @@ class Days:
         ledger[:, :, :2] = np.nan
         self.decided += follower.play(Copies(
             engine.arrays, engine.state, nothing, nothing,
-            np.zeros((n, self.world.max_segments, 5), dtype=np.int64), pace, ledger, np.zeros((n, 3)), nothing.copy(),
+            np.zeros((n, self.world.max_segments, 5), dtype=np.int64), self._believed, ledger, np.zeros((n, 3)), nothing.copy(),
             not self.world.reward.per_decision, engine._scratch, {}, self.world, np.ones((n, TASKS), dtype=np.bool_),
         ))  # fmt: skip
         reward = self.world.reward

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.decision import view
+from attribution_sched.cluster.fork import Belief
 from attribution_sched.config import load_settings
 from attribution_sched.errors import ModelFitError
 from attribution_sched.scheduler.episode import play
@@ -49,6 +50,8 @@ def test_heads_have_a_name_for_every_number():
 def test_where_nothing_was_learnt_the_agents_decide_as_the_rule():
     world = replace(load_settings("cross-domain").build_world(), horizon_s=8 * 3600.0)
     days = Days(world, 48, worlds.network())
+    many = len(days.engine.pool)
+    days.believe(Belief(np.zeros((many, 4)), np.zeros((many, 4, 4)), np.zeros(many)))
     apart = days.returns(rule_theta(), 3_000) - days.returns(None, 3_000)
     assert np.mean(np.abs(apart) < 1e-6) > 0.5 and abs(apart.mean()) < 0.5
 
@@ -95,8 +98,8 @@ def test_probabilities_of_a_decision_sum_to_one():
     for seen in moments(worlds.worlds()["equal"], 6):
         situations, planner = asked.perceive(seen), asked.planner(seen)
         fits = planner.describe(situations)[0].mask[:, :-1]
-        pace = asked.believed_pace(seen, planner, situations)
-        weighed = weighed_by(asked.agents(planner), situations, pace, fits, Releases.of(seen))
+        believed = asked.believed(seen, planner, situations)
+        weighed = weighed_by(asked.agents(planner), situations, believed, fits, Releases.of(seen))
         assert np.exp(task_log_probabilities(weighed, situations.replanning)).sum() == pytest.approx(1.0)
 
 
