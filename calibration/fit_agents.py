@@ -16,13 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from attribution_sched.config import load_settings
-from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, describe, load, save
 from attribution_sched.scheduler.hi_ppo.hi_ppo import HELD_OUT, Round, learn
 from attribution_sched.scheduler.hi_ppo.policy_search import Days, Search
+from attribution_sched.scheduler.hi_ppo.training_worlds import training_world
 
-WORLDS = "ou30:160,burst:80,load+20:50,domain-lost:50,domains-8:24,testbed:50"
+WORLDS = "ou30:90,burst:45,load+20:24,domains-8:10,mixed:60,testbed:45"
 FIELDS = ("mean", "covariance", "path", "step_path", "step", "groups")
 
 
@@ -38,13 +37,7 @@ def main() -> None:
     given = asked.parse_args()
     network, about = load(given.weights), describe(given.weights)
     wanted = dict(one.rsplit(":", 1) for one in given.worlds.split(","))
-    days = {
-        name: Days(
-            load_settings(name).build_world() if name in ("testbed", "shared", "large") else
-            build_scenario("cross-domain", name), int(count), network,
-        )
-        for name, count in wanted.items()
-    }  # fmt: skip
+    days = {name: Days(training_world(name), int(count), network) for name, count in wanted.items()}
     search, rounds, began = None, [], time.process_time()
     if given.state is not None and given.state.is_file():
         with np.load(given.state) as held:

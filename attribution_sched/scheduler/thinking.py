@@ -221,6 +221,21 @@ class Thinker:
         unit = min(1.0, reward_scale(view.kinds, view.base_step_s, view.reward.interval_s))
         return _judge(listed, paired, alive, replace(think, beta=think.beta / unit), followed)
 
+    def worths(
+        self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int, first: int
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """R of each choice over the first one per future ``(n, F)``, and its mean per component ``(n, 3)``.
+
+        None where the first one is refused; of others that are, R is what refusing came to.
+        """
+        found = self._fork(view, planner, listed, futures, seed, first)
+        if found.codes[1].min() < 0:
+            return None
+        terms = found.totals[1:, :, 2:5] + self.think.end_value * found.ends[1:]
+        weights = np.array([view.reward.w_eff, view.reward.w_util, view.reward.w_cost])
+        worth = total_of(terms, weights)
+        return worth - worth[:1], (terms - terms[:1]).mean(axis=1)
+
     def _fork(
         self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int,
         first: int,

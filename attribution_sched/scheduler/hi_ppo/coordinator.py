@@ -28,12 +28,13 @@ from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.policy import Appraisal, Policy, Preferred
 from attribution_sched.scheduler.rules import ShortestJobFirst
-from attribution_sched.scheduler.thinking import Think, Thinker, Thought, decision_seed, known_tasks
+from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, known_tasks
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.fork import Beliefs, Follower
     from attribution_sched.scheduler.hi_ppo.agents import AgentsActor
+    from attribution_sched.scheduler.hi_ppo.candidate_features import Described
     from attribution_sched.scheduler.hi_ppo.candidates import ComparedActor
     from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
     from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
@@ -335,15 +336,34 @@ class HiPpo:
         if view.backlog:
             # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
             return None
-        thinker = self.thinker()
-        listed = thinker.candidates(self._actor(view, planner, decisions), planner, decisions, slot, plan)
+        listed = self.listed(view, planner, decisions, slot, plan)
+        return self.thinker().compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
+
+    def listed(
+        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
+    ) -> list[Option]:
+        """The candidates of a decision: what was settled on, and what it is compared with."""
+        listed = self.thinker().candidates(self._actor(view, planner, decisions), planner, decisions, slot, plan)
         if view.replanning and plan is None and view.current_plan is not None and len(view.current_plan.domains) > 1:
             # A single change moves one end of a plan over several domains: a link that fails is left by moving both.
             single = decisions.only(0)
             elsewhere = self._search_widely(view, planner, single, len(view.queue), math.inf, thorough=False)
             if elsewhere is not None and elsewhere != view.current_plan:
                 listed.insert(1, replace(listed[0], plan=elsewhere))
-        return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
+        return listed
+
+    def described(self, view: Decision, planner: Planner, listed: Sequence[Option]) -> Described:
+        """The candidates as the ranker sees them, with what is believed of their tasks."""
+        from attribution_sched.scheduler.hi_ppo.candidate_features import describe_candidates
+
+        known = known_tasks(view)
+        slots = sorted(known)
+        if view.moment is None:
+            means = np.zeros((len(slots), 3))
+        else:
+            means = self.thinker().beliefs(view.moment.world, planner).of([known[slot] for slot in slots]).mean[:, :3]
+        believed = dict(zip(slots, means, strict=True))
+        return describe_candidates(view, listed, self.agents(planner), known, believed)
 
     def _actor(self, view: Decision, planner: Planner, decisions: Decisions) -> ComparedActor:
         agents = self.agents_actor(view, planner, decisions)
