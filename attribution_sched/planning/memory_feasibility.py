@@ -144,9 +144,7 @@ def _formats(cost: CostModel, kinds: tuple[TaskKind, ...], representatives: IntA
 
 
 @kernel
-def whole_step(
-    t: PlannerTables, workload: Workload, c: int, lay: int, q: int, v: int
-) -> tuple[float, float]:
+def whole_step(t: PlannerTables, workload: Workload, c: int, lay: int, q: int, v: int) -> tuple[float, float]:
     """Seconds of a step of a whole model inside one domain, and the share of it in which its devices compute.
 
     Passes of the microbatches, bubble, update and gradient exchange.

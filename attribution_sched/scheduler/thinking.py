@@ -268,7 +268,7 @@ class Thinker:
             if known is world or (known.kinds == world.kinds and known.idiosyncrasy == world.idiosyncrasy):
                 return beliefs
         made = AttributionBeliefs(
-            world, self.attributor, planner.paces, pace="pace" in self.reads, attributions="attributions" in self.reads
+            world, self.attributor, pace="pace" in self.reads, attributions="attributions" in self.reads
         )
         self._beliefs = [(world, made), *self._beliefs[:3]]
         return made

@@ -1,8 +1,8 @@
 """What the ranker sees of a decision: every candidate by named numbers, and the cluster as a graph of its domains.
 
-    candidate = (what it is) + (its task, with the EmSHAP vector and the believed demands) + (what it is believed to
-                take, to use and to cost) + (the same less the agents' own choice's) + (who waits, what is free)
-    graph     = domains as nodes (free devices, next release), links as edges (bandwidth over base)
+candidate = (what it is) + (its task, with the EmSHAP vector and the believed demands) + (what it is believed to
+take, to use and to cost) + (the same less the agents' own choice's) + (who waits, what is free)
+graph     = domains as nodes (free devices, next release), links as edges (bandwidth over base)
 """
 
 from __future__ import annotations
@@ -85,8 +85,13 @@ def describe_candidates(
     for i, option in enumerate(options):
         row = found[i]
         waits = option.plan is None and not view.replanning
-        row[: len(WHAT)] = waits, i == 0, option.trusted, max(-12.0, option.upper), max(-12.0, option.lower), (
-            option.plan is None and view.replanning
+        row[: len(WHAT)] = (
+            waits,
+            i == 0,
+            option.trusted,
+            max(-12.0, option.upper),
+            max(-12.0, option.lower),
+            (option.plan is None and view.replanning),
         )
         if waits:
             group[i] = -1

@@ -16,12 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions
 from attribution_sched.scheduler.hi_ppo.ranker import HIDDEN, LOWER, SHAPES, UPPER, Ranker
 from attribution_sched.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -117,23 +123,23 @@ def learn_ranker(
                 wrong = (sure[at][..., None] * apart**2 * part["there"][..., None]).mean()
                 adam.zero_grad()
                 # Separate trunks: critics cannot move the policy.
-                (loss + 0.1 * wrong).backward()
+                torch.autograd.backward(loss + 0.1 * wrong)
                 adam.step()
         if told is not None:
             told(done, _ranker(w))
     return _ranker(w)
 
 
-def _ranker(w: dict[str, object]) -> Ranker:
-    return Ranker({name: tensor.detach().numpy().astype(np.float64).copy() for name, tensor in w.items()})  # type: ignore[attr-defined]
+def _ranker(w: Tensors) -> Ranker:
+    return Ranker({name: tensor.detach().numpy().astype(np.float64).copy() for name, tensor in w.items()})
 
 
-def _trunk(w, batch, name, node):  # type: ignore[no-untyped-def]
+def _trunk(w: Tensors, batch: Tensors, name: str, node: Tensor) -> Tensor:
     import torch
 
     h = torch.tanh(batch["nodes"] @ node)
     standing, edges = batch["standing"], batch["edges"]
-    n, k = standing.shape
+    k = standing.shape[1]
     edge, edge_bias = w["edge"], w["edge_bias"]
     conv, conv_bias = w["conv"], w["conv_bias"]
     if name == "critic":
@@ -153,24 +159,24 @@ def _trunk(w, batch, name, node):  # type: ignore[no-untyped-def]
     return y @ w[f"{name}_3"]
 
 
-def _logits(w, batch):  # type: ignore[no-untyped-def]
+def _logits(w: Tensors, batch: Tensors) -> Tensor:
     own = w["kappa"] * (batch["candidates"][..., UPPER] + batch["candidates"][..., LOWER])
     return own + _trunk(w, batch, "policy", w["node"])[..., 0]
 
 
-def _log_policy(logits, there):  # type: ignore[no-untyped-def]
+def _log_policy(logits: Tensor, there: Tensor) -> Tensor:
     import torch
 
     return torch.log_softmax(torch.where(there > 0, logits, torch.full_like(logits, -1e9)), dim=1)
 
 
-def _clipped(new, old, q, group, there, clip):  # type: ignore[no-untyped-def]
+def _clipped(new: Tensor, old: Tensor, q: Tensor, group: Tensor, there: Tensor, clip: float) -> Tensor:
     import torch
 
     inside = there > 0
     same = (group[:, :, None] == group[:, None, :]) & inside[:, :, None] & inside[:, None, :]
 
-    def together(log_p):  # type: ignore[no-untyped-def]
+    def together(log_p: Tensor) -> Tensor:
         """Log-probability of every candidate's upper choice."""
         return torch.logsumexp(torch.where(same, log_p[:, None, :], torch.full_like(log_p[:, None, :], -1e9)), dim=2)
 
@@ -181,7 +187,7 @@ def _clipped(new, old, q, group, there, clip):  # type: ignore[no-untyped-def]
     q_up = (within * q[:, None, :]).sum(2)
     value = (p_old * q).sum(1, keepdim=True)
     high, low = q_up - value, q - q_up
-    found = 0.0
+    found = torch.zeros(())
     for ratio, advantage in (((new_up - old_up).exp(), high), ((new - new_up - old + old_up).exp(), low)):
         bounded = torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
         found = found + (p_old * torch.where(inside, bounded, torch.zeros_like(bounded))).sum(1).mean()
@@ -189,7 +195,7 @@ def _clipped(new, old, q, group, there, clip):  # type: ignore[no-untyped-def]
 
 
 def chosen(ranker: Ranker, data: ForkedDecisions, margin: float = 0.0) -> IntArray:
-    """Which candidate acts in each decision; another than the agents' own only beyond a margin of log-odds, ``(N,)``."""
+    """Which candidate acts in each decision ``(N,)``, another than the own one only beyond a margin of log-odds."""
     import torch
 
     w = {name: torch.tensor(value, dtype=torch.float32) for name, value in ranker.arrays.items()}

@@ -126,7 +126,8 @@ def collect(world: World, seeds: range, futures: int = 16, **options: object) ->
     )  # fmt: skip
     for i, (seen, q, terms) in enumerate(rows):
         many, nodes = len(seen.candidates), len(seen.nodes)
-        made.candidates[i, :many], made.group[i, :many], made.domain[i, :many] = seen.candidates, seen.group, seen.domain
+        made.candidates[i, :many] = seen.candidates
+        made.group[i, :many], made.domain[i, :many] = seen.group, seen.domain
         made.there[i, :many], made.nodes[i, :nodes], made.standing[i, :nodes] = 1.0, seen.nodes, 1.0
         made.edges[i, :nodes, :nodes] = seen.edges
         made.q[i, :many], made.components[i, :many] = q, terms

@@ -5,9 +5,9 @@
     score  = u·U − t·T/T_base·(1 + p·n),   p = (c·others/devices + d)·exp(θ·z)
     T      = T_nominal·exp(e·f),   f what attributions and pace tell of the task, e how the plan's time hangs on it
 
-f are logarithms of the task's compute, memory and host time over its kind's (:mod:`~attribution_sched.scheduler.beliefs`),
-e their elasticities: one task that is slow because it computes more is worth more devices, another that is as slow
-because its host is late is not. Pace alone cannot tell the two apart.
+f are logarithms of the task's compute, memory and host time over its kind's
+(:mod:`~attribution_sched.scheduler.beliefs`), e their elasticities: one task that is slow because it computes more is
+worth more devices, another that is as slow because its host is late is not. Pace alone cannot tell the two apart.
 
 T/T_base is the step time of the plan over the baseline's, U its utilisation, n its devices. p is what a device held
 for an hour costs those that wait and those that will come; with θ = 0 it is the rule's price. The rule has u = 1.2,
@@ -94,7 +94,7 @@ def layout_table(t: PlannerTables, weights: FloatArray) -> LayoutTable:
 
 @kernel(allocates=True)
 def _elasticities(t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int, out: FloatArray) -> None:
-    """By how much a step takes longer in logarithms if compute, memory or host time of the task do, over a usual range."""
+    """By how much a step takes longer if compute, memory or host time of the task do, in logarithms."""
     more = np.exp(USUAL_LOG)
     for f in range(FACTORS):
         high, low = np.ones(FACTORS), np.ones(FACTORS)
