@@ -160,8 +160,8 @@ def _trunk(w: Tensors, batch: Tensors, name: str, node: Tensor) -> Tensor:
 
 
 def _logits(w: Tensors, batch: Tensors) -> Tensor:
-    own = w["kappa"] * (batch["candidates"][..., UPPER] + batch["candidates"][..., LOWER])
-    return own + _trunk(w, batch, "policy", w["node"])[..., 0]
+    odds = batch["candidates"][..., UPPER] + batch["candidates"][..., LOWER]
+    return w["kappa"] * (odds - odds[:, :1]).clamp(max=0.0) + _trunk(w, batch, "policy", w["node"])[..., 0]
 
 
 def _log_policy(logits: Tensor, there: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The ranker: what experience adds to the agents' log-odds of every candidate, by a small graph network.
 
     h_k      = GINE(domains, links)                         free devices, next releases; bandwidth of the links
-    logit(a) = κ·(log π_high + log π_low)(a) + f(a, mean h, max h, h of a's domain)
+    logit(a) = κ·min(0, log π(a) − log π(own)) + f(a, mean h, max h, h of a's domain),   π of the agents
     π_high(g) ∝ Σ_{a ∈ g} exp logit(a),   π_low(a | g) = softmax of logit within g;   g = task and domain, or waiting
 
 f is 0 before anything was learnt: then the agents decide. Critics of its own trunk say what a candidate earns over the
@@ -60,8 +60,8 @@ class Ranker:
         """Log-odds of the candidates, up to a constant, shape ``(A,)``."""
         w = self.arrays
         x = (seen.candidates - w["centre"]) / w["scale"]
-        own = float(w["kappa"]) * (seen.candidates[:, UPPER] + seen.candidates[:, LOWER])
-        found = own + self._trunk("policy", x, seen, w["node"])[:, 0]
+        odds = seen.candidates[:, UPPER] + seen.candidates[:, LOWER]
+        found = float(w["kappa"]) * np.minimum(odds - odds[0], 0.0) + self._trunk("policy", x, seen, w["node"])[:, 0]
         return np.asarray(found, dtype=np.float64)
 
     def components(self, seen: Described) -> FloatArray:

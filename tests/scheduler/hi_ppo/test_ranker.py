@@ -25,8 +25,10 @@ def random_arrays(seed=0):
 def test_where_nothing_was_learnt_the_agents_decide():
     seen, arrays = described(), random_arrays()
     arrays["policy_3"], arrays["kappa"] = np.zeros(SHAPES["policy_3"]), np.array(1.0)
-    own = seen.candidates[:, UPPER] + seen.candidates[:, LOWER]
-    np.testing.assert_allclose(Ranker(arrays).logits(seen), own, rtol=1e-6)
+    odds = seen.candidates[:, UPPER] + seen.candidates[:, LOWER]
+    logits = Ranker(arrays).logits(seen)
+    np.testing.assert_allclose(logits, np.minimum(odds - odds[0], 0.0), rtol=1e-6)
+    assert logits.argmax() == 0
 
 
 def test_both_levels_factor_the_policy():
@@ -42,6 +44,7 @@ def test_the_own_choice_earns_nothing_over_itself():
     assert (Ranker(random_arrays(2)).components(described(2))[0] == 0.0).all()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("domains", [1, 2, 5])
 def test_the_encoder_is_gine_of_torch_geometric(domains):
     torch = pytest.importorskip("torch")
