@@ -584,7 +584,9 @@ def follow(
             if state.event[e, st.EVENT] != st.NO_EVENT:
                 state.outcome[e, st.INTEGRALS :] = 0.0
                 if limits.active:
-                    acts, possible = _decide_within(world, state, e, rule, believed, b, learnt, asks_agents, action, limits)
+                    acts, possible = _decide_within(
+                        world, state, e, rule, believed, b, learnt, asks_agents, action, limits
+                    )
                 else:
                     acts, possible = _decide(world, state, e, rule, believed, b, learnt, asks_agents, action)
                 decided[e] += possible
