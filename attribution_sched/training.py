@@ -108,14 +108,14 @@ def train(
         SettingsError: If settings are wrong or the folder is not fit.
         CheckpointError: If the state or the start does not fit or is damaged.
     """
-    from attribution_sched.scheduler.hi_ppo.checkpoint import Weights, load, save
+    from attribution_sched.scheduler.hi_ppo.checkpoint import load, save
     from attribution_sched.scheduler.hi_ppo.training_worlds import training_world
     from attribution_sched.training_log import TrainingLog
 
     chosen, folder = load_training_settings(settings), Path(output)
     say, show = log or (lambda words: None), progress or (lambda phase, share, words: None)
     _check_folder(folder, resume, start, chosen)
-    first = Weights.untrained() if start is None else load(start)
+    first = untrained() if start is None else load(start)
     _prepare(folder, chosen)
     began = time.process_time()
     say(f"building {', '.join(chosen.agents.worlds)} (a first run compiles its kernels)")
@@ -143,6 +143,16 @@ def train(
         notes.close()
     minutes = (time.process_time() - began) / 60.0
     return TrainingSummary(folder / BEST, gains, groups, forked, judged, kept, minutes, interrupted)
+
+
+def untrained() -> Weights:
+    """The agents as the rule decides; attributions by the schema's closed form, as everywhere else."""
+    from attribution_sched.attribution.schema import closed_form
+    from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
+    from attribution_sched.scheduler.hi_ppo.upper_agent import rule_theta
+
+    form = closed_form()
+    return Weights(rule_theta(), form.unit, form.weight, form.bias)
 
 
 _SEARCH = ("mean", "covariance", "path", "step_path", "step", "groups")

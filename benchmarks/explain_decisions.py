@@ -5,7 +5,7 @@
 Decisions are those of held-out days of the eight-domain scenario; the background are other days. Three parts, one table
 each: time to explain a decision to ±5 % of its leading driver; many decisions in one call against one by one; quality
 of explanations of the choice. Times are of this process on one thread. Whether they are true is measured by
-``explain_faithful.py`` and ``explain_returns.py``.
+``explain_faithful.py``.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ class RuleFollower:
             :data:`~attribution_sched.scheduler.hi_ppo.upper_agent.HEADS`.
     """
 
-    name = "rule"
-
     def __init__(self, planner: Planner, world: World, theta: FloatArray | None = None) -> None:
+        self.name = "rule" if theta is None else "hi-ppo"
         t = planner.tables
         k, devices = len(t.domain_class), int(np.max(t.domains.rows.devices))
         kinds, classes = len(t.batch), len(t.class_domain)

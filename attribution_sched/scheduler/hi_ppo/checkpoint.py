@@ -17,7 +17,7 @@ import numpy as np
 from attribution_sched.errors import CheckpointError, ModelFitError, problem
 from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE
 from attribution_sched.scheduler.hi_ppo.ranker import SHAPES, Ranker
-from attribution_sched.scheduler.hi_ppo.upper_agent import HEADS, SIZE, rule_theta
+from attribution_sched.scheduler.hi_ppo.upper_agent import HEADS, SIZE
 from attribution_sched.storage import Arrays, read, write
 from attribution_sched.types import ATTRIBUTION_SCHEMA, FloatArray
 
@@ -57,14 +57,6 @@ class Weights:
                 rule = f"must be finite numbers of shape {shape}"
                 raise ModelFitError(problem(f"weights.{name}", given.shape, rule, f"Train: {COMMAND}"))
             object.__setattr__(self, name, given)
-
-    @classmethod
-    def untrained(cls) -> Weights:
-        """The agents as the rule decides; attributions by the schema's closed form, as everywhere else."""
-        from attribution_sched.attribution.schema import closed_form
-
-        form = closed_form()
-        return cls(rule_theta(), form.unit, form.weight, form.bias)
 
     def with_agents(self, theta: FloatArray) -> Weights:
         """The same with other numbers of the agents."""

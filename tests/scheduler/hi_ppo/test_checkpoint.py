@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.errors import CheckpointError, ModelFitError
-from attribution_sched.scheduler.hi_ppo.checkpoint import KIND, SHIPPED, Weights, describe, feature_names, load, save
+from attribution_sched.scheduler.hi_ppo.checkpoint import KIND, SHIPPED, describe, feature_names, load, save
 from attribution_sched.scheduler.hi_ppo.upper_agent import SIZE, rule_theta
 from attribution_sched.storage import write
 from attribution_sched.types import ATTRIBUTION_SCHEMA
@@ -22,10 +22,10 @@ def test_weights_come_back_to_the_last_bit(tmp_path):
 
 
 def test_the_shipped_weights_have_learnt_and_read_counters_as_the_system_does():
-    shipped, untrained = load(SHIPPED), Weights.untrained()
+    shipped, fresh = load(SHIPPED), worlds.weights()
     assert not np.array_equal(shipped.theta, rule_theta())
     counters = np.abs(np.random.default_rng(0).normal(1.0, 0.3, (5, 12)))
-    assert np.array_equal(shipped.attributions(counters), untrained.attributions(counters))
+    assert np.array_equal(shipped.attributions(counters), fresh.attributions(counters))
 
 
 def test_a_file_of_an_older_release_gives_one_clear_error(tmp_path):
@@ -41,7 +41,7 @@ def test_a_file_of_an_older_release_gives_one_clear_error(tmp_path):
     ({"theta": np.zeros(SIZE), "upper.weight": np.zeros(2)}, "older release"),
 ])  # fmt: skip
 def test_other_numbers_than_it_must_have_are_refused(tmp_path, arrays, rule):
-    form = Weights.untrained()
+    form = worlds.weights()
     whole = {"unit": form.unit, "weight": form.weight, "bias": form.bias} if len(arrays["theta"]) == 3 else {}
     header = {"features": feature_names(), "about": {}}
     write(tmp_path / "w.safetensors", KIND, header, {**arrays, **whole}, attribution_schema=ATTRIBUTION_SCHEMA)

@@ -11,8 +11,8 @@ from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind
-from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
 from attribution_sched.scheduler.hi_ppo.decode import Planner
+from attribution_sched.training import untrained
 
 from ...cluster.engine_worlds import BERT, GPT2, SERVE, tiny_cluster, tiny_world
 from ..states import GIANT, small_worlds
@@ -45,7 +45,7 @@ def worlds():
 
 def weights(theta=None):
     """Weights that decide as the rule does, or by other numbers."""
-    made = Weights.untrained()
+    made = untrained()
     return made if theta is None else made.with_agents(theta)
 
 
