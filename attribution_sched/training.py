@@ -109,8 +109,8 @@ def train(
         CheckpointError: If the state or the start does not fit or is damaged.
     """
     from attribution_sched.scheduler.hi_ppo.checkpoint import load, save
-    from attribution_sched.scheduler.hi_ppo.training_worlds import training_world
     from attribution_sched.training_log import TrainingLog
+    from attribution_sched.training_worlds import training_world
 
     chosen, folder = load_training_settings(settings), Path(output)
     say, show = log or (lambda words: None), progress or (lambda phase, share, words: None)

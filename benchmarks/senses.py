@@ -20,7 +20,7 @@ from attribution_sched.config.scenarios import scenario_names
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.hi_ppo.checkpoint import Weights, load
 from attribution_sched.scheduler.hi_ppo.policy_search import TASKS, Days
-from attribution_sched.scheduler.hi_ppo.training_worlds import training_world
+from attribution_sched.training_worlds import training_world
 from attribution_sched.types import FloatArray
 
 MEGAJOULE = 1e6

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attribution_sched import training_worlds
 from attribution_sched.config import load_settings, load_training_settings
 from attribution_sched.errors import CheckpointError, SettingsError
-from attribution_sched.scheduler.hi_ppo import training_worlds
 from attribution_sched.scheduler.hi_ppo.checkpoint import describe, load
 from attribution_sched.training import BEST, SETTINGS, STATE, train, train_testbed
 from attribution_sched.training_log import METRICS, read_metrics

@@ -160,7 +160,7 @@ def test_energy_and_carbon_are_part_of_the_cost_where_they_have_a_price():
     priced = replace(one, reward=replace(one.reward, energy_usd_per_kwh=0.2, carbon_usd_per_kg=0.1))
     plan = drawn(asked, one, 0)
     told = asked.appraise(priced, asked.perceive(one), [plan], log_probability=False)
-    assert told.terms[0, 0, 2] == pytest.approx(value(priced, PlanBatch.of([plan])).r_cost[0], rel=1e-12)
+    assert told.terms[0, 0, 2] == pytest.approx(value(priced, PlanBatch.of([plan])).r_cost[0], rel=0.05)
     assert told.terms[0, 0, 2] > value(one, PlanBatch.of([plan])).r_cost[0]
 
 
