@@ -54,7 +54,6 @@ episode: {horizon_s: 1200.0, max_running: 6, queue_capacity: 4, max_segments: 2}
 """
 
 COURSE = """\
-extends: hi_ppo
 agents: {worlds: {testbed: 2}, groups: 2, members: 4, every: 1}
 ranker: {rounds: 0}
 """

@@ -14,7 +14,6 @@ from attribution_sched.training_log import METRICS, read_metrics
 from tests.small_world import small
 
 COURSE = {
-    "extends": "hi_ppo",
     "agents": {"worlds": {"small": 3}, "groups": 4, "members": 4, "every": 2},
     "ranker": {"worlds": {"small": 2}, "futures": 4, "rounds": 2, "minibatch_size": 8, "judged": 2},
 }
@@ -22,7 +21,7 @@ COURSE = {
 
 @pytest.fixture(autouse=True)
 def _small_worlds(monkeypatch):
-    world = replace(small().build_world(), horizon_s=1800.0)
+    world = replace(small().build_world(), horizon_s=600.0)
     monkeypatch.setattr(training_worlds, "training_world", lambda name: world)
 
 
@@ -81,7 +80,7 @@ def test_a_damaged_state_is_refused(tmp_path):
 ])  # fmt: skip
 def test_settings_out_of_range_are_refused(change, rule):
     with pytest.raises(SettingsError, match=rule):
-        load_training_settings({"extends": "hi_ppo", **change})
+        load_training_settings(change)
 
 
 def test_the_testbed_is_learnt_by_flat_ppo(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from .helpers import command, refused, started
 
 COURSE = """\
-extends: hi_ppo
 agents: {worlds: {testbed: 2}, groups: GROUPS, members: 4, every: 1}
 ranker: {rounds: 0}
 """
