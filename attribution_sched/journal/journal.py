@@ -139,13 +139,19 @@ class Reader:
         Args:
             start: Number of the first.
             stop: Number after the last; all by default.
-            brief: Leave out :data:`BESIDE_THE_ACTION`, for whoever lets them happen again.
+            brief: Leave out :data:`BESIDE_THE_ACTION`, and the attribution of a task that an earlier one of them holds,
+                for whoever lets them happen again.
         """
         query = f"SELECT sequence, {select('decisions')} FROM decisions"
         query += " WHERE sequence >= ? AND sequence < ? ORDER BY sequence LIMIT ?"
         for page in self._store.pages(query, *self.bounds(start, stop)):
+            known: set[Any] = set()
             for row in page:
-                yield read_decision(row[1:], brief=brief)
+                leave = frozenset[str]()
+                if brief:
+                    leave = AGAIN_BESIDE if row[TASK_ID] in known else BESIDE_THE_ACTION
+                    known.add(row[TASK_ID])
+                yield read_decision(row[1:], leave)
 
     def decisions_on(self, task_id: str) -> list[DecisionRecord]:
         """Decisions on one task, oldest first; whoever writes is not held up, however long the journal is."""
@@ -495,13 +501,20 @@ def read_task(row: Row) -> TaskRecord:
     return TaskRecord(**known)
 
 
-BESIDE_THE_ACTION = frozenset({"attribution", "latencies_s", "provenance"})
-"""What a decision's record holds beside what was done."""
+BESIDE_THE_ACTION = frozenset({"latencies_s", "provenance"})
+"""What a decision's record holds beside what was seen and done."""
 
 
-def read_decision(row: Row, *, brief: bool = False) -> DecisionRecord:
-    """The decision of a row; a brief one without :data:`BESIDE_THE_ACTION`."""
-    known = decode("decisions", row, BESIDE_THE_ACTION if brief else frozenset())
+AGAIN_BESIDE = BESIDE_THE_ACTION | {"attribution"}
+"""The same, where the attribution of its task is known."""
+
+TASK_ID = 2 + list(TABLES["decisions"]).index("task_id")
+"""Where a decision's task stands in a row that begins with its number and its position."""
+
+
+def read_decision(row: Row, leave: frozenset[str] = frozenset()) -> DecisionRecord:
+    """The decision of a row, without the columns that nobody will look at."""
+    known = decode("decisions", row, leave)
     weights: Any = known.pop("w_eff"), known.pop("w_util"), known.pop("w_cost")
     if None in weights and weights != (None, None, None):
         raise damaged("decisions", row, "must be three numbers or none", "weights", weights)
