@@ -53,7 +53,7 @@ from attribution_sched.journal import (
     TaskRecord,
     WaitRecord,
 )
-from attribution_sched.journal.journal import temporary_copy
+from attribution_sched.journal.journal import dispose_of, temporary_copy
 from attribution_sched.kernels import clock
 from attribution_sched.live_cluster import (
     Moment,
@@ -337,6 +337,7 @@ def _explain_block(run: str, shared: Aside, names: Sequence[str]) -> list[tuple[
         _rebuilt.clear()
         folder = Path(tempfile.mkdtemp(prefix="explain-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        dispose_of(folder)
         for name, content in files.items():
             (folder / name).write_bytes(content)
         path = folder / journal

@@ -55,6 +55,7 @@ from attribution_sched.journal.store import (
     WriterLock,
     damaged,
     decode,
+    dispose_of,
     encode,
     integer,
     load,
@@ -1063,6 +1064,7 @@ def temporary_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
         source = Path(path) if found.path is None else found.path
     with tempfile.TemporaryDirectory(prefix="attribution-sched-") as folder:
         copy = Path(folder) / source.name
+        dispose_of(copy.parent)
         with Journal.read(source) as found:
             found.copy_to(copy)
         for weights in source.parent.glob(f"{source.name}.*.safetensors"):
