@@ -6,8 +6,8 @@
 Each world is lived in by two processes: one alone with one thread, one with two threads beside a process that does
 nothing but count. Every row of every table of their journals must be the same, snapshots byte by byte; only columns
 that hold what a clock said may differ. Where feedback is asked for, it must have changed a weight. ``thinking`` is
-Hi-PPO, which plays copies of the cluster before it decides; ``command`` is ``attribution-sched run``, twice, and
-``command-small`` the same in a small world.
+Hi-PPO, which plays copies of the cluster before it decides; ``command`` is ``attribution-sched run``, twice, on the
+testbed, ``command-...`` the same on other presets and in a small world.
 """
 
 from __future__ import annotations
@@ -38,7 +38,13 @@ WORLDS: dict[str, tuple[Any, str, int]] = {
 }
 """Settings, policy, and placements between two steps of feedback."""
 
-COMMANDS = {"command": ("testbed", "hi-ppo", 12), "command-small": ("small.yaml", "greedy", 16)}
+COMMANDS = {
+    "command": ("testbed", "hi-ppo", 12),
+    "command-cross-domain": ("cross-domain", "hi-ppo", 8),
+    "command-shared": ("shared", "hi-ppo", 8),
+    "command-hourly": ("cross-domain-hourly", "hi-ppo", 8),
+    "command-small": ("small.yaml", "greedy", 16),
+}
 """Of ``attribution-sched run``: preset, policy, tasks."""
 
 
