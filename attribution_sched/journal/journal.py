@@ -759,6 +759,9 @@ class Journal(Reader):
     def record_outcome(self, outcome: OutcomeRecord) -> None:
         """Record what a decision came to, once.
 
+        What a simulation says follows from the decision, which is on disk: it is there with the next record, and nobody
+        waits for the disk a second time. What was measured is on disk when this returns.
+
         Raises:
             JournalError: If the decision is unknown or has an outcome already.
         """
@@ -777,7 +780,7 @@ class Journal(Reader):
                     problem("outcome.decision_id", outcome.decision_id, rule, "Record it once")
                 ) from error
 
-        self._store.write(write)
+        self._store.write(write, soon=outcome.provenance == "simulated")
 
     def record_explanation(self, explanation: ExplanationRecord, *, replace: bool = False) -> None:
         """Record why a decision was made, once per target.
