@@ -156,9 +156,7 @@ class RecordedVectors:
         attribute: Who works out those of tasks that were not decided on by then.
     """
 
-    def __init__(
-        self, records: Iterable[DecisionRecord], attribute: Callable[[Task], AttributionVector]
-    ) -> None:
+    def __init__(self, records: Iterable[DecisionRecord], attribute: Callable[[Task], AttributionVector]) -> None:
         # Those of the first releases hold no state, and a policy reads nothing else.
         self._told = {each.task_id: each for each in records if (each.attribution or {}).get("state") is not None}
         self._known: dict[str, AttributionVector] = {}

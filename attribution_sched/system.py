@@ -53,7 +53,8 @@ from attribution_sched.journal import (
     TaskRecord,
     WaitRecord,
 )
-from attribution_sched.journal.journal import dispose_of, temporary_copy
+from attribution_sched.journal.journal import temporary_copy
+from attribution_sched.journal.store import dispose_of
 from attribution_sched.kernels import clock
 from attribution_sched.live_cluster import (
     Moment,

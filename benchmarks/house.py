@@ -519,7 +519,8 @@ def _invoke(runner: Any, app: Any, line: tuple[str, ...]) -> None:
     done = runner.invoke(app, list(line))
     # A line that is refused opens no door: two of them are mistakes on purpose.
     if done.exit_code != (2 if {"gredy", "nobody"} & set(line) else 0):
-        print(f"  attribution-sched {' '.join(line)}: exit {done.exit_code} {done.stderr.strip()[-200:]}", file=sys.stderr)
+        told = done.stderr.strip()[-200:]
+        print(f"  attribution-sched {' '.join(line)}: exit {done.exit_code} {told}", file=sys.stderr)
 
 
 def _try(action: Callable[[], object]) -> None:

@@ -203,4 +203,5 @@ def test_a_snapshot_that_is_not_a_system_s_is_passed_over(tmp_path):
     system.journal.record_snapshot(system.journal.count(), {"a": np.zeros(2)}, {"of": "somebody else"})
     assert restore_snapshot(system.journal.newest_snapshot(), system._new_cluster())["sequence"] == 0
     record_snapshot(system.journal, system.cluster, system.policy, {})
-    assert restore_snapshot(system.journal.newest_snapshot(), system._new_cluster())["sequence"] == system.journal.count()
+    found = restore_snapshot(system.journal.newest_snapshot(), system._new_cluster())
+    assert found["sequence"] == system.journal.count()
