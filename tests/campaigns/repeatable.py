@@ -5,9 +5,9 @@
 
 Each world is lived in by two processes: one alone with one thread, one with two threads beside a process that does
 nothing but count. Every row of every table of their journals must be the same, snapshots byte by byte; only columns
-that hold what a clock said may differ. Feedback is part of all but ``sjf``, and must have changed a weight in most. ``thinking`` is
-Hi-PPO, which plays copies of the cluster before it decides; ``command`` is ``attribution-sched run``, twice, on the
-testbed, ``command-...`` the same on other presets and in a small world.
+that hold what a clock said may differ. Feedback is part of all but ``sjf``, and must have changed a weight in most.
+``thinking`` is Hi-PPO, which plays copies of the cluster before it decides; ``command`` is ``attribution-sched run``,
+twice, on the testbed, ``command-...`` the same on other presets and in a small world.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COMMANDS = {
 """Of ``attribution-sched run``: preset, policy, tasks."""
 
 CHANGES = {"small", "thinking", "cross-domain", "large", "command-small"}
-"""Where feedback must have changed a weight; Hi-PPO's command takes its step after six placements, and may keep them."""
+"""Where feedback must have changed a weight; Hi-PPO's commands take their step after few placements, and may not."""
 
 
 def live(name: str, path: Path) -> None:
