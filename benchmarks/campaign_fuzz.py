@@ -621,6 +621,7 @@ def _commands(folder: Path) -> Target:
     def patch() -> None:
         import attribution_sched.cli.profile_measure
         import attribution_sched.cli.run
+        import attribution_sched.executors.probes
         import attribution_sched.journal.journal
         import attribution_sched.scheduler.arena
         import attribution_sched.scheduler.episode
@@ -628,6 +629,9 @@ def _commands(folder: Path) -> Target:
 
         attribution_sched.cli.run.RunRequest.open = refuse  # type: ignore[method-assign]
         attribution_sched.cli.profile_measure.measure = refuse
+        attribution_sched.executors.probes.probe_link = refuse
+        attribution_sched.executors.probes.probe_stages = refuse
+        attribution_sched.executors.probes.serve_probes = refuse
         attribution_sched.scheduler.arena.fingerprint = refuse
         attribution_sched.scheduler.episode.play = refuse
         attribution_sched.journal.journal.temporary_copy = refuse
