@@ -9,8 +9,10 @@ about the default explanation: the decision of the policy against the best other
   Spearman's ρ of the shares over all players, mean over decisions; and with intact weights and another sampling seed.
 - *flips*: the driver that speaks most for the choice is put back to its value in each state of the reference group,
   everything else stays, and the whole deployed policy (network and search) decides again. Counted are only resets after
-  which the chosen plan still fits; their share is printed. The same for an input drawn at random. And the same with
-  values of any earlier state, beside the best that any single input could have done there (an oracle that tries all).
+  which the chosen plan still fits; their share is printed. The same for an input drawn at random. The same with values
+  of every earlier state in which the policy would have chosen otherwise, near or not; and with values of any earlier
+  state, beside the best that any single input could have done there (an oracle that tries all) and beside *everything*
+  but the room put back to it, beyond which no input can go.
 - *outside*: placements with a certain driver (interval excludes 0) that is no attribution.
 - *explained*: waits and keeps with a certain driver, or of which it is known that no earlier situation would have
   changed them.
@@ -72,8 +74,10 @@ def spread(decisions: Sequence[Decided], count: int) -> list[Decided]:
     return [decisions[i] for i in at]
 
 
-def flips(policy: Policy, ready: Prepared, player: int, states: np.ndarray) -> tuple[int, int]:
-    """Resets of one player after which the plan still fits, and how many of these flip the deployed decision."""
+def flips(policy: Policy, ready: Prepared, player: int | list[int], states: np.ndarray) -> tuple[int, int]:
+    """Resets of one player (or some) after which the plan still fits, and how many of these flip the deployed decision."""
+    if len(states) == 0:
+        return 0, 0
     coalition = np.ones((len(states), len(ready.cast.names)), dtype=bool)
     coalition[:, player] = False
     situations = ready.blend(coalition, states, np.zeros(len(states), dtype=np.int64))
@@ -92,8 +96,13 @@ def flip_rates(explainer: Explainer, one: Decided, told: Explanation, rng: np.ra
     top = int(np.argmax(told.values[: len(group.cast.names), 0]))
     others = [int(i) for i in anywhere.game.seats if i != top]
     found = {}
-    for name, ready in (("group", group), ("any", anywhere)):
-        states = rng.choice(len(ready.background), min(RESETS, len(ready.background)), replace=False)
+    otherwise = contrasts(group, anywhere)
+    for name, ready, pool in (
+        ("group", group, np.arange(len(group.background))),
+        ("contrast", anywhere, otherwise),
+        ("any", anywhere, np.arange(len(anywhere.background))),
+    ):
+        states = rng.choice(pool, min(RESETS, len(pool)), replace=False)
         found[f"{name}: top"] = flips(policy, ready, top, states)
         chance = [flips(policy, ready, int(rng.choice(others)), states[i : i + 1]) for i in range(len(states))]
         found[f"{name}: random"] = tuple(np.sum(chance, axis=0))
@@ -101,7 +110,19 @@ def flip_rates(explainer: Explainer, one: Decided, told: Explanation, rng: np.ra
         if name == "any":
             each = [flips(policy, ready, int(i), states) for i in ready.game.seats]
             found["any: oracle"] = max((pair for pair in each if pair[0]), key=lambda pair: pair[1] / pair[0])
+            free = [i for i, family in enumerate(ready.cast.groups) if family != "load"]
+            found["any: everything"] = flips(policy, ready, free, states)
     return found
+
+
+def contrasts(group: Prepared, anywhere: Prepared) -> np.ndarray:
+    """Earlier states in which, with all of its inputs and room for the plan, the policy chooses otherwise."""
+    states = np.arange(len(anywhere.background))
+    nobody = np.ones((len(states), len(anywhere.cast.names)), dtype=bool)
+    nobody[:, anywhere.game.seats] = False
+    aim = group.game.target
+    scores = aim.score(aim.roomy(anywhere.blend(nobody, states, 0 * states))[0])
+    return np.flatnonzero(scores <= 0.0)
 
 
 def interval(values: Sequence[float]) -> str:
@@ -163,7 +184,11 @@ def measure(policy: Policy, seed: int, placements: int, others: int) -> list[str
             ("a certain driver that is no attribution", interval(outside)),
             ("a certain driver, or known to be steadfast", interval(explained)),
         ]
-        for place, words in (("group", "values of the reference group"), ("any", "values of any earlier state")):
+        for place, words in (
+            ("group", "values of the reference group"),
+            ("contrast", "values of any earlier state in which it chooses otherwise"),
+            ("any", "values of any earlier state"),
+        ):
             tops = [one[f"{place}: top"] for one in resets]
             tried = sum(one[f"{place}: tried"][0] for one in resets)
             top, chance = rate(tops), rate([one[f"{place}: random"] for one in resets])
@@ -171,11 +196,13 @@ def measure(policy: Policy, seed: int, placements: int, others: int) -> list[str
             rows += [
                 (f"top driver put back to {words}: flips", interval(top)),
                 (f"a random input put back to {words}: flips", f"{interval(chance)}; ratio {times:.0f}"),
-                (f"resets to {words} after which the plan fits", f"{sum(f for f, _ in tops) / tried:.2f}"),
+                (f"resets to {words} after which the plan fits", f"{sum(f for f, _ in tops) / max(1, tried):.2f}"),
             ]
         rows.append(
             ("best single input, any earlier state (oracle)", interval(rate([o["any: oracle"] for o in resets])))
         )
+        everything = interval(rate([o["any: everything"] for o in resets]))
+        rows.append(("everything but the room, any earlier state (ceiling)", everything))
         rows.append(("CPU ms, median and p95", f"{1e3 * np.median(took):.0f}, {1e3 * np.quantile(took, 0.95):.0f}"))
         lines += [f"| {len(group)} {name} | {what} | {figure} |" for what, figure in rows]
         print("\n".join(lines[-len(rows) :]), flush=True)

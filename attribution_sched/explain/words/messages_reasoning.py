@@ -190,9 +190,13 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} 留在原处运行：策略认为此刻迁移并不划算。",
     ),
     # Why a task waits.
+    "devices.one": ("1 device", "1 块设备"),
+    "devices.many": ("{count} devices", "{count} 块设备"),
+    "go_first.one": ("1 waiting task goes first", "有 1 个等待任务排在它前面"),
+    "go_first.many": ("{count} waiting tasks go first", "有 {count} 个等待任务排在它前面"),
     "why.misconfigured": (
-        "{task} waits: it asks for {asked} devices, and no domain holds it on fewer than {need}.",
-        "{task} 在等待：它只申请了 {asked} 块设备，而任何域至少需要 {need} 块才能容纳它。",
+        "{task} waits: it asks for {asked}, and no domain holds it on fewer than {need}.",
+        "{task} 在等待：它只申请了 {asked}，而任何域至少需要 {need} 才能容纳它。",
     ),
     "why.fits_nowhere": (
         "{task} waits: not even the empty cluster of {devices} devices holds it.",
@@ -233,38 +237,49 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "quota.usd": ("USD", "美元"),
     "quota.carbon_kg": ("kg CO2e", "千克 CO2e"),
     "why.no_room": (
-        "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
+        "{task} waits: it needs {need} in one domain, and the most free is {free} in {domain}; the room is held by "
         "{who:, }.",
-        "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}。",
+        "{task} 在等待：单个域内需要 {need}，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}。",
     ),
     "why.no_room_behind": (
-        "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
-        "{who:, }, and others of the {ahead} that wait would go first.",
-        "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}，"
-        "且另外 {ahead} 个等待任务中有排在它前面的。",
+        "{task} waits: it needs {need} in one domain, and the most free is {free} in {domain}; the room is held by "
+        "{who:, }, and {ahead}{first}.",
+        "{task} 在等待：单个域内需要 {need}，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}，"
+        "且{ahead}{first}。",
+    ),
+    "why.no_room_unwilling": (
+        "{task} waits: there is no room for it now ({all} free), and with room the policy would still wait.",
+        "{task} 在等待：目前没有空间（共空闲 {all}），且即使有空间，策略仍会等待。",
     ),
     "why.misconfigured_several": (
-        "{task} waits: it asks for {asked} devices; no domain holds it by itself, and several together only on more.",
-        "{task} 在等待：它只申请了 {asked} 块设备；没有任何域能单独容纳它，跨域也需要更多设备。",
+        "{task} waits: it asks for {asked}; no domain holds it by itself, and several together only on more.",
+        "{task} 在等待：它只申请了 {asked}；没有任何域能单独容纳它，跨域也需要更多设备。",
     ),
     "why.no_room_several": (
-        "{task} waits: no domain holds it by itself, and the {all} devices that are free everywhere are too few; the "
+        "{task} waits: no domain holds it by itself, and {all} free everywhere are too few; the "
         "room is held by {who:, }.",
-        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all} 块设备，仍不够；占用者：{who:、}。",
+        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all}，仍不够；占用者：{who:、}。",
     ),
     "why.no_room_behind_several": (
-        "{task} waits: no domain holds it by itself, and the {all} devices that are free everywhere are too few; the "
-        "room is held by {who:, }, and others of the {ahead} that wait would go first.",
-        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all} 块设备，仍不够；占用者：{who:、}，"
-        "且另外 {ahead} 个等待任务中有排在它前面的。",
+        "{task} waits: no domain holds it by itself, and {all} free everywhere are too few; the "
+        "room is held by {who:, }, and {ahead}{first}.",
+        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all}，仍不够；占用者：{who:、}，"
+        "且{ahead}{first}。",
     ),
     "why.held_for_another": (
-        "{task} waits: there is room for it, and the policy holds it for one of {count} others that wait.",
-        "{task} 在等待：虽有空间，但策略将其留给另外 {count} 个等待任务之一。",
+        "{task} waits: there is room for it, but {ahead}{first}.",
+        "{task} 在等待：虽有空间，但{ahead}{first}。",
     ),
     "why.link_or_price": (
-        "{task} waits: there is room, but the links are too slow now; ten times faster it would start.",
-        "{task} 在等待：虽有空间，但目前链路太慢；若快十倍即可启动。",
+        "{task} waits: there is room for it, but {reason}.",
+        "{task} 在等待：虽有空间，但{reason}。",
+    ),
+    "why.slow_links": ("the links are too slow now; ten times faster, it would start", "目前链路太慢；若快十倍即可启动"),
+    "why.high_price": ("it costs too much now; if cost did not count, it would start", "目前成本太高；若不计成本即可启动"),
+    "why.such_as": (" ({who:, })", "（{who:、}）"),
+    "why.next": (
+        "{task} waits only for its turn: asked about it now, the policy starts it.",
+        "{task} 只是在等轮到它：此刻问到它，策略就会启动它。",
     ),
     "why.policy_waits": (
         "{task} waits: there is room for it, and the policy prefers to wait even with nobody else in the queue.",
@@ -285,8 +300,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "why.somebody": ("a task of somebody else", "他人的任务"),
     "why.nobody": ("several tasks together", "多个任务共同"),
     "why.advice_devices": (
-        "Asking for {devices} devices, it would start now (tried).",
-        "若申请 {devices} 块设备，它现在就能启动（已试过）。",
+        "Asking for {devices}, it would start now (tried).",
+        "若申请 {devices}，它现在就能启动（已试过）。",
     ),
     # Whose being there makes it wait.
     "delay": (
