@@ -15,9 +15,10 @@ from attribution_sched.cli.files import check_folder, find_decision, rebuild_sys
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, nearest, problem
 
 if TYPE_CHECKING:
+    from attribution_sched.explain.brought import Brought
     from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
-    from attribution_sched.explain.played import Played
+    from attribution_sched.explain.played import Played, Span
     from attribution_sched.journal import Journal
 
 
@@ -180,7 +181,7 @@ def _check_page(html: Path) -> None:
 def _explained(journal: Path, name: str, options: dict[str, Any]) -> tuple[Explanation, DecisionTable]:
     try:
         with Stages() as stages, rebuild_system(journal, stages) as system, stages.stage(f"explaining {name}"):
-            return system.explain(name, **options), system.alternatives(name)
+            return system.explain(name, **options), system.alternatives(name, drivers=True)
     except JournalError as error:
         from attribution_sched.journal import Journal
 
@@ -269,6 +270,34 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
         shown.add_row("✔" if row.chosen else "", "\n".join(lines), *cells)
     console.print(shown)
     console.print(note, style="dim", width=width)
+    if table.brought is not None:
+        show_brought(table.brought, lang)
+
+
+def show_brought(gain: Brought, lang: str) -> None:
+    """Print what the choice brought, and by whose being there."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from attribution_sched.explain.brought import COMPONENTS
+    from attribution_sched.explain.digits import number
+    from attribution_sched.explain.words import in_language, say
+
+    def cells(spans: tuple[Span, ...]) -> list[str]:
+        told = zip(_spans(spans), spans, strict=True)
+        return [text if span.certain else f"[dim]{text}[/dim]" for text, span in told]
+
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
+    head = say("brought.head", lang, what=in_language(gain.against, lang))
+    shown.add_column(escape(head), footer=say("cli.sum", lang), max_width=34)
+    for component, total in zip(COMPONENTS, cells(gain.total), strict=True):
+        shown.add_column(f"Δ{component}", justify="right", no_wrap=True, footer=total)
+    for driver in sorted(gain.drivers, key=lambda each: -abs(each.spans[-1].mean)):
+        shown.add_row(say(f"brought.{driver.player}", lang), *cells(driver.spans))
+    shown.add_row(say("brought.own", lang), *cells(gain.own))
+    out().print(shown)
+    note = say("brought.note", lang, futures=gain.futures, hours=number(gain.hours, 2))
+    out().print(note, style="dim", width=columns())
 
 
 NONE = "–"
@@ -286,18 +315,19 @@ def _difference(value: float | None) -> str:
 
 def _played(played: Played | None) -> list[str]:
     """Cells of a row that was played: rewards with half their interval, then start, dollars, energy, carbon."""
-    from attribution_sched.explain.digits import share
-
     if played is None:
         return [NONE] * 8
     spans = (played.reward, played.r_eff, played.r_util, played.r_cost)
     others = (played.start_s / 3600.0, played.usd, played.kwh, played.carbon_g)
+    return [*_spans(spans), *(_difference(value) for value in others)]
+
+
+def _spans(spans: tuple[Span, ...]) -> list[str]:
+    from attribution_sched.explain.digits import share
+
     return [
-        *(
-            "0" if max(abs(span.low), abs(span.high)) < SMALL else share(span.mean, (span.high - span.low) / 2.0)
-            for span in spans
-        ),
-        *(_difference(value) for value in others),
+        "0" if max(abs(span.low), abs(span.high)) < SMALL else share(span.mean, (span.high - span.low) / 2.0)
+        for span in spans
     ]
 
 

@@ -17,6 +17,7 @@ from attribution_sched.cluster.cost import JOULES_PER_KWH
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
+from attribution_sched.explain.brought import Brought, brought
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
 from attribution_sched.explain.preference import devices_needed, redecided
@@ -85,11 +86,13 @@ class DecisionTable:
         decision: Its id.
         sentence: The binding reason, in at most 25 words.
         rows: What was done first, then the alternatives.
+        brought: What was done against the best other choice, and by whose being there; None if that was not asked for.
     """
 
     decision: str
     sentence: str
     rows: tuple[Alternative, ...]
+    brought: Brought | None = None
 
     @property
     def carbon(self) -> str:
@@ -107,7 +110,13 @@ class DecisionTable:
 
 
 def decision_table(
-    policy: Policy, decided: Decided, *, futures: int = FUTURES, hours: float = HOURS, seed: int = 0
+    policy: Policy,
+    decided: Decided,
+    *,
+    futures: int = FUTURES,
+    hours: float = HOURS,
+    seed: int = 0,
+    drivers: bool = False,
 ) -> DecisionTable:
     """Say what else could have been done, and why it was not.
 
@@ -117,6 +126,7 @@ def decision_table(
         futures: Futures in which every choice is played; 0 plays none.
         hours: How far.
         seed: Of the futures.
+        drivers: Whether to share out what was brought over the best other choice.
     """
     view, own = decided.view, decided.plan
     names = [domain.name for domain in view.cost.cluster.domains]
@@ -155,7 +165,12 @@ def decision_table(
         differences = _less(numbers, known[0]) if i else {}
         change = "" if domain is None else _winning_change(policy, decided, domain, names)
         rows.append(Alternative(what, i == 0, missing, **differences, change=change, played=played.get(i)))
-    return DecisionTable(decided.id, _sentence(decided, inside, names), tuple(rows))
+    others = {i: one.reward.mean for i, one in played.items() if one is not None}
+    gain = None
+    if drivers and others:
+        best = max(others, key=lambda i: others[i])
+        gain = brought(policy, view, own, listed[best][1], against=listed[best][0], hours=hours, seed=seed)
+    return DecisionTable(decided.id, _sentence(decided, inside, names), tuple(rows), gain)
 
 
 def _words(plan: Plan | None, names: Sequence[str], view: Decision) -> str:

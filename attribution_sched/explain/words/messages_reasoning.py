@@ -189,6 +189,20 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} stays where it runs: moving it is not worth it to the policy now.",
         "{task} 留在原处运行：策略认为此刻迁移并不划算。",
     ),
+    # What a choice brought, and by whose being there.
+    "brought.head": ("Brought over {what}, by", "相对 {what} 的收益来源"),
+    "brought.waiting": ("tasks that wait", "等待中的任务"),
+    "brought.running": ("tasks that run", "运行中的任务"),
+    "brought.coming": ("tasks to come", "将到来的任务"),
+    "brought.links": ("links", "链路"),
+    "brought.prices": ("prices of traffic, energy, carbon", "流量、能源与碳价格"),
+    "brought.measured": ("what was measured of the task", "任务的实测信息"),
+    "brought.own": ("the two plans by themselves", "两个方案本身"),
+    "brought.note": (
+        "Shapley shares, all coalitions played in {futures} paired futures of {hours} h; ± half a 95 % interval, grey: "
+        "it includes 0. A cost that is higher counts against R.",
+        "Shapley 份额：所有组合各演算 {futures} 个配对未来、{hours} 小时；± 为 95 % 区间半宽，灰色表示区间含 0。成本越高 R 越低。",
+    ),
     # Why a task waits.
     "devices.one": ("1 device", "1 块设备"),
     "devices.many": ("{count} devices", "{count} 块设备"),
