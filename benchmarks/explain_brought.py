@@ -101,8 +101,8 @@ def report(args: argparse.Namespace, told: list, crossing: np.ndarray, took: lis
         cross = f"{certain.mean():.2f}, crossing {certain[crossing].mean():.2f} of {crossing.sum()}"
         print(
             f"| {name} | {rank_correlation(mean[moving], real[moving]):.3f} | {np.nanmean(each_rho):.3f} | "
-            f"{ceiling([half[moving] for half in halves]):.3f} | {inside[moving].mean():.3f} | {wide[moving].mean():.3f} "
-            f"| {cross} |"
+            f"{ceiling([half[moving] for half in halves]):.3f} | {inside[moving].mean():.3f} | "
+            f"{wide[moving].mean():.3f} | {cross} |"
         )
     print(f"CPU s a decision: median {np.median(took):.2f}, p95 {np.quantile(took, 0.95):.2f}", flush=True)
 

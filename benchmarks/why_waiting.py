@@ -1,6 +1,7 @@
 """Must: "why is it waiting" answers that hold when they are followed.
 
-    python benchmarks/why_waiting.py [--seed 91000] [--answers 1000] [--policy sjf] [--preset cross-domain] [--planted 100]
+    python benchmarks/why_waiting.py [--seed 91000] [--answers 1000] [--policy sjf] [--preset cross-domain]
+        [--planted 100] [--skip 0]
 
 Fresh days of a preset, as a system runs them. Beside what arrives, people submit tasks that ask for a number of devices
 (drawn, whatever is free). After every placement tasks that wait are asked about (``System.why``), and the answer is
@@ -17,6 +18,7 @@ followed, not by what gave the answer but by the system itself:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import time
 from collections import Counter
@@ -231,16 +233,19 @@ def submit_one(system: System, rng: np.random.Generator, requests: dict[str, dic
     row = int(rng.integers(len(system.world.kinds)))
     kind = system.world.kinds[row]
     steps = int(np.exp(rng.uniform(*np.log(kind.steps)))) + 1
-    given: dict[str, Any] = {"kind": kind.model.name, "steps": steps, "training": kind.training, "batch": kind.batch_size}
+    given: dict[str, Any] = {
+        "kind": kind.model.name,
+        "steps": steps,
+        "training": kind.training,
+        "batch": kind.batch_size,
+    }
     if is_opaque(kind.model):
         given = {"kind": kind.model.name, "steps": min(steps, 20_000)}
     else:
         given["devices"] = int(rng.choice(SIZES))
-    try:
+    # Too few devices to hold it anywhere are refused at the door.
+    with contextlib.suppress(TaskError):
         requests[system.submit(given)] = given | {"row": row}
-    except TaskError:
-        # Too few devices to hold it anywhere are refused at the door.
-        pass
 
 
 def ask(
@@ -276,7 +281,8 @@ def report(
 ) -> None:
     """Print what was counted so far."""
     count = sum(causes.values())
-    print(f"{args.preset}, {args.policy}: {count} answers, seeds {args.seed}–{seed - 1}, {decisions} decisions: {dict(causes)}")
+    print(f"{args.preset}, {args.policy}: {count} answers, seeds {args.seed}–{seed - 1}, {decisions} decisions")
+    print(f"  {dict(causes)}")
     for kind in ("blockers", "ahead", "next"):
         print(f"  {kind} named {tally[f'{kind} named']}, removed it starts {tally[f'{kind} held']}")
     print(f"  advised {tally['advised']}, followed it starts {tally['advice held']}; ", end="")

@@ -222,8 +222,12 @@ def show(explanation: Explanation, lang: str, most: int) -> None:
     method = parts.pop("method", "")
     for section in ("rule", "counterfactual"):  # They stand in the table above.
         parts.pop(section, None)
-    reasons = say("cli.why.sentences", lang, parts=tuple(parts.values()))
-    console.print(f"[bold]{say('cli.why', lang)}[/bold]  {escape(reasons)}", width=width)
+    if explanation.target == "decision":
+        # As do what it is compared with and its drivers.
+        parts = {name: text for name, text in parts.items() if name not in ("worth", "drivers")}
+    if parts:
+        reasons = say("cli.why.sentences", lang, parts=tuple(parts.values()))
+        console.print(f"[bold]{say('cli.why', lang)}[/bold]  {escape(reasons)}", width=width)
     console.print(f"\n[dim][bold]{say('cli.method', lang)}[/bold]  {escape(method)}[/dim]", width=width)
 
 
@@ -284,7 +288,7 @@ def show_brought(gain: Brought, lang: str) -> None:
     from attribution_sched.explain.words import in_language, say
 
     def cells(spans: tuple[Span, ...]) -> list[str]:
-        told = zip(_spans(spans), spans, strict=True)
+        told = zip((text.replace(" ± ", "\n± ") for text in _spans(spans)), spans, strict=True)
         return [text if span.certain else f"[dim]{text}[/dim]" for text, span in told]
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
@@ -413,12 +417,9 @@ def _facts(explanation: Explanation, lang: str) -> Any:
     table.add_column()
     confidence = explanation.confidence
     if confidence is not None:
-        parts = []
-        for message, share in (("cli.probability", confidence.probability), ("cli.agreement", confidence.agreement)):
-            if not math.isnan(share):
-                parts.append(say(message, lang, share=percent(share)))
-        if parts:
-            table.add_row(say("cli.confidence", lang), say("cli.confidence.parts", lang, parts=parts))
+        if not math.isnan(confidence.probability):
+            sure = say("cli.probability", lang, share=percent(confidence.probability))
+            table.add_row(say("cli.confidence", lang), sure)
         if confidence.runner_up:
             second, share = plan(confidence.runner_up), confidence.runner_up_probability
             if not math.isnan(share):
@@ -441,8 +442,6 @@ def _facts(explanation: Explanation, lang: str) -> Any:
         ]
         changes = say("cli.counterfactual.changes", lang, parts=moved, plan=plan(flip.plan))
         table.add_row(say("cli.counterfactual", lang), changes)
-    for note in explanation.notes:
-        table.add_row(say("cli.note", lang), escape(note))
     return table
 
 

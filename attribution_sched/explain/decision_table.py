@@ -23,7 +23,7 @@ from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choice
 from attribution_sched.explain.preference import devices_needed, redecided
 from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.room import best_across, best_inside, empty_cluster
-from attribution_sched.explain.words import Phrase, in_language, say
+from attribution_sched.explain.words import Phrase, counted, in_language, say
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.scheduler.policy import Policy
 
@@ -170,7 +170,7 @@ def decision_table(
     if drivers and others:
         best = max(others, key=lambda i: others[i])
         gain = brought(policy, view, own, listed[best][1], against=listed[best][0], hours=hours, seed=seed)
-    return DecisionTable(decided.id, _sentence(decided, inside, names), tuple(rows), gain)
+    return DecisionTable(decided.id, _sentence(decided, rows, inside, names), tuple(rows), gain)
 
 
 def _words(plan: Plan | None, names: Sequence[str], view: Decision) -> str:
@@ -258,26 +258,44 @@ def _winning_change(policy: Policy, decided: Decided, domain: int, names: Sequen
     return ""
 
 
-def _sentence(decided: Decided, inside: dict[int, Plan | None], names: Sequence[str]) -> str:
-    """The binding reason in at most 25 words."""
+def _sentence(
+    decided: Decided, rows: Sequence[Alternative], inside: dict[int, Plan | None], names: Sequence[str]
+) -> str:
+    """The binding reason in at most 25 words: what is missing, or what the best other choice would have brought."""
     view, plan = decided.view, decided.plan
     task, free = view.kind.model.name, np.asarray(view.free_devices)
     rooms = [k for k, found in inside.items() if found is not None]
-    most = int(np.argmax(free))
     if plan is None:
         if view.replanning:
-            return Phrase("sentence.keeps", task=task)
+            return Phrase("sentence.keeps", task=task, verdict=_verdict(rows[1:]))
         if not rooms:
             needs = [need for k in range(len(names)) if (need := least_devices(view, k)) is not None]
             if not needs:
-                return Phrase("sentence.waits_span", task=task, free=int(free.sum()))
-            return Phrase("sentence.waits_room", task=task, need=min(needs), free=int(free[most]), domain=names[most])
-        return Phrase("sentence.waits_choice", task=task, domain=names[rooms[0]], others=max(0, len(view.queue) - 1))
+                return Phrase("sentence.waits_span", task=task, free=counted("devices", int(free.sum())))
+            most = int(np.argmax(free))
+            least = counted("devices", min(needs))
+            return Phrase("sentence.waits_room", task=task, need=least, free=int(free[most]), domain=names[most])
+        return Phrase("sentence.waits_choice", task=task, domain=names[rooms[0]], verdict=_verdict(rows[1:]))
     domains = tuple(dict.fromkeys(names[k] for k in plan.domains))
     devices = sum(segment.device_count for segment in plan.segments)
+    acting = [row for row in rows[1:] if not isinstance(row.what, Phrase) or row.what.message != "plan.wait"]
     if len(domains) > 1:
-        return Phrase("sentence.cut", task=task, devices=devices, domains=domains)
+        return Phrase("sentence.cut", task=task, devices=devices, domains=domains, verdict=_verdict(acting))
     if len(rooms) == 1:
         return Phrase("sentence.only", task=task, domain=domains[0], free=int(free[plan.domains[0]]), devices=devices)
-    others = tuple(names[k] for k in rooms if names[k] != domains[0])[:2]
-    return Phrase("sentence.preferred", task=task, domain=domains[0], devices=devices, others=others)
+    return Phrase("sentence.preferred", task=task, domain=domains[0], devices=devices, verdict=_verdict(acting))
+
+
+def _verdict(others: Sequence[Alternative]) -> Phrase:
+    """The best other choice that has room, and what it would have brought."""
+    able = [row for row in others if not row.missing]
+    if not able:
+        return Phrase("sentence.nothing_else")
+    played = [(row, row.played) for row in able if row.played is not None]
+    if not played:
+        return Phrase("sentence.unplayed", what=able[0].what)
+    row, found = max(played, key=lambda each: each[1].reward.mean)
+    if not found.reward.certain:
+        return Phrase("sentence.level", what=row.what)
+    kind = "less" if found.reward.mean < 0.0 else "more"
+    return Phrase(f"sentence.{kind}", what=row.what, reward=number(abs(found.reward.mean), 2))

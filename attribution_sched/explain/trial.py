@@ -85,7 +85,7 @@ class Bounded:
         return None
 
     def _seen(self, view: Decision) -> Decision:
-        """What the policy is shown: who looks ahead in a copy sees as far as in the cluster, though the copy ends now."""
+        """What the policy is shown: it may look as far ahead as in the cluster, though a copy ends now."""
         moment, own = view.moment, self.view.moment
         if moment is not None and own is not None:
             moment = replace(moment, law=own.law, ends_s=own.ends_s) if self.looks_ahead else None
@@ -139,7 +139,7 @@ class Trial:
     def asking(self, task: Task) -> bool:
         """Whether the task starts if it is withdrawn and handed in anew like this, last in the queue."""
         slot, state = self.view.slot, self.moment.state
-        slots, tasks, pool = (array.copy() for array in (state.slots, state.tasks, self.moment.arrays.pool))
+        slots, tasks, pool = state.slots.copy(), state.tasks.copy(), self.moment.arrays.pool.copy()
         slots[0, slot, st.SERIAL] = slots[0, :, st.SERIAL].max() + 1
         tasks[0, slot, st.ARRIVAL], tasks[0, slot, st.LEFT] = self.moment.now_s, task.steps
         pool[slot, st.P_KIND], pool[slot, st.P_STEPS] = task.kind_index, task.steps

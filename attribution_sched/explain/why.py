@@ -22,7 +22,7 @@ from attribution_sched.explain.preference import redecided
 from attribution_sched.explain.recorder import perceived
 from attribution_sched.explain.room import empty_cluster, fits_at_all
 from attribution_sched.explain.trial import Trial
-from attribution_sched.explain.words import Phrase, in_language
+from attribution_sched.explain.words import Phrase, counted, in_language
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.types import IntArray, Task
 
@@ -46,6 +46,7 @@ class Cause(enum.Enum):
     """There is room for it alone, and the policy prefers to wait."""
     BEHIND = "behind"
     """Its turn comes: it is behind the window of tasks that the policy looks at, or others are decided on first."""
+
 
 MOST_TRIED = 6
 """Sets of running tasks that are tried as blockers, the smallest first."""
@@ -113,11 +114,6 @@ def put_up(view: Decision, task: Task) -> Decision:
         current_plan=None, steps_left=task.steps_left or task.steps, slot=task.slot, queue=queue, running_step_s=0.0,
         samples_per_s=task.samples_per_s, task=task, attribution=task.attribution,
     )  # fmt: skip
-
-
-def counted(what: str, count: int) -> Phrase:
-    """So many of something, one of it in the singular."""
-    return Phrase(f"{what}.{'one' if count == 1 else 'many'}", count=int(count))
 
 
 def why_waiting(
@@ -188,7 +184,9 @@ class _Question:
         if ahead is not None:
             return self._told(Cause.HELD_FOR_ANOTHER, ahead=ahead) if ahead else self._told(Cause.BEHIND, count=0)
         for reason, change in self._better_terms():
-            alone = replace(self._seen(), **change, queue=tuple(e for e in view.queue if e.slot == view.slot), backlog=0)
+            alone = replace(
+                self._seen(), **change, queue=tuple(e for e in view.queue if e.slot == view.slot), backlog=0
+            )
             if redecided(self.policy, alone, perceived(self.policy, alone))[0] is not None:
                 return self._told(Cause.LINK_OR_PRICE, reason=Phrase(f"why.{reason}"))
         return self._told(Cause.POLICY_WAITS)
@@ -201,7 +199,8 @@ class _Question:
         return fits_at_all(replace(self.view, free_devices=free), limit or self.limit)
 
     def _allowed(self) -> IntArray:
-        return np.asarray(self.view.cost.domains.rows.devices) - self.kept_back
+        whole: IntArray = np.array(self.view.cost.domains.rows.devices, dtype=np.int64) - self.kept_back
+        return whole
 
     def _better_terms(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Moments with faster links, and with traffic and energy that cost nothing."""
@@ -242,7 +241,8 @@ class _Question:
 
     def _holding(self) -> list[tuple[str, ...]]:
         """Sets of running tasks without which a plan fits, the smallest first, of these those that hold least."""
-        single, several = [], []
+        single: list[tuple[str, ...]] = []
+        several: list[tuple[str, ...]] = []
         for each in sorted(self.holders, key=lambda each: sum(each.devices)):
             if self._fits(self.may + np.array(each.devices)):
                 single.append((each.task,))
@@ -254,11 +254,11 @@ class _Question:
             # Largest first: the fewest tasks. None takes all domains together, for what no domain holds by itself.
             there = [each for each in self.holders if domain is None or each.devices[domain]]
             there.sort(key=lambda each: -(sum(each.devices) if domain is None else each.devices[domain]))
-            freed, gone = self.may.copy(), []
-            for each in there:
-                freed, gone = freed + np.array(each.devices), [*gone, each.task]
+            freed = self.may.copy()
+            for count, each in enumerate(there, start=1):
+                freed = freed + np.array(each.devices)
                 if self._fits(freed):
-                    several.append(tuple(gone))
+                    several.append(tuple(one.task for one in there[:count]))
                     break
         return sorted(dict.fromkeys(several), key=len)[:MOST_TRIED]
 

@@ -79,7 +79,9 @@ def asked(policy, least_queue=1, *, change=None, **given):
     view, holders, allowed, behind = moment_of(cluster, name)
     if change is not None:
         view = replace(view, task=replace(view.task, **change(view)))
-    return why_waiting(policy, view, holders, given.pop("allowed", allowed), behind=given.pop("behind", behind), **given)
+    return why_waiting(
+        policy, view, holders, given.pop("allowed", allowed), behind=given.pop("behind", behind), **given
+    )
 
 
 def test_too_few_devices_asked_for():
