@@ -190,6 +190,7 @@ def main() -> None:
     parser.add_argument("--policy", default="sjf")
     parser.add_argument("--preset", default="cross-domain")
     parser.add_argument("--skip", type=int, default=0, help="placements of a day before the first question")
+    parser.add_argument("--seconds", type=float, default=1e9, help="CPU seconds after which no more is asked")
     parser.add_argument("--per-day", type=int, default=150, help="placements of a day that are looked at")
     args = parser.parse_args()
     if args.planted:
@@ -209,10 +210,11 @@ def measure(args: argparse.Namespace) -> None:
         rng = np.random.default_rng(seed)
         with System(args.preset, args.policy, seed=seed) as system:
             requests: dict[str, dict[str, Any]] = {}
-            system.run(args.skip) if args.skip else None
+            if args.skip:
+                system.run(args.skip)
             for number in range(args.per_day):
                 result = system.schedule_next_task()
-                if result is None or sum(causes.values()) >= args.answers:
+                if result is None or sum(causes.values()) >= args.answers or time.process_time() > args.seconds:
                     break
                 if number % 2 == 0:
                     submit_one(system, rng, requests)
@@ -223,9 +225,13 @@ def measure(args: argparse.Namespace) -> None:
                     if system.cluster.place_of(name) in (None, "running"):
                         continue
                     ask(system, str(name), requests, causes, tally, took)
+                    if sum(causes.values()) % 100 == 0:
+                        report(args, seed + 1, causes, tally, took, decisions + system.journal.count())
             decisions += system.journal.count()
         seed += 1
         report(args, seed, causes, tally, took, decisions)
+        if time.process_time() > args.seconds:
+            break
 
 
 def submit_one(system: System, rng: np.random.Generator, requests: dict[str, dict[str, Any]]) -> None:

@@ -157,7 +157,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Δ 为相对所做决策之差（按成本模型、剩余步数计）；胜出条件均已实际试过。",
     ),
     "sentence.only": (
-        "{task} goes to {domain} ×{devices}: the only domain with room for it ({free} devices free).",
+        "{task} goes to {domain} ×{devices}: the only domain with room for it ({free} free).",
         "{task} 部署到 {domain}（{devices} 块设备）：只有该域还容得下它（空闲 {free} 块）。",
     ),
     "sentence.preferred": (
