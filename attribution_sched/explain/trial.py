@@ -14,15 +14,11 @@ import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Moment
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.engine.state import StateArrays
-from attribution_sched.cluster.fork import FACTORS, Belief, Copies, Remove, begin_copy, fork
+from attribution_sched.cluster.fork import FACTORS, Belief, Follower, Remove, fork
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.explain.preference import devices_needed
-from attribution_sched.scheduler.policy import Foresight, Policy, QueueOrder
-from attribution_sched.scheduler.policy_follower import PolicyFollower
-from attribution_sched.scheduler.rule_follower import RuleFollower
+from attribution_sched.scheduler.policy import Foresight, Policy, QueueOrder, decides_now
 from attribution_sched.types import FloatArray, IntArray, Task
 
 POOL_COLUMNS = st.P_TYPE + 1
@@ -109,12 +105,11 @@ class Trial:
             fix = "Take decisions from a cluster"
             raise SettingsError(problem("decision.moment", None, "is needed to try changes", fix))
         self.view, self.moment, self.count = view, _offered(view.moment), 0
-        rule, engine = RuleFollower.of(self.moment), Engine(self.moment.world)
-        self._whole = _Changed(Bounded(policy, view, allowed), rule, engine)
+        self._whole = decides_now(Bounded(policy, view, allowed), self.moment)
         # Who compares futures before every decision is asked without that first, and with it only where it counts.
         self._quick = self._whole
         if isinstance(policy, Foresight):
-            self._quick = _Changed(Bounded(policy, view, allowed, looks_ahead=False), rule, engine)
+            self._quick = decides_now(Bounded(policy, view, allowed, looks_ahead=False), self.moment)
         self._beliefs = _Nominal()
 
     @property
@@ -148,10 +143,10 @@ class Trial:
             self.moment, tasks={**self.moment.tasks, slot: anew}, arrays=self.moment.arrays._replace(pool=pool),
             state=state._replace(slots=slots, tasks=tasks),
         )  # fmt: skip
-        followers = dict.fromkeys((self._quick, self._whole))
+        followers = (self._quick, self._whole) if self.looks_ahead else (self._whole,)
         return all(self._play(moment, (), follower).starts for follower in followers)
 
-    def _play(self, moment: Moment, gone: Collection[int | str], follower: PolicyFollower) -> Instant:
+    def _play(self, moment: Moment, gone: Collection[int | str], follower: Follower) -> Instant:
         self.count += 1
         changes = [Remove(*_first(gone))] if gone else []
         found = fork(moment, changes, 1, INSTANT_H, follower, 0, beliefs=self._beliefs)
@@ -172,20 +167,6 @@ def _offered(moment: Moment) -> Moment:
 def _first(tasks: Collection[int | str]) -> tuple[int | str, tuple[int | str, ...]]:
     first, *others = tasks
     return first, tuple(others)
-
-
-class _Changed(PolicyFollower):
-    """Plays the changed copy only, and asks for no more than what happens in it."""
-
-    def play(self, copies: Copies) -> int:
-        """Play the last copy."""
-        e = len(copies.state.clock) - 1
-        one = StateArrays(**{name: array[e : e + 1] for name, array in copies.state._asdict().items()})
-        begin_copy(
-            copies.world, one, 0, copies.begin[e], copies.slot[e], copies.action[e], copies.paid_by_work,
-            copies.ledger[e], copies.scratch,
-        )  # fmt: skip
-        return self._play(self._shell(copies, one), one, copies, e)
 
 
 class _Nominal:
