@@ -1,0 +1,245 @@
+"""What each sense and each freedom is worth to one policy: paired days of the same arrivals, 95 % intervals.
+
+    python benchmarks/senses.py shared --days 8              # tasks that share devices
+    python benchmarks/senses.py cross-domain-hourly --days 4 # models that no region holds; rule + fork
+
+*shared*: the preset's site at a quarter of its size. The policy packs; the arms differ in what it believes of a pair.
+*nothing*: any partner is as good as any; *kind*: the mean of measured pairs of the two models' names; *pace*, *pace +
+raw counters*, *pace + EmSHAP vector*: what pairs of this cluster were seen to do, carried over to tasks that look alike
+by these readings (no table, no name: nothing of a job's family is known before); *true demands*: the measured table
+itself. Beside them the freedom to share at all. *cross-domain-hourly*: the rule with the fork; arms differ in what the
+fork believes of tasks, links and carbon, and in whether models may be cut. A negative number is a sense that costs.
+Days that were played are kept in ``--output`` (one JSON line each) and not played again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.interference import measured_jobs
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.world import World
+from attribution_sched.config import load_settings
+from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.scheduler.episode import EpisodeSummary, play
+from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
+from attribution_sched.scheduler.pairing import Packing, ReferenceBelief, TrialBelief, nearest_job, profile_of
+from attribution_sched.scheduler.thinking import Think, Thinker
+from attribution_sched.types import FloatArray, Task
+
+FIRST_SEED = 3_190_000
+FIGURES = ("baseline_running_h", "mean_completion_h", "waiting_h", "reward", "task_energy_kwh")
+LOADS = {"0.9": 4.0, "1.4": 6.2}
+"""Tasks per hour on 16 devices that ask for so many of them alone."""
+
+
+class NameBelief:
+    """The mean of measured pairs of the two models' names: what a scheduler knows that is told the model."""
+
+    def __init__(self) -> None:
+        jobs = measured_jobs()
+        families = np.array(jobs.families)
+        self._mean = np.array([
+            [np.nanmean(jobs.pair_speed[np.ix_(families == a, families == b)]) for b in jobs.families]
+            for a in jobs.families
+        ])  # fmt: skip
+
+    def speeds(self, own: Task, other: Task) -> tuple[float, float]:
+        """Mean speeds of the two families."""
+        a, b = nearest_job(own), nearest_job(other)
+        return float(self._mean[a, b]), float(self._mean[b, a])
+
+
+class AnyPartner:
+    """Nothing is known: every pair is believed to do the same."""
+
+    def speeds(self, own: Task, other: Task) -> tuple[float, float]:
+        """The same for all."""
+        return 0.65, 0.65
+
+
+def pace_of(task: Task) -> FloatArray:
+    """Pace alone."""
+    return np.log(np.maximum([task.samples_per_s], 1e-6))
+
+
+def vector_of(task: Task) -> FloatArray:
+    """Pace and the attribution vector, whose seven numbers are in the units of the policies' state."""
+    state = task.attribution.state if task.attribution is not None else None
+    told = np.zeros(7) if state is None else np.asarray(state, dtype=np.float64)
+    return np.append(told, pace_of(task))
+
+
+def site(load: str) -> World:
+    """A quarter of the shared site for two days; the queue holds whoever comes."""
+    settings = load_settings("shared").model_dump(mode="json")
+    settings["domain_defaults"]["devices"] = 16
+    settings["arrivals"]["rate_per_hour"] = LOADS[load]
+    settings["episode"] |= {"horizon_s": 172_800.0, "pool_size": 1024, "queue_capacity": 128, "max_running": 32}
+    return load_settings(settings).build_world()
+
+
+def shared_arms(load: str) -> dict[str, Callable[[int], EpisodeSummary]]:
+    """Arms of the shared site: seed → what the days came to."""
+    from attribution_sched.attribution.attributor import as_attributor
+    from attribution_sched.attribution.vector import state_vectors
+    from attribution_sched.cluster.demands import DEMAND_NAMES
+
+    world = site(load)
+    attribute = state_vectors(as_attributor(None, world), DEMAND_NAMES)
+
+    def arm(make: Callable[[], Any], world: World = world) -> Callable[[int], EpisodeSummary]:
+        return lambda seed: play(world, Packing(make()), seed, attribute=attribute)
+
+    return {
+        "alone (sharing cut)": arm(AnyPartner, replace(world, share_limit=1)),
+        "nothing": arm(AnyPartner),
+        "kind (model's name)": arm(NameBelief),
+        "pace": arm(lambda: TrialBelief(pace_of)),
+        "pace + raw counters": arm(lambda: TrialBelief(profile_of)),
+        "pace + EmSHAP vector": arm(lambda: TrialBelief(vector_of)),
+        "true demands": arm(ReferenceBelief),
+    }
+
+
+class Sees:
+    """The rule with the fork, which believes only what an arm allows; links as they are, or at their nominal speed.
+
+    Args:
+        reads: Of ``attributions`` and ``pace``; neither is the kind alone.
+        links: Whether it is shown what links carry now.
+        attributor: How counters become attributions; the shipped one by default.
+    """
+
+    name = "rule+fork"
+
+    def __init__(self, reads: tuple[str, ...], links: bool = True, attributor: Any = None) -> None:
+        self._policy = RuleFork(attributor)
+        coordinator = self._policy._coordinator
+        coordinator._thinker = Thinker(Think(), coordinator.attributions, reads=reads)
+        self.links = links
+
+    def reset(self, seed: int) -> None:
+        """Forget the last episode."""
+        self._policy.reset(seed)
+
+    def select(self, seen: Decision) -> int:
+        """Choose which waiting task goes first."""
+        return self._policy.select(self._shown(seen))
+
+    def decide(self, seen: Decision) -> Plan | None:
+        """Place, defer, move or keep."""
+        return self._policy.decide(self._shown(seen))
+
+    def attributions(self, counters: FloatArray) -> FloatArray:
+        """As the rule reads them."""
+        return self._policy.attributions(counters)
+
+    def _shown(self, seen: Decision) -> Decision:
+        if self.links or seen.moment is None:
+            return seen
+        base = seen.moment.arrays.base[0] / BYTES_PER_GBIT
+        state = seen.moment.state
+        links = state.links.copy()
+        links[0, 0], links[0, 1] = 0.0, seen.moment.arrays.base[0]
+        moment = replace(seen.moment, state=state._replace(links=links))
+        return replace(seen, bandwidth_gbps=base, link_gbps=base, moment=moment)
+
+
+def crossing_arms(preset: str) -> dict[str, Callable[[int], EpisodeSummary]]:
+    """Arms of regions whose models must be cut: seed → what the day came to."""
+    world = load_settings(preset).build_world()
+    both = ("attributions", "pace")
+
+    def arm(policy: Callable[[], Any], world: World = world) -> Callable[[int], EpisodeSummary]:
+        return lambda seed: play(world, policy(), seed)
+
+    return {
+        "kind": arm(lambda: Sees(())),
+        "pace": arm(lambda: Sees(("pace",))),
+        "pace + EmSHAP vector": arm(lambda: Sees(both)),
+        "links unknown": arm(lambda: Sees(both, links=False)),
+        "cutting not allowed": arm(lambda: Sees(both), replace(world, max_segments=1)),
+        "rule, no fork": arm(Rule),
+    }
+
+
+def played(
+    folder: Path, name: str, arms: dict[str, Callable[[int], EpisodeSummary]], seeds: range, cpu_s: float
+) -> Any:
+    """Play what is missing, day by day and arm by arm, while time is left; arm → seed → figures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, began = folder / f"{name}.jsonl", time.process_time()
+    found: dict[str, dict[int, dict[str, Any]]] = {arm: {} for arm in arms}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            told = json.loads(line)
+            found.setdefault(told["arm"], {})[told["seed"]] = told
+    for seed in seeds:
+        for arm, run in arms.items():
+            if seed in found[arm]:
+                continue
+            if time.process_time() - began > cpu_s:
+                return found
+            summary = run(seed)
+            row = {"arm": arm, "seed": seed} | {
+                key: round(value, 6) for key, value in vars(summary).items() if isinstance(value, int | float)
+            }
+            found[arm][seed] = row
+            with path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+    return found
+
+
+def table(found: dict[str, dict[int, dict[str, Any]]], against: str) -> str:
+    """Figures of every arm, and its difference to one of them with its 95 % interval, paired by day."""
+    days = sorted(set.intersection(*(set(rows) for rows in found.values())))
+    lines = [f"{len(days)} days, seeds {days[0]} to {days[-1]}" if days else "no day is whole yet"]
+    if len(days) < 2:
+        return lines[0]
+    draws = PairedBootstrap(len(days), 0)
+    for figure in FIGURES:
+        lines.append(f"\n{figure:22} {'mean':>10}   minus {against}")
+        base = np.array([found[against][day][figure] for day in days])
+        for arm, rows in found.items():
+            values = np.array([rows[day][figure] for day in days])
+            told = draws.estimate(draws.means(values - base))
+            share = 100.0 * told.value / abs(base.mean()) if base.mean() else 0.0
+            lines.append(
+                f"  {arm:22} {values.mean():10.2f}   {told.value:+9.2f} [{told.low:+.2f}, {told.high:+.2f}]"
+                f" {share:+.1f} %"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Play, and print the table of what was played so far."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("preset", choices=("shared", "cross-domain-hourly", "cross-domain"))
+    parser.add_argument("--days", type=int, default=8, help="days or pairs of days of every arm")
+    parser.add_argument("--load", default="0.9", choices=tuple(LOADS), help="of the shared site")
+    parser.add_argument("--seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--cpu-minutes", type=float, default=8.0, help="begin no further day after so many")
+    parser.add_argument("--output", default="arena/senses")
+    asked = parser.parse_args()
+    shared = asked.preset == "shared"
+    arms = shared_arms(asked.load) if shared else crossing_arms(asked.preset)
+    name = f"shared_load_{asked.load}" if shared else asked.preset
+    seeds = range(asked.seed, asked.seed + asked.days)
+    found = played(Path(asked.output), name, arms, seeds, 60.0 * asked.cpu_minutes)
+    print(f"{asked.preset}" + (f", load {asked.load}, 16 devices, two days each" if shared else ""))
+    print(table(found, "nothing" if shared else "pace + EmSHAP vector"))
+
+
+if __name__ == "__main__":
+    main()
