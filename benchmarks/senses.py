@@ -26,6 +26,7 @@ import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
@@ -39,6 +40,9 @@ from attribution_sched.types import FloatArray, Task
 
 FIRST_SEED = 3_190_000
 FIGURES = ("baseline_running_h", "mean_completion_h", "waiting_h", "reward", "task_energy_kwh")
+SPREAD = 1.5
+"""Length of one standard deviation of an attribution: that of the logarithm of a counter of the measured jobs."""
+
 LOADS = {"0.9": 4.0, "1.4": 6.2}
 """Tasks per hour on 16 devices that ask for so many of them alone."""
 
@@ -73,11 +77,18 @@ def pace_of(task: Task) -> FloatArray:
     return np.log(np.maximum([task.samples_per_s], 1e-6))
 
 
-def vector_of(task: Task) -> FloatArray:
-    """Pace and the attribution vector, whose seven numbers are in the units of the policies' state."""
-    state = task.attribution.state if task.attribution is not None else None
-    told = np.zeros(7) if state is None else np.asarray(state, dtype=np.float64)
-    return np.append(told, pace_of(task))
+def vector_reader(world: World, attribute: Callable[[Any], Any]) -> Callable[[Task], FloatArray]:
+    """Pace and the attribution vector; its seven numbers in units of how much tasks of this world differ in them."""
+    pool = Engine(world).pool
+    states = np.array([attribute(pool.task(i, world.kinds)).state for i in range(0, len(pool), 4)], dtype=np.float64)
+    spread = states.std(axis=0) + 1e-6
+
+    def read(task: Task) -> FloatArray:
+        state = task.attribution.state if task.attribution is not None else None
+        told = np.zeros(len(spread)) if state is None else np.asarray(state, dtype=np.float64) / spread
+        return np.append(SPREAD * told, pace_of(task))
+
+    return read
 
 
 def site(load: str) -> World:
@@ -97,6 +108,7 @@ def shared_arms(load: str) -> dict[str, Callable[[int], EpisodeSummary]]:
 
     world = site(load)
     attribute = state_vectors(as_attributor(None, world), DEMAND_NAMES)
+    read = vector_reader(world, attribute)
 
     def arm(make: Callable[[], Any], world: World = world) -> Callable[[int], EpisodeSummary]:
         return lambda seed: play(world, Packing(make()), seed, attribute=attribute)
@@ -107,7 +119,7 @@ def shared_arms(load: str) -> dict[str, Callable[[int], EpisodeSummary]]:
         "kind (model's name)": arm(NameBelief),
         "pace": arm(lambda: TrialBelief(pace_of)),
         "pace + raw counters": arm(lambda: TrialBelief(profile_of)),
-        "pace + EmSHAP vector": arm(lambda: TrialBelief(vector_of)),
+        "pace + EmSHAP vector": arm(lambda: TrialBelief(read)),
         "true demands": arm(ReferenceBelief),
     }
 
