@@ -120,4 +120,4 @@ def _put_up_now(cluster: SimulatedCluster, slot: int) -> Decision:
     finally:
         cluster.engine.state.event[0] = event
     assert seen is not None
-    return seen
+    return cluster.with_spending(seen)

@@ -406,6 +406,7 @@ class SimulatedCluster:
         if seen is None:
             raise RuntimeError("no decision is pending")
         allowed = self.allowed_devices(seen)
+        seen = self.with_spending(seen)
         if self.backlog:
             seen = replace(seen, backlog=len(self.backlog))
         return seen if allowed is None else replace(self.in_turn(seen), free_devices=allowed)
@@ -644,6 +645,12 @@ class SimulatedCluster:
         """Something fell free: every waiting task may be asked about again."""
         offer_queue(self.engine.state, 0)
         self.engine.state.event[0, st.EVENT] = st.NO_EVENT
+
+    def with_spending(self, seen: Decision) -> Decision:
+        """A decision whose moment tells what tenants have used of their quotas, so that copies of it obey them."""
+        if not self.world.quotas or seen.moment is None:
+            return seen
+        return replace(seen, moment=replace(seen.moment, spent=self.spending.used.copy()))
 
     def allowed_devices(self, seen: Decision) -> IntArray | None:
         """Free devices per domain that a decision may use, shape ``(K,)``; None if all of them.

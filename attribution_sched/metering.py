@@ -151,8 +151,8 @@ class MeteredCluster(SimulatedCluster):
 
         v(S) is how long the tasks of S would have waited had only S handed in, from the empty cluster on, each at its
         recorded time, links at their base; the compiled rule decides for every group alike, also for all of them, so
-        the sum is the rule's waiting and not the policy's. Nobody has devices of its own here, so shares are
-        externalities: what a group adds to what others wait.
+        the sum is the rule's waiting and not the policy's. Quotas and the share rule are obeyed. Who has no quota of
+        devices would have all of them alone, so shares are externalities: what a group adds to what others wait.
 
         Args:
             usage: This cluster's, whose payers share.
@@ -166,6 +166,7 @@ class MeteredCluster(SimulatedCluster):
         known.sort(key=lambda at: (usage.tasks[at].submitted_s, at))
         rows = np.array([self._rows_of[usage.tasks[at].id] for at in known]).reshape(-1, 9)
         came_s = np.array([usage.tasks[at].submitted_s for at in known])
+        tenants = np.array([usage.tasks[at].tenant for at in known])
         group, until_s = np.asarray(sharing.group)[known], float(usage.edges_s[-1])
         follower = RuleFollower.of(moment)
 
@@ -174,7 +175,8 @@ class MeteredCluster(SimulatedCluster):
             for at, mask in enumerate(masks):
                 there = mask[group]
                 if there.any():
-                    found[at] = replay(moment, rows[there], came_s[there], until_s, follower).sum() / 3600.0
+                    waited_s = replay(moment, rows[there], came_s[there], until_s, follower, tenants[there].tolist())
+                    found[at] = waited_s.sum() / 3600.0
             return found
 
         return games.congestion(len(sharing.names), hours, orders=orders, seed=seed)

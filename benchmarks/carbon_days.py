@@ -10,9 +10,10 @@ last rows play one change each: carbon known as its annual mean only, and no car
 
     python benchmarks/carbon_days.py --frontier --days 4 --seed 1970000 --load 1.5
 
-plays every policy that takes no minutes, with more work than the devices hold, and tells grams × delay × dollars for
-the same work; those that no other beats in all three are named. Grams at a flat marginal intensity, the same everywhere
-and always, are the energy: that column says what is left of a saving if every kilowatt-hour displaces the same plant.
+plays every policy with more work than the devices hold, and tells grams × delay × dollars for the same work, with 95 %
+intervals paired by day (``--json FILE`` keeps the rows, so that policies may be played in several calls); those that no
+other beats in all three are named. Grams at a flat marginal intensity, the same everywhere and always, are the energy:
+that column says what is left of a saving if every kilowatt-hour displaces the same plant.
 """
 
 from __future__ import annotations
@@ -102,32 +103,63 @@ FRONTIER = (
 """Policies of the frontier; the uniform split is left out, whose plans are the baseline itself."""
 
 
-def frontier(days: int, seed: int, load: float, only: str) -> None:
-    """Grams, delay and dollars of every policy on the same days, with capacity binding."""
-    found: dict[str, np.ndarray[Any, Any]] = {}
+Frontier = dict[str, list[list[float]]]
+"""Policy → rows of a day: grams, delay, dollars and energy of the same work, and the share of busy devices."""
+
+
+def frontier(days: int, seed: int, load: float, only: str, kept: str) -> None:
+    """Grams, delay and dollars of every policy on the same days, with capacity binding.
+
+    Args:
+        days: How many.
+        seed: Number of the first.
+        load: Arrivals, times the preset's.
+        only: Policies whose name holds one of these words.
+        kept: File with rows of policies that were played on the same days before; those played now are added to it.
+    """
+    path = Path(kept or "/dev/null")
+    found: Frontier = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     for label in (name for name in FRONTIER if any(word in name for word in only.split(","))):
         priced = "USD/kg" in label
         policy: Any = RuleFork(think=Think()) if label.startswith("rule+fork") else make_policy(label)
-        rows = []
-        for number in range(seed, seed + days):
+        rows: list[list[float]] = found.setdefault(label, [])
+        for number in range(seed + len(rows), seed + days):
             world = world_of(number, 1000.0 if priced else 0.1, 2.0 if priced else 0.5)
             rate = replace(world.arrivals, rate_per_hour=load * world.arrivals.rate_per_hour)  # type: ignore[union-attr,call-arg,type-var]
             day = play(replace(world, arrivals=rate), policy, number)
             work = day.baseline_running_h
             usd = day.traffic_usd + day.electricity_usd
             rows.append(
-                (grams(day), slowness(day), 1e3 * usd / work, 1e3 * day.task_energy_kwh / work, day.utilisation)
+                [grams(day), slowness(day), 1e3 * usd / work, 1e3 * day.task_energy_kwh / work, day.utilisation]
             )
-        found[label] = np.array(rows)
-        mean = found[label].mean(axis=0)
-        print(
-            f"{label:36s} {mean[0]:7.1f} kg/kh  delay {mean[1]:6.2f}  {mean[2]:8.0f} USD/kh  flat {mean[3]:8.0f} kWh/kh"
-            f"  busy {mean[4]:.2f}",
-            flush=True,
-        )
-    means = {label: rows.mean(axis=0)[:3] for label, rows in found.items()}
+            print(f"  {label}, day {number}: {rows[-1][0]:.1f} kg/kh, delay {rows[-1][1]:.2f}", flush=True)
+            if kept:
+                path.write_text(json.dumps(found), "utf-8")
+    print_frontier(found)
+
+
+def print_frontier(found: Frontier) -> None:
+    """The table with 95 % intervals, paired by day with ``cleanest-first``, and who is not beaten in all three."""
+    days = min(len(rows) for rows in found.values())
+    table = {label: np.array(rows)[:days] for label, rows in found.items()}
+    against = table.get("cleanest-first")
+    boot = PairedBootstrap(days, seed=0)
+    for label, rows in sorted(table.items(), key=lambda each: float(each[1][:, 0].mean())):
+        mean = rows.mean(axis=0)
+        line = f"{label:34s} {mean[0]:7.1f} kg  delay {mean[1]:5.2f}  {mean[2]:7.0f} USD  flat {mean[3]:6.0f} kWh"
+        if against is not None and days > 1:
+            off = [100.0 * (rows[:, at] / against[:, at] - 1.0) for at in (0, 2, 3)]
+            off.insert(1, rows[:, 1] - against[:, 1])
+            each = [boot.estimate(boot.means(values)) for values in off]
+            names = ("grams %", "delay", "USD %", "flat %")
+            line += "  | " + "; ".join(
+                f"{name} {one.value:+.2f} [{one.low:+.2f}, {one.high:+.2f}]"
+                for name, one in zip(names, each, strict=True)
+            )
+        print(f"{line}  busy {mean[4]:.2f}", flush=True)
+    means = {label: rows.mean(axis=0)[:3] for label, rows in table.items()}
     best = [a for a, own in means.items() if not any((o <= own).all() and (o < own).any() for o in means.values())]
-    print("not beaten in all three: " + "; ".join(best), flush=True)
+    print(f"{days} days; not beaten in all three: " + "; ".join(best), flush=True)
 
 
 def main() -> None:
@@ -144,7 +176,7 @@ def main() -> None:
     asked.add_argument("--load", type=float, default=1.5, help="arrivals of the frontier, times the preset's")
     given = asked.parse_args()
     if given.frontier:
-        frontier(given.days, given.seed, given.load, given.only)
+        frontier(given.days, given.seed, given.load, given.only, given.json)
         return
     prices = [float(price) for price in given.prices.split(",")]
     think = Think()

@@ -1,14 +1,18 @@
 """How much of the carbon that a plan with foresight saves a policy saves: one plan a day.
 
-    python benchmarks/carbon_foresight.py --days 24 --seed 1964000 --saved 9.4
-    python benchmarks/carbon_foresight.py --days 24 --seed 1966000 --without-bpat --saved 4.2
+    python benchmarks/carbon_foresight.py --days 24 --seed 1964000
+    python benchmarks/carbon_foresight.py --days 24 --seed 1966000 --without-bpat
 
 The plan knows every arrival, every task's true demands and every hour of every grid of the day. It picks for each task
-a plan and when it starts; devices are counted every ten minutes in every domain, never
-more than there are, nor more tasks than may run at once. It uses the fewest grams whose time in the cluster is at most
-``--slower`` per cent of the baseline's work above that of ``cleanest-first`` on the same day. Links are at their base
-and nothing moves. The linear programme's plan may give fractions of a task to several plans: capacity is kept, and
-nobody can do better. A whole plan is then sought around its prices; it is not always found.
+a plan and when it starts; devices are counted every twenty minutes in every domain, never more than there are, nor more
+tasks than may run at once. It does at least the work that ``cleanest-first`` does on the same day, in at most
+``--slower`` per cent of that work more time in the cluster, with the fewest grams within the day. Links are at their
+base and nothing moves; of a task fractions may run by different plans (a linear programme).
+
+``rule+fork`` that pays for carbon is played on the same days, so that its share of the plan's saving has an interval.
+What the hours are worth by themselves is told by a second plan, which knows only the day's mean of every grid and is
+judged by the true hours: what it saves is the choice of regions and layouts, the rest is *when*, waiting for a cleaner
+hour included. ``--slower`` is how much time that may take.
 """
 
 from __future__ import annotations
@@ -32,20 +36,15 @@ from attribution_sched.cluster.world import World
 from attribution_sched.planning.segment_table import single_domain_plans
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.rule import Rule
+from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.scheduler.rules import fewest_domains
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.scheduler.thinking import Think
+from attribution_sched.types import FloatArray
 
 HOUR_S = 3600.0
-SLOT_S = 600.0
+SLOT_S = 1200.0
 """Tasks start at multiples of it, and hold their devices to a multiple of it."""
-
-ORDERS = 3
-"""Orders of the tasks from which the plan is sought."""
-
-MARGINS_H = (0.0, 6.0, 9.0, 13.0)
-"""Hours by which the linear programme is held shorter than asked, so that whole tasks end within it."""
 
 LATEST_START_H = 18
 """A task waits no longer for a cleaner hour."""
@@ -154,150 +153,121 @@ def options_of(cost: CostModel, plans: PlanBatch, task: Came) -> list[Option]:
 
 @dataclass(frozen=True)
 class Foresight:
-    """A day planned: grams per thousand baseline hours, time in the cluster over it; and the bound."""
+    """A day planned, in kilograms per thousand baseline hours: with the hours of the grids, and by the day's means."""
 
-    kg_per_kh: float
-    slower: float
     bound: float
+    without_hours: float
 
 
-def planned(world: World, seed: int, most_slowness: float, batches: dict[int, PlanBatch]) -> Foresight:
-    """The plan of a day with the fewest grams within its time."""
+def planned(world: World, seed: int, most_slowness: float, work_h: float, batches: dict[int, PlanBatch]) -> Foresight:
+    """The plan of a day with the fewest grams within its time.
+
+    Args:
+        world: The day's world.
+        seed: Its number.
+        most_slowness: Time in the cluster over the baseline hours of the work done, less one, at most.
+        work_h: Baseline hours of work to be done within the day, at least.
+        batches: Kind → its plans; filled.
+    """
     seen, cost = first_view(world, seed), Engine(world).cost
     tasks = arrivals(world, seed)
     grids = [domain.carbon or Constant(domain.carbon_g_per_kwh) for domain in world.cluster.domains]
     per_h = int(HOUR_S / SLOT_S)
-    hours = (24 + LATEST_START_H + 48) * per_h
-    intensity = np.array([[grid.at(h * SLOT_S) for h in range(hours)] for grid in grids]) / per_h
+    slots = 24 * per_h
+    intensity = np.array([[grid.at(h * SLOT_S) for h in range(slots)] for grid in grids]) / per_h
     # What whole slots emitted so far, so that any stretch of time is a difference.
     summed = np.concatenate([np.zeros((len(grids), 1)), np.cumsum(intensity, axis=1)], axis=1)
-    columns, grams_of, delay_of, spent_of = [], [], [], []
-    rows_at: list[tuple[int, int, float]] = []
+    day_mean = intensity.mean(axis=1)
+    columns, rows = [], []
+    uses: list[tuple[int, int, float]] = []
     for i, task in enumerate(tasks):
         if task.kind not in batches:
             batches[task.kind] = plans_of(seen, task.kind)
-        first = int(np.ceil(task.arrival_s / SLOT_S))
+        first, base_h = int(np.ceil(task.arrival_s / SLOT_S)), task.steps * float(seen.base_step_s[task.kind]) / HOUR_S
+        # As the played day is judged: what falls into the day counts, and a task may be left for the next.
+        columns.append(i)
+        rows.append((0.0, 0.0, 24.0 - task.arrival_s / HOUR_S, 0.0))
         for option in options_of(cost, batches[task.kind], task):
             # Soon after it came at every slot, later on by the hour: the grids change by the hour.
-            later = range(first + per_h + (-first) % per_h, first + LATEST_START_H * per_h, per_h)
-            for start in (*range(first, first + per_h), *later):
-                stop = start + option.hours * per_h
-                if stop >= hours:
-                    continue
-                last = int(stop)
+            later = range(first + per_h + (-first) % per_h, min(slots, first + LATEST_START_H * per_h), per_h)
+            for start in (*range(first, min(slots, first + per_h)), *later):
+                stop = min(float(slots), start + option.hours * per_h)
+                last = min(int(stop), slots - 1)
                 part = summed[:, last] + (stop - last) * intensity[:, last] - summed[:, start]
-                at = len(columns)
+                watts, done_h = np.array(option.watts), base_h * (stop - start) / per_h / option.hours
+                here_h = stop / per_h - task.arrival_s / HOUR_S
+                for slot in range(start, int(np.ceil(stop))):
+                    uses += [(k * slots + slot, len(columns), n) for k, n in enumerate(option.devices) if n]
+                    uses.append((len(grids) * slots + slot, len(columns), 1.0))
                 columns.append(i)
-                grams_of.append(float(np.array(option.watts) @ part) / 1e3)
-                # Of the day only, as the played day is judged: its hours in the cluster less those its work may take.
-                inside = max(0.0, min(stop / per_h, 24.0) - start / per_h) / option.hours
-                own_base_h = task.steps * float(seen.base_step_s[task.kind]) / HOUR_S
-                here_h = min(stop / per_h, 24.0) - task.arrival_s / HOUR_S
-                delay_of.append(here_h - (most_slowness + 1.0) * inside * own_base_h)
-                spent_of.append((here_h, inside * own_base_h))
-                for hour in range(start, int(np.ceil(stop))):
-                    for domain, devices in enumerate(option.devices):
-                        if devices:
-                            rows_at.append((domain * hours + hour, at, float(devices)))
-                    rows_at.append((len(grids) * hours + hour, at, 1.0))
+                rows.append((float(watts @ part), float(watts @ day_mean) * (stop - start), here_h, done_h))
     n, k = len(columns), len(grids)
+    true_g, mean_g, here, done = np.array(rows).T
     each = csr_array((np.ones(n), (np.array(columns), np.arange(n))), shape=(len(tasks), n))
-    at, column, amount = (np.array(values) for values in zip(*rows_at, strict=True))
-    shared = csr_array((amount, (at, column)), shape=((k + 1) * hours, n))
+    at, column, amount = (np.array(values) for values in zip(*uses, strict=True))
+    shared = csr_array((amount, (at, column)), shape=((k + 1) * slots, n))
     devices = [domain.devices for domain in world.cluster.domains]
-    room = np.concatenate([np.repeat(np.array(devices, dtype=float), hours), np.full(hours, world.max_running)])
-    base_h = sum(task.steps * float(seen.base_step_s[task.kind]) for task in tasks) / HOUR_S
-    delay, weight = np.array(delay_of), np.array(grams_of)
-    time = csr_array(delay[None])
-    owners = np.array(columns)
-    # Rows that cannot bind are left out: no plan of the day reaches them.
-    busy = np.flatnonzero(np.diff(shared.indptr))
-    dense, room_there = shared[busy].toarray().astype(np.float32), room[busy]
-    limits = vstack([shared, time]).tocsr()
-    best: tuple[float, IntArray] | None = None
-    bound = np.nan
-    for margin_h in MARGINS_H:
-        # Capacity and time get prices from the linear programme; whole tasks are put in by what they cost at those.
-        relaxed = linprog(weight, limits, np.append(room, -margin_h), each, np.ones(len(tasks)), bounds=(0, 1))
-        if relaxed.x is None:
-            break
-        bound = float(relaxed.fun) if np.isnan(bound) else bound
-        worth = weight - limits.T @ relaxed.ineqlin.marginals
-        for trial in range(ORDERS if margin_h else 0):
-            rng = np.random.default_rng([seed, trial])
-            found = _whole(owners, worth, relaxed.x, dense, room_there, rng)
-            if found is not None and delay[found].sum() <= 0.0:
-                total = float(weight[found].sum())
-                best = (total, found) if best is None or total < best[0] else best
-    scale = 1.0 / base_h  # grams per baseline hour are kilograms per thousand
-    if best is None:
-        return Foresight(np.nan, np.nan, bound * scale)
-    picked = best[1]
-    if (dense[:, picked].sum(axis=1) > room_there + 1e-6).any():
-        raise SystemExit(f"day {seed}: the plan holds more devices than there are")
-    here_h, done_h = np.array(spent_of)[picked].sum(axis=0)
-    return Foresight(float(weight[picked].sum()) * scale, float(here_h / done_h - 1.0), bound * scale)
-
-
-def _whole(
-    owner: IntArray, worth: FloatArray, fraction: FloatArray, uses: FloatArray, room: FloatArray,
-    rng: np.random.Generator,
-) -> IntArray | None:  # fmt: skip
-    """One column a task within capacity: the surest of the programme first, then each put back where it costs least."""
-    tasks = int(owner.max()) + 1
-    own = [np.flatnonzero(owner == i) for i in range(tasks)]
-    sure = np.array([fraction[each].max() for each in own])
-    order = np.argsort(-(sure + 0.2 * rng.random(tasks)), kind="stable").tolist()
-    load, chosen = np.zeros(len(room)), np.full(tasks, -1)
-    for _ in range(5):
-        changed = False
-        for i in order:
-            if chosen[i] >= 0:
-                load -= uses[:, chosen[i]]
-            fits = own[i][(uses[:, own[i]] <= (room - load + 1e-9)[:, None]).all(axis=0)]
-            if not len(fits):
-                return None
-            # Where costs are alike, what the programme itself chose.
-            at = int(fits[np.lexsort((-fraction[fits], np.round(worth[fits], 6)))[0]])
-            changed |= at != chosen[i]
-            chosen[i] = at
-            load += uses[:, at]
-        if not changed:
-            break
-    return chosen
+    room = np.concatenate([np.repeat(np.array(devices, dtype=float), slots), np.full(slots, world.max_running)])
+    time, work = here - (most_slowness + 1.0) * done, -done
+    limits, most = vstack([shared, csr_array(np.stack([time, work]))]), np.append(room, [0.0, -work_h])
+    found = []
+    for weight in (true_g, mean_g):
+        plan = linprog(weight / 1e3, limits, most, each, np.ones(len(tasks)), bounds=(0, 1))
+        found.append(np.nan if plan.x is None else float(true_g @ plan.x / (done @ plan.x)) / 1e3)
+    return Foresight(*found)
 
 
 def main() -> None:
-    """Plan the days and print the share."""
+    """Plan and play the days and print the share."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--days", type=int, default=24)
     asked.add_argument("--seed", type=int, default=1_964_000)
     asked.add_argument("--slower", type=float, default=3.0, help="per cent of baseline work above cleanest-first")
-    asked.add_argument("--saved", type=float, default=9.4, help="per cent of grams that a policy saves on these days")
+    asked.add_argument("--without-policy", action="store_true", help="plan only")
     asked.add_argument("--without-bpat", action="store_true")
     given = asked.parse_args()
     batches: dict[int, PlanBatch] = {}
     rows = []
+    thinking = RuleFork(think=Think())
     for number in range(given.seed, given.seed + given.days):
         world = world_of(number, 0.1, 0.5, without_bpat=given.without_bpat)
         day = play(world, make_policy("cleanest-first"), number)
-        plan = planned(world, number, slowness(day) + given.slower / 100.0, batches)
-        rows.append([grams(day), plan.kg_per_kh, plan.bound])
-        print(f"day {number}: {rows[-1][0]:7.1f} -> {plan.kg_per_kh:7.1f} kg/kh (bound {plan.bound:7.1f})", flush=True)
-    table = np.array(rows)
-    for label, column in (("whole plan found by search", 1), ("plan of fractions of tasks", 2)):
-        there = table[np.isfinite(table[:, column])]
-        if not len(there):
-            print(f"{label}: found on none of {len(table)} days")
+        slower = slowness(day) + given.slower / 100.0
+        plan = planned(world, number, slower, day.baseline_running_h, batches)
+        own = np.nan
+        if not given.without_policy:
+            own = grams(play(world_of(number, 1000.0, 2.0, without_bpat=given.without_bpat), thinking, number))
+        rows.append([grams(day), own, plan.bound, plan.without_hours])
+        print(f"day {number}: " + " ".join(f"{value:7.1f}" for value in rows[-1]), flush=True)
+    print_shares(np.array(rows))
+
+
+LABELS = ("rule+fork, 1000 USD/kg, w_cost 2", "plan with foresight", "the same without hours")
+
+
+def print_shares(table: FloatArray) -> None:
+    """Grams over cleanest-first and the shares of the plan's saving, 95 % intervals by day."""
+    for at, label in enumerate(LABELS, start=1):
+        there = table[np.isfinite(table[:, at])]
+        if len(there) < 2:
             continue
         boot = PairedBootstrap(len(there), seed=0)
-        found = boot.estimate(boot.means(100.0 * (there[:, column] / there[:, 0] - 1.0)))
+        found = boot.estimate(boot.means(100.0 * (there[:, at] / there[:, 0] - 1.0)))
         print(
-            f"{label}, {len(there)} of {len(table)} days: grams {found.value:+.1f} %"
-            f" [{found.low:+.1f}, {found.high:+.1f}] of cleanest-first;"
-            f" a saving of {given.saved:g} % is {-100 * given.saved / found.value:.0f} % of it",
-            flush=True,
+            f"{label}, {len(there)} days: grams {found.value:+.1f} % [{found.low:+.1f}, {found.high:+.1f}]", flush=True
         )
+    rng = np.random.default_rng(0)
+    drawn = table[rng.integers(len(table), size=(4000, len(table)))]
+    saved = 1.0 - drawn[:, :, 1:4] / drawn[:, :, :1]
+    share, hours = (saved[:, :, at].mean(axis=1) / saved[:, :, 1].mean(axis=1) for at in (0, 2))
+    means = (1.0 - table[:, 1:4] / table[:, :1]).mean(axis=0)
+    for name, value, spread in (
+        ("share that thinking reaches", means[0] / means[1], share),
+        ("share that is left without hours", means[2] / means[1], hours),
+    ):
+        if np.isfinite(value):
+            low, high = np.quantile(spread, [0.025, 0.975])
+            print(f"{name}: {100 * value:.0f} % [{100 * low:.0f}, {100 * high:.0f}]", flush=True)
 
 
 if __name__ == "__main__":

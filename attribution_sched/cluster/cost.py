@@ -1113,3 +1113,18 @@ def move_cost(
                 moved[holders[0], target.domain] += params[layer] * each
     sent = moved > 0.0
     return float((moved[sent] / bytes_per_s[sent]).max(initial=0.0)), float((moved * usd_per_byte)[sent].sum())
+
+
+def joules_by_domain(cost: CostModel, batch: PlanBatch, priced: PlanCosts) -> FloatArray:
+    """Energy of one step in each domain, as :attr:`PlanCosts.energy_j` counts it, shape ``(n_plans, K)``."""
+    found = np.zeros((len(batch.counts), len(cost.cluster)))
+    idle_w = np.asarray(cost.domains.rows["idle_w"])
+    rows = np.arange(len(found))
+    for at in range(batch.segments.shape[1]):
+        segment, used = batch.segments[:, at], at < batch.counts
+        domain = np.where(used, segment[:, DOMAIN], 0)
+        devices = used * segment[:, DP] * segment[:, TP] * segment[:, PP]
+        above_w = priced.segment("power_w")[:, at] - idle_w[domain]
+        joules = devices * (idle_w[domain] * priced.step_s + above_w * priced.segment("busy_s")[:, at])
+        np.add.at(found, (rows, domain), np.where(used, joules, 0.0))
+    return found

@@ -30,6 +30,7 @@ from attribution_sched.cluster.incidents import I_END, I_START, is_lost
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
+from attribution_sched.cluster.signals import Scaled
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import Reward, TaskKind, World, within_budgets
 from attribution_sched.errors import PlanError, problem
@@ -76,6 +77,7 @@ class Moment:
         law: How tasks come by themselves; None if they are only handed in.
         ends_s: When the episode ends; infinite for a cluster that goes on.
         cost: The cost model of its plans.
+        spent: Number of the window and what each quota's tenant has used in it, shape ``(Q, 5)``; None for nothing.
     """
 
     world: World
@@ -85,6 +87,7 @@ class Moment:
     law: ArrivalLaw | None
     ends_s: float
     cost: CostModel
+    spent: FloatArray | None = None
 
     @property
     def now_s(self) -> float:
@@ -538,6 +541,8 @@ class Decisions:
         left: Steps they have left, shape ``(B, Q)``.
         waited_s: Since when they are there, shape ``(B, Q)``.
         attribution: Their attribution vectors, shape ``(B, Q, 7)``.
+        carbon: Accounted intensity of each domain's grid now, g/kWh, shape ``(B, K)``; ``(B, 0)`` where no grid changes
+            by the hour.
     """
 
     replanning: BoolArray
@@ -555,6 +560,7 @@ class Decisions:
     left: FloatArray
     waited_s: FloatArray
     attribution: Float32Array
+    carbon: FloatArray
 
     def __len__(self) -> int:
         return len(self.replanning)
@@ -714,6 +720,7 @@ def gather(engine: Engine, rows: IntArray, attributions: Float32Array) -> Decisi
         left=np.zeros((b, q)),
         waited_s=np.zeros((b, q)),
         attribution=np.zeros((b, q, ATTRIBUTIONS), dtype=np.float32),
+        carbon=_carbon_now(engine.world, engine.arrays, engine.state.clock[rows, st.LAST_TICK]),
     )
     _gather(
         engine.arrays, engine.state, rows, found.free, found.links, found.domains, found.event, found.held,
@@ -775,7 +782,35 @@ def from_view(
         left=np.array([[row[2] for row in listed]]),
         waited_s=np.array([[row[3] for row in listed]]),
         attribution=states([row[4:] for row in listed], attributor).reshape(1, q, ATTRIBUTIONS),
+        carbon=np.zeros((1, 0))
+        if view.moment is None
+        else _carbon_now(view.moment.world, view.moment.arrays, view.moment.state.clock[:, st.LAST_TICK]),
     )
+
+
+def _carbon_now(world: World, arrays: WorldArrays, ticks_s: FloatArray) -> FloatArray:
+    """Accounted intensity of every grid at moments ``(B,)``, g/kWh, shape ``(B, K)``; ``(B, 0)`` if none changes."""
+    domains = world.cluster.domains
+    if all(domain.carbon is None for domain in domains):
+        return np.zeros((len(ticks_s), 0))
+    hours = [signal_hour(arrays, float(tick_s)) for tick_s in ticks_s]
+    usual = np.array([domain.carbon_g_per_kwh for domain in domains])
+    return np.asarray(arrays.signals[st.CARBON, hours] * usual)
+
+
+def with_carbon(moment: Moment, carbon: FloatArray) -> Moment:
+    """A moment whose grids are at other intensities now, g/kWh, shape ``(K,)``; their forecasts by the same factor."""
+    now = _carbon_now(moment.world, moment.arrays, moment.state.clock[:, st.LAST_TICK])[0]
+    if np.array_equal(now, carbon):
+        return moment
+    factors, domains = carbon / np.maximum(now, 1e-12), list(moment.world.cluster.domains)
+    for k, domain in enumerate(domains):
+        if domain.carbon is not None and factors[k] != 1.0:
+            domains[k] = replace(domain, carbon=Scaled(domain.carbon, float(factors[k])))
+    world = replace(moment.world, cluster=replace(moment.world.cluster, domains=tuple(domains)))
+    signals = moment.arrays.signals.copy()
+    signals[st.CARBON, 0] *= factors
+    return replace(moment, world=world, arrays=moment.arrays._replace(signals=signals))
 
 
 def own_first(decisions: Decisions, slot: int) -> Decisions:

@@ -44,6 +44,7 @@ from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.signals import possible
 from attribution_sched.cluster.streams import StreamState, integers
+from attribution_sched.cluster.tenant_limits import TenantLimits, make_limits, no_limits
 from attribution_sched.cluster.wan import ou_advance
 from attribution_sched.cluster.world import TaskPool, World, build_pool
 from attribution_sched.errors import PlanError, SettingsError, problem
@@ -453,6 +454,19 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """A waiting task is not asked about for some hours; others may be placed meanwhile.
+
+    Attributes:
+        task: Its slot, or its id.
+        hours: How long.
+    """
+
+    task: int | str
+    hours: float
+
+
+@dataclass(frozen=True)
 class Remove:
     """A task, waiting or running, is not there.
 
@@ -537,7 +551,7 @@ class Follow:
     follower: Follower
 
 
-Change = Choose | Wait | Remove | Add | Devices | Lose | Link | Price | Follow
+Change = Choose | Wait | Hold | Remove | Add | Devices | Lose | Link | Price | Follow
 
 
 # Who plays on, and what is believed ----------------------------------------------------------------------------------
@@ -562,6 +576,7 @@ class Copies:
         tasks: Record of every task of the future's pool that has one.
         setting: The world that is played.
         present: Which tasks of the future's pool each copy has or will have, shape ``(n, T)``.
+        limits: What tenants may use, and tasks on hold.
     """
 
     world: WorldArrays
@@ -578,6 +593,7 @@ class Copies:
     tasks: Mapping[int, Task]
     setting: World
     present: BoolArray
+    limits: TenantLimits = field(default_factory=no_limits)
 
 
 class Follower(Protocol):
@@ -744,7 +760,10 @@ def fork(
     )  # fmt: skip
 
 
-def replay(moment: Moment, pool: FloatArray, arrival_s: FloatArray, until_s: float, follower: Follower) -> FloatArray:
+def replay(
+    moment: Moment, pool: FloatArray, arrival_s: FloatArray, until_s: float, follower: Follower,
+    tenants: Sequence[str] = (),
+) -> FloatArray:  # fmt: skip
     """Play a cluster on under arrivals that are written down: links as they are, nothing drawn.
 
     Args:
@@ -753,6 +772,7 @@ def replay(moment: Moment, pool: FloatArray, arrival_s: FloatArray, until_s: flo
         arrival_s: When each comes, ascending, not before the moment, shape ``(T,)``.
         until_s: How far to play.
         follower: Who decides.
+        tenants: Who asks for each of them, as quotas and the share rule tell them apart; by their kinds by default.
 
     Returns:
         Seconds that each task waited for its start, or to the end if it never started, shape ``(T,)``.
@@ -767,7 +787,9 @@ def replay(moment: Moment, pool: FloatArray, arrival_s: FloatArray, until_s: flo
         moment.arrays.signals,
     )  # fmt: skip
     world = _future_world(moment, future, until_s)
-    copies = _stand(moment, world, [0], [], order, t, future, _scratch(moment), 0)
+    present = [moment.tasks[slot].tenant for slot in order]
+    whose = [*present, *tenants] if tenants else ()
+    copies = _stand(moment, world, [0], [], order, t, future, _scratch(moment), 0, whose)
     _play(follower, copies)
     start_s = copies.ledger[0, t:, 0]
     return np.asarray(np.clip(np.where(np.isnan(start_s), until_s, start_s) - arrival_s, 0.0, None))
@@ -896,7 +918,7 @@ def _groups(
     plain: list[int] = [0]
     groups = [(plain, _Variant(moment, None), follower)]
     for number, change in enumerate(changes, start=1):
-        if isinstance(change, Choose | Wait | Remove | Add):
+        if isinstance(change, Choose | Wait | Hold | Remove | Add):
             plain.append(number)
         elif isinstance(change, Follow):
             groups.append(([number], _Variant(moment, None), change.follower))
@@ -939,9 +961,11 @@ def _copies(moment: Moment, world: WorldArrays, members: Sequence[int], order: S
 
 def _stand(
     moment: Moment, world: WorldArrays, members: Sequence[int], changes: Sequence[Change], order: Sequence[int], t: int,
-    future: Future, scratch: Scratch, added: int,
+    future: Future, scratch: Scratch, added: int, tenants: Sequence[str] = (),
 ) -> Copies:  # fmt: skip
     state = _copies(moment, world, members, order, t)
+    if not tenants:
+        tenants = _tenants(moment, changes, order, future)
     n, width = len(members), moment.world.max_segments
     begin, slot = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     action = np.zeros((n, width, 5), dtype=np.int64)
@@ -949,6 +973,7 @@ def _stand(
     row = len(order) + added
     present = np.ones((n, len(future.pool)), dtype=np.bool_)
     present[:, len(order) : t] = False
+    holds: dict[tuple[int, int], float] = {}
     for i, member in enumerate(members):
         change = changes[member - 1] if member else None
         if isinstance(change, Choose):
@@ -961,6 +986,9 @@ def _stand(
                 action[i] = encode_plan(moment, change.plan, moment.tasks[int(slot[i])].kind_index)
         elif isinstance(change, Wait):
             begin[i] = WAIT
+        elif isinstance(change, Hold):
+            begin[i], slot[i] = HOLD, slot_of(moment, change.task)
+            holds[i, list(order).index(int(slot[i]))] = moment.now_s + 3600.0 * change.hours
         elif isinstance(change, Remove):
             begin[i], slot[i] = REMOVE, slot_of(moment, change.task)
             present[i, list(order).index(int(slot[i]))] = False
@@ -980,8 +1008,15 @@ def _stand(
     return Copies(
         world, state, begin, slot, action, future.pace, ledger, np.zeros((n, 3)), np.zeros(n, dtype=np.int64),
         not moment.world.reward.per_decision, scratch, {i: moment.tasks[s] for i, s in enumerate(order)}, moment.world,
-        present,
+        present, make_limits(moment.world, tenants, n, moment.spent, holds),
     )  # fmt: skip
+
+
+def _tenants(moment: Moment, changes: Sequence[Change], order: Sequence[int], future: Future) -> list[str]:
+    """Who asks for each task of a future's pool: those present, those added, and those that come by their kind."""
+    known = [moment.tasks[slot] for slot in order] + [change.task for change in changes if isinstance(change, Add)]
+    kinds = future.pool[len(known) :, st.P_KIND].astype(np.int64).tolist()
+    return [task.tenant for task in known] + [moment.world.kinds[kind].tenant for kind in kinds]
 
 
 def _enter(moment: Moment, state: StateArrays, e: int, row: int, task: Task) -> None:

@@ -216,6 +216,33 @@ class Series:
         return SERIES_PERSISTENCE
 
 
+@dataclass(frozen=True)
+class Scaled:
+    """Another signal times a factor: for questions of what if it were higher or lower.
+
+    Attributes:
+        signal: The other one.
+        factor: What it is multiplied by.
+    """
+
+    signal: Signal
+    factor: float
+
+    def at(self, time_s: float) -> float:
+        """The value at a moment."""
+        return self.factor * self.signal.at(time_s)
+
+    def forecast(self, time_s: float, horizon_s: float) -> Forecast:
+        """The other's, its error too."""
+        found = self.signal.forecast(time_s, horizon_s)
+        return Forecast(self.factor * found.value, self.factor * found.error)
+
+    @property
+    def persistence(self) -> float:
+        """The other's."""
+        return self.signal.persistence
+
+
 @dataclass
 class Live:
     """A source that is asked when its value is needed, and remembered: a price feed, a carbon API, a queue.

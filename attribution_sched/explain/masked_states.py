@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import PER_CANDIDATE, Decision, Decisions
+from attribution_sched.cluster.decision import PER_CANDIDATE, Decision, Decisions, with_carbon
 from attribution_sched.cluster.engine.engine import DAY_S, EVENT_FEATURES
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.types import Task
@@ -163,9 +163,12 @@ def to_view(view: Decision, situations: Decisions, row: int) -> Decision:
         time_s = view.time_s
     queue = [] if view.replanning else _queue(view, s, row)
     weights = s.weights[row]
-    link = view.link_gbps
+    link, moment = view.link_gbps, view.moment
+    if moment is not None and s.carbon.shape[1]:
+        moment = with_carbon(moment, s.carbon[row])
     return replace(
         view,
+        moment=moment,
         free_devices=s.free[row].copy(),
         bandwidth_gbps=s.links[row, 0].copy(),
         latency_s=s.links[row, 1].copy(),

@@ -148,6 +148,9 @@ def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair")
         book.own("links", (FORECAST, slice(None), slice(None)))
         book.add("egress prices", "price", "USD/GB", *_read_prices(k))
         book.own("links", (PRICE, slice(None), slice(None)))
+    if decision.carbon.shape[1]:
+        book.add("carbon intensity", "carbon", "g/kWh", _read_carbon, _say_carbon)
+        book.own("carbon", (slice(None),))
     for i, name in enumerate(domains):
         book.add(f"load {name}", "load", "free devices", *_read_free(i))
         book.own("domains", (i, slice(None)))
@@ -243,6 +246,14 @@ def _read_prices(k: int) -> tuple[Columns, Words]:
         return (d.links[:, PRICE][:, _outside(k)].mean(axis=1),)
 
     return columns, lambda usd: Phrase("reading.price", usd=float(usd))
+
+
+def _read_carbon(d: Decisions) -> tuple[FloatArray, ...]:
+    return d.carbon.mean(axis=1), d.carbon.min(axis=1), d.carbon.max(axis=1)
+
+
+def _say_carbon(_: float, low: float, high: float) -> str:
+    return Phrase("reading.carbon", low=float(low), high=float(high))
 
 
 def _read_free(domain: int) -> tuple[Columns, Words]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.cost import JOULES_PER_KWH, joules_by_domain
 from attribution_sched.cluster.decision import PER_CANDIDATE, Decision, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import total_of, worth
@@ -143,6 +144,7 @@ class Choice(_AnyInput):
 class Simulated:
     """The plan's own terms as the simulator works them out, with links and the task's latent demands replaced.
 
+    Where grids change by the hour, carbon is that of the situation's hour.
     This is the truth that a policy's own expectation is judged by. What has no hand in the simulator's answer for a
     fixed plan (how full other domains are, who else waits) has no share in it.
 
@@ -171,6 +173,8 @@ class Simulated:
         found = np.array([crossing and group == "link" for group in cast.groups]) & differing
         demands = (self.others != self.ratio).any(axis=0) & (self.players >= 0)
         found[self.players[demands]] = True
+        if self.view.reward.carbon_usd_per_kg > 0.0 and any(plan is not None for plan in self.plans):
+            found |= np.array([group == "carbon" for group in cast.groups]) & differing
         return found
 
     def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
@@ -191,6 +195,10 @@ class Simulated:
             batch, self.view.kind_index, bandwidth_gbps=situations.links[:, 0], latency_s=situations.links[:, 1],
             factors=factors, breakdown=False,
         )  # fmt: skip
+        if situations.carbon.shape[1]:
+            grams_per_j = situations.carbon / JOULES_PER_KWH
+            joules = joules_by_domain(self.view.cost, batch, priced)
+            priced = replace(priced, carbon_g=(joules * grams_per_j).sum(axis=1))
         found = worth(self.view, batch, priced, self.view.kind_index)
         return np.column_stack([found.r_eff, found.r_util, found.r_cost])
 

@@ -52,6 +52,7 @@ FAMILIES: tuple[str, ...] = (
     "link",
     "forecast",
     "price",
+    "carbon",
     "load",
     "queue",
     "task",

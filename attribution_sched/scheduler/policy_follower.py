@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from attribution_sched.cluster.counters import Counters
-from attribution_sched.cluster.decision import encode, pend, view
+from attribution_sched.cluster.decision import Decision, encode, pend, view
 from attribution_sched.cluster.demands import Demands
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import (
@@ -19,6 +21,14 @@ from attribution_sched.cluster.engine.engine import (
 )
 from attribution_sched.cluster.engine.state import StateArrays
 from attribution_sched.cluster.fork import CHOOSE, Copies, begin_copy
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.tenant_limits import (
+    TenantLimits,
+    close_budgets,
+    devices_left,
+    open_budgets,
+    pass_over,
+)
 from attribution_sched.cluster.world import TaskPool, World
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.rule_follower import RuleFollower
@@ -58,7 +68,10 @@ class PolicyFollower:
                 copies.world, one, 0, copies.begin[e], copies.slot[e], copies.action[e], copies.paid_by_work,
                 copies.ledger[e], copies.scratch,
             )  # fmt: skip
-            decided += self._play(shell, one, copies, e)
+            limits = copies.limits
+            if limits.active:
+                limits = limits._replace(used=limits.used[e : e + 1], not_before_s=limits.not_before_s[e : e + 1])
+            decided += self._play(shell, one, copies, e, limits)
             if copies.paid_by_work:
                 self.rule.value(copies, one, e)
         return decided
@@ -78,29 +91,65 @@ class PolicyFollower:
         shell.pool = TaskPool(kinds, rows[:, st.P_STEPS].copy(), demands, Counters(nothing), np.zeros(0), known)
         return shell
 
-    def _play(self, shell: Engine, one: StateArrays, copies: Copies, e: int) -> int:
+    def _play(self, shell: Engine, one: StateArrays, copies: Copies, e: int, limits: TenantLimits) -> int:
         world, ledger, decided = copies.world, copies.ledger[e], 0
         slots, tasks = one.slots[0].copy(), one.tasks[0].copy()
         deferred: set[tuple[float, int]] = set()
         while one.event[0, st.DONE] == 0:
-            seen = view(shell)
+            if limits.active and one.event[0, st.EVENT] != st.NO_EVENT:
+                pass_over(world, one, 0, limits)
+            seen = self._seen(shell, one, limits)
             if seen is not None:
                 decided += 1
                 if not seen.replanning and len(seen.queue) > 1 and isinstance(self.policy, QueueOrder):
                     chosen = self.policy.select(seen)
                     if (seen.time_s, chosen) not in deferred:
                         pend(shell, chosen)
-                        seen = view(shell) or seen
+                        seen = self._seen(shell, one, limits) or seen
                 plan = self.policy.decide(seen)
+                if limits.active and plan is not None and self._beyond(one, limits, seen, plan):
+                    plan = None
                 if plan is None and not seen.replanning:
                     deferred.add((seen.time_s, seen.slot))
                 action = encode(shell, plan, seen.kind_index)
                 begin_copy(world, one, 0, CHOOSE, seen.slot, action, copies.paid_by_work, ledger, copies.scratch)
             while True:
                 since_s = open_page(one, 0, slots, tasks)
+                if limits.active:
+                    open_budgets(world, one, 0, limits)
                 wanted = advance(world, one, 0)
+                if limits.active:
+                    close_budgets(limits, 0, since_s, float(one.clock[0, st.NOW]))
                 close_page(world, one, 0, since_s, slots, tasks, copies.paid_by_work, ledger)
                 if wanted == SETTLED:
                     break
                 reprice(world, one, 0, wanted == PRICE_NETWORK, copies.scratch)
         return decided
+
+    @staticmethod
+    def _seen(shell: Engine, one: StateArrays, limits: TenantLimits) -> Decision | None:
+        """The pending decision with only what tenants may use."""
+        if not limits.active:
+            return view(shell)
+        seen = view(shell)
+        if seen is None:
+            return None
+        rows = one.slots[0, :, st.POOL]
+        queue = tuple(
+            task
+            for task in seen.queue
+            if limits.state[limits.tenant[rows[task.slot]]] == 0
+            and limits.not_before_s[0, rows[task.slot]] <= seen.time_s
+        )
+        return replace(seen, queue=queue, free_devices=np.minimum(seen.free_devices, _left(one, limits, seen)))
+
+    @staticmethod
+    def _beyond(one: StateArrays, limits: TenantLimits, seen: Decision, plan: Plan) -> bool:
+        return sum(segment.device_count for segment in plan.segments) > _left(one, limits, seen)
+
+
+def _left(one: StateArrays, limits: TenantLimits, seen: Decision) -> int:
+    """Devices that the quota of a decision's tenant leaves it, its own counted."""
+    own = 0 if seen.current_plan is None else sum(segment.device_count for segment in seen.current_plan.segments)
+    tenant = int(limits.tenant[one.slots[0, seen.slot, st.POOL]])
+    return int(devices_left(one, 0, limits, tenant)) + own

@@ -92,7 +92,7 @@ class RuleFollower:
         follow(
             copies.world, copies.state, copies.begin, copies.slot, copies.action, self.rule, copies.pace, self.buffers,
             self.learnt, self.asks_agents, action, copies.paid_by_work, copies.ledger, copies.ends, copies.code,
-            copies.scratch, decided,
+            copies.scratch, decided, copies.limits,
         )  # fmt: skip
         return int(decided.sum())
 

@@ -29,6 +29,16 @@ from attribution_sched.cluster.engine.engine import (
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.fork import begin_copy
 from attribution_sched.cluster.plan import DP, PP, TP
+from attribution_sched.cluster.tenant_limits import (
+    TenantLimits,
+    close_budgets,
+    devices_left,
+    devices_taken,
+    mask,
+    open_budgets,
+    pass_over,
+    unmask,
+)
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
@@ -510,10 +520,59 @@ def value_at_end(
 
 
 @kernel(allocates=True)
+def _decide(
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, b: Buffers, learnt: Learnt,
+    asks_agents: bool, action: IntArray,
+) -> tuple[bool, bool]:  # fmt: skip
+    """By the rule or by the agents; see :func:`rule_decides`."""
+    if asks_agents:
+        acts, possible = agents_decide(world, state, e, rule, pace, learnt, b, action)
+    else:
+        acts, possible = rule_decides(world, state, e, rule, pace, b, action)
+    return acts, possible
+
+
+@kernel(allocates=True)
+def _decide_within(
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, b: Buffers, learnt: Learnt,
+    asks_agents: bool, action: IntArray, limits: TenantLimits,
+) -> tuple[bool, bool]:  # fmt: skip
+    """The same within what tenants may use; a plan beyond a quota is asked for once more within it."""
+    mask(state, e, limits, -1)
+    acts, possible = _decide(world, state, e, rule, pace, b, learnt, asks_agents, action)
+    unmask(state, e)
+    if not acts:
+        return acts, possible
+    chosen = state.event[e, st.SLOT]
+    moving = state.event[e, st.EVENT] == st.REPLAN
+    left = devices_left(state, e, limits, limits.tenant[state.slots[e, chosen, st.POOL]])
+    for p in range(state.slots[e, chosen, st.SEGMENTS] if moving else 0):
+        segment = state.plans[e, chosen, p]
+        left += segment[DP] * segment[TP] * segment[PP]
+    if devices_taken(world, action) <= left:
+        return acts, possible
+    # Both read free devices through ``awake``: no domain shows more of them than the quota leaves.
+    awake = rule.awake.copy()
+    for k in range(awake.size):
+        many = world.domains.rows[k].devices
+        rule.awake[k] = min(awake[k], many - free_devices(world, state, e, k, False, chosen if moving else -1) + left)
+    mask(state, e, limits, -1 if moving else chosen)
+    acts, possible = _decide(world, state, e, rule, pace, b, learnt, asks_agents, action)
+    unmask(state, e)
+    rule.awake[:] = awake
+    if acts and devices_taken(world, action) > left:
+        action[:, :] = 0
+        action[:, 0] = world.domains.rows.size
+    # It alone waits on: others are asked about, so nobody else is deferred.
+    state.event[e, st.SLOT] = chosen
+    return True, possible
+
+
+@kernel(allocates=True)
 def follow(
     world: WorldArrays, state: StateArrays, begin: IntArray, slot: IntArray, first: IntArray, rule: RuleArrays,
     pace: FloatArray, b: Buffers, learnt: Learnt, asks_agents: bool, action: IntArray, paid_by_work: bool,
-    ledger: FloatArray, ends: FloatArray, codes: IntArray, scratch: Scratch, decided: IntArray,
+    ledger: FloatArray, ends: FloatArray, codes: IntArray, scratch: Scratch, decided: IntArray, limits: TenantLimits,
 ) -> None:  # fmt: skip
     """Play every cluster to the horizon by the rule or by the agents.
 
@@ -522,12 +581,14 @@ def follow(
     for e in range(state.clock.shape[0]):
         codes[e] = begin_copy(world, state, e, begin[e], slot[e], first[e], paid_by_work, ledger[e], scratch)
         while state.event[e, st.DONE] == 0:
+            if limits.active and state.event[e, st.EVENT] != st.NO_EVENT:
+                pass_over(world, state, e, limits)
             if state.event[e, st.EVENT] != st.NO_EVENT:
                 state.outcome[e, st.INTEGRALS :] = 0.0
-                if asks_agents:
-                    acts, possible = agents_decide(world, state, e, rule, pace, learnt, b, action)
+                if limits.active:
+                    acts, possible = _decide_within(world, state, e, rule, pace, b, learnt, asks_agents, action, limits)
                 else:
-                    acts, possible = rule_decides(world, state, e, rule, pace, b, action)
+                    acts, possible = _decide(world, state, e, rule, pace, b, learnt, asks_agents, action)
                 decided[e] += possible
                 if not acts and state.event[e, st.EVENT] == st.PLACE:
                     _defer_all(world, state, e)
@@ -540,7 +601,11 @@ def follow(
                     reprice(world, state, e, False, scratch)
             while True:
                 since_s = open_page(state, e, b.slots, b.tasks)
+                if limits.active:
+                    open_budgets(world, state, e, limits)
                 wanted = advance(world, state, e)
+                if limits.active:
+                    close_budgets(limits, e, since_s, state.clock[e, st.NOW])
                 close_page(world, state, e, since_s, b.slots, b.tasks, paid_by_work, ledger[e])
                 if wanted == SETTLED:
                     break

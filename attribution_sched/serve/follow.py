@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -201,7 +202,7 @@ class Following:
             return False
         from attribution_sched.scheduler.rule_follower import RuleFollower
 
-        moment = capture(cluster.engine)
+        moment = replace(capture(cluster.engine), spent=cluster.spending.used.copy())
         played = fork(moment, [], FUTURES, HOURS, RuleFollower.of(moment), 0)
         column = played.ledger[0, :, :, 0]
         waiting = {
