@@ -1,6 +1,6 @@
 """Pairs of jobs whose families nobody has measured: by a law, and by a law that learns from the pairs it tries.
 
-    python benchmarks/pair_trials.py --draws 200 --seed 23 --worker v100
+    python benchmarks/pair_trials.py                  # V100, 60 draws
 
 Twenty-four jobs of the measured table on twelve GPUs, drawn with replacement. The law is a Gaussian process of the
 speed of one job beside another over three numbers of each that its arithmetic and its throughput alone give (share of
@@ -188,7 +188,7 @@ def _standard(x: np.ndarray) -> np.ndarray:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--draws", type=int, default=60)
     parser.add_argument("--seed", type=int, default=23)
     parser.add_argument("--worker", choices=("v100", "p100"), default="v100")
     asked = parser.parse_args()

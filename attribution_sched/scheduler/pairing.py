@@ -133,7 +133,7 @@ class TrialBelief:
         self._features = np.array([both for a, b, _ in rows for both in ((a, b), (b, a))])
         seen = np.array([speed for _, _, s in rows for speed in s])
         covariance = _pair_kernel(self._features, self._features) + SEEN_VARIANCE * np.eye(len(seen))
-        self._weights = np.linalg.solve(covariance, seen - TYPICAL)
+        self._weights = np.asarray(np.linalg.solve(covariance, seen - TYPICAL), dtype=np.float64)
 
 
 def profile_of(task: Task) -> FloatArray:

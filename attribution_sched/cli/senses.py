@@ -1,7 +1,7 @@
 """What each sense and each freedom is worth to one policy: paired days of the same arrivals, 95 % intervals.
 
-    python benchmarks/senses.py shared --days 8              # tasks that share devices
-    python benchmarks/senses.py cross-domain-hourly --days 4 # models that no region holds; rule + fork
+    attribution-sched bench senses shared --days 8               # tasks that share devices
+    attribution-sched bench senses cross-domain-hourly --days 4  # models that no region holds; rule + fork
 
 *shared*: the preset's site at a quarter of its size. The policy packs; the arms differ in what it believes of a pair.
 *nothing*: any partner is as good as any; *kind*: the mean of measured pairs of the two models' names; *pace*, *pace +
@@ -9,12 +9,11 @@ raw counters*, *pace + EmSHAP vector*: what pairs of this cluster were seen to d
 by these readings (no table, no name: nothing of a job's family is known before); *true demands*: the measured table
 itself. Beside them the freedom to share at all. *cross-domain-hourly*: the rule with the fork; arms differ in what the
 fork believes of tasks, links and carbon, and in whether models may be cut. A negative number is a sense that costs.
-Days that were played are kept in ``--output`` (one JSON line each) and not played again.
+Days that were played are kept in a folder (one JSON line each) and not played again.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
+from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import EpisodeSummary, play
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
@@ -130,16 +130,17 @@ class Sees:
     Args:
         reads: Of ``attributions`` and ``pace``; neither is the kind alone.
         links: Whether it is shown what links carry now.
+        cut: Whether it may cut models over several domains.
         attributor: How counters become attributions; the shipped one by default.
     """
 
     name = "rule+fork"
 
-    def __init__(self, reads: tuple[str, ...], links: bool = True, attributor: Any = None) -> None:
+    def __init__(self, reads: tuple[str, ...], *, links: bool = True, cut: bool = True, attributor: Any = None) -> None:
         self._policy = RuleFork(attributor)
         coordinator = self._policy._coordinator
         coordinator._thinker = Thinker(Think(), coordinator.attributions, reads=reads)
-        self.links = links
+        self.links, self.cut = links, cut
 
     def reset(self, seed: int) -> None:
         """Forget the last episode."""
@@ -158,6 +159,8 @@ class Sees:
         return self._policy.attributions(counters)
 
     def _shown(self, seen: Decision) -> Decision:
+        if not self.cut:
+            seen = replace(seen, max_segments=1)
         if self.links or seen.moment is None:
             return seen
         base = seen.moment.arrays.base[0] / BYTES_PER_GBIT
@@ -173,7 +176,7 @@ def crossing_arms(preset: str) -> dict[str, Callable[[int], EpisodeSummary]]:
     world = load_settings(preset).build_world()
     both = ("attributions", "pace")
 
-    def arm(policy: Callable[[], Any], world: World = world) -> Callable[[int], EpisodeSummary]:
+    def arm(policy: Callable[[], Any]) -> Callable[[int], EpisodeSummary]:
         return lambda seed: play(world, policy(), seed)
 
     return {
@@ -181,7 +184,7 @@ def crossing_arms(preset: str) -> dict[str, Callable[[int], EpisodeSummary]]:
         "pace": arm(lambda: Sees(("pace",))),
         "pace + EmSHAP vector": arm(lambda: Sees(both)),
         "links unknown": arm(lambda: Sees(both, links=False)),
-        "cutting not allowed": arm(lambda: Sees(both), replace(world, max_segments=1)),
+        "cutting not allowed": arm(lambda: Sees(both, cut=False)),
         "rule, no fork": arm(Rule),
     }
 
@@ -234,24 +237,27 @@ def table(found: dict[str, dict[int, dict[str, Any]]], against: str) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Play, and print the table of what was played so far."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("preset", choices=("shared", "cross-domain-hourly", "cross-domain"))
-    parser.add_argument("--days", type=int, default=8, help="days or pairs of days of every arm")
-    parser.add_argument("--load", default="0.9", choices=tuple(LOADS), help="of the shared site")
-    parser.add_argument("--seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--cpu-minutes", type=float, default=8.0, help="begin no further day after so many")
-    parser.add_argument("--output", default="arena/senses")
-    asked = parser.parse_args()
-    shared = asked.preset == "shared"
-    arms = shared_arms(asked.load) if shared else crossing_arms(asked.preset)
-    name = f"shared_load_{asked.load}" if shared else asked.preset
-    seeds = range(asked.seed, asked.seed + asked.days)
-    found = played(Path(asked.output), name, arms, seeds, 60.0 * asked.cpu_minutes)
-    print(f"{asked.preset}" + (f", load {asked.load}, 16 devices, two days each" if shared else ""))
-    print(table(found, "nothing" if shared else "pace + EmSHAP vector"))
+def measure_senses(preset: str, days: int, load: str, seed: int, cpu_minutes: float, folder: Path) -> str:
+    """Play what is missing of so many days, and lay out all that was played so far.
 
+    Args:
+        preset: ``shared``, or one whose tasks are placed by the rule with the fork.
+        days: Days (of ``shared``, pairs of days) of every arm.
+        load: Of the shared site, one of :data:`LOADS`.
+        seed: Of the first day.
+        cpu_minutes: No further day is begun after so many.
+        folder: Where days are kept.
 
-if __name__ == "__main__":
-    main()
+    Raises:
+        SettingsError: If there is no such load, or fewer than one day.
+    """
+    if load not in LOADS:
+        raise SettingsError(problem("load", load, f"must be one of {', '.join(LOADS)}", "Use 0.9"))
+    if days < 1:
+        raise SettingsError(problem("days", days, "must be >= 1", "Use 8"))
+    shared = preset == "shared"
+    arms = shared_arms(load) if shared else crossing_arms(preset)
+    name = f"shared_load_{load}" if shared else preset
+    found = played(folder, name, arms, range(seed, seed + days), 60.0 * cpu_minutes)
+    where = f"{preset}, load {load}, 16 devices, two days each" if shared else preset
+    return f"{where}\n{table(found, 'nothing' if shared else 'pace + EmSHAP vector')}"
