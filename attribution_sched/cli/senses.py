@@ -131,15 +131,16 @@ class Sees:
         reads: Of ``attributions`` and ``pace``; neither is the kind alone.
         links: Whether it is shown what links carry now.
         cut: Whether it may cut models over several domains.
-        attributor: How counters become attributions; the shipped one by default.
+        fork: Whether it thinks at all; the rule alone does not.
     """
 
     name = "rule+fork"
 
-    def __init__(self, reads: tuple[str, ...], *, links: bool = True, cut: bool = True, attributor: Any = None) -> None:
-        self._policy = RuleFork(attributor)
+    def __init__(self, reads: tuple[str, ...], *, links: bool = True, cut: bool = True, fork: bool = True) -> None:
+        self._policy = RuleFork() if fork else Rule()
         coordinator = self._policy._coordinator
-        coordinator._thinker = Thinker(Think(), coordinator.attributions, reads=reads)
+        if fork:
+            coordinator._thinker = Thinker(Think(), coordinator.attributions, reads=reads)
         self.links, self.cut = links, cut
 
     def reset(self, seed: int) -> None:
@@ -185,7 +186,9 @@ def crossing_arms(preset: str) -> dict[str, Callable[[int], EpisodeSummary]]:
         "pace + EmSHAP vector": arm(lambda: Sees(both)),
         "links unknown": arm(lambda: Sees(both, links=False)),
         "cutting not allowed": arm(lambda: Sees(both, cut=False)),
-        "rule, no fork": arm(Rule),
+        "rule": arm(lambda: Sees((), fork=False)),
+        "rule, links unknown": arm(lambda: Sees((), links=False, fork=False)),
+        "rule, cutting not allowed": arm(lambda: Sees((), cut=False, fork=False)),
     }
 
 
@@ -199,7 +202,8 @@ def played(
     if path.exists():
         for line in path.read_text().splitlines():
             told = json.loads(line)
-            found.setdefault(told["arm"], {})[told["seed"]] = told
+            if told["arm"] in found:
+                found[told["arm"]][told["seed"]] = told
     for seed in seeds:
         for arm, run in arms.items():
             if seed in found[arm]:
@@ -224,20 +228,22 @@ def table(found: dict[str, dict[int, dict[str, Any]]], against: str) -> str:
         return lines[0]
     draws = PairedBootstrap(len(days), 0)
     for figure in FIGURES:
-        lines.append(f"\n{figure:22} {'mean':>10}   minus {against}")
+        lines.append(f"\n{figure:26} {'mean':>10}   minus {against}")
         base = np.array([found[against][day][figure] for day in days])
         for arm, rows in found.items():
             values = np.array([rows[day][figure] for day in days])
             told = draws.estimate(draws.means(values - base))
             share = 100.0 * told.value / abs(base.mean()) if base.mean() else 0.0
             lines.append(
-                f"  {arm:22} {values.mean():10.2f}   {told.value:+9.2f} [{told.low:+.2f}, {told.high:+.2f}]"
+                f"  {arm:26} {values.mean():10.2f}   {told.value:+9.2f} [{told.low:+.2f}, {told.high:+.2f}]"
                 f" {share:+.1f} %"
             )
     return "\n".join(lines)
 
 
-def measure_senses(preset: str, days: int, load: str, seed: int, cpu_minutes: float, folder: Path) -> str:
+def measure_senses(
+    preset: str, days: int, load: str, seed: int, cpu_minutes: float, folder: Path, only: str = ""
+) -> str:
     """Play what is missing of so many days, and lay out all that was played so far.
 
     Args:
@@ -247,6 +253,7 @@ def measure_senses(preset: str, days: int, load: str, seed: int, cpu_minutes: fl
         seed: Of the first day.
         cpu_minutes: No further day is begun after so many.
         folder: Where days are kept.
+        only: Arms whose name begins so; all by default.
 
     Raises:
         SettingsError: If there is no such load, or fewer than one day.
@@ -258,6 +265,10 @@ def measure_senses(preset: str, days: int, load: str, seed: int, cpu_minutes: fl
     shared = preset == "shared"
     arms = shared_arms(load) if shared else crossing_arms(preset)
     name = f"shared_load_{load}" if shared else preset
+    arms = {arm: run for arm, run in arms.items() if arm.startswith(only)}
+    if not arms:
+        raise SettingsError(problem("only", only, "is the beginning of no arm", "Leave it out to play all"))
     found = played(folder, name, arms, range(seed, seed + days), 60.0 * cpu_minutes)
     where = f"{preset}, load {load}, 16 devices, two days each" if shared else preset
-    return f"{where}\n{table(found, 'nothing' if shared else 'pace + EmSHAP vector')}"
+    usual = "nothing" if shared else "pace + EmSHAP vector"
+    return f"{where}\n{table(found, usual if usual in arms else next(iter(arms)))}"
