@@ -20,8 +20,8 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision, Decisions, Moment
 from attribution_sched.cluster.fork import Choose, Fork, Wait, fork, within_arrivals
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.reward import total_of
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.reward import total_of, usd_per_g, usd_per_j
+from attribution_sched.cluster.world import Reward, World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, ComparedActor, Deviating, RuleActor, distinct
@@ -219,10 +219,10 @@ class Thinker:
         self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int,
         first: int,
     ) -> Fork:  # fmt: skip
-        moment = view.moment
-        if moment is None:
+        if view.moment is None:
             fix = "Take decisions from a cluster, or decide without thinking"
             raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
+        moment = priced(view.moment, view.reward)
         changes = [
             Choose(each.slot, each.plan) if each.plan is not None or view.replanning else Wait() for each in listed
         ]
@@ -264,6 +264,14 @@ def decision_seed(view: Decision, seed: int = 0) -> int:
     """A seed of the decision's own: the same moment is thought about in the same futures, whatever came before."""
     key = repr((seed, view.time_s, view.slot, [(task.slot, task.number) for task in view.queue])).encode()
     return int.from_bytes(hashlib.blake2b(key, digest_size=6).digest(), "big")
+
+
+def priced(moment: Moment, reward: Reward) -> Moment:
+    """A moment whose copies pay the prices that are in force; feedback may have changed them since the world began."""
+    arrays, energy, carbon = moment.arrays, usd_per_j(reward), usd_per_g(reward)
+    if arrays.energy_usd_per_j == energy and arrays.carbon_usd_per_g == carbon:
+        return moment
+    return replace(moment, arrays=arrays._replace(energy_usd_per_j=energy, carbon_usd_per_g=carbon))
 
 
 def known_tasks(view: Decision) -> dict[int, Task]:
