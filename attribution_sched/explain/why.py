@@ -17,6 +17,7 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.decision_table import least_devices
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.preference import redecided
 from attribution_sched.explain.recorder import perceived
 from attribution_sched.explain.room import empty_cluster, fits_at_all
@@ -39,7 +40,7 @@ class Cause(enum.Enum):
     HELD_FOR_ANOTHER = "held_for_another"
     """There is room, and the policy places or keeps it for another waiting task."""
     LINK_OR_PRICE = "link_or_price"
-    """With faster links or free traffic the policy would place it."""
+    """With faster links or free traffic the policy would place it, or it waits for a cleaner or cheaper hour."""
     POLICY_WAITS = "policy_waits"
     """There is room for it alone, and the policy prefers to wait."""
     BEHIND = "behind"
@@ -167,6 +168,7 @@ def why_waiting(
         change, advice = _advice(asked, view, may, limit)
         named = tuple(Phrase("why.somebody") for _ in blockers) if private else blockers
         message = f"why.{cause.value}_behind" if "ahead" in values else f"why.{cause.value}"
+        message = "why.cleaner_hour" if "kg" in values else message
         # A model that no domain holds by itself has no number of devices in one.
         message += "_several" if "need" in values and not needs else ""
         sentence = Phrase(message, task=task, **{**values, **({"who": named} if blockers else {})})
@@ -203,12 +205,25 @@ def why_waiting(
         return answer(Cause.NO_ROOM, **room, who=(Phrase("why.nobody"),))
     if behind:
         return answer(Cause.BEHIND, count=behind)
+    later = _cleaner_hour(policy, asked.view)
+    if later is not None:
+        kg, error = number(later.carbon_g / 1e3), number(later.carbon_error_g / 1e3, 2)
+        return answer(Cause.LINK_OR_PRICE, hours=number(later.hours), kg=kg, error=error, usd=number(later.usd, 2))
     alone = asked.places(alone=True, most=limit)
     if alone is not None:
         return answer(Cause.HELD_FOR_ANOTHER, count=max(0, len(view.queue) - 1))
     if asked.places(alone=True, most=limit, bandwidth_gbps=10.0 * view.bandwidth_gbps) is not None:
         return answer(Cause.LINK_OR_PRICE)
     return answer(Cause.POLICY_WAITS)
+
+
+def _cleaner_hour(policy: Policy, view: Decision) -> Any:
+    """What a policy that thinks expects of leaving the task until a cleaner hour; None if it does not leave it."""
+    if view.moment is None or len(view.queue) != 1 or view.moment.world.cluster.domains[0].carbon is None:
+        return None
+    policy.decide(view)
+    thought = getattr(getattr(policy, "last", None), "thought", None)
+    return None if thought is None else thought.options[thought.chosen].later
 
 
 def _advice(asked: _Asked, view: Decision, may: IntArray, limit: int | None) -> tuple[Mapping[str, int] | None, str]:

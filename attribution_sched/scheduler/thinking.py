@@ -18,17 +18,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions, Moment
-from attribution_sched.cluster.fork import Choose, Fork, Wait, fork, within_arrivals
+from attribution_sched.cluster.fork import Change, Choose, Fork, Hold, Wait, fork, within_arrivals
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of, usd_per_g, usd_per_j
 from attribution_sched.cluster.world import Reward, World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
+from attribution_sched.scheduler.cleaner_hour import LaterStart, later_start
 from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, ComparedActor, Deviating, RuleActor, distinct
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
 from attribution_sched.scheduler.hi_ppo.reward_weights import reward_scale
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Attributor, FloatArray, Task
+
+WAITED_SHARE = 0.7
+"""Part of the time that copies are played which a task may be left waiting for a cleaner hour."""
 
 TRUST = 0.5
 """How much of its gain a policy's whole choice is expected to bring at least."""
@@ -86,6 +90,7 @@ class Option:
         upper: Log-probability of task, domains and cuts; 0 for who has none.
         lower: Log-probability of layouts, formats and levels, given these.
         trusted: Whether it is a policy's whole choice, no change of one: it need not be better beyond its noise.
+        later: For a task that is left until a cleaner hour, what that is expected to save and to cost.
     """
 
     slot: int
@@ -93,6 +98,7 @@ class Option:
     upper: float = 0.0
     lower: float = 0.0
     trusted: bool = False
+    later: LaterStart | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +192,17 @@ class Thinker:
                 options.append(Option(int(decisions.slot[0, task]), found.batch.plan(r), *odds[r].tolist()))
         return options
 
+    def later(self, view: Decision, own: Option) -> list[Option]:
+        """Leaving the task of the own choice until a cleaner hour, if forecasts speak for one; nobody else may wait.
+
+        The hour must come while copies are still played, with time left to show what it is worth.
+        """
+        if view.moment is None or view.replanning or own.plan is None or len(view.queue) != 1:
+            return []
+        played_h = min(self._hours(view.moment), (view.moment.ends_s - view.time_s) / 3600.0)
+        found = later_start(view, own.plan, WAITED_SHARE * played_h)
+        return [] if found is None else [replace(own, plan=None, later=found)]
+
     def compare(self, view: Decision, planner: Planner, listed: Sequence[Option], seed: int) -> Thought:
         """Say what each of some choices is worth over the first one.
 
@@ -223,9 +240,7 @@ class Thinker:
             fix = "Take decisions from a cluster, or decide without thinking"
             raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
         moment = priced(view.moment, view.reward)
-        changes = [
-            Choose(each.slot, each.plan) if each.plan is not None or view.replanning else Wait() for each in listed
-        ]
+        changes = [_change(each, replanning=view.replanning) for each in listed]
         known = known_tasks(view)
         return fork(
             moment, changes, futures, self._hours(moment), self.follower(planner, moment.world), seed,
@@ -233,6 +248,7 @@ class Thinker:
         )  # fmt: skip
 
     def _hours(self, moment: Moment) -> float:
+        """How far copies are played."""
         return within_arrivals(moment, self.think.hours, self.think.arrivals)
 
     def follower(self, planner: Planner, world: World) -> RuleFollower:
@@ -251,6 +267,13 @@ class Thinker:
         )
         self._beliefs = [(world, made), *self._beliefs[:3]]
         return made
+
+
+def _change(option: Option, *, replanning: bool) -> Change:
+    """What a choice changes in a copy."""
+    if option.later is not None:
+        return Hold(option.slot, option.later.hours)
+    return Choose(option.slot, option.plan) if option.plan is not None or replanning else Wait()
 
 
 def _is_new(option: Option, listed: Sequence[Option]) -> bool:

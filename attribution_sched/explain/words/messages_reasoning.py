@@ -266,6 +266,12 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} waits: there is room, but the links are too slow now; ten times faster it would start.",
         "{task} 在等待：虽有空间，但目前链路太慢；若快十倍即可启动。",
     ),
+    "why.cleaner_hour": (
+        "{task} waits {hours} h for a cleaner hour: {kg} ± {error} kg of accounted carbon and {usd} USD of electricity "
+        "less are expected; it costs {hours} h of delay.",
+        "{task} 等待 {hours} 小时以用更清洁的电力：预计核算碳排放少 {kg} ± {error} 千克、电费少 {usd} 美元；"
+        "代价是推迟 {hours} 小时。",
+    ),
     "why.policy_waits": (
         "{task} waits: there is room for it, and the policy prefers to wait even with nobody else in the queue.",
         "{task} 在等待：虽有空间且无人竞争，策略仍倾向等待。",

@@ -56,7 +56,7 @@ class Coordination:
         source: ``policy``, ``policy+search``, ``search`` (a wide search, for a task that waiting would not help),
             ``keeps``, ``waits``, ``thinking`` (another choice did better in copies of the cluster), or the fallback's
             name after ``fallback:``.
-        reason: Why the fallback was taken; empty if it was not.
+        reason: Why the fallback was taken, or what waiting for a cleaner hour is for; empty if neither.
         upper_s: Time of the upper agent, its masks included.
         lower_s: Time of the lower agents.
         search_s: Time of the local search.
@@ -256,14 +256,17 @@ class HiPpo:
             # it for what this policy decides.
             reason = f"coordination took {settled - began:.3f} s of {self.deadline_s:.3f} s allowed, at: search"
             return self._fall_back(view, began, timings, reason)
-        thought = self._think(view, planner, decisions, slot, plan)
+        thought, reason = self._think(view, planner, decisions, slot, plan), ""
         if thought is not None and thought.chosen:
             better = thought.options[thought.chosen]
             slot, plan, source = better.slot, better.plan, "thinking"
             if plan is None or (view.replanning and plan == view.current_plan):
                 slot, plan = view.slot, None
+            reason = "" if better.later is None else str(better.later)
         done = self._done(plan, slot, source, began, timings, settled - agreed)
-        return done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought)
+        return (
+            done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought, reason=reason)
+        )
 
     def _agree(
         self, view: Decision, planner: Planner, decisions: Decisions, found: Decoded, others: int, late: float
@@ -343,6 +346,7 @@ class HiPpo:
             elsewhere = self._search_widely(view, planner, single, len(view.queue), math.inf, thorough=False)
             if elsewhere is not None and elsewhere != view.current_plan:
                 listed.insert(1, replace(listed[0], plan=elsewhere))
+        listed += thinker.later(view, listed[0])
         return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
 
     def _actor(self, view: Decision, planner: Planner, decisions: Decisions) -> ComparedActor:
