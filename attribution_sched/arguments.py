@@ -25,12 +25,12 @@ def seed_of(seed: Any) -> int:
         SettingsError: If it is none.
     """
     try:
-        found = -1 if isinstance(seed, bool) else operator.index(seed)
+        number = -1 if isinstance(seed, bool) else operator.index(seed)
     except TypeError:
-        found = -1
-    if not 0 <= found < 2**62:
+        number = -1
+    if not 0 <= number < 2**62:
         raise SettingsError(problem("seed", seed, "must be a whole number >= 0, below 2**62", "Use for example seed=0"))
-    return found
+    return number
 
 
 def queue_of(queue: Any) -> str:
@@ -57,12 +57,12 @@ def cluster_of(cluster: Any) -> Callable[..., SimulatedCluster]:
         raise SettingsError(problem("cluster", cluster, "must make a cluster from world, seed and arrivals=", fix))
 
     def made(world: World, seed: int, *, arrivals: bool) -> SimulatedCluster:
-        found = cluster(world, seed, arrivals=arrivals)
-        if not isinstance(found, SimulatedCluster):
+        built = cluster(world, seed, arrivals=arrivals)
+        if not isinstance(built, SimulatedCluster):
             raise SettingsError(
-                problem("cluster", found, "must be a SimulatedCluster or of a subclass", "Derive yours from it")
+                problem("cluster", built, "must be a SimulatedCluster or of a subclass", "Derive yours from it")
             )
-        return found
+        return built
 
     return made
 
@@ -97,11 +97,11 @@ def explain_options(given: Mapping[str, Any]) -> dict[str, Any]:
     from attribution_sched.explain.plan_parts import PartsExplainer
 
     signature = inspect.signature(PartsExplainer.explain if given.get("parts") else Explainer.explain)
-    known = [name for name, each in signature.parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    known.append("parts")
+    option_names = [name for name, each in signature.parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    option_names.append("parts")
     for name in given:
-        if name not in known:
-            raise ExplanationError(problem("explain option", name, "does not exist", nearest(str(name), known)))
+        if name not in option_names:
+            raise ExplanationError(problem("explain option", name, "does not exist", nearest(str(name), option_names)))
     target = given.get("target")
     valid = PART_TARGETS if given.get("parts") else [name for name in TARGETS if name not in ("model", "log_odds")]
     if target is not None and target not in valid:
@@ -121,10 +121,10 @@ def known_options(what: str, function: Callable[..., Any], given: Mapping[str, A
         SettingsError: If there is one.
     """
     parameters = inspect.signature(function).parameters.values()
-    known = [each.name for each in parameters if each.default is not inspect.Parameter.empty]
+    option_names = [each.name for each in parameters if each.default is not inspect.Parameter.empty]
     for name in given:
-        if name not in known:
-            raise SettingsError(problem(f"{what} option", name, "does not exist", nearest(name, known)))
+        if name not in option_names:
+            raise SettingsError(problem(f"{what} option", name, "does not exist", nearest(name, option_names)))
 
 
 def run_of(count: Any, until: Any, hours: Any) -> str:
@@ -133,11 +133,11 @@ def run_of(count: Any, until: Any, hours: Any) -> str:
     Raises:
         SettingsError: If not exactly one is given, or it is out of range.
     """
-    given = {"tasks": count, "until": until, "hours": hours}
-    named = [name for name, value in given.items() if value is not None]
+    limits = {"tasks": count, "until": until, "hours": hours}
+    named = [name for name, value in limits.items() if value is not None]
     if len(named) != 1:
         rule = "exactly one of tasks, until and hours must be given"
-        raise SettingsError(problem("run", given, rule, "For example run(10), run(until='empty') or run(hours=2)"))
+        raise SettingsError(problem("run", limits, rule, "For example run(10), run(until='empty') or run(hours=2)"))
     if until is not None:
         if until != "empty":
             raise SettingsError(problem("until", until, "is not known", nearest(str(until), ["empty"])))
@@ -216,9 +216,9 @@ def policy_of(header: JournalHeader, asked: Any) -> Any:
             rule = "is not a policy that can be made by its name"
             raise JournalError(problem("policy", header.policy, rule, "Pass it: System.resume(path, policy=...)"))
         return as_policy(header.policy)
-    found = as_policy(asked)
-    if found.name != header.policy:
+    as_given = as_policy(asked)
+    if as_given.name != header.policy:
         rule = f"the journal is of policy {header.policy!r}"
         fix = "Resume without policy=, or begin a new journal for the other policy"
-        raise JournalError(problem("policy", found.name, rule, fix))
-    return found
+        raise JournalError(problem("policy", as_given.name, rule, fix))
+    return as_given

@@ -334,16 +334,16 @@ def _module_of(library: Any) -> Any:
 
 def _linked(libraries: list[Any]) -> list[Any]:
     """Libraries and those that parts among them wait for, directly or not, each once."""
-    found = dict.fromkeys(libraries)
-    open_ends = list(found)
+    linked = dict.fromkeys(libraries)
+    open_ends = list(linked)
     while open_ends:
         one = open_ends.pop()
         inner = one._linking_libraries if isinstance(one, _PartLibrary) else ()
         for each in inner:
-            if each not in found:
-                found[each] = None
+            if each not in linked:
+                linked[each] = None
                 open_ends.append(each)
-    return list(found)
+    return list(linked)
 
 
 class _PartCompiler(CompilerBase):
@@ -373,13 +373,13 @@ _CODE = ("co_code", "co_names", "co_varnames", "co_argcount", "co_kwonlyargcount
 
 def _callees(first: Kernel) -> list[Kernel]:
     """A kernel and all kernels it calls, directly or not, in an order that depends on their code alone."""
-    found, open_ends = {id(first): first}, [first]
+    callees, open_ends = {id(first): first}, [first]
     while open_ends:
         for _, value in sorted(_frozen(open_ends.pop().py_func).items()):
-            if isinstance(value, Kernel) and id(value) not in found:
-                found[id(value)] = value
+            if isinstance(value, Kernel) and id(value) not in callees:
+                callees[id(value)] = value
                 open_ends.append(value)
-    return list(found.values())
+    return list(callees.values())
 
 
 def _frozen(function: Callable[..., Any]) -> dict[str, Any]:
@@ -392,9 +392,9 @@ def _frozen(function: Callable[..., Any]) -> dict[str, Any]:
         vars(module) for name in names if isinstance(module := function.__globals__.get(name), ModuleType)
         and module.__name__.startswith(f"{__package__}.")
     ]  # fmt: skip
-    found = {f"{space['__name__']}.{name}": space[name] for space in spaces for name in names if name in space}
+    constants = {f"{space['__name__']}.{name}": space[name] for space in spaces for name in names if name in space}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return found | {name: cell.cell_contents for name, cell in cells}
+    return constants | {name: cell.cell_contents for name, cell in cells}
 
 
 def _names(code: CodeType) -> set[str]:
@@ -526,8 +526,8 @@ class _DigestCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         began = time.perf_counter()
-        found = super().load_overload(sig, target_context)
-        if found is None:
+        loaded = super().load_overload(sig, target_context)
+        if loaded is None:
             _announce()
             self._began[sig] = began
         else:
@@ -535,7 +535,7 @@ class _DigestCache(FunctionCache):
             with suppress(OSError):
                 os.utime(self._cache_file._index_path)
             _off_the_clock(time.perf_counter() - began)
-        return found
+        return loaded
 
     def save_overload(self, sig: Any, data: Any) -> None:
         # A full or read-only disk costs the next process the same time again, never this one its result.
@@ -599,8 +599,8 @@ def _somebody_listens() -> bool:
 
 def folder() -> Path:
     """Where compiled kernels are kept: in the user's cache, or where ``NUMBA_CACHE_DIR`` says."""
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    return (Path(given) if given else _user_cache()) / "attribution_sched" / "kernels"
+    configured = os.environ.get("NUMBA_CACHE_DIR")
+    return (Path(configured) if configured else _user_cache()) / "attribution_sched" / "kernels"
 
 
 def compiled() -> int:
@@ -644,10 +644,10 @@ def _sweep(where: Path) -> None:
     """Remove versions of kernels that nobody uses any more; the last few that were used stay."""
     with suppress(OSError):
         used = {path: path.stat().st_mtime for path in where.rglob("*.nbi")}
-        kept: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for path in sorted(used, key=used.__getitem__, reverse=True):
-            kept[_kernel_of(path)] += 1
-            if kept[_kernel_of(path)] > KEPT and time.time() - used[path] > UNUSED_S:
+            counts[_kernel_of(path)] += 1
+            if counts[_kernel_of(path)] > KEPT and time.time() - used[path] > UNUSED_S:
                 for data in path.parent.glob(f"{glob.escape(path.stem)}.*"):
                     data.unlink()
 

@@ -156,11 +156,11 @@ class Twin(SimulatedCluster):
     def _learn(self, slot: int) -> None:
         """Expect of others of a kind what one of them was measured to need."""
         task, demands = self.residents[slot], self.engine.pool.demands
-        known = self.learnt.setdefault(task.kind_index, {})
-        known.pop(task.id, None)
-        known[task.id] = float(self._arrays.pool[slot, st.P_FACTORS] / _foretold(task, demands.take(slot))[0])
-        while len(known) > MOST_LEARNT:
-            del known[next(iter(known))]
+        corrections = self.learnt.setdefault(task.kind_index, {})
+        corrections.pop(task.id, None)
+        corrections[task.id] = float(self._arrays.pool[slot, st.P_FACTORS] / _foretold(task, demands.take(slot))[0])
+        while len(corrections) > MOST_LEARNT:
+            del corrections[next(iter(corrections))]
         for each in np.flatnonzero(self.engine.state.slots[0, :, st.STATUS] == st.QUEUED).tolist():
             other = self.residents[each]
             if other.kind_index == task.kind_index:
@@ -191,22 +191,22 @@ class Twin(SimulatedCluster):
         to it would be wrong wherever the task goes next.
         """
         self._correct_links(told.get("links") or ())
-        wanted_s, done = told.get("step_s"), told.get("done")
+        wanted_s, share_done = told.get("step_s"), told.get("done")
         task = self.engine.state.tasks[0, slot]
         if isinstance(wanted_s, float) and wanted_s > 0.0 and float(task[st.STEP]) > 0.0:
             if told.get("about") == "links":
                 self._fit_links(slot, wanted_s, told.get("links") or ())
             else:
                 self._fit_demands(slot, wanted_s)
-        if isinstance(done, float) and 0.0 <= done <= 1.0:
-            task[st.LEFT] = max(1.0, self.residents[slot].steps * (1.0 - done))
+        if isinstance(share_done, float) and 0.0 <= share_done <= 1.0:
+            task[st.LEFT] = max(1.0, self.residents[slot].steps * (1.0 - share_done))
 
     def _fit_demands(self, slot: int, wanted_s: float) -> None:
         """Scale a task's demands until its step takes so long; links leave a floor under it."""
-        own = self._arrays.pool[slot, st.P_FACTORS : st.P_PCIE].copy()
+        factors = self._arrays.pool[slot, st.P_FACTORS : st.P_PCIE].copy()
 
         def scale(factor: float) -> None:
-            self._arrays.pool[slot, st.P_FACTORS : st.P_PCIE] = own * factor
+            self._arrays.pool[slot, st.P_FACTORS : st.P_PCIE] = factors * factor
 
         if self._fitted(slot, wanted_s, scale):
             self._learn(slot)
@@ -215,10 +215,10 @@ class Twin(SimulatedCluster):
         """Scale what the links of a task carry until its step takes so long; never beyond what was measured one way."""
         names = [each.name for each in self.world.cluster.domains]
         ends = [(names.index(source), names.index(target), float(rate)) for source, target, rate, _ in links]
-        own = [float(self._arrays.base[0, i, j]) for i, j, _ in ends]
+        base_rates = [float(self._arrays.base[0, i, j]) for i, j, _ in ends]
 
         def scale(factor: float) -> None:
-            for (i, j, rate), usable in zip(ends, own, strict=True):
+            for (i, j, rate), usable in zip(ends, base_rates, strict=True):
                 self._carry(i, j, min(rate, usable / factor))
 
         if ends:
@@ -254,8 +254,8 @@ class Twin(SimulatedCluster):
         """Take a task off its devices and let it wait again, or set it aside."""
         state = self.engine.state
         release(self.engine.arrays, state, 0, slot)
-        task, left = self.residents.pop(slot), float(state.tasks[0, slot, st.LEFT])
-        waiting = Waiting(task, self.engine.pool.demands.take(slot), self._arrays.pool[slot].copy(), left)
+        task, steps_left = self.residents.pop(slot), float(state.tasks[0, slot, st.LEFT])
+        waiting = Waiting(task, self.engine.pool.demands.take(slot), self._arrays.pool[slot].copy(), steps_left)
         state.slots[0, slot] = (st.FREE, 0, 0, 0)
         state.traffic[0, slot] = 0.0
         reprice(self.engine.arrays, state, 0, False, self.engine._scratch)
@@ -285,8 +285,10 @@ def _foretold(task: Task, demands: Demands) -> FloatArray:
 
     What a simulation would draw for a task that nobody measured says nothing of a real one.
     """
-    own: FloatArray = np.asarray(demands.factors[0], dtype=np.float64)
-    return np.ones_like(own) if all(how == "simulated" for how in task.provenance.values()) else own
+    demand_factors: FloatArray = np.asarray(demands.factors[0], dtype=np.float64)
+    return (
+        np.ones_like(demand_factors) if all(how == "simulated" for how in task.provenance.values()) else demand_factors
+    )
 
 
 class MeteredTwin(MeteredCluster, Twin):
@@ -319,8 +321,8 @@ class RealCluster(Twin):
         effect = super().carry_out(action, key)
         if effect.code in (1, 2):
             task = self.residents[slot]
-            left = max(1, math.ceil(float(self.engine.state.tasks[0, slot, st.LEFT])))
-            self.live.launch(key, task, self.plan_of(slot), left, self.partner_of(slot))
+            steps_left = max(1, math.ceil(float(self.engine.state.tasks[0, slot, st.LEFT])))
+            self.live.launch(key, task, self.plan_of(slot), steps_left, self.partner_of(slot))
         return replace(effect, predicted=replace(effect.observed, provenance="estimated"))
 
     def cancel(self, name: str) -> None:
@@ -399,14 +401,16 @@ class Launched:
 
     def links(self) -> dict[str, float]:
         """Bytes a second to the next stage's domain, by domain, as jobs that measure it report it now."""
-        found = {}
+        medians = {}
         for domain in self.next:
             rates = [each.get("link_bytes_per_s") for each in self.steps.get(domain, ())]
-            known = [float(rate) for rate in rates if isinstance(rate, float | int) and 0.0 < rate < math.inf][-3:]
-            if known:
+            recent = [float(rate) for rate in rates if isinstance(rate, float | int) and 0.0 < rate < math.inf][-3:]
+            if recent:
                 # Unlike ones are of before and after a change: their mean was never there.
-                found[domain] = statistics.median(rate for rate in known if abs(rate / known[-1] - 1.0) <= LINK_DRIFT)
-        return found
+                medians[domain] = statistics.median(
+                    rate for rate in recent if abs(rate / recent[-1] - 1.0) <= LINK_DRIFT
+                )
+        return medians
 
     def measured(self) -> dict[str, Any] | None:
         """The step as it is measured now, by its slowest part; None while too little is known."""
@@ -416,8 +420,8 @@ class Launched:
         medians = [statistics.median(float(each["step_s"]) for each in steps) for steps in windows.values()]
         per_step = {}
         for name in ("bytes", "cpu_s"):
-            known = [[float(each[name]) for each in steps if name in each] for steps in windows.values()]
-            per_step[name] = sum(statistics.median(values) for values in known if values)
+            columns = [[float(each[name]) for each in steps if name in each] for steps in windows.values()]
+            per_step[name] = sum(statistics.median(values) for values in columns if values)
         count = min(len(steps) for steps in self.steps.values())
         # As measured, one way and undisturbed; and as a pipeline has it, which sends both ways at once.
         links = [[domain, self.next[domain], rate, rate * self.duplex] for domain, rate in self.links().items()]
@@ -500,8 +504,8 @@ class Live:
 
     def header_of(self, header: JournalHeader) -> JournalHeader:
         """A journal's header that says what it ran on, and how its twin ticks."""
-        told = {"cluster": self.kind, "tick_s": self.tick_s}
-        return replace(header, settings={**header.settings, **told})
+        cluster_settings = {"cluster": self.kind, "tick_s": self.tick_s}
+        return replace(header, settings={**header.settings, **cluster_settings})
 
     def attach(self, journal: Journal) -> None:
         """Work for a journal: know again what it launched, and lend its lock to whoever submits.
@@ -520,26 +524,26 @@ class Live:
         for executor in self.executors.values():
             executor.lock_file = journal.lock_file
         ended: set[str] = set()
-        told: dict[str, list[Operation]] = {}
+        by_key: dict[str, list[Operation]] = {}
         for each in operations.recorded(journal):
             if each.kind in operations.OBSERVED:
                 key = str(each.more["key"])
-                told.setdefault(key, []).append(each)
+                by_key.setdefault(key, []).append(each)
                 if each.kind == operations.FAILED:
                     self._failures[each.name] = self._failures.get(each.name, 0) + 1
                 if each.kind in (operations.FINISHED, operations.FAILED):
                     ended.add(key)
         newest: dict[str, Launched] = {}
         for record in journal.handles():
-            found = launched_of(record)
-            found.duplex = self._duplex
-            self._attempts[found.task] = found.attempt + 1
-            if found.phase != GONE and found.key not in ended:
-                for operation in told.get(found.key, ()):
-                    found.told.add(operation.kind)
-                    found.told_step_s = operation.more.get("step_s", found.told_step_s)
-                    found.told_cpu_s = float(operation.more.get("cpu_s", found.told_cpu_s))
-                newest[found.task] = found
+            running = launched_of(record)
+            running.duplex = self._duplex
+            self._attempts[running.task] = running.attempt + 1
+            if running.phase != GONE and running.key not in ended:
+                for operation in by_key.get(running.key, ()):
+                    running.told.add(operation.kind)
+                    running.told_step_s = operation.more.get("step_s", running.told_step_s)
+                    running.told_cpu_s = float(operation.more.get("cpu_s", running.told_cpu_s))
+                newest[running.task] = running
         self.launched = {each.key: each for each in newest.values()}
         # An engine may have forgotten the end of what was launched long ago, unless it is asked for by its key.
         self._cursors = {
@@ -576,15 +580,15 @@ class Live:
             self._end(old)
             old.spent = self._metered(old)
             self._gone(old)
-        known = self.journal.handle(key)
-        if known is not None and launched_of(known).phase not in (HELD,):
-            self.launched[key] = self.launched.get(key) or launched_of(known)
+        journaled = self.journal.handle(key)
+        if journaled is not None and launched_of(journaled).phase not in (HELD,):
+            self.launched[key] = self.launched.get(key) or launched_of(journaled)
             return
-        attempt = launched_of(known).attempt if known is not None else self._attempts.get(task.id, 0)
+        attempt = launched_of(journaled).attempt if journaled is not None else self._attempts.get(task.id, 0)
         record = self.journal.task(task.id) if self.journal.knows_task(task.id) else None
         command = self.command if record is None else tuple(record.meta.get("command") or self.command)
         jobs = jobs_of(key, task.id, plan, self.domains, command, steps=steps, attempt=attempt, partner=partner)
-        since = time.time() if known is None else launched_of(known).since_unix_s
+        since = time.time() if journaled is None else launched_of(journaled).since_unix_s
         made = Launched(key, task.id, {}, HELD if len(jobs) > 1 else RELEASED, since, attempt)
         parts = {(job.component.replica, job.component.stage): job.component.domain for job in jobs}
         made.duplex = self._duplex
@@ -601,8 +605,8 @@ class Live:
                 break
             made.parts[domain] = handle.id
             # Named from now on: an engine may have forgotten its end before it is first looked at.
-            seen = self._cursors.get(domain, {})
-            self._cursors[domain] = {**seen, key: seen.get(key)}
+            cursor = self._cursors.get(domain, {})
+            self._cursors[domain] = {**cursor, key: cursor.get(key)}
         if refused:
             # What its other domains have taken already is given back by whoever sees this phase next.
             made.phase, made.reason = CANCELLING, refused
@@ -621,7 +625,7 @@ class Live:
             self.executors[domain].cancel(old.key)
         until = time.monotonic() + wait_s
         for domain in old.parts:
-            while (found := self.executors[domain].find(old.key)) is not None and not found.ended:
+            while (handle := self.executors[domain].find(old.key)) is not None and not handle.ended:
                 if time.monotonic() > until:
                     rule = f"did not end within {wait_s:g} s of being asked to"
                     raise ExecutorError(problem("job", old.key, rule, "Let the command end on SIGTERM"))
@@ -629,19 +633,19 @@ class Live:
 
     def _metered(self, made: Launched) -> dict[str, Any]:
         """End and CPU-seconds by domain of a launch that has ended, as far as executors know them."""
-        known = [(domain, self.executors[domain].find(made.key)) for domain in made.parts]
-        spent = {domain: each.cpu_s for domain, each in known if each is not None and each.cpu_s is not None}
-        ends = [each.ended_unix_s for _, each in known if each is not None and each.ended_unix_s is not None]
+        handles = [(domain, self.executors[domain].find(made.key)) for domain in made.parts]
+        spent = {domain: each.cpu_s for domain, each in handles if each is not None and each.cpu_s is not None}
+        ends = [each.ended_unix_s for _, each in handles if each is not None and each.ended_unix_s is not None]
         return {"end_s": max(ends, default=time.time()) - self._origin_s, "cpu_by_domain": spent} if spent else {}
 
     def _keep(self, made: Launched) -> None:
         assert self.journal is not None
-        told = {
+        payload = {
             "task": made.task, "parts": dict(made.parts), "phase": made.phase, "since_unix_s": made.since_unix_s,
             "attempt": made.attempt, "reason": made.reason, "next": made.next,
             **({"spent": made.spent} if made.spent else {}),
         }  # fmt: skip
-        self.journal.record_handle(HandleRecord(made.key, self.kind, told))
+        self.journal.record_handle(HandleRecord(made.key, self.kind, payload))
 
     def _gone(self, made: Launched) -> None:
         made.phase = GONE
@@ -652,25 +656,25 @@ class Live:
         """Look at the executors; what they report, as operations that the journal has not seen yet."""
         for domain, executor in self.executors.items():
             if any(domain in each.parts for each in self.launched.values()):
-                seen = executor.observe(self._cursors.get(domain, {}))
-                self._cursors[domain] = seen.cursor
-                for event in seen.events:
+                observed = executor.observe(self._cursors.get(domain, {}))
+                self._cursors[domain] = observed.cursor
+                for event in observed.events:
                     if event.key in self.launched:
                         self._note(self.launched[event.key], event)
         for each in list(self.launched.values()):
             if cluster.place_of(each.task) != "running":
                 continue
-            found = self._reported(each)
-            if found is not None:
-                kind, more = found
+            report = self._reported(each)
+            if report is not None:
+                kind, more = report
                 yield operations.operation(cluster, kind, each.task, key=each.key, **more)
 
     def _note(self, made: Launched, event: Event) -> None:
         if event.kind == STEP:
             if isinstance(event.data.get("step_s"), float | int):
                 made.steps.setdefault(event.domain, []).append(event.data)
-            done = event.data.get("done")
-            made.done = float(done) if isinstance(done, float | int) else made.done
+            share_done = event.data.get("done")
+            made.done = float(share_done) if isinstance(share_done, float | int) else made.done
             return
         made.states[event.domain] = event.kind
         if event.kind == RUNNING:
@@ -743,18 +747,18 @@ class Live:
     def _spent(self, made: Launched) -> dict[str, Any]:
         step = made.measured() or {}
         ends = list(made.ends.values())
-        told: dict[str, Any] = {
+        spent: dict[str, Any] = {
             "end_s": max(float(end["unix_s"]) for end in ends) - self._origin_s,
             "start_s": made.started_unix_s - self._origin_s,
         }
         for name in ("cpu_s", "max_rss_bytes"):
-            known = [float(end[name]) for end in ends if end.get(name) is not None]
-            if known:
-                told[f"job_{name}"] = sum(known)
-        told["cpu_by_domain"] = {
+            figures = [float(end[name]) for end in ends if end.get(name) is not None]
+            if figures:
+                spent[f"job_{name}"] = sum(figures)
+        spent["cpu_by_domain"] = {
             domain: float(end["cpu_s"]) for domain, end in made.ends.items() if end.get("cpu_s") is not None
         }
-        return told | step
+        return spent | step
 
     def drive(self, system: System, limit_s: float) -> bool:
         """Let wall time pass to the next decision; see :meth:`SimulatedCluster.advance`."""
@@ -764,9 +768,9 @@ class Live:
             for what in self.poll(cluster):
                 system._operate(what)
                 if what.kind in (operations.FINISHED, operations.FAILED):
-                    made = self.launched.get(str(what.more["key"]))
-                    if made is not None:
-                        self._gone(made)
+                    launch = self.launched.get(str(what.more["key"]))
+                    if launch is not None:
+                        self._gone(launch)
             wall_s = min(self.now_s, limit_s)
             system._moving = True
             pending = cluster.look()
@@ -825,10 +829,10 @@ def onlooker(path: str | os.PathLike[str]) -> Onlooker | str:
 
 def launched_of(record: HandleRecord) -> Launched:
     """A launch as its handle in the journal tells it."""
-    told = record.handle
+    payload = record.handle
     return Launched(
-        record.key, told["task"], dict(told["parts"]), told["phase"], float(told["since_unix_s"]), int(told["attempt"]),
-        reason=told["reason"], next=dict(told.get("next", {})),
+        record.key, payload["task"], dict(payload["parts"]), payload["phase"], float(payload["since_unix_s"]),
+        int(payload["attempt"]), reason=payload["reason"], next=dict(payload.get("next", {})),
     )  # fmt: skip
 
 
@@ -869,9 +873,9 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
         from attribution_sched.executors.slurm import SlurmExecutor
 
         folder, domains = local_folder(journal), settings.build_world().cluster.domains
-        made = Live({each.name: SlurmExecutor(each.name, folder=folder) for each in domains}, poll_s=1.0, kind="slurm")
-        made.check_inventory()
-        return made
+        live = Live({each.name: SlurmExecutor(each.name, folder=folder) for each in domains}, poll_s=1.0, kind="slurm")
+        live.check_inventory()
+        return live
     if cluster == "ray":
         if journal is None:
             rule = "jobs outlive this process, so what was launched must be on disk"
@@ -880,9 +884,9 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
 
         folder, domains, device = local_folder(journal), settings.build_world().cluster.domains, device_of()
         sites = {each.name: RayExecutor(each.name, folder=folder, resource=device) for each in domains}
-        made = Live(sites, poll_s=0.2, kind="ray")
-        made.check_inventory()
-        return made
+        live = Live(sites, poll_s=0.2, kind="ray")
+        live.check_inventory()
+        return live
     if isinstance(cluster, Mapping):
         wrong = [name for name, each in cluster.items() if not isinstance(each, Executor)]
         if wrong or not cluster:
@@ -897,8 +901,8 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
 
 def local_folder(journal: str | os.PathLike[str]) -> Path:
     """Where local jobs of a journal are kept: beside it."""
-    found = Path(journal).resolve()
-    return found.with_name(f"{found.name}.jobs")
+    resolved = Path(journal).resolve()
+    return resolved.with_name(f"{resolved.name}.jobs")
 
 
 def recorded_cluster(path: str | os.PathLike[str]) -> str:
@@ -937,16 +941,16 @@ def outcome_of(journal: Journal, decision: str) -> Outcome:
         bill_usd=record.bill_usd, r_eff=record.r_eff, r_util=record.r_util, r_cost=record.r_cost,
         provenance="estimated",
     )  # fmt: skip
-    seen: dict[str, Any] = {}
+    observed: dict[str, Any] = {}
     for each in operations.recorded(journal):
         if each.kind in operations.OBSERVED and each.more.get("key") == key:
-            seen |= {name: value for name, value in each.more.items() if value is not None}
-    if not seen:
+            observed |= {name: value for name, value in each.more.items() if value is not None}
+    if not observed:
         return Outcome(record.code, Quantities(), predicted)
-    base_s, step_s = record.details.get("base_step_s"), seen.get("step_s")
+    base_s, step_s = record.details.get("base_step_s"), observed.get("step_s")
     saved = None if not base_s or step_s is None else float(r_eff(float(step_s), float(base_s)))
     measured = Quantities(
-        start_s=seen.get("start_s"), step_s=step_s, traffic_bytes=seen.get("bytes"), r_eff=saved,
+        start_s=observed.get("start_s"), step_s=step_s, traffic_bytes=observed.get("bytes"), r_eff=saved,
         provenance="measured",
     )  # fmt: skip
     return Outcome(record.code, measured, predicted)
@@ -957,12 +961,12 @@ def outcome_words(journal: Journal, decision: str) -> str:
     record, key = journal.outcome(decision), journal.key(decision)
     if record is None or record.code not in (1, 2) or record.step_s is None:
         return ""
-    told = [each.more for each in operations.recorded(journal) if each.more.get("key") == key]
-    steps = [float(more["step_s"]) for more in told if more.get("step_s")]
+    reports = [each.more for each in operations.recorded(journal) if each.more.get("key") == key]
+    steps = [float(more["step_s"]) for more in reports if more.get("step_s")]
     predicted = amount(record.step_s, "s")
     if not steps:
         return Phrase("outcome.none", predicted=predicted)
-    cpu_s = [float(more["job_cpu_s"]) for more in told if more.get("job_cpu_s")]
+    cpu_s = [float(more["job_cpu_s"]) for more in reports if more.get("job_cpu_s")]
     values: dict[str, Any] = {
         "predicted": predicted,
         "measured": amount(steps[0], "s"),

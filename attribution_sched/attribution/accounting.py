@@ -53,8 +53,8 @@ class Account:
     @property
     def metered(self) -> FloatArray:
         """Idle, parts and unattributed: what the meter says, (n,)."""
-        found: FloatArray = self.idle + self.parts.sum(axis=1) + self.unattributed
-        return found
+        metered_j: FloatArray = self.idle + self.parts.sum(axis=1) + self.unattributed
+        return metered_j
 
     def margins(self) -> dict[str, FloatArray]:
         """Joules of compute, movement and host, each (n,); they and idle add up to the prediction."""

@@ -74,9 +74,9 @@ class AmortisedAttribution:
         cut = max(len(rows) // 20, 50)
         self._train(self._inputs(rows, prediction), phi, prediction, order[cut:], rng)
         judge = copy.copy(explainer)
-        held = rows[order[:cut]]
-        judged = judge.attribute(f, held)
-        error = self._phi(held, prediction[order[:cut]]) - judged.values
+        held_out = rows[order[:cut]]
+        judged = judge.attribute(f, held_out)
+        error = self._phi(held_out, prediction[order[:cut]]) - judged.values
         # What the teacher may be wrong by, its pupil inherits.
         self.rmse_ = np.sqrt((np.square(error) + np.square(judged.standard_error)).mean(axis=0))
         return self

@@ -155,8 +155,8 @@ class SampleEnergy:
         idle = np.broadcast_to(np.asarray(idle_j, dtype=np.float64), (n,))
         _check_fit(counters, samples_per_s, energy_j, idle, names)
         x = counters / samples_per_s[:, None]
-        seen = x > 0
-        unit = np.where(seen.any(axis=0), np.where(seen, x, 0.0).sum(0) / np.maximum(seen.sum(0), 1), 1.0)
+        positive = x > 0
+        unit = np.where(positive.any(axis=0), np.where(positive, x, 0.0).sum(0) / np.maximum(positive.sum(0), 1), 1.0)
         modes = tuple(bool(mode) for mode in np.unique(modes_of))
         fewest = min(int((modes_of == mode).sum()) for mode in modes)
         count = int(np.clip(fewest // ROWS_PER_KNOT, 1, KNOTS))
@@ -174,10 +174,10 @@ class SampleEnergy:
         final = empty._solved(rows, np.ones(n, dtype=bool))
         rng = np.random.default_rng(seed)
         again = [final._weights(rows, rng.multinomial(n, np.full(n, 1.0 / n)).astype(float)) for _ in range(MEMBERS)]
-        kept = off[off <= np.quantile(off, 0.99)]
+        inliers = off[off <= np.quantile(off, 0.99)]
         return replace(
             final, members=np.stack(again), median_error=float(np.median(off)),
-            spread=float(np.sqrt(np.mean(np.square(kept)))),
+            spread=float(np.sqrt(np.mean(np.square(inliers)))),
         )  # fmt: skip
 
     def idle_j(self, samples_per_s: FloatArray, training: BoolArray) -> FloatArray:
@@ -190,8 +190,8 @@ class SampleEnergy:
         """Joules per sample ``(n,)`` of counters per sample ``(n, d)``; one throughput and mode may stand for all."""
         terms = self._terms(x, samples_per_s)
         prices = self._prices(self.weights, samples_per_s, training)
-        found: FloatArray = self.idle_j(samples_per_s, training) + (terms * prices).sum(axis=1)
-        return found
+        energy_j: FloatArray = self.idle_j(samples_per_s, training) + (terms * prices).sum(axis=1)
+        return energy_j
 
     def parts(self, x: FloatArray, samples_per_s: FloatArray, training: BoolArray) -> FloatArray:
         """Baseline Shapley values of :meth:`predict` from the idle machine, ``(n, d)``, in closed form.
@@ -200,8 +200,8 @@ class SampleEnergy:
         :func:`~attribution_sched.attribution.accounting.from_idle`, which takes any model.
         """
         terms = self._terms(x, samples_per_s)
-        found: FloatArray = (terms * self._prices(self.weights, samples_per_s, training)) @ self._owners
-        return found
+        parts_j: FloatArray = (terms * self._prices(self.weights, samples_per_s, training)) @ self._owners
+        return parts_j
 
     def part_errors(self, x: FloatArray, samples_per_s: FloatArray, training: BoolArray) -> FloatArray:
         """Standard error of each part, ``(n, d)``: between resampled fits, and by how far metered joules lie off."""
@@ -256,9 +256,9 @@ class SampleEnergy:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, ready for JSON."""
-        told = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        told |= {name: getattr(self, name).tolist() for name in ARRAYS}
-        return told | {"modes": list(self.modes), "names": list(self.names)}
+        payload = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        payload |= {name: getattr(self, name).tolist() for name in ARRAYS}
+        return payload | {"modes": list(self.modes), "names": list(self.names)}
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Self:
@@ -289,11 +289,11 @@ class SampleEnergy:
         """Which share of a term belongs to a counter, ``(terms, d)``."""
         d = len(self.names)
         first, second = _pairs(d)
-        own = np.zeros((_terms(d), d))
-        own[np.arange(d), np.arange(d)] = own[d + np.arange(d), np.arange(d)] = 1.0
+        owners = np.zeros((_terms(d), d))
+        owners[np.arange(d), np.arange(d)] = owners[d + np.arange(d), np.arange(d)] = 1.0
         both = 2 * d + np.arange(len(first))
-        own[both, first] = own[both, second] = 0.5
-        return own
+        owners[both, first] = owners[both, second] = 0.5
+        return owners
 
     def _terms(self, x: FloatArray, samples_per_s: FloatArray) -> FloatArray:
         """The terms φ, ``(n, terms)``."""
@@ -345,13 +345,13 @@ class SampleEnergy:
 
     def _mode(self, training: BoolArray) -> IntArray:
         """Row of the weights of each task; a mode that was never metered is taken for the one that was."""
-        given = np.asarray(training, dtype=np.int64)
-        return given if len(self.modes) == 2 else np.zeros_like(given)
+        mode = np.asarray(training, dtype=np.int64)
+        return mode if len(self.modes) == 2 else np.zeros_like(mode)
 
     def _prices(self, weights: FloatArray, samples_per_s: FloatArray, training: BoolArray) -> FloatArray:
         """Joules of each term at these throughputs, ``(n, terms)``."""
-        found: FloatArray = (self._hats(samples_per_s)[:, :, None] * weights[self._mode(training)]).sum(axis=1)
-        return found
+        prices: FloatArray = (self._hats(samples_per_s)[:, :, None] * weights[self._mode(training)]).sum(axis=1)
+        return prices
 
     def _solved(self, rows: _Rows, chosen: BoolArray) -> Self:
         """Idle seconds and weights from some rows."""
@@ -363,8 +363,8 @@ class SampleEnergy:
                 basis = self._hats(rows.samples_per_s[mine]) * (self.idle_w / rows.samples_per_s[mine])[:, None]
                 idle = _nonnegative(basis[:, :, None], rows.idle_j[mine], rows.energy_j[mine], np.ones(int(mine.sum())))
                 idle_s[m] = idle[:, 0]
-        found = replace(self, idle_s=idle_s)
-        return replace(found, weights=found._weights(rows, weight))
+        solved = replace(self, idle_s=idle_s)
+        return replace(solved, weights=solved._weights(rows, weight))
 
     def _weights(self, rows: _Rows, counts: FloatArray) -> FloatArray:
         """Weights from rows that count so many times each, ``(modes, k, terms)``."""
@@ -373,8 +373,8 @@ class SampleEnergy:
             mine = (counts > 0) & (rows.training == mode)
             x, s = rows.x[mine], rows.samples_per_s[mine]
             basis = self._hats(s)[:, :, None] * self._terms(x, s)[:, None, :]
-            left = np.maximum(rows.energy_j[mine] - self.idle_j(s, rows.training[mine]), 0.0)
-            weights[m] = _nonnegative(basis, left, rows.energy_j[mine], counts[mine])
+            residual_j = np.maximum(rows.energy_j[mine] - self.idle_j(s, rows.training[mine]), 0.0)
+            weights[m] = _nonnegative(basis, residual_j, rows.energy_j[mine], counts[mine])
         return weights
 
 
@@ -402,8 +402,8 @@ def per_sample(counters: FloatArray, samples_per_s: FloatArray) -> FloatArray:
     if not (counters >= 0.0).all():
         rule = "a counter must be a number >= 0"
         raise CounterError(problem("counters", float(counters[~(counters >= 0.0)][0]), rule, "Repair the reading"))
-    found: FloatArray = counters / samples_per_s[:, None]
-    return found
+    rates: FloatArray = counters / samples_per_s[:, None]
+    return rates
 
 
 def _nonnegative(basis: FloatArray, target: FloatArray, size: FloatArray, counts: FloatArray) -> FloatArray:
@@ -430,9 +430,9 @@ def _nonnegative(basis: FloatArray, target: FloatArray, size: FloatArray, counts
     gram += usual * SMOOTHNESS * change.T @ change
     gram[np.diag_indices_from(gram)] += usual * RIDGE
     lower = np.linalg.cholesky(gram)
-    found = np.zeros(k * terms)
-    found[used] = nnls(lower.T, np.linalg.solve(lower, right), maxiter=30 * len(gram))[0] / scale[used]
-    return found.reshape(k, terms)
+    coefficients = np.zeros(k * terms)
+    coefficients[used] = nnls(lower.T, np.linalg.solve(lower, right), maxiter=30 * len(gram))[0] / scale[used]
+    return coefficients.reshape(k, terms)
 
 
 def _terms(d: int) -> int:
@@ -454,9 +454,9 @@ def _check_fit(
 ) -> None:
     n = len(energy_j)
     if counters.shape != (n, len(names)) or samples_per_s.shape != (n,):
-        given = (counters.shape, samples_per_s.shape)
+        shapes = (counters.shape, samples_per_s.shape)
         raise ModelFitError(
-            problem("counters, samples_per_s", given, f"must be ({n}, {len(names)}) and ({n},)", "One row a task")
+            problem("counters, samples_per_s", shapes, f"must be ({n}, {len(names)}) and ({n},)", "One row a task")
         )
     if n < LEAST_TASKS:
         rule = f"an energy model needs at least {LEAST_TASKS} metered tasks"
@@ -525,15 +525,15 @@ class KnownTasks:
     @classmethod
     def of(cls, counters: FloatArray, labels: list[str]) -> Self:
         """From counters per second ``(n, d)`` and a name for each row."""
-        seen = counters > 0
-        usual = np.where(seen, counters, 0.0).sum(0) / np.maximum(seen.sum(0), 1)
+        positive = counters > 0
+        usual = np.where(positive, counters, 0.0).sum(0) / np.maximum(positive.sum(0), 1)
         unit = 0.01 * np.where(usual > 0, usual, 1.0)
         logs, each = np.log1p(counters / unit), np.array(labels)
         names = tuple(dict.fromkeys(labels))
         centres = np.array([logs[each == name].mean(axis=0) for name in names])
         within = np.concatenate([logs[each == name] - centre for name, centre in zip(names, centres, strict=True)])
         # Of a counter that such a machine never showed nothing is known, so nothing is far from it.
-        spread = np.where(seen.any(axis=0), np.clip(within.std(axis=0), LEAST_SPREAD, MOST_SPREAD), UNKNOWN)
+        spread = np.where(positive.any(axis=0), np.clip(within.std(axis=0), LEAST_SPREAD, MOST_SPREAD), UNKNOWN)
         return cls(names, centres, spread, unit)
 
     def nearest(self, counters: FloatArray) -> tuple[str, float, int]:
@@ -601,9 +601,9 @@ class Fitted:
             counters, samples_per_s, energy_j, idle_j=idle_j, idle_w=idle_w, training=training, names=names,
             metered=metered,
         )  # fmt: skip
-        made = cls(energy, KnownTasks.of(counters, labels), source)
-        made._missing["fit"] = (counters, samples_per_s, training, energy, family)
-        return made
+        fitted = cls(energy, KnownTasks.of(counters, labels), source)
+        fitted._missing["fit"] = (counters, samples_per_s, training, energy, family)
+        return fitted
 
     @classmethod
     def of_world(cls, world: World) -> Fitted:
@@ -612,9 +612,9 @@ class Fitted:
 
         readings = nominal_readings(world)
         for name in shipped_names():
-            nominal, made = _shipped(name)
+            nominal, fitted = _shipped(name)
             if nominal.shape == readings.shape and np.allclose(nominal, readings, rtol=1e-6, atol=0.0):
-                return made
+                return fitted
         key = np.round(readings, 12).tobytes() + np.float64(world.idiosyncrasy).tobytes()
         if key not in _FITTED:
             while len(_FITTED) >= 32:
@@ -652,8 +652,8 @@ class Fitted:
             raise ModelFitError(problem("metered tasks", self.energy.rows, rule, fix))
         if "ready" not in self._missing:
             if "file" in self._missing:
-                path, told = self._missing["file"]
-                self._missing["ready"] = MissingCounters.load(path, told)
+                path, payload = self._missing["file"]
+                self._missing["ready"] = MissingCounters.load(path, payload)
             else:
                 counters, pace, training, energy, family = self._missing["fit"]
                 with one_thread():
@@ -692,12 +692,12 @@ class Fitted:
         hidden = self.missing if self.carries_missing else None
         if hidden is not None:
             hidden.save(target.with_name(target.name + ".safetensors"))
-        told = {
+        payload = {
             "schema": SCHEMA, "source": self.source, "energy": self.energy.as_dict(),
             "missing": None if hidden is None else hidden.as_dict(),
             "known": {"names": list(self.known.names)} | {k: getattr(self.known, k).tolist() for k in _KNOWN}, **more,
         }  # fmt: skip
-        text = json.dumps(told, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(payload, separators=(",", ":"), allow_nan=False)
         target.with_name(target.name + ".json").write_text(text + "\n", encoding="utf-8")
 
     @classmethod
@@ -708,24 +708,24 @@ class Fitted:
             CheckpointError: If the file is not one of those.
         """
         target = Path(path)
-        told = _json(target.with_name(target.name + ".json"))
+        payload = _json(target.with_name(target.name + ".json"))
         try:
-            if told["schema"] != SCHEMA:
-                raise ValueError(f"edition {told['schema']} instead of {SCHEMA}")
-            known = told["known"]
-            arrays = {name: np.array(known[name], dtype=np.float64) for name in _KNOWN}
-            made = cls(
-                SampleEnergy.from_dict(told["energy"]), KnownTasks(tuple(known["names"]), **arrays),
-                str(told["source"]), shipped,
+            if payload["schema"] != SCHEMA:
+                raise ValueError(f"edition {payload['schema']} instead of {SCHEMA}")
+            tasks = payload["known"]
+            arrays = {name: np.array(tasks[name], dtype=np.float64) for name in _KNOWN}
+            fitted = cls(
+                SampleEnergy.from_dict(payload["energy"]), KnownTasks(tuple(tasks["names"]), **arrays),
+                str(payload["source"]), shipped,
             )  # fmt: skip
-            if told["missing"] is None:
-                made._missing["fit"] = ((),)
+            if payload["missing"] is None:
+                fitted._missing["fit"] = ((),)
             else:
-                made._missing["file"] = (target.with_name(target.name + ".safetensors"), told["missing"])
+                fitted._missing["file"] = (target.with_name(target.name + ".safetensors"), payload["missing"])
         except (KeyError, TypeError, ValueError) as error:
             rule = f"is no fitted attributor ({error})"
             raise CheckpointError(problem("file", f"{target.name}.json", rule, "Fit and save it again")) from error
-        return made, told
+        return fitted, payload
 
 
 _KNOWN = ("centres", "spread", "unit")
@@ -742,19 +742,19 @@ def shipped_names() -> tuple[str, ...]:
 
 @cache
 def _shipped(name: str) -> tuple[FloatArray, Fitted]:
-    made, told = Fitted.load(Path(str(files("attribution_sched.attribution") / "shipped")) / name, shipped=True)
-    return np.array(told["nominal"], dtype=np.float64), made
+    fitted, payload = Fitted.load(Path(str(files("attribution_sched.attribution") / "shipped")) / name, shipped=True)
+    return np.array(payload["nominal"], dtype=np.float64), fitted
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_text("utf-8"))
+        payload = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         rule = f"cannot be read ({error})"
         raise CheckpointError(problem("file", path.name, rule, "Fit and save it again")) from error
-    if not isinstance(told, dict):
+    if not isinstance(payload, dict):
         raise CheckpointError(problem("file", path.name, "is no fitted attributor", "Fit and save it again"))
-    return told
+    return payload
 
 
 # ------ Who says where the joules of a task go: one attributor for policies, environments, training and explanations
@@ -806,9 +806,9 @@ def as_attributor(given: Any, world: World, policy: object = None) -> TaskAttrib
     if isinstance(given, Fitted):
         return AccountAttributor(given, states)
     if isinstance(given, SampleEnergy):
-        own = Fitted.of_world(world)
+        default = Fitted.of_world(world)
         return AccountAttributor(
-            Fitted(given, own.known, "an energy model of one's own", _missing=own._missing), states
+            Fitted(given, default.known, "an energy model of one's own", _missing=default._missing), states
         )
     if isinstance(given, type):
         raise _unknown(given)
@@ -875,11 +875,11 @@ class AccountAttributor:
         Raises:
             CounterError: If a counter is negative, absurd for such a machine, or the throughput is no number above 0.
         """
-        known = measured(task)
-        counters, missing = _read(known)
+        reading = measured(task)
+        counters, missing = _read(reading)
         energy, d = self.fitted.energy, len(DEMAND_NAMES)
         # Counters are one device's, the pace is that of all devices a job was measured on.
-        seven, pace = counters[:d] * known.measured_devices, known.samples_per_s
+        seven, pace = counters[:d] * reading.measured_devices, reading.samples_per_s
         x = per_sample(np.where(np.isnan(seven), 0.0, seven)[None], np.array([pace if pace != 0.0 else 1.0]))
         like, distance = self.fitted.check(seven)
         facts = {
@@ -888,21 +888,21 @@ class AccountAttributor:
         }  # fmt: skip
         spread = None
         if not missing:
-            s, training = np.array([pace]), np.array([known.training])
+            s, training = np.array([pace]), np.array([reading.training])
             parts, idles, errors = energy.account(x, s, training)
             values, idle, error = parts[0], float(idles[0]), errors[0]
             state, method = self(counters[None])[0], "accounting"
         else:
             hidden = self.fitted.missing
-            values, idle, error, drawn = hidden.account(energy, seven, pace or np.nan, known.training)
-            pace = float(drawn.weights @ drawn.samples_per_s)
-            rows = np.empty((len(drawn.weights), len(counters)))
-            rows[:, :d] = drawn.counters / known.measured_devices
+            values, idle, error, completed = hidden.account(energy, seven, pace or np.nan, reading.training)
+            pace = float(completed.weights @ completed.samples_per_s)
+            rows = np.empty((len(completed.weights), len(counters)))
+            rows[:, :d] = completed.counters / reading.measured_devices
             rows[:, d:] = np.where(np.isnan(counters[d:]), 0.0, counters[d:])
             states = self(rows)
-            state = np.minimum(np.maximum(drawn.weights @ states, -1.0), 1.0)
+            state = np.minimum(np.maximum(completed.weights @ states, -1.0), 1.0)
             # As wide as the interval of the joules: the factor that made that one right on tasks kept back.
-            apart = (states - state) * (hidden.widening * np.sqrt(drawn.weights))[:, None]
+            apart = (states - state) * (hidden.widening * np.sqrt(completed.weights))[:, None]
             spread = apart.T @ apart
             method = f"accounting over EmSHAP({hidden.explainer.model_.kind})"
         return AttributionVector(
@@ -970,10 +970,10 @@ class JoulesAttributor:
 
         from attribution_sched.attribution.schema import encode
 
-        known = measured(task)
-        found = self.source.explain(known.counters)
-        state = encode(found.values[None], found.base)[0]
-        return replace(found, state=state, schema=self.schema, samples_per_s=known.samples_per_s)
+        reading = measured(task)
+        explained = self.source.explain(reading.counters)
+        state = encode(explained.values[None], explained.base)[0]
+        return replace(explained, state=state, schema=self.schema, samples_per_s=reading.samples_per_s)
 
 
 class StateAttributor:
@@ -999,14 +999,14 @@ class StateAttributor:
         Raises:
             SettingsError: If the function gives something else.
         """
-        given, shape = self.function(counters), (len(counters), len(DEMAND_NAMES))
+        values, shape = self.function(counters), (len(counters), len(DEMAND_NAMES))
         try:
-            states = np.asarray(given, dtype=np.float64)
+            states = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
             states = np.empty(0)
         if states.shape != shape or not (np.abs(states) <= 1.0).all():
             rule = f"must give one finite row of {len(DEMAND_NAMES)} shares in [-1, 1] for a row of counters"
-            raise SettingsError(problem("attributor", given, rule, "Return an array of shape (n, 7) for (n, 12)"))
+            raise SettingsError(problem("attributor", values, rule, "Return an array of shape (n, 7) for (n, 12)"))
         return states
 
     def vector(self, task: Task | FloatArray) -> AttributionVector:
@@ -1029,8 +1029,8 @@ class _Explained:
         _seven(self.explainer.names_)
 
     def explain(self, counters: FloatArray) -> AttributionVector:
-        found: AttributionVector = self.explainer.attribute(self.energy, counters[: len(DEMAND_NAMES)])
-        return found
+        attribution: AttributionVector = self.explainer.attribute(self.energy, counters[: len(DEMAND_NAMES)])
+        return attribution
 
 
 class _Amortised:
@@ -1045,8 +1045,8 @@ class _Amortised:
         _seven(self.explainer.names_)
 
     def explain(self, counters: FloatArray) -> AttributionVector:
-        found: AttributionVector = self.explainer.attribute(counters[: len(DEMAND_NAMES)])
-        return found
+        attribution: AttributionVector = self.explainer.attribute(counters[: len(DEMAND_NAMES)])
+        return attribution
 
 
 def _seven(names: tuple[str, ...]) -> None:

@@ -23,7 +23,7 @@ def as_rows(x: Any, names: Sequence[str] | None) -> tuple[FloatArray, tuple[str,
         x: Rows; a data frame brings its own names.
         names: Names of the columns, or None to take the frame's, else ``x0 … x{d-1}``.
     """
-    found = [str(c) for c in x.columns] if hasattr(x, "columns") else None
+    column_names = [str(c) for c in x.columns] if hasattr(x, "columns") else None
     try:
         array = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -32,7 +32,7 @@ def as_rows(x: Any, names: Sequence[str] | None) -> tuple[FloatArray, tuple[str,
     if array.ndim != 2 or array.shape[1] == 0:
         rule = "rows must be a table (n, d) with at least one column"
         raise ModelFitError(problem("X", array.shape, rule, "Pass one row for each observation."))
-    chosen = tuple(names) if names is not None else tuple(found or (f"x{j}" for j in range(array.shape[1])))
+    chosen = tuple(names) if names is not None else tuple(column_names or (f"x{j}" for j in range(array.shape[1])))
     if len(chosen) != array.shape[1]:
         rule = f"there are {array.shape[1]} columns"
         raise ModelFitError(problem("names", chosen, rule, "Give one name for each column."))
@@ -124,12 +124,12 @@ def predictor(f: Predictor, names: tuple[str, ...], nonnegative: bool) -> Callab
     framed = hasattr(f, "feature_names_in_")
 
     def predict(rows: FloatArray) -> FloatArray:
-        given: Any = rows
+        inputs: Any = rows
         if framed:
             import pandas as pd
 
-            given = pd.DataFrame(rows, columns=list(names))
-        answer = np.asarray(call(given), dtype=np.float64)
+            inputs = pd.DataFrame(rows, columns=list(names))
+        answer = np.asarray(call(inputs), dtype=np.float64)
         if answer.shape not in ((len(rows),), (len(rows), 1)):
             rule = f"one number for each of {len(rows)} rows is expected"
             raise ModelFitError(problem("f(X) shape", answer.shape, rule, "Explain one output at a time."))

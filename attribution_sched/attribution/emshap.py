@@ -276,11 +276,11 @@ class EmSHAP:
         self, rows: FloatArray, n_draws: int, seed: int | None
     ) -> Iterator[tuple[IntArray, FloatArray, FloatArray | None]]:
         """For every pattern of missing counters: its rows, their draws (rows, draws, d) and weights (rows, draws)."""
-        seen = ~np.isnan(rows)
+        observed = ~np.isnan(rows)
         rng = np.random.default_rng([self.seed if seed is None else seed, 4])
         points = sobol_points(n_draws + n_draws % 2, rows.shape[1], 1, rng)
-        z = self.scale_.standardise(np.where(seen, rows, self.scale_.mean))
-        patterns, pattern = np.unique(seen, axis=0, return_inverse=True)
+        z = self.scale_.standardise(np.where(observed, rows, self.scale_.mean))
+        patterns, pattern = np.unique(observed, axis=0, return_inverse=True)
         step = max(1, BLOCK_ROWS // points.n_draws)
         for p, mask in enumerate(patterns):
             members = np.flatnonzero(pattern.ravel() == p)
@@ -289,10 +289,10 @@ class EmSHAP:
                 if mask.all():
                     yield which, rows[which, None, :].copy(), None
                     continue
-                made = self.model_.draws(z[which], mask[None], points)
-                full = self.scale_.restore(np.array(made.rows[:, 0, 0]))
+                completions = self.model_.draws(z[which], mask[None], points)
+                full = self.scale_.restore(np.array(completions.rows[:, 0, 0]))
                 np.copyto(full, rows[which, None, :], where=mask)
-                weights = None if made.weights is None else np.asarray(made.weights[:, 0, 0])
+                weights = None if completions.weights is None else np.asarray(completions.weights[:, 0, 0])
                 if weights is None:
                     full = full[:, :n_draws]
                 yield which, full, weights
@@ -311,12 +311,12 @@ class EmSHAP:
             "squared_errors": self.squared_errors_,
             "uncertainty": self.uncertainty_.header(),
         }
-        own = {"background": self.background_, "mean": self.scale_.mean, "spread": self.scale_.spread}
+        extra_arrays = {"background": self.background_, "mean": self.scale_.mean, "spread": self.scale_.spread}
         storage.write(
             path,
             "emshap",
             header,
-            {**{f"model.{k}": v for k, v in arrays.items()}, **self.uncertainty_.arrays(), **own},
+            {**{f"model.{k}": v for k, v in arrays.items()}, **self.uncertainty_.arrays(), **extra_arrays},
         )
 
     @classmethod

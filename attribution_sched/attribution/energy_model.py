@@ -207,8 +207,8 @@ class EnergyModel:
             _require(not where, field, f"NaN or infinite at {where}", "must be finite", "Drop or mend that row")
         low = int(np.argmin(y))
         _require(bool(y[low] >= 0), "y", float(y[low]), f"energy is never negative (row {low})", "Mend the meter")
-        known = self.names is None or len(self.names) == x.shape[1]
-        _require(known, "names", self.names, f"must name {x.shape[1]} columns", "Give one name per column")
+        names_fit = self.names is None or len(self.names) == x.shape[1]
+        _require(names_fit, "names", self.names, f"must name {x.shape[1]} columns", "Give one name per column")
         return x, y
 
 

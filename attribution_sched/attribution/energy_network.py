@@ -68,8 +68,8 @@ class NetworkPredictor:
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             schedule.step()
-        kept = [tuple(p.detach().numpy().copy() for p in group) for group in (weights, biases)]
-        return NetworkPredictor(features, kept[0], kept[1], target)
+        best = [tuple(p.detach().numpy().copy() for p in group) for group in (weights, biases)]
+        return NetworkPredictor(features, best[0], best[1], target)
 
     def predict(self, x: FloatArray) -> FloatArray:
         """Predict counters ``(n, d)``."""

@@ -97,16 +97,16 @@ def load_energy_model(path: Path) -> EnergyModel:
 
 
 def _rebuild(kind: str, arrays: Arrays, n_counters: int) -> Any:
-    own = {n.removeprefix(f"{kind}."): a for n, a in arrays.items() if n.startswith(f"{kind}.")}
-    pairs = tuple((int(a), int(b)) for a, b in own["features.pairs"])
-    features = CounterFeatures(pairs, *(own[f"features.{name}"] for name in _FEATURE_ARRAYS))
+    state = {n.removeprefix(f"{kind}."): a for n, a in arrays.items() if n.startswith(f"{kind}.")}
+    pairs = tuple((int(a), int(b)) for a, b in state["features.pairs"])
+    features = CounterFeatures(pairs, *(state[f"features.{name}"] for name in _FEATURE_ARRAYS))
     wide = 2 * (n_counters + len(pairs))
     sizes = [len(features.floor), len(features.scale), len(features.mean), len(features.spread)]
     if sizes != [n_counters, n_counters, wide, wide] or any(not 0 <= j < n_counters for p in pairs for j in p):
         raise CheckpointError(problem(f"{kind}.features", sizes, "do not fit the counters", "Save the model again"))
     if kind == "network":
-        return NetworkPredictor.from_arrays(features, own)
-    trees = {f.name: own[f.name] for f in dataclasses.fields(TreeEnsemble)}
+        return NetworkPredictor.from_arrays(features, state)
+    trees = {f.name: state[f.name] for f in dataclasses.fields(TreeEnsemble)}
     return BoostingPredictor(features, TreeEnsemble.from_arrays(trees, n_counters + len(pairs)))
 
 

@@ -33,8 +33,8 @@ class Score:
 def score(y: FloatArray, predicted: FloatArray) -> Score:
     """Score predictions ``(n,)`` against targets ``(n,)``."""
     total = float(np.square(y - y.mean()).sum())
-    left = float(np.square(y - predicted).sum())
-    return Score(float(np.abs(y - predicted).mean()), 1.0 - left / total if total > 0 else float("nan"))
+    residual_ss = float(np.square(y - predicted).sum())
+    return Score(float(np.abs(y - predicted).mean()), 1.0 - residual_ss / total if total > 0 else float("nan"))
 
 
 def blocked_folds(n: int, folds: int) -> Folds:

@@ -139,17 +139,17 @@ def recorded_runs(path: str | Path, *, gpu: str | None = None, task: str = "run"
     from attribution_sched.cluster.gpus import gpu as known_gpu
 
     path = Path(path)
-    read = load_recorded(path)
-    times = read.timestamps_s
-    if times is None or len(read) < 2:
-        raise TraceError(problem(path.name, len(read), "a window needs two readings", "Record for longer"))
-    if "samples" not in read.names:
+    recording = load_recorded(path)
+    times = recording.timestamps_s
+    if times is None or len(recording) < 2:
+        raise TraceError(problem(path.name, len(recording), "a window needs two readings", "Record for longer"))
+    if "samples" not in recording.names:
         fix = "Record a MachineSource and count its samples"
         raise TraceError(problem(f"{path.name}: counter", "samples", "is missing", fix))
     seconds = np.diff(times)
 
     def grown(name: str) -> FloatArray:
-        values = read.column(name)
+        values = recording.column(name)
         growth = np.diff(values)
         if (growth < 0.0).any():
             row = int(np.argmax(growth < 0.0)) + 2
@@ -160,24 +160,24 @@ def recorded_runs(path: str | Path, *, gpu: str | None = None, task: str = "run"
 
     columns: dict[str, list[float | str]] = {"seconds": seconds.tolist()}
     for column, patterns in WINDOW.items():
-        names = [name for pattern in patterns for name in read.names if _fits(name, pattern)]
+        names = [name for pattern in patterns for name in recording.names if _fits(name, pattern)]
         if column == "energy_j" and any(name.startswith("nvml/") for name in names):
             # The same GPUs, read twice.
             names = [name for name in names if not name.startswith("dcgm/")]
-        named = [name for name in names if not np.isnan(read.column(name)).all()]
+        named = [name for name in names if not np.isnan(recording.column(name)).all()]
         if named:
             columns[column] = np.sum([grown(name) for name in named], axis=0).tolist()
     for column, name in RATES.items():
-        if name in read.names and not np.isnan(read.column(name)).all():
+        if name in recording.names and not np.isnan(recording.column(name)).all():
             columns[column] = (grown(name) / seconds).tolist()
-    levels = {column: _level(read, endings) for column, endings in LEVELS.items()}
+    levels = {column: _level(recording, endings) for column, endings in LEVELS.items()}
     if levels["memory_bandwidth"] is None and levels["dram_active"] is not None and gpu is not None:
         levels["memory_bandwidth"] = levels["dram_active"] * known_gpu(gpu).bandwidth_bytes_per_s
     columns |= {column: level.tolist() for column, level in levels.items() if level is not None}
     worked = np.array(columns["samples"], dtype=np.float64) > 0.0
     columns["task"] = [task if works else IDLE for works in worked.tolist()]
-    if "machine" in read.labels:
-        columns["machine"] = list(read.labels["machine"][1:])
+    if "machine" in recording.labels:
+        columns["machine"] = list(recording.labels["machine"][1:])
     return columns
 
 
@@ -231,10 +231,10 @@ def load_runs(path: str | Path, *, gpu: str | None = None) -> MeasuredRuns:
         table: dict[str, list[object]] = dict(recorded_runs(path, gpu=gpu))  # type: ignore[arg-type]
     else:
         table, _ = read_table(path)
-    known = {**NUMBERS, **{name: COUNTER_UNITS[name] for name in DEMAND_NAMES}}
+    units = {**NUMBERS, **{name: COUNTER_UNITS[name] for name in DEMAND_NAMES}}
     for name in table:
-        if name not in known and name not in TEXTS and name not in COUNTER_UNITS:
-            raise TraceError(problem(f"{path.name}: column", name, "is none of a table of runs", nearest(name, known)))
+        if name not in units and name not in TEXTS and name not in COUNTER_UNITS:
+            raise TraceError(problem(f"{path.name}: column", name, "is none of a table of runs", nearest(name, units)))
     for name in ("seconds", "samples"):
         if name not in table:
             raise TraceError(
@@ -242,27 +242,29 @@ def load_runs(path: str | Path, *, gpu: str | None = None) -> MeasuredRuns:
             )
     columns = {
         name: Column(name, unit, missing_ok=name not in ("seconds", "energy_j"))
-        for name, unit in known.items()
+        for name, unit in units.items()
         if name in table
     }
     labels = tuple(name for name in TEXTS if name in table)
-    read = as_recording(path, table, ColumnMap(columns, labels=labels))
-    n = len(read)
-    names = read.labels.get("task", tuple(f"run {row + 1}" for row in range(n)))
-    machines = sorted(set(read.labels.get("machine", ("",) * n)))
+    recording = as_recording(path, table, ColumnMap(columns, labels=labels))
+    n = len(recording)
+    names = recording.labels.get("task", tuple(f"run {row + 1}" for row in range(n)))
+    machines = sorted(set(recording.labels.get("machine", ("",) * n)))
     if len(machines) > 1:
         rule = "runs of several machines are in one file, and each has its own prices"
         raise TraceError(problem(f"{path.name}: machine", machines, rule, "Write one file for each"))
 
     def number(name: str, otherwise: float) -> FloatArray:
-        return np.nan_to_num(read.column(name), nan=otherwise) if name in read.names else np.full(n, otherwise)
+        return (
+            np.nan_to_num(recording.column(name), nan=otherwise) if name in recording.names else np.full(n, otherwise)
+        )
 
     seconds, samples = number("seconds", 0.0), number("samples", 0.0)
     idle, notes = np.array([name == IDLE for name in names]), []
     _refuse(path, "seconds", seconds, seconds > 0.0, "a window takes time")
     _refuse(path, "samples", samples, idle | (samples > 0.0), "a throughput of zero has no joules per sample")
     cpu, machine_cpu = number("cpu_seconds", np.nan), number("machine_cpu_seconds", np.nan)
-    if "energy_j" in read.names:
+    if "energy_j" in recording.names:
         metered, joules = "J", number("energy_j", 0.0)
         idle_w = float((joules[idle] / seconds[idle]).mean()) if idle.any() else 0.0
         notes.append(f"idle {idle_w:.4g} W, measured in {int(idle.sum())} windows" if idle.any() else
@@ -272,19 +274,21 @@ def load_runs(path: str | Path, *, gpu: str | None = None) -> MeasuredRuns:
         if (share < 1.0).any():
             notes.append("joules of the socket shared by CPU-seconds")
         resting = np.minimum(idle_w * seconds, joules)
-        own = share * joules
+        task_joules = share * joules
         resting = share * resting
     else:
         _refuse(path, "cpu_seconds", cpu, idle | (cpu > 0.0), "without a meter CPU-seconds are what is metered")
-        metered, own, idle_w, resting = "CPU-s", cpu, 0.0, np.zeros(n)
+        metered, task_joules, idle_w, resting = "CPU-s", cpu, 0.0, np.zeros(n)
         notes.append("no meter: CPU-seconds are the metered quantity, no joules are known")
-    counters = np.column_stack([read.column(c) if c in read.names else np.full(n, np.nan) for c in DEMAND_NAMES])
+    counters = np.column_stack(
+        [recording.column(c) if c in recording.names else np.full(n, np.nan) for c in DEMAND_NAMES]
+    )
     runs = ~idle
     each = samples[runs]
     return MeasuredRuns(
         tuple(name for name, rests in zip(names, idle, strict=True) if not rests), counters[runs], each / seconds[runs],
-        number("training", 1.0)[runs] > 0.0, own[runs] / each, resting[runs] / each, idle_w, metered, machines[0],
-        tuple(notes),
+        number("training", 1.0)[runs] > 0.0, task_joules[runs] / each, resting[runs] / each, idle_w, metered,
+        machines[0], tuple(notes),
     )  # fmt: skip
 
 

@@ -105,13 +105,14 @@ class _Pattern:
 
     @classmethod
     def of(cls, parts: Components, mask: BoolArray, points: Points) -> Self:
-        made = condition(parts.covariances, mask[None])
+        conditioning = condition(parts.covariances, mask[None])
         o, u = np.flatnonzero(mask), np.flatnonzero(~mask)
-        factor = made.factor[:, 0][:, u][:, :, u]
+        factor = conditioning.factor[:, 0][:, u][:, :, u]
         normals = points.normals[0, : points.n_draws // 2][:, u]
         return cls(
-            o, u, parts.means[:, o], made.whitener[:, 0][:, o][:, :, o], np.log(parts.weights) + made.log_scale[:, 0],
-            parts.means[:, u], made.gain[:, 0][:, u][:, :, o], normals @ np.swapaxes(factor, -1, -2),
+            o, u, parts.means[:, o], conditioning.whitener[:, 0][:, o][:, :, o],
+            np.log(parts.weights) + conditioning.log_scale[:, 0],
+            parts.means[:, u], conditioning.gain[:, 0][:, u][:, :, o], normals @ np.swapaxes(factor, -1, -2),
         )  # fmt: skip
 
     def draws(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -176,8 +177,8 @@ class MissingCounters:
             family: Conditional model, as :class:`~attribution_sched.attribution.emshap.EmSHAP` names it.
             seed: Of everything random.
         """
-        seen = counters > 0
-        usual = np.where(seen, counters, 0.0).sum(0) / np.maximum(seen.sum(0), 1)
+        positive = counters > 0
+        usual = np.where(positive, counters, 0.0).sum(0) / np.maximum(positive.sum(0), 1)
         unit = UNIT_SHARE * np.where(usual > 0, usual, 1.0)
         most = REACH * np.append(counters.max(axis=0), samples_per_s.max())
         columns, names = _columns(counters, samples_per_s, training, unit, energy.names)
@@ -194,8 +195,8 @@ class MissingCounters:
         explainer = EmSHAP(family, bootstrap=0, seed=seed).fit(columns[~judged], names, "J/sample")
         # Only the mean of a prediction is taken over them: a few hundred do, and keep the file small.
         explainer.background_ = explainer.background_[:BACKGROUND]
-        found = cls(explainer, unit, most)
-        widening, error = found._judge(counters[judged], samples_per_s[judged], training[judged], energy, seed)
+        missing = cls(explainer, unit, most)
+        widening, error = missing._judge(counters[judged], samples_per_s[judged], training[judged], energy, seed)
         return cls(explainer, unit, most, widening, error)
 
     @property
@@ -212,23 +213,23 @@ class MissingCounters:
             training: Its mode.
         """
         d = len(counters)
-        read = np.empty((1, len(self.explainer.names_)))
-        np.log1p(counters / self.unit, out=read[0, :d])
-        read[0, d] = np.log(samples_per_s)
+        row = np.empty((1, len(self.explainer.names_)))
+        np.log1p(counters / self.unit, out=row[0, :d])
+        row[0, d] = np.log(samples_per_s)
         if self.has_mode:
-            read[0, d + 1] = training
-        mask = np.isfinite(read)
+            row[0, d + 1] = training
+        mask = np.isfinite(row)
         scale = self.explainer.scale_
-        z = scale.standardise(np.where(mask, read, scale.mean))
+        z = scale.standardise(np.where(mask, row, scale.mean))
         model = self.explainer.model_
         if isinstance(model, MixtureConditional) and mask.any():
             pattern = self._pattern(model.parts, mask[0])
-            drawn, weights = pattern.draws(z[0])
-            rows = np.empty((len(drawn), read.shape[1]))
-            rows[:, pattern.missing] = drawn
+            samples, weights = pattern.draws(z[0])
+            rows = np.empty((len(samples), row.shape[1]))
+            rows[:, pattern.missing] = samples
         else:
-            draws = model.draws(z, mask, self._net(read.shape[1]))
-            rows = draws.rows.reshape(-1, read.shape[1]).copy()
+            draws = model.draws(z, mask, self._net(row.shape[1]))
+            rows = draws.rows.reshape(-1, row.shape[1]).copy()
             weights = np.full(len(rows), 1.0 / len(rows))
             if draws.weights is not None:
                 weights = np.maximum(draws.weights.reshape(-1), 0.0)
@@ -258,20 +259,20 @@ class MissingCounters:
         Returns:
             Parts (d,), idle joules, standard errors of the parts (d,), and the completed tasks behind them.
         """
-        mean, idle, opened, model, drawn = self._mean(energy, counters, samples_per_s, training)
-        return mean, idle, np.sqrt(self.widening**2 * opened + model), drawn
+        mean, idle, opened, model, completed = self._mean(energy, counters, samples_per_s, training)
+        return mean, idle, np.sqrt(self.widening**2 * opened + model), completed
 
     def _mean(
         self, energy: SampleEnergy, counters: FloatArray, samples_per_s: float, training: bool
     ) -> tuple[FloatArray, float, FloatArray, FloatArray, Completed]:
         """Mean parts, idle joules, variance that the draws leave open (their own error in it), model's, the draws."""
-        drawn = self.complete(counters, samples_per_s, training)
-        x, weights = drawn.counters / drawn.samples_per_s[:, None], drawn.weights
+        completed = self.complete(counters, samples_per_s, training)
+        x, weights = completed.counters / completed.samples_per_s[:, None], completed.weights
         # A throughput that was measured is the same in every draw: prices are worked out once.
-        pace = np.array([samples_per_s]) if np.isfinite(samples_per_s) else drawn.samples_per_s
+        pace = np.array([samples_per_s]) if np.isfinite(samples_per_s) else completed.samples_per_s
         mean, idle, opened, model = energy.expected(x, weights, pace, training)
         sampling = float(np.square(weights).sum())
-        return mean, idle, np.maximum(opened, 0.0) * (1.0 + sampling), model, drawn
+        return mean, idle, np.maximum(opened, 0.0) * (1.0 + sampling), model, completed
 
     def save(self, path: str | Path) -> None:
         """Write EmSHAP's file, and what belongs to it in a JSON file beside it."""
@@ -291,13 +292,16 @@ class MissingCounters:
         """Read what :meth:`save` and :meth:`as_dict` wrote."""
         with storage.rebuilding(path, "joint distribution of the counters"):
             unit, most = np.array(told["unit"], dtype=np.float64), np.array(told["most"], dtype=np.float64)
-            made = cls(EmSHAP.load(path), unit, most, float(told["widening"]), float(told["error"]))
+            missing = cls(EmSHAP.load(path), unit, most, float(told["widening"]), float(told["error"]))
             if "net" in told:
                 net = np.array(told["net"], dtype=np.float64)
-                if net.shape != (DRAWS // 2, len(made.explainer.names_) + 1) or not ((net > 0.0) & (net < 1.0)).all():
+                if (
+                    net.shape != (DRAWS // 2, len(missing.explainer.names_) + 1)
+                    or not ((net > 0.0) & (net < 1.0)).all()
+                ):
                     raise ValueError(f"a net of {net.shape} instead of {DRAWS // 2} points inside the unit cube")
-                made._points["net"] = Points(np.concatenate([net, 1.0 - net])[None])
-            return made
+                missing._points["net"] = Points(np.concatenate([net, 1.0 - net])[None])
+            return missing
 
     def _net(self, d: int) -> Points:
         if "net" not in self._points:
@@ -313,13 +317,13 @@ class MissingCounters:
         truth = energy.parts(counters / samples_per_s[:, None], samples_per_s, training)
         off, ratio, d = [], [], counters.shape[1]
         for row in range(len(counters)):
-            given = counters[row].copy()
-            given[rng.permutation(d)[: rng.integers(2, 5)]] = np.nan
+            partial = counters[row].copy()
+            partial[rng.permutation(d)[: rng.integers(2, 5)]] = np.nan
             # Only what the draws leave open is judged here: both sides have the same energy model.
-            mean, _, opened, _, _ = self._mean(energy, given, float(samples_per_s[row]), bool(training[row]))
+            mean, _, opened, _, _ = self._mean(energy, partial, float(samples_per_s[row]), bool(training[row]))
             away = np.abs(mean - truth[row])
             off.append(away.sum() / truth[row].sum())
-            unread = np.isnan(given)
+            unread = np.isnan(partial)
             ratio += list(away[unread] / np.maximum(np.sqrt(opened[unread]), NOTHING * truth[row].sum()))
         return max(LEAST_WIDENING, float(np.quantile(ratio, 0.95)) / LEVEL_95), float(np.mean(off))
 

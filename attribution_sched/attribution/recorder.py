@@ -71,8 +71,8 @@ class Recorder:
         if self.path.suffix not in (".csv", ".parquet"):
             raise TraceError(problem("path", self.path.name, "must end in .csv or .parquet", "Rename it"))
         if not append and (self.path.exists() or self._part.exists()):
-            held = self.path if self.path.exists() else self._part
-            raise TraceError(problem("path", str(held), "exists already", "Pass append=True or another name"))
+            existing = self.path if self.path.exists() else self._part
+            raise TraceError(problem("path", str(existing), "exists already", "Pass append=True or another name"))
         self._rows: list[dict[str, Any]] = []
         self._head: dict[str, Any] | None = None
         self._stream: io.TextIOWrapper | None = None
@@ -137,7 +137,7 @@ class Recorder:
             self._stream.write("# " + json.dumps(self._head) + "\n")
             csv.writer(self._stream).writerow(self._rows[0])
         # Rows of an earlier session come along once; after that nothing is held in memory.
-        csv.writer(self._stream).writerows(_cells(held) for held in self._rows)
+        csv.writer(self._stream).writerows(_cells(row) for row in self._rows)
         self._rows.clear()
         self._stream.flush()
 

@@ -53,18 +53,18 @@ class ClosedForm:
         """State ``(n, 7)`` of counters ``(n, 12)``; a row's numbers do not depend on the rows beside it."""
         seven = np.log1p(np.asarray(counters, dtype=np.float64)[:, : len(self.unit)] / self.unit)
         # A matrix product may round otherwise in another batch; sums row by row do not.
-        found: FloatArray = np.tanh((seven[:, None, :] * self.weight).sum(axis=-1) + self.bias)
-        return found
+        vectors: FloatArray = np.tanh((seven[:, None, :] * self.weight).sum(axis=-1) + self.bias)
+        return vectors
 
 
 @cache
 def closed_form() -> ClosedForm:
     """The coefficients that the shipped networks were trained with."""
-    told = json.loads(files("attribution_sched.attribution").joinpath("closed_form.json").read_text("utf-8"))
-    arrays = {name: np.array(told[name], dtype=np.float64) for name in ("unit", "weight", "bias", "spread")}
+    payload = json.loads(files("attribution_sched.attribution").joinpath("closed_form.json").read_text("utf-8"))
+    arrays = {name: np.array(payload[name], dtype=np.float64) for name in ("unit", "weight", "bias", "spread")}
     for array in arrays.values():
         array.setflags(write=False)
-    return ClosedForm(**arrays, schema=told["schema"])
+    return ClosedForm(**arrays, schema=payload["schema"])
 
 
 def encode(values: FloatArray, base: float) -> Float32Array:

@@ -186,14 +186,14 @@ def search(
         atoms: Look for atoms, and judge by models that know them where there are any.
     """
     split = split_rows(x, held_out, rng)
-    asked = panel(split.train, rng) if functions is None else functions
+    test_functions = panel(split.train, rng) if functions is None else functions
     scored = []
     if atoms and has_atoms(x):
         # Densities are unbounded at atoms: the others compete by their squared error alone.
         for kind in (*ATOM_KINDS, *DENSITIES):
             tick("strata", 0.5)
-            known = kind in ATOM_KINDS
-            scored.append(score(kind, split, rng, origin=origin, functions=asked, comparable=known))
+            atomic = kind in ATOM_KINDS
+            scored.append(score(kind, split, rng, origin=origin, functions=test_functions, comparable=atomic))
         return scored
     closed_kinds: tuple[str, ...] = CLOSED_KINDS
     if origin is not None and np.isfinite(origin).any():
@@ -202,12 +202,12 @@ def search(
         closed_kinds = (*closed_kinds, "curved")
     for i, kind in enumerate(closed_kinds):
         tick("closed forms", i / len(closed_kinds))
-        scored.append(score(kind, split, rng, origin=origin, functions=asked))
+        scored.append(score(kind, split, rng, origin=origin, functions=test_functions))
     others = ("empirical", "regression")
-    scored += [score(kind, split, rng, functions=asked, comparable=False) for kind in others]
+    scored += [score(kind, split, rng, functions=test_functions, comparable=False) for kind in others]
     # Over a mixture the energy has less to learn, over a copula it learns more easily: both, where a mixture is better.
     kinds = ("energy-mixture", "energy") if energy_over(scored) == "energy-mixture" else ("energy",)
-    scored += [score(kind, split, rng, tick, functions=asked) for kind in kinds]
+    scored += [score(kind, split, rng, tick, functions=test_functions) for kind in kinds]
     return [s for s in scored if s.usable]
 
 

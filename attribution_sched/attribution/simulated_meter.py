@@ -66,31 +66,31 @@ def metered_tasks(world: World, count: int, seed: int, *, exact: bool = False) -
     if isinstance(world.arrivals, Philly | PhillyWeek):
         return _metered_jobs(world, count, rng, exact=exact)
     kinds = rng.permutation(np.resize(np.arange(len(world.kinds)), count)).astype(np.int64)
-    drawn = [world.kinds[k] for k in kinds]
-    modes = [kind.training for kind in drawn]
-    demands = draw_demands([kind.model for kind in drawn], rng, world.idiosyncrasy, training=modes)
+    task_kinds = [world.kinds[k] for k in kinds]
+    modes = [kind.training for kind in task_kinds]
+    demands = draw_demands([kind.model for kind in task_kinds], rng, world.idiosyncrasy, training=modes)
     return meter(world, kinds, demands, rng, exact=exact)
 
 
 def meter(world: World, kinds: IntArray, demands: Demands, rng: np.random.Generator, *, exact: bool) -> MeteredTasks:
     """Read and meter tasks whose demands are known."""
-    read, pace = counters(demands, rng).values, throughput(demands, rng)
+    counter_values, pace = counters(demands, rng).values, throughput(demands, rng)
     if exact:
-        read, pace = true_rates(demands), 1.0 / sample_time_s(demands)
+        counter_values, pace = true_rates(demands), 1.0 / sample_time_s(demands)
     energy_j, idle_j = task_energy_j(world, kinds, demands, split=True)
     training = np.array([world.kinds[k].training for k in kinds], dtype=bool)
     idle_w = float(world.cluster.domains[0].gpu.idle_w)
     labels = tuple(world.kinds[k].model.name for k in kinds.tolist())
-    return MeteredTasks(kinds, read[:, : len(DEMAND_NAMES)], pace, training, energy_j, idle_j, idle_w, labels)
+    return MeteredTasks(kinds, counter_values[:, : len(DEMAND_NAMES)], pace, training, energy_j, idle_j, idle_w, labels)
 
 
 def _metered_jobs(world: World, count: int, rng: np.random.Generator, *, exact: bool) -> MeteredTasks:
     """Tasks of a log whose jobs were measured."""
     # A week of the log has the tasks it has; the law of the log, as many as are wanted.
-    drawn = Philly(1.0).draw(count, rng)
+    philly_jobs = Philly(1.0).draw(count, rng)
     requests = {kind.batch_size: k for k, kind in enumerate(world.kinds)}
-    kept = np.isin(drawn.devices, list(requests))
-    devices, rows = drawn.devices[kept], drawn.jobs[kept]
+    usable = np.isin(philly_jobs.devices, list(requests))
+    devices, rows = philly_jobs.devices[usable], philly_jobs.jobs[usable]
     jobs, column = measured_jobs(), np.searchsorted(REQUESTS, devices)
     kinds = np.array([requests[n] for n in devices.tolist()], dtype=np.int64)
     sample_s = 1.0 / (jobs.steps_per_s[rows, column] * jobs.samples[rows])
@@ -124,12 +124,12 @@ def task_energy_j(world: World, kinds: IntArray, demands: Demands, *, split: boo
         micro = kind.microbatches[-1]
         segment = Segment(0, 0, len(kind.model), precision=precision)
         plans.append(PlanBatch.of([Plan((Replica((segment,), micro, kind.batch_size // micro),))]))
-    found = np.empty((2, len(kinds)))
+    energies_j = np.empty((2, len(kinds)))
     for task, (kind_index, factors) in enumerate(zip(kinds.tolist(), demands.factors.tolist(), strict=True)):
         scored = cost.score(plans[kind_index], kind_index, factors=tuple(factors), breakdown=False)
         batch = world.kinds[kind_index].batch_size
-        found[:, task] = scored.energy_j[0] / batch, gpu.idle_w * scored.step_s[0] / batch
-    return found if split else found[0]
+        energies_j[:, task] = scored.energy_j[0] / batch, gpu.idle_w * scored.step_s[0] / batch
+    return energies_j if split else energies_j[0]
 
 
 def nominal_readings(world: World) -> FloatArray:

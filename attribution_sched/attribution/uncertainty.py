@@ -75,9 +75,9 @@ class Uncertainty:
             beside += [] if again is None else [(again, REPEAT, 0.0)]
         elif hasattr(model, "refit") or (hasattr(model, "twins") and hasattr(model.proposal, "refit")):
             inner = model if hasattr(model, "refit") else model.proposal
-            drawn = [rng.integers(0, len(x), len(x)) for _ in range(bootstrap)]
-            beside = [(inner.refit(x[rows], rng), REFIT, 1.0 / bootstrap) for rows in drawn]
-            counts = np.stack([np.bincount(rows, minlength=len(x)) for rows in drawn]).astype(np.uint8)
+            resamples = [rng.integers(0, len(x), len(x)) for _ in range(bootstrap)]
+            beside = [(inner.refit(x[rows], rng), REFIT, 1.0 / bootstrap) for rows in resamples]
+            counts = np.stack([np.bincount(rows, minlength=len(x)) for rows in resamples]).astype(np.uint8)
         beside += [(m, RIVAL, chance) for m, chance in rivals]
         models, roles, weights = zip(*beside, strict=True) if beside else ((), (), ())
         return cls(tuple(models), tuple(roles), tuple(weights), counts)
@@ -137,10 +137,10 @@ def _refitted(off: FloatArray, role: NDArray[Any], weight: FloatArray) -> FloatA
     middle = folds.mean(axis=0)
     spread = np.asarray((weight[role == FOLD] * np.square(folds - middle)).sum(axis=0))
     again = off[role == REPEAT]
-    left = 1.0
+    share = 1.0
     if len(again) and spread.any():
         # Half the squared difference of two equal trainings is the variance of one, over all cells together.
         chance = float(np.square(again[0] - folds[0]).mean()) / 2.0
         counted = (len(folds) - 1) ** 2 / len(folds) * chance
-        left = max(1.0 - counted / float(spread.mean()), LEAST_LEFT)
-    return np.asarray(left * spread + np.square(middle))
+        share = max(1.0 - counted / float(spread.mean()), LEAST_LEFT)
+    return np.asarray(share * spread + np.square(middle))

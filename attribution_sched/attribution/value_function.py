@@ -71,8 +71,8 @@ def coalition_values(
             draws = model.draws(z[r : r + row_step], chosen, points)
             rows = scale.restore(draws.rows)
             # Standardising and back costs the last bits; the observed counters are the row's own.
-            own = x[r : r + row_step, None, None, None, :]
-            np.copyto(rows, own, where=chosen[None, :, None, None, :])
+            visible = x[r : r + row_step, None, None, None, :]
+            np.copyto(rows, visible, where=chosen[None, :, None, None, :])
             answer = predict(rows.reshape(-1, x.shape[1]))
             out[r : r + row_step, m : m + mask_step] = draws.mean(answer.reshape(rows.shape[:-1]))
     return out

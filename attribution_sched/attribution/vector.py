@@ -284,15 +284,15 @@ def state_vectors(
     """
 
     def vector(task: Task | FloatArray) -> AttributionVector:
-        known = measured(task)
-        state = np.asarray(attributor(known.counters[None]), dtype=np.float64)
+        reading = measured(task)
+        state = np.asarray(attributor(reading.counters[None]), dtype=np.float64)
         if state.shape != (1, len(names)) or not np.isfinite(state).all():
             rule = f"must give one finite row of {len(names)} numbers for a row of counters"
             fix = "Return an array of shape (n, 7) for (n, 12)"
             raise ModelFitError(problem("attributor", state.tolist(), rule, fix))
         return single(
             state[0], names, 0.0, units="share", method="attributor", provenance={"estimated": True}, state=state[0],
-            schema=schema, question=STATE, samples_per_s=known.samples_per_s,
+            schema=schema, question=STATE, samples_per_s=reading.samples_per_s,
         )  # fmt: skip
 
     return vector

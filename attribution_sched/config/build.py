@@ -119,10 +119,10 @@ def _wan(settings: Settings) -> Wan:
 def _runtime(settings: Settings) -> Runtime:
     from attribution_sched.cluster.world import Runtime
 
-    given = settings.runtime.model_dump(exclude={"preset"})
+    options = settings.runtime.model_dump(exclude={"preset"})
     if settings.runtime.preset is not None:
-        given["blocking_sends"] = settings.runtime.preset == "torch-1f1b"
-    return Runtime(**given)
+        options["blocking_sends"] = settings.runtime.preset == "torch-1f1b"
+    return Runtime(**options)
 
 
 def _both_ways(wan: Wan, efficiency: float | None) -> Wan:
@@ -153,10 +153,10 @@ def _domains(settings: Settings) -> tuple[Domain, ...]:
     from attribution_sched.cluster.world import Domain
 
     domains = []
-    for domain, given in zip(settings.resolved_domains(), settings.domain_signals(), strict=True):
+    for domain, signals in zip(settings.resolved_domains(), settings.domain_signals(), strict=True):
         figures = domain.model_dump(exclude_none=True)
         device = settings.device(figures.pop("gpu"))
-        carbon, electricity = (None if each is None else signal_of(each) for each in given)
+        carbon, electricity = (None if each is None else signal_of(each) for each in signals)
         domains.append(Domain(gpu=device, carbon=carbon, electricity=electricity, **figures))
     return tuple(domains)
 
@@ -183,17 +183,17 @@ def _own_model(name: str, given: ModelSettings) -> Model:
 
     if given.config is not None:
         shape = Shape(name, given.sequence_length or 0, given.params or 0.0)
-        found = check_total(from_config(read_config(given.config), shape), given.params)
+        built = check_total(from_config(read_config(given.config), shape), given.params)
     elif given.base is not None:
         length = "" if given.sequence_length is None else f"@{given.sequence_length}"
-        found = check_total(replace(model(given.base.partition("@")[0] + length), name=name), given.params)
+        built = check_total(replace(model(given.base.partition("@")[0] + length), name=name), given.params)
     else:
         layers = [LayerFigures(**layer.model_dump()) for layer in given.layers or ()]
-        found = declared_model(
+        built = declared_model(
             name, layers, sequence_length=given.sequence_length or 1, task_type=TaskType(given.task_type),
             total_params=given.params or 0.0, family=given.family,
         )  # fmt: skip
-    return found if given.lora_rank is None else with_adapters(found, given.lora_rank, name)
+    return built if given.lora_rank is None else with_adapters(built, given.lora_rank, name)
 
 
 def _kind(kind: KindSettings, settings: Settings) -> TaskKind:

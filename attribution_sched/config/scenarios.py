@@ -158,11 +158,11 @@ def _domains(count: int) -> Callable[[Settings, str], World]:
             rule = f"needs domains that are cloud regions, and preset {settings.name!r} gives its links itself"
             raise SettingsError(problem("scenario", scenario, rule, "Use the preset cross-domain"))
         share = count / len(settings.domain_names)
-        own = [domain.model_dump(exclude_none=True) for domain in settings.domains or ()]
-        own = own or [{"name": name} for name in settings.domain_names]
+        domain_list = [domain.model_dump(exclude_none=True) for domain in settings.domains or ()]
+        domain_list = domain_list or [{"name": name} for name in settings.domain_names]
         episode = settings.episode
         changes: dict[str, Any] = {
-            "domains": (own + [{"name": name} for name in _more_regions(settings)])[:count],
+            "domains": (domain_list + [{"name": name} for name in _more_regions(settings)])[:count],
             "domain_defaults": {"carbon_g_per_kwh": _usual_carbon(settings)},
             "episode": {
                 "max_running": math.ceil(episode.max_running * share),
@@ -187,8 +187,8 @@ def _more_regions(settings: Settings) -> list[str]:
 
 def _usual_carbon(settings: Settings) -> float | None:
     """Carbon of regions without a figure: the preset's own, else the median of those that have one."""
-    own = settings.domain_defaults.carbon_g_per_kwh
-    return own if own is not None else load_settings(REGIONS_PRESET).domain_defaults.carbon_g_per_kwh
+    default = settings.domain_defaults.carbon_g_per_kwh
+    return default if default is not None else load_settings(REGIONS_PRESET).domain_defaults.carbon_g_per_kwh
 
 
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType({

@@ -534,10 +534,10 @@ class ModelSettings(Record):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [key for key in ("config", "layers", "base") if getattr(self, key) is not None]
-        if len(given) != 1:
+        sources = [key for key in ("config", "layers", "base") if getattr(self, key) is not None]
+        if len(sources) != 1:
             rule = "exactly one of config, layers and base must say what the model is"
-            raise broken_rule(rule, "Keep one of them", value=", ".join(given) or "none")
+            raise broken_rule(rule, "Keep one of them", value=", ".join(sources) or "none")
         return self
 
 
@@ -743,15 +743,15 @@ class Settings(Record):
         """The device type of a name: the catalogue's with the overrides of these settings, or one of their own."""
         from attribution_sched.cluster.gpus import device_of
 
-        own = self.gpus.get(name)
-        return device_of(name, {} if own is None else own.model_dump(exclude_none=True))
+        custom = self.gpus.get(name)
+        return device_of(name, {} if custom is None else custom.model_dump(exclude_none=True))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.regions is None) == (self.domains is None):
-            given = "both" if self.regions else "neither"
+            stated = "both" if self.regions else "neither"
             rule = "exactly one of the two lists must be given"
-            raise broken_rule(rule, "Keep one of them", key=("regions or domains",), value=given)
+            raise broken_rule(rule, "Keep one of them", key=("regions or domains",), value=stated)
         names = self.domain_names
         twice = next((name for name in names if names.count(name) > 1), None)
         listed = "domains" if self.regions is None else "regions"
@@ -783,30 +783,30 @@ class Settings(Record):
 
         signals = {"carbon", "electricity"}
         shared = self.domain_defaults.model_dump(exclude={*signals, "carbon_g_per_kwh"})
-        own = self.domains or tuple(DomainSettings(name=name) for name in self.domain_names)
+        listed = self.domains or tuple(DomainSettings(name=name) for name in self.domain_names)
         resolved = []
-        for domain, (hourly, _) in zip(own, self.domain_signals(), strict=True):
-            given = domain.model_dump(exclude_none=True, exclude=signals)
+        for domain, (hourly, _) in zip(listed, self.domain_signals(), strict=True):
+            fields = domain.model_dump(exclude_none=True, exclude=signals)
             if hourly is not None:
-                given["carbon_g_per_kwh"] = usual_carbon(hourly)
-            elif "carbon_g_per_kwh" not in given:
+                fields["carbon_g_per_kwh"] = usual_carbon(hourly)
+            elif "carbon_g_per_kwh" not in fields:
                 carbon = known_carbon(domain.name)
                 carbon = self.domain_defaults.carbon_g_per_kwh if carbon is None else carbon
                 if carbon is not None:
-                    given["carbon_g_per_kwh"] = carbon
-            resolved.append(DomainSettings(**(shared | given)))
+                    fields["carbon_g_per_kwh"] = carbon
+            resolved.append(DomainSettings(**(shared | fields)))
         return tuple(resolved)
 
     def domain_signals(self) -> tuple[tuple[CarbonSettings | None, ElectricitySettings | None], ...]:
         """Carbon and price of electricity by the hour of every domain, as it or the defaults give them."""
-        own = self.domains or tuple(DomainSettings(name=name) for name in self.domain_names)
+        listed = self.domains or tuple(DomainSettings(name=name) for name in self.domain_names)
         usual = self.domain_defaults
         return tuple(
             (
                 domain.carbon or (None if domain.carbon_g_per_kwh is not None else usual.carbon),
                 domain.electricity or usual.electricity,
             )
-            for domain in own
+            for domain in listed
         )
 
     def build_world(self) -> World:
@@ -821,8 +821,8 @@ class Settings(Record):
         return build_world(self)
 
     def _check_size(self) -> None:
-        own = self.domains or ()
-        devices = sum(domain.devices or self.domain_defaults.devices for domain in own)
+        listed = self.domains or ()
+        devices = sum(domain.devices or self.domain_defaults.devices for domain in listed)
         devices = devices or len(self.domain_names) * self.domain_defaults.devices
         if devices > MOST_DEVICES:
             rule = f"all domains together must have at most {MOST_DEVICES}: every device has a place in arrays"
@@ -830,10 +830,10 @@ class Settings(Record):
         slots = self.episode.max_running + self.episode.queue_capacity
         cells = slots * len(self.domain_names) ** 2
         if cells > MOST_CELLS:
-            given = f"{slots} slots, {len(self.domain_names)} domains"
+            size = f"{slots} slots, {len(self.domain_names)} domains"
             rule = f"slots × domains² must be at most {MOST_CELLS}: every slot keeps its traffic over every link"
             fix = "Lower max_running and queue_capacity, or use fewer domains"
-            raise broken_rule(rule, fix, key=("episode", "max_running + queue_capacity"), value=given)
+            raise broken_rule(rule, fix, key=("episode", "max_running + queue_capacity"), value=size)
 
     def _check_regions(self, listed: str) -> None:
         from attribution_sched.cluster.regions import carbon_g_per_kwh, region_names
@@ -845,8 +845,8 @@ class Settings(Record):
                 key = (listed, i) if listed == "regions" else (listed, i, "name")
                 rule = "is not in the table of cloud regions, which network.links asks for"
                 hint = nearest(name, region_names())
-                own = "For a place of your own give its links: set network.links.kind to uniform or matrix"
-                raise broken_rule(rule, f"{own}. {hint}", key=key, value=name) from None
+                fix = "For a place of your own give its links: set network.links.kind to uniform or matrix"
+                raise broken_rule(rule, f"{fix}. {hint}", key=key, value=name) from None
 
     def _check_matrices(self, links: MatrixLinks) -> None:
         k = len(self.domain_names)
@@ -864,15 +864,15 @@ class Settings(Record):
     def _check_gpus(self, listed: str) -> None:
         from attribution_sched.cluster.gpus import GPUS
 
-        known = [*GPUS, *self.gpus]
+        catalogue = [*GPUS, *self.gpus]
         for i, domain in enumerate(self.domains or ()):
-            if domain.gpu is not None and domain.gpu not in known:
-                fix = nearest(domain.gpu, known)
+            if domain.gpu is not None and domain.gpu not in catalogue:
+                fix = nearest(domain.gpu, catalogue)
                 raise broken_rule("is not in the GPU catalogue", fix, key=(listed, i, "gpu"), value=domain.gpu)
         name = self.domain_defaults.gpu
-        if name not in known:
+        if name not in catalogue:
             key = ("domain_defaults", "gpu")
-            raise broken_rule("is not in the GPU catalogue", nearest(name, known), key=key, value=name)
+            raise broken_rule("is not in the GPU catalogue", nearest(name, catalogue), key=key, value=name)
 
     def _check_models(self) -> None:
         from attribution_sched.cluster.models import known_model, model_names
@@ -880,9 +880,9 @@ class Settings(Record):
         from attribution_sched.cluster.models.opaque import OPAQUE_NAMES
 
         named: list[tuple[tuple[str | int, ...], str]] = []
-        for own, given in self.models.items():
-            if given.base is not None:
-                named.append((("models", own, "base"), given.base))
+        for model_name, settings in self.models.items():
+            if settings.base is not None:
+                named.append((("models", model_name, "base"), settings.base))
         for i, kind in enumerate(self.kinds):
             if kind.model not in self.models and kind.model.lower() not in OPAQUE_NAMES:
                 named.append((("kinds", i, "model"), kind.model))
@@ -899,9 +899,9 @@ class Settings(Record):
         for i, domain in enumerate(self.resolved_domains()):
             device = self.device(str(domain.gpu))
             if not device.idle_w < device.min_cap_w <= device.tdp_w:
-                given = f"{device.idle_w:g}, {device.min_cap_w:g}, {device.tdp_w:g}"
+                watts = f"{device.idle_w:g}, {device.min_cap_w:g}, {device.tdp_w:g}"
                 rule = "must satisfy idle_w < min_cap_w <= tdp_w"
-                raise broken_rule(rule, "Mend the override", key=("gpus", device.name), value=given)
+                raise broken_rule(rule, "Mend the override", key=("gpus", device.name), value=watts)
             cap = domain.power_cap_w
             if cap is not None and not device.min_cap_w <= cap <= device.tdp_w:
                 listed = self.domains is not None and self.domains[i].power_cap_w is not None

@@ -60,9 +60,9 @@ def settings_error(error: ValidationError, root: type[BaseModel], source: str) -
     if len(details) > 1:
         # Each is found by a walk through the types; of a long list only a few are shown.
         others = list(dict.fromkeys(_place(detail, root).key for detail in details[1:20]))
-        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+        listing = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
         plural = "s" if len(details) > 2 else ""
-        message += f" ({len(details) - 1} more problem{plural}: {shown})"
+        message += f" ({len(details) - 1} more problem{plural}: {listing})"
     return SettingsError(clean_text(f"{source}: {message}" if source else message))
 
 
@@ -94,8 +94,8 @@ def _describe(detail: ErrorDetails, root: type[BaseModel]) -> str:
     kind, value, context = detail["type"], detail.get("input"), detail.get("ctx", {})
     key, siblings, field, why = _place(detail, root)
     if kind == RULE:
-        given = value if context["value"] is None else context["value"]
-        return problem(key, given, context["rule"], context["fix"])
+        shown_value = value if context["value"] is None else context["value"]
+        return problem(key, shown_value, context["rule"], context["fix"])
     if kind in _UNKNOWN:
         name = str(detail["loc"][-1])
         return problem(key, value, "is not a setting", nearest(name, siblings))
@@ -182,8 +182,8 @@ def _place(detail: ErrorDetails, root: type[BaseModel]) -> _Place:
             hints = get_type_hints(current, include_extras=True)
             defaults = {member.name: member.default for member in fields(current)}
             siblings = tuple(defaults)
-            known = str(part) in defaults
-            field = FieldInfo(annotation=hints[str(part)], default=defaults[str(part)]) if known else None
+            has_default = str(part) in defaults
+            field = FieldInfo(annotation=hints[str(part)], default=defaults[str(part)]) if has_default else None
             current = hints.get(str(part), _MISSING)
             why = _why(current, ())
         elif get_origin(current) in (list, tuple):

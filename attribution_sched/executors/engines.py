@@ -34,18 +34,18 @@ def _slurm() -> Engine:
     if shutil.which("sinfo") is None or shutil.which("sbatch") is None:
         return Engine("slurm", "", "sinfo and sbatch are not installed; run where they are")
     try:
-        done = subprocess.run(["sinfo", "-V"], capture_output=True, text=True, timeout=10, check=False)
+        sinfo = subprocess.run(["sinfo", "-V"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Engine("slurm", "", f"sinfo does not answer ({type(error).__name__})")
-    found = next((word for word in done.stdout.split() if word[:1].isdigit()), "")
-    if not found:
+    release = next((word for word in sinfo.stdout.split() if word[:1].isdigit()), "")
+    if not release:
         return Engine("slurm", "installed", "no controller is configured here; name one with SLURM_CONF")
     try:
-        asked = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=10, check=False)
+        ping = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        asked = None
-    up = asked is not None and "UP" in asked.stdout
-    return Engine("slurm", found, "" if up else "its controller does not answer; see whether slurmctld runs")
+        ping = None
+    up = ping is not None and "UP" in ping.stdout
+    return Engine("slurm", release, "" if up else "its controller does not answer; see whether slurmctld runs")
 
 
 def _ray() -> Engine:

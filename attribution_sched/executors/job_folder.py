@@ -89,8 +89,8 @@ class JobFolder:
 
     def _queued(self, key: str) -> Reason:
         """Why a job waits that has no devices yet."""
-        found = self.inventory()
-        return Reason("Resources", "devices", f"{found.free} of {found.devices} devices are free")
+        stock = self.inventory()
+        return Reason("Resources", "devices", f"{stock.free} of {stock.devices} devices are free")
 
     # --- What they share ---
 
@@ -134,15 +134,15 @@ class JobFolder:
         events: list[Event] = []
         cursor: dict[str, Any] = {}
         for key in self._known(since):
-            seen = list(since.get(key) or (0, 0, 0))
-            cursor[key] = seen
-            if seen[2]:
+            offsets = list(since.get(key) or (0, 0, 0))
+            cursor[key] = offsets
+            if offsets[2]:
                 continue
             folder, now = self._folder(key), time.time()
             # Asked before its events are read: a keeper that ends in between has written its last line by then.
             lost = self._unkept(key)
-            steps, seen[1] = lines_of(folder / "steps.jsonl", seen[1])
-            happened, seen[0] = lines_of(folder / "events.jsonl", seen[0])
+            steps, offsets[1] = lines_of(folder / "steps.jsonl", offsets[1])
+            happened, offsets[0] = lines_of(folder / "events.jsonl", offsets[0])
             events.extend(Event(key, self.domain, STEP, float(line.get("unix_s", now)), line) for line in steps)
             for line in happened:
                 data = {name: value for name, value in line.items() if name not in ("kind", "unix_s")}
@@ -150,7 +150,7 @@ class JobFolder:
             if lost and not _ends(happened):
                 events.append(Event(key, self.domain, LOST, time.time(), {"reason": self.missing}))
             if lost or _ends(happened):
-                seen[2] = 1
+                offsets[2] = 1
                 self._over(key)
         return Observed(tuple(events), cursor)
 
@@ -166,7 +166,7 @@ class JobFolder:
         """Stop a job so that it can save itself, and start it as another attempt of the same key."""
         self.cancel(key)
         until = time.monotonic() + self.grace_s + MIGRATE_S
-        while (known := self.find(key)) is not None and not known.ended:
+        while (handle := self.find(key)) is not None and not handle.ended:
             if time.monotonic() > until:
                 rule = f"did not end within {self.grace_s + MIGRATE_S:g} s of being asked to"
                 raise ExecutorError(problem("job", key, rule, "Let the command end on SIGTERM"))
@@ -176,10 +176,10 @@ class JobFolder:
 
     def why_waiting(self, key: str) -> Reason | None:
         """A job waits for devices, or at its gate for the other parts of its gang."""
-        known = self.find(key)
-        if known is None or known.state not in (QUEUED, GRANTED):
+        handle = self.find(key)
+        if handle is None or handle.state not in (QUEUED, GRANTED):
             return None
-        return AT_GATE if known.state == GRANTED else self._queued(key)
+        return AT_GATE if handle.state == GRANTED else self._queued(key)
 
     def _leave(self, key: str, word: str) -> None:
         folder = self._folder(key)
@@ -222,8 +222,8 @@ def lines_of(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
 def _mappings(text: bytes) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         try:
-            found = json.loads(line)
+            parsed = json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(parsed, dict):
+            yield parsed

@@ -67,19 +67,19 @@ def jobset(key: str, jobs: Sequence[JobSpec], *, image: str, queue: str = "", **
     Raises:
         SettingsError: If there is no image.
     """
-    made, name = manifests(key, jobs, image=image, queue=queue, **more), object_name(key, "set")
+    objects, name = manifests(key, jobs, image=image, queue=queue, **more), object_name(key, "set")
     parts = []
-    for job, each in zip(jobs, made, strict=True):
+    for job, each in zip(jobs, objects, strict=True):
         spec = {field: value for field, value in each["spec"].items() if field != "suspend"}
-        for told in spec["template"]["spec"]["containers"][0]["env"]:
-            if told["name"] == "ATTR_RENDEZVOUS" and told["value"]:
-                told["value"] = f"{name}-{_part(jobs[0])}-0-0.{name}:{told['value'].rpartition(':')[2]}"
+        for variable in spec["template"]["spec"]["containers"][0]["env"]:
+            if variable["name"] == "ATTR_RENDEZVOUS" and variable["value"]:
+                variable["value"] = f"{name}-{_part(jobs[0])}-0-0.{name}:{variable['value'].rpartition(':')[2]}"
         template = {"metadata": {"labels": each["metadata"]["labels"]}, "spec": spec}
         parts.append({"name": _part(job), "replicas": 1, "template": template})
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {**made[0]["metadata"], "name": name},
+        "metadata": {**objects[0]["metadata"], "name": name},
         "spec": {
             "suspend": bool(queue),
             "failurePolicy": {"maxRestarts": 0},
@@ -148,5 +148,5 @@ def object_name(key: str, domain: str) -> str:
 
 
 def _label(text: str) -> str:
-    found = re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:LONGEST_NAME].strip("-_.")
-    return found or "unnamed"
+    label = re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:LONGEST_NAME].strip("-_.")
+    return label or "unnamed"

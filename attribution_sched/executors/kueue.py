@@ -40,29 +40,29 @@ def read_kueue(workloads: str, queues: str, now: float, *, resource: str = RESOU
     Raises:
         ExecutorError: If they are no such lists.
     """
-    found = list(_items(queues, "queues"))
-    clusters = [each for each in found if each["kind"] == "ClusterQueue"]
+    queue_items = list(_items(queues, "queues"))
+    clusters = [each for each in queue_items if each["kind"] == "ClusterQueue"]
     if not clusters:
         rule, fix = "has no ClusterQueue", "Record: kubectl get clusterqueues,localqueues -A -o json"
-        raise ExecutorError(problem("queues", f"{len(found)} objects", rule, fix))
+        raise ExecutorError(problem("queues", f"{len(queue_items)} objects", rule, fix))
     local = {
         (_meta(each, "namespace"), _meta(each, "name")): str(each["spec"].get("clusterQueue", ""))
-        for each in found
+        for each in queue_items
         if each["kind"] == "LocalQueue"
     }
     names = {_meta(each, "name") for each in clusters}
     jobs = [_job(each, local, names, resource) for each in _items(workloads, "workloads") if each["kind"] == "Workload"]
-    kept = tuple(job for job in jobs if job is not None)
-    nodes = tuple(_node(each, resource, kept) for each in clusters)
-    return Shadow(kept, nodes, now, (), source or "recorded: Kueue objects")
+    shadow_jobs = tuple(job for job in jobs if job is not None)
+    nodes = tuple(_node(each, resource, shadow_jobs) for each in clusters)
+    return Shadow(shadow_jobs, nodes, now, (), source or "recorded: Kueue objects")
 
 
 def _items(text: str, name: str) -> Iterator[dict[str, Any]]:
     try:
-        told = json.loads(text)
+        parsed = json.loads(text)
     except ValueError as error:
         raise ExecutorError(problem(name, text[:40], "is no JSON", "Record it with kubectl -o json")) from error
-    items = told.get("items") if isinstance(told, dict) and "items" in told else [told]
+    items = parsed.get("items") if isinstance(parsed, dict) and "items" in parsed else [parsed]
     for at, each in enumerate(items if isinstance(items, list) else [items]):
         right = isinstance(each, dict) and isinstance(each.get("spec"), dict) and isinstance(each.get("metadata"), dict)
         if not right or not isinstance(each.get("kind"), str):
@@ -91,8 +91,8 @@ def _job(
     running = _true(conditions, "Admitted") or (_true(conditions, "QuotaReserved") and not _true(conditions, "Evicted"))
     since = conditions.get("Admitted" if _true(conditions, "Admitted") else "QuotaReserved", {})
     waits = conditions.get("QuotaReserved", {})
-    held = spec.get("active") is False or str(spec.get("stopPolicy", "")) not in ("", "None")
-    word = "JobHeldUser" if held else str(waits.get("message") or waits.get("reason") or "")
+    on_hold = spec.get("active") is False or str(spec.get("stopPolicy", "")) not in ("", "None")
+    word = "JobHeldUser" if on_hold else str(waits.get("message") or waits.get("reason") or "")
     limit = spec.get("maximumExecutionTimeSeconds")
     return ShadowJob(
         id=f"{_meta(told, 'namespace')}/{_meta(told, 'name')}",
@@ -115,8 +115,10 @@ def _devices(spec: Mapping[str, Any], resource: str) -> int:
         pod = (part.get("template") or {}).get("spec") or {}
         each = 0.0
         for container in pod.get("containers") or ():
-            asked = container.get("resources") or {}
-            each += quantity((asked.get("requests") or {}).get(resource, (asked.get("limits") or {}).get(resource, 0)))
+            resources = container.get("resources") or {}
+            each += quantity(
+                (resources.get("requests") or {}).get(resource, (resources.get("limits") or {}).get(resource, 0))
+            )
         total += each * float(part.get("count", 1))
     return math.ceil(total)
 
@@ -159,10 +161,10 @@ def quantity(value: Any) -> float:
     """
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
-    found = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", str(value).strip())
-    if found is None or found[2] not in _SUFFIXES or found[1].count(".") > 1 or found[1] == ".":
+    match = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", str(value).strip())
+    if match is None or match[2] not in _SUFFIXES or match[1].count(".") > 1 or match[1] == ".":
         raise ExecutorError(problem("quantity", str(value)[:40], "is none of Kubernetes", "For example 4 or 500m"))
-    return float(found[1]) * _SUFFIXES[found[2]]
+    return float(match[1]) * _SUFFIXES[match[2]]
 
 
 def _time(text: str) -> float | None:

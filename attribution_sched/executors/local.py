@@ -51,9 +51,9 @@ class LocalExecutor(JobFolder):
         self.devices, self._submitter = devices, submitter
         try:
             (self.root / "devices").mkdir(exist_ok=True)
-            found = sum(1 for _ in (self.root / "devices").iterdir())
-            if found not in (0, devices):
-                rule = f"{self.root} was made for {found} devices"
+            existing = sum(1 for _ in (self.root / "devices").iterdir())
+            if existing not in (0, devices):
+                rule = f"{self.root} was made for {existing} devices"
                 raise ExecutorError(problem("devices", devices, rule, "Use another folder, or as many devices"))
             for number in range(devices):
                 (self.root / "devices" / str(number)).touch()
@@ -73,20 +73,20 @@ class LocalExecutor(JobFolder):
     def launch(self, key: str, job: JobSpec) -> Handle:
         """Start a job under a key, once; see :meth:`~attribution_sched.executors.executor.Executor.launch`."""
         check_job(self, job)
-        known = self.find(key)
-        if known is not None:
-            return known
+        earlier = self.find(key)
+        if earlier is not None:
+            return earlier
         if job.component.devices > self.devices:
             rule = f"domain {self.domain} has {self.devices} devices"
             raise LaunchRefused(problem("job.devices", job.component.devices, rule, "Place it on fewer devices"))
-        told = self._spec(key, job, job.component.devices)
+        spec = self._spec(key, job, job.component.devices)
         lock = -1 if self.lock_file is None else self.lock_file
         script = str(Path(local_job.__file__).resolve())
         command = [*self._submitter, sys.executable, "-I", "-S", script, str(self.root), key, str(lock)]
-        done = submit(command, lock_file=self.lock_file, told=json.dumps(told))
-        found = self.find(key)
-        if done.returncode != 0 or found is None:
-            said = (done.stderr or done.stdout).strip()[-200:]
-            rule = f"could not be handed in ({said or f'exit code {done.returncode}'})"
+        process = submit(command, lock_file=self.lock_file, told=json.dumps(spec))
+        handle = self.find(key)
+        if process.returncode != 0 or handle is None:
+            message = (process.stderr or process.stdout).strip()[-200:]
+            rule = f"could not be handed in ({message or f'exit code {process.returncode}'})"
             raise ExecutorError(problem("job", key, rule, f"See whether {self.root} can be written"))
-        return found
+        return handle

@@ -44,19 +44,19 @@ def take_devices(root: str, count: int) -> list[tuple[int, int]] | None:
     folder = os.path.join(root, "devices")  # noqa: PTH118
     with open(os.path.join(root, "grant.lock"), "a") as turn:  # noqa: PTH118, PTH123
         fcntl.flock(turn, fcntl.LOCK_EX)
-        taken: list[tuple[int, int]] = []
+        locks: list[tuple[int, int]] = []
         for name in sorted(os.listdir(folder), key=int):  # noqa: PTH208
-            if len(taken) == count:
+            if len(locks) == count:
                 break
             file = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CLOEXEC)  # noqa: PTH118
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                taken.append((int(name), file))
+                locks.append((int(name), file))
             except OSError:
                 os.close(file)
-        if len(taken) == count:
-            return taken
-        for _, file in taken:
+        if len(locks) == count:
+            return locks
+        for _, file in locks:
             os.close(file)
     return None
 
@@ -148,8 +148,8 @@ class Keeper:
         """Wait for the command's end, or bring it about: TERM, so that it can save itself, then KILL."""
         pause_s, asked_at = POLL_S, 0.0
         while True:
-            done, status, usage = os.wait4(child, os.WNOHANG)
-            if done:
+            pid, status, usage = os.wait4(child, os.WNOHANG)
+            if pid:
                 if asked_at:
                     self.signal(child, signal.SIGKILL)
                 return status, usage, asked_at > 0.0
@@ -221,9 +221,9 @@ def main() -> int:
         finally:
             os._exit(0)
     os.close(answer)
-    said = os.read(heard, 16).decode()
-    sys.stdout.write(said + "\n")
-    return 0 if said else 1
+    signal_text = os.read(heard, 16).decode()
+    sys.stdout.write(signal_text + "\n")
+    return 0 if signal_text else 1
 
 
 if __name__ == "__main__":

@@ -127,13 +127,13 @@ def _write(peer: socket.socket, size: int) -> None:
 
 
 def _read(peer: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        part = peer.recv(size - len(found))
+    data = b""
+    while len(data) < size:
+        part = peer.recv(size - len(data))
         if not part:
             raise ConnectionError("the other side ended")
-        found += part
-    return found
+        data += part
+    return data
 
 
 def _drop(peer: socket.socket, size: int) -> None:
@@ -193,11 +193,11 @@ def probe_stages(module: Any, inputs: Any, *, repeats: int = 5) -> list[LayerTim
     if not isinstance(module, torch.nn.Sequential) or not len(module):
         rule = "must be a torch.nn.Sequential with one child or more"
         raise SettingsError(problem("module", type(module).__name__, rule, "Wrap the stages in one"))
-    found, given = [], inputs
+    layer_times, activation = [], inputs
     for name, child in module.named_children():
-        times = [_layer(child, given) for _ in range(repeats + 1)][1:]
-        output = child(given).detach()
-        found.append(
+        times = [_layer(child, activation) for _ in range(repeats + 1)][1:]
+        output = child(activation).detach()
+        layer_times.append(
             LayerTimes(
                 name,
                 statistics.median(forward for forward, _ in times),
@@ -205,16 +205,16 @@ def probe_stages(module: Any, inputs: Any, *, repeats: int = 5) -> list[LayerTim
                 output.numel() * output.element_size(),
             )
         )
-        given = output
-    return found
+        activation = output
+    return layer_times
 
 
 def _layer(child: Any, given: Any) -> tuple[float, float]:
-    taken = given.detach()
-    if taken.is_floating_point():
-        taken.requires_grad_(True)
+    leaf = given.detach()
+    if leaf.is_floating_point():
+        leaf.requires_grad_(True)
     began = time.perf_counter()
-    output = child(taken)
+    output = child(leaf)
     between = time.perf_counter()
     if output.requires_grad:
         output.sum().backward()

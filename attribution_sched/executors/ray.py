@@ -125,8 +125,8 @@ class RayExecutor(JobFolder):
             group = util.get_placement_group(self._name(key))
         except ValueError:
             return None
-        told: dict[str, Any] = util.placement_group_table(group)
-        return None if told.get("state") == "REMOVED" else {**told, "group": group}
+        table: dict[str, Any] = util.placement_group_table(group)
+        return None if table.get("state") == "REMOVED" else {**table, "group": group}
 
     def _actor(self, key: str) -> Any | None:
         try:
@@ -155,29 +155,29 @@ class RayExecutor(JobFolder):
             raise ExecutorError(problem("domain", self.domain, rule, fix))
         alive = [node for node in nodes if node["Alive"]]
         devices = int(sum(node["Resources"].get(self.resource, 0.0) for node in alive))
-        held = 0.0
+        reserved = 0.0
         ours = {node["NodeID"] for node in alive}
-        for told in ray.util.placement_group_table().values():
-            if told.get("state") == "CREATED":
-                for at, node in told.get("bundles_to_node_id", {}).items():
-                    held += told["bundles"][at].get(self.resource, 0.0) if node in ours else 0.0
+        for group in ray.util.placement_group_table().values():
+            if group.get("state") == "CREATED":
+                for at, node in group.get("bundles_to_node_id", {}).items():
+                    reserved += group["bundles"][at].get(self.resource, 0.0) if node in ours else 0.0
         names = {node["NodeName"] + ":" + node["NodeID"][:8]: "alive" if node["Alive"] else "dead" for node in nodes}
         version = f"ray {ray.__version__}"
-        return Inventory(self.domain, devices, max(0, devices - int(held)), names, version, time.time())
+        return Inventory(self.domain, devices, max(0, devices - int(reserved)), names, version, time.time())
 
     def launch(self, key: str, job: JobSpec) -> Handle:
         """Start a job under a key, once; see :meth:`~attribution_sched.executors.executor.Executor.launch`."""
         check_job(self, job)
-        known = super().find(key)
-        if known is not None:
-            return known
+        earlier = super().find(key)
+        if earlier is not None:
+            return earlier
         self._make_group(key, self._bundles(job.component.devices))
         self._make_actor(key, job)
-        found = self.find(key)
-        if found is None:
+        handle = self.find(key)
+        if handle is None:
             rule = "was handed in, and is not known to Ray"
             raise ExecutorError(problem("job", key, rule, "See whether `ray status` works from here"))
-        return found
+        return handle
 
     def _bundles(self, wanted: int) -> list[int]:
         """Devices of each node that a job needs: one node where one has them all, else the largest first.
@@ -212,34 +212,34 @@ class RayExecutor(JobFolder):
                 raise
 
     def _make_actor(self, key: str, job: JobSpec) -> None:
-        ray, known = self._ray, self._group(key)
-        if known is None:
+        ray, group = self._ray, self._group(key)
+        if group is None:
             return
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        strategy = PlacementGroupSchedulingStrategy(known["group"], placement_group_bundle_index=0)
+        strategy = PlacementGroupSchedulingStrategy(group["group"], placement_group_bundle_index=0)
         needs: dict[str, Any] = {"num_cpus": 0}
         # The command begins on the first of its nodes, as a batch script does.
-        devices = float(next(iter(known["bundles"].values()))[self.resource])
+        devices = float(next(iter(group["bundles"].values()))[self.resource])
         if self.resource == "CPU":
             needs["num_cpus"] = devices
         elif self.resource == "GPU":
             needs["num_gpus"] = devices
         else:
             needs["resources"] = {self.resource: devices}
-        told = self._spec(key, job, 0)
+        spec = self._spec(key, job, 0)
         name = self._name(key)
         options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True,
                    "max_restarts": 0, "scheduling_strategy": strategy, **needs}  # fmt: skip
         source = Path(local_job.__file__).read_text("utf-8")
-        ray.remote(_stage_class()).options(**options).remote(source, str(self.root), key, name, told)
+        ray.remote(_stage_class()).options(**options).remote(source, str(self.root), key, name, spec)
 
     def _unkept(self, key: str) -> bool:
         """Whether nobody keeps a job that has not ended; a name that is not there yet is waited for."""
         if not self._folder(key).is_dir():
             # Asked for by its key, and it has neither a folder nor a group with an actor.
-            found = self.find(key)
-            return found is None or found.state == LOST
+            handle = self.find(key)
+            return handle is None or handle.state == LOST
         if self._actor(key) is not None:
             self._missing.pop(key, None)
             return False
@@ -249,9 +249,9 @@ class RayExecutor(JobFolder):
 
     def find(self, key: str) -> Handle | None:
         """The job's folder, or else the placement group of its name; None if Ray never had one."""
-        found = super().find(key)
-        if found is not None:
-            return found
+        handle = super().find(key)
+        if handle is not None:
+            return handle
         group = self._group(key)
         if group is None:
             # It may have begun and ended between the two questions.
@@ -271,7 +271,7 @@ class RayExecutor(JobFolder):
         """Ask a job to end (TERM), and end it after the grace; one that has not begun never will."""
         if self._claimed(key):
             self._over(key)
-        elif (known := super().find(key)) is not None and known.state == LOST:
+        elif (handle := super().find(key)) is not None and handle.state == LOST:
             local_job.write_event(str(self._folder(key)), CANCELLED, reason="its actor is gone")
             self._over(key)
         else:

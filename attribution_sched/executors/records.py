@@ -123,7 +123,7 @@ class JobSpec:
             key: Of the decision.
         """
         part = self.component
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "KEY": key, "TASK": self.task, "ATTEMPT": self.attempt, "STEPS": self.steps, "DOMAIN": part.domain,
             "STAGE": part.stage, "STAGES": part.stages, "REPLICA": part.replica, "REPLICAS": part.replicas,
             "FIRST": part.first, "STOP": part.stop, "DP": part.dp, "TP": part.tp, "PP": part.pp,
@@ -132,7 +132,7 @@ class JobSpec:
             "POWER_CAP_W": "" if part.power_cap_w is None else f"{part.power_cap_w:g}",
             "RENDEZVOUS": self.rendezvous,
         }  # fmt: skip
-        return {**{f"ATTR_{name}": str(value) for name, value in told.items()}, **self.environment}
+        return {**{f"ATTR_{name}": str(value) for name, value in values.items()}, **self.environment}
 
 
 @dataclass(frozen=True)

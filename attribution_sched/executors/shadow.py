@@ -165,8 +165,8 @@ class Shadow:
 
     def waiting(self, domain: str | None = None) -> list[ShadowJob]:
         """Jobs that wait, the most urgent first, of those the oldest."""
-        found = [job for job in self.jobs if not job.running and domain in (None, job.domain)]
-        return sorted(found, key=lambda job: (-job.priority, job.submitted_unix_s, _number(job.id)))
+        queued = [job for job in self.jobs if not job.running and domain in (None, job.domain)]
+        return sorted(queued, key=lambda job: (-job.priority, job.submitted_unix_s, _number(job.id)))
 
     def job(self, name: str) -> ShadowJob:
         """A job by its id.
@@ -206,8 +206,8 @@ def why(shadow: Shadow, job: ShadowJob) -> str:
 
 
 def _eligible(shadow: Shadow, job: ShadowJob) -> bool:
-    held = job.reason.startswith(("JobHeld", "Dependency")) or job.priority == 0.0
-    return not held and job.begin_unix_s <= shadow.unix_s and job.devices <= shadow.devices(job.domain)
+    on_hold = job.reason.startswith(("JobHeld", "Dependency")) or job.priority == 0.0
+    return not on_hold and job.begin_unix_s <= shadow.unix_s and job.devices <= shadow.devices(job.domain)
 
 
 def _before(one: ShadowJob, other: ShadowJob) -> bool:
@@ -217,10 +217,10 @@ def _before(one: ShadowJob, other: ShadowJob) -> bool:
 
 def agrees(cause: str, token: str) -> bool | None:
     """Whether our cause is what the engine's word means; None where the engine has no word for it."""
-    meant = CAUSES.get(re.split(r"[,(]", token)[0].strip(), "")
-    if not meant or meant not in PRECEDENCE:
+    expected = CAUSES.get(re.split(r"[,(]", token)[0].strip(), "")
+    if not expected or expected not in PRECEDENCE:
         return None
-    return cause == meant or (cause == NEXT and meant in (PRIORITY, DEVICES))
+    return cause == expected or (cause == NEXT and expected in (PRIORITY, DEVICES))
 
 
 @dataclass(frozen=True)
@@ -253,12 +253,12 @@ def when(shadow: Shadow, domain: str, *, draws: int = DRAWS, seed: int = 0) -> d
     for held_s in futures(shadow, domain, draws, seed):
         for name, at in play(shadow, domain, held_s).items():
             starts.setdefault(name, []).append(at)
-    found = {}
+    by_job = {}
     for name, times in starts.items():
         # Of exchangeable draws and the start to come, the latter lies between these in exactly four of five cases.
         low, middle, high = np.quantile(times, (0.1, 0.5, 0.9), method="weibull")
-        found[name] = Start(float(middle), float(low), float(high), len(times))
-    return found
+        by_job[name] = Start(float(middle), float(low), float(high), len(times))
+    return by_job
 
 
 def futures(shadow: Shadow, domain: str, draws: int, seed: int) -> Iterator[dict[str, float]]:
@@ -307,9 +307,9 @@ def play(shadow: Shadow, domain: str, held_s: Mapping[str, float]) -> dict[str, 
 
     The engine plans with limits and is surprised by run times, as real ones are.
     """
-    taken = sum(job.devices for job in shadow.jobs if job.running and job.domain == domain)
+    busy = sum(job.devices for job in shadow.jobs if job.running and job.domain == domain)
     # What a node that takes no more jobs has given out is nobody's afterwards.
-    now, free = shadow.unix_s, min(shadow.free(domain), shadow.devices(domain) - taken)
+    now, free = shadow.unix_s, min(shadow.free(domain), shadow.devices(domain) - busy)
     running = [
         (began + held_s[job.id], began + job.limit_s, job.devices)
         for job in shadow.jobs
@@ -327,10 +327,10 @@ def play(shadow: Shadow, domain: str, held_s: Mapping[str, float]) -> dict[str, 
             first += 1
         chosen = due[:first]
         if now >= cycle_s:
-            left = free - sum(job.devices for job in chosen)
+            remaining = free - sum(job.devices for job in chosen)
             limits = [(limit, devices) for _, limit, devices in running]
             limits += [(now + job.limit_s, job.devices) for job in chosen]
-            chosen += _backfilled(due[first : first + MOST_BACKFILLED], left, limits, now)
+            chosen += _backfilled(due[first : first + MOST_BACKFILLED], remaining, limits, now)
             cycle_s = math.inf
         for job in chosen:
             starts[job.id] = now
@@ -398,8 +398,8 @@ def _earliest(times: Sequence[float], room: Sequence[int], devices: int, length_
 
 
 def _startable(shadow: Shadow, job: ShadowJob) -> bool:
-    held = job.reason.startswith(("JobHeld", "Dependency")) or job.priority == 0.0
-    return not held and job.devices <= shadow.devices(job.domain)
+    on_hold = job.reason.startswith(("JobHeld", "Dependency")) or job.priority == 0.0
+    return not on_hold and job.devices <= shadow.devices(job.domain)
 
 
 @dataclass(frozen=True)
@@ -428,20 +428,24 @@ class Advice:
 def advise(shadow: Shadow, *, draws: int = DRAWS, seed: int = 0) -> list[Advice]:
     """Every waiting job: why, when, and where it would have started sooner; nothing is done about it."""
     by_domain = {domain: when(shadow, domain, draws=draws, seed=seed) for domain in shadow.domains}
-    found = []
+    advice = []
     for job in shadow.waiting():
-        own = by_domain.get(job.domain, {}).get(job.id)
+        current = by_domain.get(job.domain, {}).get(job.id)
         better, saved = None, 0.0
         for domain in shadow.domains:
             if domain == job.domain or job.devices > shadow.free(domain) or _kept_for_others(shadow, domain):
                 continue
             gain = (
-                (UNLIMITED_S if own is None else own.middle_unix_s - shadow.unix_s) if why(shadow, job) != HELD else 0.0
+                (UNLIMITED_S if current is None else current.middle_unix_s - shadow.unix_s)
+                if why(shadow, job) != HELD
+                else 0.0
             )
             if gain > saved:
                 better, saved = domain, gain
-        found.append(Advice(job.id, job.domain, why(shadow, job), job.reason, own, better, saved if own else 0.0))
-    return found
+        advice.append(
+            Advice(job.id, job.domain, why(shadow, job), job.reason, current, better, saved if current else 0.0)
+        )
+    return advice
 
 
 def _kept_for_others(shadow: Shadow, domain: str) -> bool:
@@ -548,15 +552,15 @@ def _json_ended(told: Mapping[str, Any]) -> _Ended:
 
 def _listed(what: str, text: str, *keys: str) -> list[dict[str, Any]]:
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
         rule = f"is no JSON ({error})"
         raise ExecutorError(problem(what, text[:60], rule, "Record it again with --json")) from error
-    rows = next((found[key] for key in keys if key in found), None) if isinstance(found, dict) else None
+    rows = next((parsed[key] for key in keys if key in parsed), None) if isinstance(parsed, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        given = sorted(found) if isinstance(found, dict) else type(found).__name__
+        shape = sorted(parsed) if isinstance(parsed, dict) else type(parsed).__name__
         fix = "Record squeue --json, sinfo --Node --json and sacct --json"
-        raise ExecutorError(problem(what, given, f"has no list of {keys[0]}: of a version that is not known", fix))
+        raise ExecutorError(problem(what, shape, f"has no list of {keys[0]}: of a version that is not known", fix))
     return rows
 
 
@@ -612,10 +616,10 @@ def _number_of(value: Any) -> float | None:
 def _backfill_s(ask: Callable[..., str]) -> float:
     """Seconds between two cycles of the backfill scheduler, as the site has set them."""
     try:
-        told = re.search(r"\bbf_interval=(\d{1,6})\b", ask("scontrol", "show", "config"))
+        match = re.search(r"\bbf_interval=(\d{1,6})\b", ask("scontrol", "show", "config"))
     except ExecutorError:
         return BACKFILL_S
-    return float(told[1]) if told else BACKFILL_S
+    return float(match[1]) if match else BACKFILL_S
 
 
 @dataclass(frozen=True)
@@ -645,19 +649,19 @@ def _past(ask: Callable[..., str]) -> list[_Ended]:
     """The jobs that accounting remembers; none without accounting."""
     columns = "State,ElapsedRaw,TimelimitRaw,Partition,Eligible,Start,End"
     try:
-        told = ask("sacct", "-n", "-P", "-X", "-a", "--starttime=now-7days", "-o", columns)
+        text = ask("sacct", "-n", "-P", "-X", "-a", "--starttime=now-7days", "-o", columns)
     except ExecutorError:
         return []
-    found = []
-    for line in told.splitlines():
+    jobs = []
+    for line in text.splitlines():
         state, elapsed, minutes, domain, *rest = [*line.split("|"), "", "", "", "", "", ""][:7]
         over = state.split(" ")[0] in ("COMPLETED", "FAILED", "TIMEOUT")
-        known = elapsed.isdecimal() and len(elapsed) <= LONGEST_NUMBER
+        readable = elapsed.isdecimal() and len(elapsed) <= LONGEST_NUMBER
         limit = _seconds(minutes)
         limit_s = 60.0 * limit if limit else None
         eligible, start, end = (_seconds(each) for each in rest)
-        found.append(_Ended(domain, float(elapsed) if known else None, limit_s, eligible, start, end, over))
-    return found
+        jobs.append(_Ended(domain, float(elapsed) if readable else None, limit_s, eligible, start, end, over))
+    return jobs
 
 
 def _shares(past: Sequence[_Ended]) -> tuple[float, ...]:
@@ -672,24 +676,24 @@ def _shares(past: Sequence[_Ended]) -> tuple[float, ...]:
 
 def _turnarounds(past: Sequence[_Ended]) -> tuple[float, ...]:
     """Seconds between the last end in a domain and the start of a job that had waited for it."""
-    found = []
+    gaps_s = []
     for domain in sorted({each.domain for each in past}):
-        own = [each for each in past if each.domain == domain]
-        ends = sorted(each.ended_unix_s for each in own if each.ended_unix_s is not None)
-        for each in own[-MOST_PAST:]:
+        same_domain = [each for each in past if each.domain == domain]
+        ends = sorted(each.ended_unix_s for each in same_domain if each.ended_unix_s is not None)
+        for each in same_domain[-MOST_PAST:]:
             start, since = each.started_unix_s, each.eligible_unix_s
             at = bisect.bisect_right(ends, start) if start is not None else 0
             # One that began as soon as it could waited for nobody; an end before that was not what it waited for.
             if start is not None and since is not None and at and ends[at - 1] > since and start - since > 1.0:
-                found.append(start - ends[at - 1])
-    return tuple(found[-MOST_PAST:])
+                gaps_s.append(start - ends[at - 1])
+    return tuple(gaps_s[-MOST_PAST:])
 
 
 def _tres(words: str) -> int:
     """GPUs in ``cpu=2,node=1,gres/gpu=2,gres/gpu:a100=2``; 0 where no GPU was asked for."""
-    found = dict(re.findall(r"([\w/:.-]+)=(\d+)", words))
-    typed = sum(_count(n) for name, n in found.items() if name.startswith("gres/gpu:"))
-    return _count(found.get("gres/gpu", "0")) or typed
+    resources = dict(re.findall(r"([\w/:.-]+)=(\d+)", words))
+    typed = sum(_count(n) for name, n in resources.items() if name.startswith("gres/gpu:"))
+    return _count(resources.get("gres/gpu", "0")) or typed
 
 
 def _gres(words: str) -> int:
@@ -704,8 +708,8 @@ def _asked(tres: str, per_job: str, per_node: str, per_task: str, nodes: int, ta
 
 
 def _first(words: str) -> int:
-    found = re.match(r"\d+", words)
-    return _count(found[0]) if found else 1
+    digits = re.match(r"\d+", words)
+    return _count(digits[0]) if digits else 1
 
 
 def _count(digits: str) -> int:
@@ -725,13 +729,13 @@ def _seconds(text: str) -> float | None:
 
 def _limit_s(text: str) -> float:
     """Seconds in ``[days-]hours:minutes:seconds``; a month for none."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
-    if found is None:
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if match is None:
         return UNLIMITED_S
-    days, hours, minutes, seconds = (_count(part or "0") for part in found.groups())
+    days, hours, minutes, seconds = (_count(part or "0") for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def _number(job: str) -> int:
-    found = re.match(r"\d{1,18}", job)
-    return int(found[0]) if found else 0
+    digits = re.match(r"\d{1,18}", job)
+    return int(digits[0]) if digits else 0

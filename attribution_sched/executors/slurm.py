@@ -152,16 +152,16 @@ class SlurmExecutor:
             free += has - takes if state.rstrip("*~#!%$@^-") in ("idle", "mixed", "allocated", "completing") else 0
         if not nodes:
             rule = "has no nodes, or there is no such partition"
-            known = ", ".join(sorted(set(self._ask("sinfo", "-h", "-o", "%R").split())))
-            raise ExecutorError(problem("partition", self.partition, rule, f"Slurm has: {known}"))
+            partitions = ", ".join(sorted(set(self._ask("sinfo", "-h", "-o", "%R").split())))
+            raise ExecutorError(problem("partition", self.partition, rule, f"Slurm has: {partitions}"))
         return Inventory(self.domain, devices, free, nodes, self.version(), time.time())
 
     def launch(self, key: str, job: JobSpec) -> Handle:
         """Submit a job under a key, once; see :meth:`~attribution_sched.executors.executor.Executor.launch`."""
         check_job(self, job)
-        known = self.find(key)
-        if known is not None:
-            return known
+        earlier = self.find(key)
+        if earlier is not None:
+            return earlier
         command = [
             *self._submitter, "sbatch", "--parsable", f"--job-name={key}", f"--partition={self.partition}",
             f"--comment={self._comment(key, HELD if job.held else GO)}", f"--output={self.folder}/{key}.out",
@@ -169,14 +169,14 @@ class SlurmExecutor:
         ]  # fmt: skip
         if job.time_limit_s is not None:
             command.append(f"--time={max(1, round(job.time_limit_s / 60.0))}")
-        done = submit(command, lock_file=self.lock_file, told=self._script(key, job), environment=self._environment)
-        if done.returncode != 0:
-            said = " ".join((done.stderr or done.stdout).split())[-300:]
-            if any(word in said.lower() for word in REFUSALS):
-                rule = f"Slurm refuses it in partition {self.partition} ({said})"
+        process = submit(command, lock_file=self.lock_file, told=self._script(key, job), environment=self._environment)
+        if process.returncode != 0:
+            message = " ".join((process.stderr or process.stdout).split())[-300:]
+            if any(word in message.lower() for word in REFUSALS):
+                rule = f"Slurm refuses it in partition {self.partition} ({message})"
                 raise LaunchRefused(problem("job", key, rule, "Mend the partition, the rights or the request"))
-            raise failure_of("sbatch", said)
-        number = done.stdout.strip().split(";")[0]
+            raise failure_of("sbatch", message)
+        number = process.stdout.strip().split(";")[0]
         return Handle(key, self.domain, number, QUEUED)
 
     def _devices(self, job: JobSpec) -> list[str]:
@@ -186,8 +186,11 @@ class SlurmExecutor:
         return [f"--gpus={count}" if self.gpus == "any" else f"--gpus={self.gpus}:{count}"]
 
     def _script(self, key: str, job: JobSpec) -> str:
-        told = job.variables(key) | {"ATTR_REPORT": f"{self.folder}/{key}.steps.jsonl", "ATTR_FOLDER": str(self.folder)}
-        lines = ["#!/bin/sh", *(f"export {name}={shlex.quote(value)}" for name, value in told.items())]
+        exported = job.variables(key) | {
+            "ATTR_REPORT": f"{self.folder}/{key}.steps.jsonl",
+            "ATTR_FOLDER": str(self.folder),
+        }
+        lines = ["#!/bin/sh", *(f"export {name}={shlex.quote(value)}" for name, value in exported.items())]
         if self.conf is not None:
             lines.append(f"export SLURM_CONF={shlex.quote(str(self.conf))}")
         lines.append('export ATTR_RESTARTS="${SLURM_RESTART_COUNT:-0}"')
@@ -210,9 +213,9 @@ class SlurmExecutor:
         """Jobs of ours that the controller still knows, by key."""
         shape = SEPARATOR.join(("%i", "%j", "%T", "%r", "%N", "%S", "%e", "%k"))
         only = ["--name", key] if key else []
-        told = self._ask("squeue", "-h", "-t", "all", "-u", getpass.getuser(), *only, "-o", shape)
-        found: dict[str, Handle] = {}
-        for line in told.splitlines():
+        listing = self._ask("squeue", "-h", "-t", "all", "-u", getpass.getuser(), *only, "-o", shape)
+        handles: dict[str, Handle] = {}
+        for line in listing.splitlines():
             parts = line.split(SEPARATOR)
             if len(parts) != 8:
                 continue
@@ -223,16 +226,16 @@ class SlurmExecutor:
             if state == RUNNING and comment.endswith(f":{HELD}"):
                 state = GRANTED
             began, ended = _seconds(start), _seconds(end)
-            made = Handle(
+            handle = Handle(
                 name, self.domain, number, state, None if state in (QUEUED, GRANTED) else began,
                 ended if state in ENDED else None, where=(nodes,) if nodes else (), reason=reason,
             )  # fmt: skip
             # After a move the newest job of a key counts.
-            if name not in found or int(re.sub(r"\D.*", "", number) or 0) > int(
-                re.sub(r"\D.*", "", found[name].id) or 0
+            if name not in handles or int(re.sub(r"\D.*", "", number) or 0) > int(
+                re.sub(r"\D.*", "", handles[name].id) or 0
             ):
-                found[name] = made
-        return found
+                handles[name] = handle
+        return handles
 
     def _comment(self, key: str, gate: str) -> str:
         return f"attr:{key}:{self.domain}:{gate}"
@@ -245,13 +248,13 @@ class SlurmExecutor:
         if not self.accounting or not keys:
             return {}
         shape = "JobIDRaw,JobName,State,ExitCode,Start,End,TotalCPU,NodeList,Comment"
-        told = self._ask(
+        listing = self._ask(
             # Root is told of everybody's; a job of somebody else is never ours, whatever it is called.
             "sacct", "-n", "-P", "-X", "-D", "-u", getpass.getuser(), f"--starttime=now-{MEMORY_DAYS}days",
             f"--name={','.join(keys)}", f"--delimiter={SEPARATOR}", "-o", shape,
         )  # fmt: skip
-        found: dict[str, Handle] = {}
-        for line in told.splitlines():
+        handles: dict[str, Handle] = {}
+        for line in listing.splitlines():
             parts = line.split(SEPARATOR)
             if len(parts) != 9:
                 continue
@@ -260,23 +263,23 @@ class SlurmExecutor:
                 continue
             state = STATES.get(word.split(" ")[0], QUEUED)
             ended = _seconds(end)
-            found[name] = Handle(
+            handles[name] = Handle(
                 name, self.domain, number, state, _seconds(start), ended,
                 int(code.split(":")[0]) if state in ENDED and code[:1].isdecimal() else None, _cpu_s(cpu),
                 where=(nodes,) if nodes else (), reason=word,
             )  # fmt: skip
-        return found
+        return handles
 
     def observe(self, since: Mapping[str, Any]) -> Observed:
         """What changed since; a cursor is the last state and the bytes read of steps, by key."""
-        seen = {key: list(value or ("", 0)) for key, value in since.items()}
+        cursors = {key: list(value or ("", 0)) for key, value in since.items()}
         queue = self._queue()
-        gone = [key for key, (state, _) in seen.items() if key not in queue and state not in ENDED]
-        known = {**self._accounted(gone), **queue}
+        gone = [key for key, (state, _) in cursors.items() if key not in queue and state not in ENDED]
+        handles = {**self._accounted(gone), **queue}
         events: list[Event] = []
         now = time.time()
-        for key, handle in known.items():
-            state, offset = seen.get(key, ("", 0))
+        for key, handle in handles.items():
+            state, offset = cursors.get(key, ("", 0))
             if state in ENDED:
                 continue
             steps, offset = lines_of(self.folder / f"{key}.steps.jsonl", int(offset))
@@ -286,17 +289,17 @@ class SlurmExecutor:
                     # It began and ended between two looks.
                     events.append(Event(key, self.domain, RUNNING, handle.started_unix_s or now, {}))
                 events.append(self._event(handle, now))
-            seen[key] = [handle.state, offset]
-        return Observed(tuple(events), seen)
+            cursors[key] = [handle.state, offset]
+        return Observed(tuple(events), cursors)
 
     def _event(self, handle: Handle, now: float) -> Event:
         at = handle.ended_unix_s if handle.ended else handle.started_unix_s
         data: dict[str, Any] = {"reason": handle.reason} if handle.reason not in ("", "None") else {}
         if handle.ended:
-            told = self._accounted([handle.key]).get(handle.key, handle)
+            accounted = self._accounted([handle.key]).get(handle.key, handle)
             for name in ("exit_code", "cpu_s"):
-                if getattr(told, name) is not None:
-                    data[name] = getattr(told, name)
+                if getattr(accounted, name) is not None:
+                    data[name] = getattr(accounted, name)
         began = self.folder / f"{handle.key}.began"
         if handle.state == RUNNING and began.is_file():
             at = _seconds(began.read_text().strip()) or at
@@ -304,22 +307,22 @@ class SlurmExecutor:
 
     def release(self, key: str) -> None:
         """Let a job of a gang through its gate."""
-        known = self.find(key)
-        if known is not None and not known.ended:
-            self._ask("scontrol", "update", f"jobid={known.id}", f"comment={self._comment(key, GO)}")
+        handle = self.find(key)
+        if handle is not None and not handle.ended:
+            self._ask("scontrol", "update", f"jobid={handle.id}", f"comment={self._comment(key, GO)}")
 
     def cancel(self, key: str) -> None:
         """Cancel a job: TERM first, then KILL after Slurm's own ``KillWait``."""
-        known = self.find(key)
-        if known is not None and not known.ended:
-            self._ask("scancel", known.id)
+        handle = self.find(key)
+        if handle is not None and not handle.ended:
+            self._ask("scancel", handle.id)
 
     def migrate(self, key: str, job: JobSpec) -> Handle:
         """Requeue a job in this executor's partition, in Slurm's own way: TERM, then it starts again, same number."""
-        known = self.find(key)
-        if known is None or known.ended:
+        handle = self.find(key)
+        if handle is None or handle.ended:
             raise ExecutorError(problem("job", key, "does not run, so it cannot be moved", "Launch it anew"))
-        number = known.id
+        number = handle.id
         self._ask("scontrol", "update", f"jobid={number}", "requeue=1")
         self._ask("scontrol", "requeuehold", number)
         self._until_pending(number)
@@ -337,20 +340,20 @@ class SlurmExecutor:
 
     def why_waiting(self, key: str) -> Reason | None:
         """Slurm's reason, what it means, and when Slurm expects to start the job."""
-        known = self._queue(check_key(key)).get(key)
-        if known is None or known.state not in (QUEUED, GRANTED):
+        handle = self._queue(check_key(key)).get(key)
+        if handle is None or handle.state not in (QUEUED, GRANTED):
             return None
-        if known.state == GRANTED:
+        if handle.state == GRANTED:
             return AT_GATE
-        token = re.split(r"[,(]", known.reason)[0].strip()
-        told = self._ask("squeue", "-h", "--start", "-j", known.id, "-o", "%S").strip()
-        return Reason(token, CAUSES.get(token, ""), known.reason, _seconds(told))
+        token = re.split(r"[,(]", handle.reason)[0].strip()
+        start_text = self._ask("squeue", "-h", "--start", "-j", handle.id, "-o", "%S").strip()
+        return Reason(token, CAUSES.get(token, ""), handle.reason, _seconds(start_text))
 
 
 def environment_of(conf: str | os.PathLike[str] | None) -> dict[str, str]:
     """Variables for Slurm's commands: times as seconds, and whose configuration."""
-    given = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
-    return given if conf is None else given | {"SLURM_CONF": str(conf)}
+    variables = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+    return variables if conf is None else variables | {"SLURM_CONF": str(conf)}
 
 
 def ask_slurm(command: Sequence[str], conf: str | os.PathLike[str] | None = None) -> str:
@@ -364,7 +367,7 @@ def ask_slurm(command: Sequence[str], conf: str | os.PathLike[str] | None = None
         ExecutorError: If it is not installed, fails, or does not answer.
     """
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             list(command), capture_output=True, text=True, timeout=WAIT_S, env=environment_of(conf), check=False
         )
     except FileNotFoundError as error:
@@ -373,9 +376,9 @@ def ask_slurm(command: Sequence[str], conf: str | os.PathLike[str] | None = None
     except subprocess.TimeoutExpired as error:
         rule = f"did not answer within {WAIT_S:g} s"
         raise ExecutorError(problem("slurm", command[0], rule, "See whether slurmctld runs")) from error
-    if done.returncode != 0:
-        raise failure_of(command[0], done.stderr or done.stdout)
-    return done.stdout
+    if process.returncode != 0:
+        raise failure_of(command[0], process.stderr or process.stdout)
+    return process.stdout
 
 
 def failure_of(command: str, said: str) -> ExecutorError:
@@ -415,8 +418,8 @@ def _seconds(text: str) -> float | None:
 
 def _cpu_s(text: str) -> float | None:
     """Seconds in ``[days-][hours:]minutes:seconds``."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)", text.strip())
+    if match is None:
         return None
-    days, hours, minutes, seconds = (float(part or 0.0) for part in found.groups())
+    days, hours, minutes, seconds = (float(part or 0.0) for part in match.groups())
     return ((days * 24.0 + hours) * 60.0 + minutes) * 60.0 + seconds

@@ -24,8 +24,8 @@ def main() -> int:
     """The command."""
     steps = min(MOST_STEPS, int(os.environ.get("ATTR_STEPS", "1")))
     report = os.environ.get("ATTR_REPORT", os.devnull)
-    asked = []
-    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+    answers = []
+    signal.signal(signal.SIGTERM, lambda *_: answers.append(True))
     for number in range(steps):
         began, cpu = time.perf_counter(), time.process_time()
         for _ in range(ROUNDS):
@@ -36,7 +36,7 @@ def main() -> int:
         }  # fmt: skip
         with open(report, "a") as file:  # noqa: PTH123
             file.write(json.dumps(line) + "\n")
-        if asked:
+        if answers:
             return 143
     return 0
 

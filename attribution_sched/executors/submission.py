@@ -37,10 +37,10 @@ def submit(
     Raises:
         ExecutorError: If it cannot be run, or does not end in time.
     """
-    given = () if lock_file is None or lock_file < 0 else (lock_file,)
+    inherited = () if lock_file is None or lock_file < 0 else (lock_file,)
     try:
         return subprocess.run(
-            list(command), input=told, capture_output=True, text=True, timeout=timeout_s, pass_fds=given,
+            list(command), input=told, capture_output=True, text=True, timeout=timeout_s, pass_fds=inherited,
             env=None if environment is None else dict(environment), check=False,
             # An interrupt from the keyboard is ours, not the submission's.
             start_new_session=True,

@@ -97,9 +97,9 @@ def _on_ray(
 ) -> Iterator[tuple[int, Done]]:
     ray = connect(address)
     copyreg.pickle(MappingProxyType, _plain)
-    kept = ray.put(shared)
+    shared_ref = ray.put(shared)
     remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_work)
-    waiting = {remote.remote(work, run, kept, job): number for number, job in enumerate(jobs)}
+    waiting = {remote.remote(work, run, shared_ref, job): number for number, job in enumerate(jobs)}
     try:
         while waiting:
             for each in ray.wait(list(waiting), num_returns=1)[0]:

@@ -226,11 +226,11 @@ def best_stages(
                             best[placed + count, r + 1, used + 1] = longer
                             back = origin[placed + count, r + 1, used + 1]
                             back[0], back[1], back[2] = placed, last, _TP[t]
-    at, segments, found = 0, 0, np.inf
+    at, segments, best_s = 0, 0, np.inf
     for last in range(1, regions + 1):
         for used in range(1, most + 1):
-            if best[task.stages, last, used, ESTIMATE_S] < found:
-                at, segments, found = last, used, best[task.stages, last, used, ESTIMATE_S]
+            if best[task.stages, last, used, ESTIMATE_S] < best_s:
+                at, segments, best_s = last, used, best[task.stages, last, used, ESTIMATE_S]
     placed = task.stages
     for used in range(segments, 0, -1):
         start, before, tp = origin[placed, at, used]
@@ -238,4 +238,4 @@ def best_stages(
         out[0], out[3], out[4] = order[at - 1], tp, placed - start
         out[1], out[2] = task.layers * start // task.stages, task.layers * placed // task.stages
         placed, at = start, before
-    return found, segments
+    return best_s, segments

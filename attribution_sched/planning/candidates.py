@@ -99,13 +99,13 @@ def limits_at(view: Decision) -> Limits:
 
 def shared_devices(view: Decision, beside: int) -> IntArray:
     """Devices per domain that a plan beside a neighbour may use, shape ``(K,)``; beside anybody, empty ones too."""
-    found = (
+    counts = (
         np.array(view.free_devices, dtype=np.int64) if beside == ANYBODY else np.zeros(len(view.free_devices), np.int64)
     )
     for neighbour in view.neighbours:
         if beside in (neighbour.slot, ANYBODY):
-            found[neighbour.domain] += neighbour.devices
-    return found
+            counts[neighbour.domain] += neighbour.devices
+    return counts
 
 
 def runnable(view: Decision, batch: PlanBatch) -> BoolArray:
@@ -144,15 +144,15 @@ def feasible(view: Decision, plan: Plan) -> str | None:
     segment = plan.segments[at]
     domain, free = view.cost.cluster.domains[segment.domain], int(limits.devices[segment.domain])
     microbatches = [replica.microbatch for replica in plan.replicas for _ in replica.segments]
-    said = {
+    reasons = {
         rules.SEGMENTS: f"{len(plan.segments)} segments, this world allows {view.max_segments}",
         rules.MICROBATCH_SIZE: f"microbatch {microbatches[at]} is not one of {view.kind.microbatches}",
         rules.DEVICES: f"{segment.device_count} devices wanted in {domain.name}, {free} are free",
         rules.FORMAT: f"{domain.gpu.name} has no hardware for {segment.precision.value}",
     }
     for layout in (rules.LAYOUT, rules.NODE):
-        said[layout] = f"layout {(segment.dp, segment.tp, segment.pp)} is not in the table of layouts"
-    return said.get(code, rules.REFUSALS[code])
+        reasons[layout] = f"layout {(segment.dp, segment.tp, segment.pp)} is not in the table of layouts"
+    return reasons.get(code, rules.REFUSALS[code])
 
 
 def _over_limits(view: Decision, plan: Plan) -> str | None:

@@ -61,8 +61,8 @@ def uniform_cuts(parts: int, n_layers: int) -> IntArray:
 
 def all_orders(domains: Sequence[int] | IntArray, segments: int) -> IntArray:
     """List every ordered choice of so many domains, shape ``(n, segments)``."""
-    found = list(permutations([int(d) for d in domains], segments))
-    return np.array(found, dtype=np.int64).reshape(-1, segments)
+    orders = list(permutations([int(d) for d in domains], segments))
+    return np.array(orders, dtype=np.int64).reshape(-1, segments)
 
 
 def connected_orders(instance: Instance, segments: int, limit: int) -> IntArray:
@@ -82,8 +82,8 @@ def connected_orders(instance: Instance, segments: int, limit: int) -> IntArray:
         reach = np.minimum(narrowest[:, None], hop)
         most = limit if length == segments else BEAM * limit
         count = min(most, int(np.isfinite(reach).sum()))
-        kept = np.argsort(-reach, axis=None, kind="stable")[:count]
-        chain, added = np.unravel_index(kept, reach.shape)
+        best = np.argsort(-reach, axis=None, kind="stable")[:count]
+        chain, added = np.unravel_index(best, reach.shape)
         chains = np.column_stack([chains[chain], opened[added]])
         narrowest = reach[chain, added]
     return chains

@@ -176,66 +176,68 @@ class Neighbourhood:
 
     def one_change(self, rows: IntArray, count: int, moves: Move = SAME_DEVICES) -> Plans:
         """Plans of the same segments one of the moves away."""
-        found: list[IntArray] = []
+        changes: list[IntArray] = []
         sizes = rows[:count, DP] * rows[:count, TP] * rows[:count, PP]
         idle = self.idle(rows, count)
         for p in range(count):
             room = self.layouts[self.sizes <= self.free_devices[rows[p, DOMAIN]]]
             if Move.LAYOUT in moves or Move.SIZE in moves:
-                found.append(_laid_out(rows, p, room if Move.SIZE in moves else self.layouts[self.sizes == sizes[p]]))
+                changes.append(_laid_out(rows, p, room if Move.SIZE in moves else self.layouts[self.sizes == sizes[p]]))
             if Move.LAYOUT_AND_FORMAT in moves:
                 both = _laid_out(rows, p, np.repeat(room, len(self.formats), axis=0))
                 both[:, p, PRECISION] = np.tile(self.formats, len(room))
-                found.append(both)
+                changes.append(both)
             if Move.DOMAIN in moves:
-                found.append(_changed(rows, p, DOMAIN, idle))
+                changes.append(_changed(rows, p, DOMAIN, idle))
             if Move.FORMAT in moves:
-                found.append(_changed(rows, p, PRECISION, self.formats))
+                changes.append(_changed(rows, p, PRECISION, self.formats))
             if Move.SWAP in moves:
-                found += [_exchanged(rows, p, q) for q in range(p + 1, count)]
+                changes += [_exchanged(rows, p, q) for q in range(p + 1, count)]
             if p + 1 < count and rows[p, REPLICA] == rows[p + 1, REPLICA]:
-                found += self._cut_behind(rows, count, p, moves)
+                changes += self._cut_behind(rows, count, p, moves)
         for inside in replicas(rows, count):
             if Move.MICROBATCH in moves:
                 others = _copies(rows, len(self.microbatches))
                 others[:, inside, MICROBATCH] = self.microbatches[:, None]
-                found.append(others)
+                changes.append(others)
             if Move.LAYOUT_AND_MICROBATCH in moves:
-                for own in inside:
-                    same = self.layouts[(self.sizes == sizes[own]) & (self.layouts[:, 0] != rows[own, DP])]
-                    both = _laid_out(rows, own, np.repeat(same, len(self.microbatches), axis=0))
+                for segment_domain in inside:
+                    same = self.layouts[
+                        (self.sizes == sizes[segment_domain]) & (self.layouts[:, 0] != rows[segment_domain, DP])
+                    ]
+                    both = _laid_out(rows, segment_domain, np.repeat(same, len(self.microbatches), axis=0))
                     both[:, inside, MICROBATCH] = np.tile(self.microbatches, len(same))[:, None]
-                    found.append(both)
-        return _same(np.concatenate(found), count)
+                    changes.append(both)
+        return _same(np.concatenate(changes), count)
 
     def _cut_behind(self, rows: IntArray, count: int, p: int, moves: Move) -> list[IntArray]:
         """Plans whose cut behind segment ``p`` is elsewhere."""
-        found = []
+        changes = []
         if Move.CUT in moves:
-            found.append(_shifted(_copies(rows, len(SHIFTS)), p, SHIFTS))
+            changes.append(_shifted(_copies(rows, len(SHIFTS)), p, SHIFTS))
         if Move.LAYOUT_AND_CUT in moves:
             for at in (p, p + 1):
                 room = self.layouts[self.sizes <= self.free_devices[rows[at, DOMAIN]]]
                 both = _laid_out(rows, at, np.repeat(room, len(SHIFTS), axis=0))
-                found.append(_shifted(both, p, np.tile(SHIFTS, len(room))))
+                changes.append(_shifted(both, p, np.tile(SHIFTS, len(room))))
         if Move.TWO_CUTS in moves and p + 2 < count and rows[p + 1, REPLICA] == rows[p + 2, REPLICA]:
-            found.append(_shifted(_shifted(_copies(rows, len(SHIFTS)), p, SHIFTS), p + 1, SHIFTS))
-        return found
+            changes.append(_shifted(_shifted(_copies(rows, len(SHIFTS)), p, SHIFTS), p + 1, SHIFTS))
+        return changes
 
     def cuts(self, rows: IntArray, count: int) -> Plans:
         """Plans in which one segment hands layers to another of its replica; the cuts between them move along."""
-        found = [rows[None][:0]]
+        changes = [rows[None][:0]]
         for inside in replicas(rows, count):
             handed = _handed(len(inside))
             moved = _copies(rows, len(handed))
             moved[:, inside, STOP] += handed
             moved[:, inside[1:], FIRST] += handed[:, :-1]
-            found.append(moved)
-        return _same(np.concatenate(found), count)
+            changes.append(moved)
+        return _same(np.concatenate(changes), count)
 
     def orders(self, rows: IntArray, count: int) -> Plans:
         """Plans whose segments stand in another order within a replica, with their layers' number or in its place."""
-        found = [rows[None][:0]]
+        changes = [rows[None][:0]]
         for inside in replicas(rows, count):
             if len(inside) < 2:
                 continue
@@ -247,12 +249,12 @@ class Neighbourhood:
             moved[:, inside, FIRST] = moved[:, inside, STOP] - lengths
             stays = moved.copy()
             stays[:, inside, FIRST], stays[:, inside, STOP] = rows[inside, FIRST], rows[inside, STOP]
-            found += [moved, stays]
-        return _same(np.concatenate(found), count)
+            changes += [moved, stays]
+        return _same(np.concatenate(changes), count)
 
     def restructured(self, rows: IntArray, count: int) -> Plans:
         """Plans with one segment less, or with one more in an idle domain."""
-        found: list[IntArray] = []
+        changes: list[IntArray] = []
         counts: list[IntArray] = []
         for p in range(count):
             for heir in (p - 1, p + 1):
@@ -262,7 +264,7 @@ class Neighbourhood:
                 fewer[0, heir, FIRST] = min(rows[p, FIRST], rows[heir, FIRST])
                 fewer[0, heir, STOP] = max(rows[p, STOP], rows[heir, STOP])
                 fewer[0, p:-1] = fewer[0, p + 1 :].copy()
-                found.append(fewer)
+                changes.append(fewer)
                 counts.append(np.array([count - 1]))
         if count < rows.shape[0]:
             for idle in self.idle(rows, count):
@@ -272,11 +274,11 @@ class Neighbourhood:
                     length = int(rows[p, STOP] - rows[p, FIRST])
                     for share in (length // 4, length // 2, 3 * length // 4):
                         for before in (True, False):
-                            found.append(_split(rows, p, share, before, int(idle), layouts))
+                            changes.append(_split(rows, p, share, before, int(idle), layouts))
                             counts.append(np.full(len(layouts), count + 1, dtype=np.int64))
-        if not found:
+        if not changes:
             return rows[None][:0], np.zeros(0, dtype=np.int64)
-        return np.concatenate(found), np.concatenate(counts)
+        return np.concatenate(changes), np.concatenate(counts)
 
     def everything(self, rows: IntArray, count: int) -> Plans:
         """Plans with another layout, domain, format or number of segments."""
@@ -295,8 +297,8 @@ def every_cut(n_layers: int, segments: int, most: int, rng: np.random.Generator)
     if complete:
         places: Sequence[Sequence[int]] = list(combinations(range(1, n_layers), segments - 1))
     else:
-        drawn = [rng.choice(n_layers - 1, segments - 1, replace=False) + 1 for _ in range(most)]
-        places = [sorted(int(cut) for cut in cuts) for cuts in drawn]
+        samples = [rng.choice(n_layers - 1, segments - 1, replace=False) + 1 for _ in range(most)]
+        places = [sorted(int(cut) for cut in cuts) for cuts in samples]
     return np.array([list(pairwise([0, *cuts, n_layers])) for cuts in places], dtype=np.int64), complete
 
 
@@ -308,29 +310,29 @@ def replicas(rows: IntArray, count: int) -> list[IntArray]:
 @functools.cache
 def orders_near(count: int) -> IntArray:
     """Orders one step away: one taken out and put in elsewhere, two exchanged, or a stretch turned round."""
-    found: dict[tuple[int, ...], None] = {}
+    orders: dict[tuple[int, ...], None] = {}
     for a in range(count):
         for b in range(count):
             rest = [i for i in range(count) if i != a]
-            found[(*rest[:b], a, *rest[b:])] = None
+            orders[(*rest[:b], a, *rest[b:])] = None
             if a < b:
                 order = list(range(count))
                 order[a], order[b] = b, a
-                found[tuple(order)] = None
-                found[(*range(a), *range(b, a - 1, -1), *range(b + 1, count))] = None
-    found.pop(tuple(range(count)))
-    return np.array(list(found), dtype=np.int64)
+                orders[tuple(order)] = None
+                orders[(*range(a), *range(b, a - 1, -1), *range(b + 1, count))] = None
+    orders.pop(tuple(range(count)))
+    return np.array(list(orders), dtype=np.int64)
 
 
 @functools.cache
 def _handed(count: int) -> IntArray:
     """How far the end of every segment moves when one hands layers to another, shape ``(n, count)``."""
-    found: list[list[int]] = []
+    shifts: list[list[int]] = []
     for p in range(count):
         for q in range(p + 1, count):
             far = SHIFTS[-1] if q == p + 1 else FAR
-            found += [[by if p <= i < q else 0 for i in range(count)] for by in SHIFTS[np.abs(SHIFTS) <= far].tolist()]
-    return np.array(found, dtype=np.int64).reshape(-1, count)
+            shifts += [[by if p <= i < q else 0 for i in range(count)] for by in SHIFTS[np.abs(SHIFTS) <= far].tolist()]
+    return np.array(shifts, dtype=np.int64).reshape(-1, count)
 
 
 def _same(rows: IntArray, count: int) -> Plans:
@@ -983,15 +985,15 @@ class IteratedLocalSearch:
         few: list[Neighbours] = [near.cuts, near.orders]
         again = rows.copy()
         self.screen.recut(again, counts)
-        known = self.priced(np.concatenate([rows, again]), np.concatenate([counts, counts]))
+        proposals = self.priced(np.concatenate([rows, again]), np.concatenate([counts, counts]))
         chosen: dict[bytes, Candidate] = {}
-        for plan in known:
+        for plan in proposals:
             if len(chosen) < starts:
                 chosen.setdefault(plan.rows[: plan.used, DOMAIN].tobytes(), plan)
         if not chosen:
             return None
-        found = _distinct(self.descend(list(chosen.values()), few))
-        best = _distinct(self.descend(found[:keep], [*few, near.everything]))[0]
+        optima = _distinct(self.descend(list(chosen.values()), few))
+        best = _distinct(self.descend(optima[:keep], [*few, near.everything]))[0]
         self.trail.append((self.screen.seen, best.reward))
         while self.screen.seen < budget and not self.expired():
             perturbed = [self.perturbed(best) for _ in range(PERTURBED)]
@@ -1081,7 +1083,7 @@ def _never() -> bool:
 
 def _distinct(plans: list[Candidate]) -> list[Candidate]:
     """Different plans, best first."""
-    kept: dict[bytes, Candidate] = {}
+    distinct: dict[bytes, Candidate] = {}
     for plan in sorted(plans, key=lambda each: -each.reward):
-        kept.setdefault(plan.rows[: plan.used].tobytes(), plan)
-    return list(kept.values())
+        distinct.setdefault(plan.rows[: plan.used].tobytes(), plan)
+    return list(distinct.values())

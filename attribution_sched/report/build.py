@@ -21,13 +21,13 @@ from attribution_sched.report.sections import (
     traffic,
 )
 
-ORDER = (summary, targets, energy, traffic, timeline, decisions, drivers, changes, bill, rivals, quality, provenance)
+ORDER = (summary, decisions, targets, energy, traffic, timeline, drivers, changes, bill, rivals, quality, provenance)
 
 
 def document(report: Report, lang: str) -> Document:
     """The whole report in words, tables and pictures that are drawn when asked for."""
     run = report.run
-    sections = [made.section(report, lang) for made in ORDER]
+    sections = [part.section(report, lang) for part in ORDER]
     return Document(
         title=say("report.title", lang, preset=run.preset, policy=run.policy),
         subtitle=say(

@@ -13,11 +13,14 @@ body{margin:0;background:var(--page);color:var(--ink);line-height:1.55;font-size
 font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"Noto Sans","PingFang SC",
 "Hiragino Sans GB","Microsoft YaHei","Noto Sans CJK SC","Source Han Sans SC",sans-serif}
 :lang(zh) body,body:lang(zh){line-height:1.7}
-main,header,footer,nav{max-width:48rem;margin:0 auto;padding:0 1.25rem}
-header{padding-top:2.6rem}
+main,header,nav{max-width:48rem;margin:0 auto;padding:0 1.25rem}
+header{padding-top:1.4rem}
 .eyebrow{font-size:.8rem;letter-spacing:.08em;text-transform:uppercase;color:var(--accent);font-weight:600;margin:0}
 h1{font-size:1.9rem;line-height:1.22;margin:.3rem 0 .4rem;letter-spacing:-.012em;text-wrap:balance}
-.subtitle{color:var(--soft);margin:0 0 1.2rem}
+.subtitle{color:var(--soft);margin:0 0 .6rem}
+section:first-child>h2{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+#decisions>section{border:1px solid var(--line);border-radius:12px;padding:.2rem 1.1rem .6rem;margin:1.2rem 0}
+#decisions>section>h3{margin-top:.8rem}
 h2{font-size:1.32rem;line-height:1.3;margin:3rem 0 .8rem;padding-top:1.1rem;border-top:1px solid var(--line);
 letter-spacing:-.006em}
 h3{font-size:1.06rem;margin:2.1rem 0 .5rem}
@@ -28,12 +31,13 @@ p.good,p.bad{border-left:4px solid;padding:.55rem .9rem;border-radius:0 6px 6px 
 p.good{border-color:var(--good);background:var(--good-bg)}
 p.bad{border-color:var(--bad);background:var(--bad-bg)}
 a{color:var(--accent)}
-nav ol{columns:2;column-gap:2rem;padding-left:1.3rem;margin:.4rem 0 0;font-size:.92rem}
-nav li{break-inside:avoid;margin:.14rem 0}
+nav{padding-top:1rem;padding-bottom:2.5rem;border-top:1px solid var(--line)}
+nav ol{padding-left:1.9rem;margin:.4rem 0 0;font-size:.9rem}
+nav li{margin:.2rem 0}
 nav a{text-decoration:none}
 nav a:hover{text-decoration:underline}
 nav strong{font-size:.85rem;color:var(--soft)}
-.tiles{display:grid;grid-template-columns:repeat(4,1fr);gap:.7rem;margin:1.2rem 0 1.4rem;padding:0;
+.tiles{display:grid;grid-template-columns:repeat(3,1fr);gap:.7rem;margin:.9rem 0 1.1rem;padding:0;
 list-style:none}
 .tiles li{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.75rem .9rem}
 .tiles b{display:block;font-size:1.42rem;line-height:1.2;font-weight:650;font-variant-numeric:tabular-nums;
@@ -64,15 +68,19 @@ details>.inner{padding-left:.1rem}
 pre{background:var(--code);border:1px solid var(--line);border-radius:8px;padding:.8rem 1rem;overflow-x:auto;
 font-size:.84rem;
 line-height:1.5;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
-footer{padding-bottom:3rem}
+@media (min-width:1100px){body{display:grid;grid-template-columns:13.5rem minmax(0,48rem);justify-content:center;
+column-gap:2rem}header,main{grid-column:2;max-width:none;width:100%}nav{grid-column:1;grid-row:1/span 2;
+position:sticky;top:0;align-self:start;max-height:100vh;overflow:auto;padding:1.5rem 0 1rem;border-top:0;margin:0}
+.jump{display:none}}
 @media (max-width:560px){body{font-size:15.5px}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.3rem}
-main,header,footer,nav{padding-left:.95rem;padding-right:.95rem}header{padding-top:1.6rem}nav ol{columns:1}
-.tiles{grid-template-columns:1fr 1fr;gap:.5rem}.tiles li{padding:.6rem .7rem}.tiles b{font-size:1.16rem}
+main,header,nav{padding-left:.95rem;padding-right:.95rem}header{padding-top:.9rem}
+.tiles{gap:.4rem}.tiles li{padding:.5rem .5rem}.tiles b{font-size:1.05rem}.tiles span,.tiles small{font-size:.75rem}
+#decisions>section{padding:.1rem .7rem .4rem}
 p.lead{font-size:1.03rem}table{font-size:.82rem}th,td{padding:.36rem .4rem}figure .paper{padding:.35rem .2rem}
 figure svg.wide{display:none}figure svg.narrow{display:block}}
 @media print{@page{size:A4;margin:16mm 15mm}:root{color-scheme:light;--ink:#000;--soft:#444;--line:#bbb;--page:#fff;
 --card:#f4f4f4;--accent:#0b4f79;--good:#07543e;--good-bg:#fff;--bad:#8a3300;--bad-bg:#fff;--code:#f4f4f4}
-body{font-size:10.2pt;line-height:1.42}main,header,footer,nav{max-width:none;padding:0}header{padding-top:0}
+body{font-size:10.2pt;line-height:1.42}main,header,nav{max-width:none;padding:0}.jump{display:none}body{display:block}header{padding-top:0}
 h2{margin-top:1.6rem}h2,h3{break-after:avoid}p{orphans:3;widows:3}
 figure,.tiles li,tr,pre{break-inside:avoid}figure svg{max-height:220mm}
 .scroll{overflow:visible}table{font-size:7.9pt}th,td{padding:.25rem .35rem}.wide td:not(.t){white-space:normal}

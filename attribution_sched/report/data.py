@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the JSON form."""
 
 PROVENANCES: tuple[str, ...] = ("measured", "estimated", "simulated", "given")
@@ -221,6 +221,48 @@ class Timeline:
     moments: tuple[Moment, ...]
     left_out: int
     provenance: str = "simulated"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Devices that a task held in a domain.
+
+    Attributes:
+        task: Its id.
+        kind: Name of its model.
+        domain: Which, counted from 0.
+        devices: How many; two tasks on one device hold half of it each.
+        start_s: From when, on the cluster's clock.
+        end_s: Until when.
+    """
+
+    task: str
+    kind: str
+    domain: int
+    devices: float
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Course:
+    """What the cluster did over time.
+
+    Attributes:
+        holdings: Who held what; the newest if there are too many.
+        left_out: Older ones without a place here.
+        edges_s: Edges of intervals.
+        busy: Share of the devices that were held in each interval.
+        waiting: Tasks that waited in each, on average.
+        provenance: Of the numbers.
+    """
+
+    holdings: tuple[Holding, ...]
+    left_out: int
+    edges_s: tuple[float, ...]
+    busy: tuple[float, ...]
+    waiting: tuple[float, ...]
+    provenance: str
 
 
 @dataclass(frozen=True)
@@ -492,6 +534,7 @@ class Report:
         run: What was run.
         targets: Targets; empty if none was set.
         energy: Where the joules go; None if nothing was placed.
+        course: What the cluster did over time; None if that cannot be told.
         timeline: Plans put in force.
         traffic: Plans across domains, or what was avoided.
         cross_domain: Plans put in force that use more than one domain.
@@ -505,6 +548,7 @@ class Report:
     run: Run
     targets: tuple[Standing, ...]
     energy: Energy | None
+    course: Course | None
     timeline: Timeline
     traffic: tuple[Traffic, ...]
     cross_domain: int

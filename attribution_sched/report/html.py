@@ -27,9 +27,11 @@ def to_html(document: Document) -> str:
         '<link rel="icon" href="data:,">\n'
         f"<title>{escape(document.title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n"
         f'<header><p class="eyebrow">attribution-sched</p><h1>{_unbroken(document.title)}</h1>'
-        f'<p class="subtitle">{escape(document.subtitle)}</p></header>\n'
-        f'<nav aria-label="{escape(document.contents)}"><strong>{escape(document.contents)}</strong>'
-        f"<ol>{contents}</ol></nav>\n<main>{sections}</main>\n<footer></footer>\n</body>\n</html>\n"
+        f'<p class="subtitle">{escape(document.subtitle)} '
+        f'<a class="jump" href="#contents">{escape(document.contents)}</a></p></header>\n'
+        # Behind the text, so that a narrow screen begins with the headline; beside it where there is room.
+        f'<main>{sections}</main>\n<nav id="contents" aria-label="{escape(document.contents)}">'
+        f"<strong>{escape(document.contents)}</strong><ol>{contents}</ol></nav>\n</body>\n</html>\n"
     )
 
 

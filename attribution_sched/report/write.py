@@ -50,7 +50,7 @@ def write_report(
     """
     target = _target(path)
     names = _checked(lang, explain, rivals)
-    from attribution_sched.report.collect import gather
+    from attribution_sched.report.collect.gather import gather
 
     found = gather(system, explain=explain, against=names, progress=progress)
     if progress is not None:

@@ -15,6 +15,7 @@ from attribution_sched.errors import SettingsError, problem
 from attribution_sched.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from attribution_sched.cluster.decision import Moment
     from attribution_sched.cluster.fork import Beliefs, Follower
 
 
@@ -311,3 +312,12 @@ def go_on_as(policy: Policy, view: Decision, *, quick: bool = False) -> tuple[Fo
         raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
     rule, beliefs = RuleFollower.of(moment), PriorBeliefs(moment.world)
     return rule if quick else PolicyFollower(policy, rule, Engine(moment.world)), beliefs
+
+
+def decides_now(policy: Policy, moment: Moment) -> Follower:
+    """A policy, itself and whole, in the last copy of a moment's cluster: for what it would do at this instant."""
+    from attribution_sched.cluster.engine.engine import Engine
+    from attribution_sched.scheduler.policy_follower import PolicyFollower
+    from attribution_sched.scheduler.rule_follower import RuleFollower
+
+    return PolicyFollower(policy, RuleFollower.of(moment), Engine(moment.world), last_only=True)

@@ -3,7 +3,7 @@
 import functools
 
 from attribution_sched import System
-from attribution_sched.report.collect import gather
+from attribution_sched.report.collect.gather import gather
 from tests.small_world import small
 
 RIVALS = ("greedy", "sjf", "static-uniform")

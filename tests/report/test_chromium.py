@@ -43,6 +43,12 @@ addEventListener("load", () => {
     if (!element.closest(".scroll, pre, details, svg") && box.right > innerWidth + 1) told.wide.push(element.tagName);
   }
   for (const table of document.querySelectorAll("details .scroll")) table.closest("details").open = true;
+  const head = ["main p", "main .tiles", "#course .paper"].map(name => document.querySelector(name));
+  told.headline = head.map(each => each ? Math.round(each.getBoundingClientRect().bottom) : null);
+  for (const name of ["main", "nav"]) {
+    const box = document.querySelector(name).getBoundingClientRect();
+    told[name] = {left: box.left, right: box.right, top: box.top, bottom: box.bottom};
+  }
   told.opened = document.documentElement.scrollWidth;
   document.title = "done";
   parent.postMessage(JSON.stringify(told), "*");
@@ -77,7 +83,9 @@ def run(folder, *given, page):
     return done.stdout, done.stderr
 
 
-@pytest.fixture(scope="module", params=[("learnt", "en"), ("alone", "zh"), ("empty", "en")], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[("learnt", "en"), ("learnt", "zh"), ("alone", "zh"), ("empty", "en")], ids="-".join
+)
 def page(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     text = to_html(document(report(request.param[0]), request.param[1]))
@@ -111,6 +119,25 @@ def test_it_is_painted_without_errors_and_fits(page, width):
         assert outside == []
         assert 250 < wide <= width
         assert high > 100
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_verdict_three_numbers_and_the_cluster_are_seen_without_scrolling(page, width):
+    folder, path, _ = page
+    if 'id="course"' not in path.read_text("utf-8"):
+        pytest.skip("no time passed on this cluster, so there is nothing to draw")
+    frame = folder / f"headline{width}.html"
+    frame.write_text(FRAME.format(page="probed.html", width=width, height=900), encoding="utf-8")
+    out, _ = run(
+        folder, "--virtual-time-budget=20000", f"--window-size={max(width, 600)},900", "--dump-dom", page=frame
+    )
+    told = json.loads(re.search(r'<pre id="told">(.*?)</pre>', out, re.DOTALL)[1])
+    verdict, numbers, picture = told["headline"]
+    assert 0 < verdict < numbers < picture <= 900
+    # Contents stand beside the text where there is room, and behind it where there is none.
+    assert (
+        told["nav"]["right"] <= told["main"]["left"] if width == 1280 else told["nav"]["top"] >= told["main"]["bottom"]
+    )
 
 
 def test_the_page_itself_shows_something(page):

@@ -91,7 +91,7 @@ def test_it_is_small(page):
 def test_every_section_is_there_in_its_language(page):
     _, lang, text, outline = page
     names = [
-        "summary", "targets", "energy", "traffic", "timeline", "decisions", "drivers", "feedback", "rivals", "quality",
+        "summary", "decisions", "targets", "energy", "traffic", "timeline", "drivers", "feedback", "rivals", "quality",
         "provenance", "reproduce",
     ]  # fmt: skip
     assert [name for name in outline.ids if name in names] == names

@@ -62,12 +62,12 @@ def test_one_of_anything_is_told_as_one():
 
 def test_energy_without_a_carbon_intensity_is_not_called_clean():
     told = report("alone")
-    for carbon_kg, note in ((0.0, "carbon intensity not given"), (2.0, "2 kg CO₂e of the tasks")):
+    for carbon_kg, note in ((0.0, "carbon intensity not given"), (2.0, "of the tasks, accounted")):
         totals = told.run.totals | {
             "carbon_kg": Number(carbon_kg, "kg CO2e", "simulated"), "energy_kwh": Number(5.0, "kWh", "simulated"),
         }  # fmt: skip
         section = summary.section(replace(told, run=replace(told.run, totals=totals)), "en")
-        tiles = next(block for block in section.blocks if isinstance(block, Tiles)).tiles
+        tiles = [tile for block in section.blocks if isinstance(block, Tiles) for tile in block.tiles]
         assert note in [tile.note for tile in tiles]
 
 
@@ -204,3 +204,29 @@ def test_many_payers_end_in_one_line_that_keeps_the_sum():
     energy = sum(line.own + line.shared for line in made.lines if line.part == "energy")
     assert len({line.payer for line in made.lines}) == MOST_PAYERS + 1
     assert energy + made.unallocated["energy"] == pytest.approx(made.meter["energy"])
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "tone", "word"),
+    [(10.0, 8.0, "good", "ahead of"), (8.0, 10.0, "bad", "behind"), (10.0, 10.01, "plain", "level with")],
+)
+def test_the_verdict_is_against_the_rival_that_earned_most(own, other, tone, word):
+    told = report("ruled")
+    earned = {"static-uniform": own, "greedy": other, "sjf": 1.0}
+    contenders = tuple(
+        replace(one, figures=one.figures | {"earned": Number(earned[one.policy], "", "simulated")}, missing="")
+        for one in told.rivals.contenders
+        if one.policy in earned and one.figures
+    )
+    section = summary.section(replace(told, rivals=replace(told.rivals, contenders=contenders)), "en")
+    verdict = section.blocks[0]
+    assert verdict.tone == tone
+    assert word in verdict.words
+    assert "greedy" in verdict.words
+    assert "sjf" not in verdict.words
+
+
+def test_without_rivals_the_verdict_says_so():
+    told = report("ruled")
+    section = summary.section(replace(told, rivals=replace(told.rivals, contenders=())), "en")
+    assert "no rival was played" in section.blocks[0].words

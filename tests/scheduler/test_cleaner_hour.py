@@ -106,5 +106,5 @@ def test_why_names_the_cleaner_hour_in_both_languages():
     _, policy = decided(seen)
     why = why_waiting(policy, seen)
     assert why.cause is Cause.LINK_OR_PRICE
-    assert "for a cleaner hour" in why.say() and "kg" in why.say() and "h of delay" in why.say()
-    assert "更清洁" in why.say("zh")
+    assert "a cleaner hour comes" in why.say() and "kg" in why.say() and "h of delay" in why.say()
+    assert "电力更清洁" in why.say("zh")

@@ -41,8 +41,8 @@ def condition(covariances: FloatArray, masks: BoolArray, fixed: BoolArray | None
         fixed: (k, d) features that a component knows anyway, so that they count as observed for it.
     """
     d = masks.shape[1]
-    known = masks[None] if fixed is None else masks[None] | fixed[:, None]
-    observed = known.astype(np.float64)
+    conditioned_on = masks[None] if fixed is None else masks[None] | fixed[:, None]
+    observed = conditioned_on.astype(np.float64)
     hidden = 1.0 - observed
     eye = np.eye(d)
     both = observed[..., :, None] * observed[..., None, :]
@@ -52,9 +52,9 @@ def condition(covariances: FloatArray, masks: BoolArray, fixed: BoolArray | None
     precision = np.swapaxes(inverse, -1, -2) @ inverse
     cross = cov * hidden[..., :, None] * observed[..., None, :]
     regression = cross @ precision
-    left = cov * (hidden[..., :, None] * hidden[..., None, :]) - regression @ np.swapaxes(cross, -1, -2)
+    conditional_cov = cov * (hidden[..., :, None] * hidden[..., None, :]) - regression @ np.swapaxes(cross, -1, -2)
     # The unit diagonal on observed features only makes the factor exist; it is removed again at once.
-    factor = _cholesky(left + eye * observed[..., :, None]) * hidden[..., :, None] * hidden[..., None, :]
+    factor = _cholesky(conditional_cov + eye * observed[..., :, None]) * hidden[..., :, None] * hidden[..., None, :]
     diagonal = np.diagonal(lower, axis1=-2, axis2=-1)
     log_scale = -np.log(diagonal).sum(-1) - 0.5 * LOG_2PI * observed.sum(-1)
     return Conditioning(regression + eye * observed[..., :, None], factor, inverse, log_scale)
@@ -116,7 +116,7 @@ def joint_and_observed(
     patterns, which = np.unique(observed, axis=0, return_inverse=True)
     parts = condition(covariances, patterns)
     full = condition(covariances, np.ones((1, x.shape[1]), dtype=bool))
-    seen = np.empty((len(x), len(means)))
+    observed_log = np.empty((len(x), len(means)))
     hidden_free = np.where(observed, x, 0.0)
     for p in range(len(patterns)):
         rows = np.flatnonzero(which == p)
@@ -126,5 +126,5 @@ def joint_and_observed(
             parts.whitener[:, p : p + 1],
             parts.log_scale[:, p : p + 1],
         )
-        seen[rows] = observed_log_density(one, means, hidden_free[rows])[:, 0]
-    return observed_log_density(full, means, x)[:, 0], seen
+        observed_log[rows] = observed_log_density(one, means, hidden_free[rows])[:, 0]
+    return observed_log_density(full, means, x)[:, 0], observed_log

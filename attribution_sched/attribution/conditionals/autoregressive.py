@@ -81,18 +81,18 @@ class AutoregressiveConditional:
         self._table = LinearTable(z.T @ z / len(z))
         order = rng.permutation(len(z))
         cut = max(len(z) // 7, 10)
-        held, train = tensor(z[order[:cut]]), tensor(z[order[cut:]])
+        test_rows, train = tensor(z[order[:cut]]), tensor(z[order[cut:]])
         steps = int(self.steps * max(1.0, (len(z) / 2000) ** 0.5))
         with one_thread():
             g = generator(rng)
             self._network = self._build(d, g)
             settings: dict[str, Any] = {"dynamic": self.proposal == "gru", "steps": steps, "tick": self.tick}
-            score = train_proposal(self._network, self._table, train, held, rng, **settings)
+            score = train_proposal(self._network, self._table, train, test_rows, rng, **settings)
             self.held_out = {"proposal": score}
             self.head = None
             if self.energy:
                 head = EnergyHead(d, self._network.width, g)
-                tilted = train_energy(head, self._network, self._table, train, held, rng, **settings)
+                tilted = train_energy(head, self._network, self._table, train, test_rows, rng, **settings)
                 self.held_out["energy"] = tilted
                 self.head = head if tilted > score else None
         return self
@@ -108,15 +108,15 @@ class AutoregressiveConditional:
                 if len(rows) == 0:
                     continue
                 code = self._table.codes(now[rows])
-                shown, mask = tensor(hide(z[rows], now[rows])), tensor(now[rows].astype(np.float64))
-                context, mean, spread = self._look(shown, mask, code)
-                own = (tensor(z[rows, j]) - mean[:, j]) / spread[:, j]
+                visible, mask = tensor(hide(z[rows], now[rows])), tensor(now[rows].astype(np.float64))
+                context, mean, spread = self._look(visible, mask, code)
+                standardised = (tensor(z[rows, j]) - mean[:, j]) / spread[:, j]
                 heads = self._network.one_head(context, j)
                 if self.head is None:
-                    log = log_density(heads, own)
+                    log = log_density(heads, standardised)
                 else:
                     tilt = self.head.one(context, j)
-                    log = tilted_log_density(heads, tilt, own, log_partition(heads, tilt))
+                    log = tilted_log_density(heads, tilt, standardised, log_partition(heads, tilt))
                 out[rows] += (log - spread[:, j].log()).numpy()
                 now[rows, j] = True
         return np.asarray(out)
@@ -151,19 +151,19 @@ class AutoregressiveConditional:
                     continue
                 k = 1 if first else n
                 code = self._table.codes(now[group]).repeat_interleave(k)
-                seen = tensor(now[group].astype(np.float64)).repeat_interleave(k, 0)
-                context, mean, spread = self._look(z[group][:, :k].reshape(-1, d), seen, code)
+                observed = tensor(now[group].astype(np.float64)).repeat_interleave(k, 0)
+                context, mean, spread = self._look(z[group][:, :k].reshape(-1, d), observed, code)
                 heads = self._network.one_head(context, j)
                 places = uniform[:, j].repeat(len(group))
                 widen = n // k
                 heads = heads.repeat_interleave(widen, 0)
                 if self.head is None:
-                    drawn = transform(heads, places)
+                    samples = transform(heads, places)
                 else:
                     tilt = self.head.one(context, j).repeat_interleave(widen, 0)
-                    drawn = tilted_transform(heads, tilt, places)
+                    samples = tilted_transform(heads, tilt, places)
                 mean_j, spread_j = (t[:, j].repeat_interleave(widen, 0) for t in (mean, spread))
-                z[group, :, j] = (mean_j + spread_j * drawn).reshape(len(group), n)
+                z[group, :, j] = (mean_j + spread_j * samples).reshape(len(group), n)
             now[:, j] = True
         return z.numpy().astype(np.float64)
 
@@ -187,8 +187,8 @@ class AutoregressiveConditional:
             "held_out": self.held_out,
             "tilted": self.head is not None,
         }
-        own = {"shift": self._shift, "scale": self._scale, "covariance": self._table.covariance}
-        arrays: State = {**own, **weights_of(self._network, "network.")}
+        extra_arrays = {"shift": self._shift, "scale": self._scale, "covariance": self._table.covariance}
+        arrays: State = {**extra_arrays, **weights_of(self._network, "network.")}
         if self.head is not None:
             arrays |= weights_of(self.head, "head.")
         return settings, arrays

@@ -95,10 +95,10 @@ class CurvedConditional:
         u = x.copy()
         self.bends = []
         for i, j in enumerate(order):
-            found = self._bend(x, u, order[:i], j)
-            if found.bent or found.products:
-                self.bends.append(found)
-                u[:, j] -= self._basis(x, found.bent, found.products) @ found.slopes
+            bend = self._bend(x, u, order[:i], j)
+            if bend.bent or bend.products:
+                self.bends.append(bend)
+                u[:, j] -= self._basis(x, bend.bent, bend.products) @ bend.slopes
         self.order = order
         return self._finish(x, rng, None)
 
@@ -119,19 +119,19 @@ class CurvedConditional:
     def _finish(self, x: FloatArray, rng: np.random.Generator, start: Components | None) -> CurvedConditional:
         u = self._straighten(x)
         n = len(x)
-        left = grow(u, np.zeros((n, 0)), np.zeros(n, dtype=np.intp), 1, self.components, rng, tails=True)
-        dof = np.full(len(left.weights), left.dof)
-        self.rest = Components(left.weights, left.slopes[:, 0], left.scatters, dof)
+        residuals = grow(u, np.zeros((n, 0)), np.zeros(n, dtype=np.intp), 1, self.components, rng, tails=True)
+        dof = np.full(len(residuals.weights), residuals.dof)
+        self.rest = Components(residuals.weights, residuals.slopes[:, 0], residuals.scatters, dof)
         sample = self._sample(SAMPLE if start is None else SAMPLE // 3, rng)
         # The rows themselves too: where p is too narrow, q still covers what happened.
         model = _fit_em(np.concatenate([sample, x]), self.proposal, rng, 1, start, rounds=60 if start is None else 4)
         self.parts = Components(model.weights_, model.means_, model.covariances_)
         points = sobol_points(JUDGING_DRAWS, x.shape[1], 1, np.random.default_rng(0))
-        made = self.parts.draws(x[:1], np.zeros((1, x.shape[1]), dtype=bool), points)
-        log = self._log_ratio(made.rows.reshape(-1, x.shape[1]))
+        score_draws = self.parts.draws(x[:1], np.zeros((1, x.shape[1]), dtype=bool), points)
+        log = self._log_ratio(score_draws.rows.reshape(-1, x.shape[1]))
         weight = np.exp(log - log.max())
-        if made.weights is not None:
-            weight = weight * made.weights.reshape(-1)
+        if score_draws.weights is not None:
+            weight = weight * score_draws.weights.reshape(-1)
         self.effective_share = float(weight.sum() ** 2 / np.square(weight).sum() / len(weight))
         return self
 
@@ -157,13 +157,13 @@ class CurvedConditional:
         rows = np.empty((len(x), len(masks), points.replicates, points.n_draws, x.shape[1]))
         weights = np.empty(rows.shape[:-1])
         for i in range(len(x)):
-            made = self.parts.draws(x[i : i + 1], masks, points)
-            log = self._log_ratio(made.rows.reshape(-1, x.shape[1])).reshape(weights.shape[1:])
+            score_draws = self.parts.draws(x[i : i + 1], masks, points)
+            log = self._log_ratio(score_draws.rows.reshape(-1, x.shape[1])).reshape(weights.shape[1:])
             weight = np.exp(log - log.max(axis=-1, keepdims=True))
-            if made.weights is not None:
-                weight *= made.weights[0]
+            if score_draws.weights is not None:
+                weight *= score_draws.weights[0]
             weights[i] = weight / weight.sum(axis=-1, keepdims=True)
-            rows[i] = made.rows[0]
+            rows[i] = score_draws.rows[0]
         return Draws(rows, weights)
 
     def state(self) -> tuple[dict[str, Any], State]:
@@ -247,8 +247,8 @@ class CurvedConditional:
         best = bic(bent, products)
         while True:
             d = x.shape[1]
-            taken = {i % d for i in bent}
-            options = [((*bent, i + d * fine), products) for i in before if i not in taken for fine in range(2)]
+            parents = {i % d for i in bent}
+            options = [((*bent, i + d * fine), products) for i in before if i not in parents for fine in range(2)]
             options += [(bent, (*products, pair)) for pair in combinations(before, 2) if pair not in products]
             scores = [bic(*option) for option in options]
             if not scores or min(scores) >= best - 2.0:

@@ -243,7 +243,7 @@ class EnergyConditional:
         network = mlp((train.shape[1], self.width, self.width, 1), g, last_gain=0.1)
         slow = copy.deepcopy(network)
         optimiser = torch.optim.AdamW(network.parameters(), weight_decay=0.3)
-        best, kept, waited = 0.0, None, 0
+        best, best_network, waited = 0.0, None, 0
         probe = noise[:8192]
         batch, fresh = min(512, len(train)), 2048
         for step in range(self.steps):
@@ -260,17 +260,17 @@ class EnergyConditional:
                     partition = torch.logsumexp(-slow(probe)[:, 0], 0) - float(np.log(len(probe)))
                     gain = float(-slow(held)[:, 0].mean() - partition)
                 if gain > best:
-                    best, kept, waited = gain, copy.deepcopy(slow), 0
+                    best, best_network, waited = gain, copy.deepcopy(slow), 0
                 else:
                     waited += 1
                     if waited > 8 and step > self.steps // 4:
                         break
-        if kept is None:
-            kept = slow
+        if best_network is None:
+            best_network = slow
             with torch.no_grad():
-                for parameter in kept.parameters():
+                for parameter in best_network.parameters():
                     parameter.zero_()
-        return kept, best
+        return best_network, best
 
     def _distil(
         self, networks: list[nn.Sequential], scores: Tensor, noise: Tensor, rng: np.random.Generator

@@ -69,9 +69,9 @@ def log_partition_sampled(
     flat = heads.reshape(-1, *heads.shape[-2:])
     with torch.no_grad():
         place = (torch.arange(n_draws) + torch.rand((len(flat), n_draws), generator=g)) / n_draws
-        drawn = transform(flat.repeat_interleave(n_draws, 0), place.flatten()).reshape(*heads.shape[:-2], n_draws)
+        samples = transform(flat.repeat_interleave(n_draws, 0), place.flatten()).reshape(*heads.shape[:-2], n_draws)
         centre, spread = moments(heads)
-        t = (drawn - centre[..., None]) / spread[..., None]
+        t = (samples - centre[..., None]) / spread[..., None]
     return torch.logsumexp(log_tilt(coefficients, t), dim=-1) - math.log(n_draws)
 
 

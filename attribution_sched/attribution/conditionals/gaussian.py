@@ -44,8 +44,8 @@ class GaussianConditional:
 
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
         """Log density of the hidden features given the observed ones, (n,)."""
-        joint, seen = joint_and_observed(self.mean[None], self.covariance[None], x, observed)
-        return np.asarray(joint[:, 0] - seen[:, 0])
+        joint, observed_log = joint_and_observed(self.mean[None], self.covariance[None], x, observed)
+        return np.asarray(joint[:, 0] - observed_log[:, 0])
 
     def draws(self, x: FloatArray, masks: BoolArray, points: Points) -> Draws:
         """Conditional mean plus the same correlated noise for every row."""

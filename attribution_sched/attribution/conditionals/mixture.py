@@ -106,12 +106,12 @@ class Components:
         everything = np.ones((1, x.shape[1]), dtype=bool)
         out = np.logaddexp.reduce(self.log_densities(x, everything, codes)[:, 0] + prior, axis=1)
         patterns, which = np.unique(observed, axis=0, return_inverse=True)
-        shown = np.where(observed, x, 0.0)
+        visible = np.where(observed, x, 0.0)
         for p in range(len(patterns)):
             rows = np.flatnonzero(which.ravel() == p)
-            own = None if codes is None else codes[rows]
-            seen = self.log_densities(shown[rows], patterns[p : p + 1], own)[:, 0]
-            out[rows] -= np.logaddexp.reduce(seen + prior, axis=1)
+            row_codes = None if codes is None else codes[rows]
+            observed_log = self.log_densities(visible[rows], patterns[p : p + 1], row_codes)[:, 0]
+            out[rows] -= np.logaddexp.reduce(observed_log + prior, axis=1)
         return np.asarray(out)
 
     def draws(self, x: FloatArray, masks: BoolArray, points: Points, codes: BoolArray | None = None) -> Draws:
@@ -138,8 +138,8 @@ class Components:
             noise = noise.transpose(1, 3, 0, 2, 4)
             chosen = noise[np.arange(m)[None, :, None], np.arange(half)[None, None, :], owner]
         else:
-            own = parts.factor[owner, np.arange(m)[None, :, None]]
-            chosen = np.swapaxes(own @ normals.transpose(1, 2, 0), -1, -2)
+            owner_factor = parts.factor[owner, np.arange(m)[None, :, None]]
+            chosen = np.swapaxes(owner_factor @ normals.transpose(1, 2, 0), -1, -2)
         chosen = chosen.transpose(0, 1, 3, 2, 4)
         if np.isfinite(self.dof).any():
             chosen = chosen * self._stretch(x, masks, points, owner, parts)[..., None]

@@ -134,8 +134,8 @@ def transform(heads: Tensor, uniform: Tensor) -> Tensor:
     weight = torch.softmax(heads[:, 0], dim=-1).gather(-1, order)
     top = weight.cumsum(dim=-1)
     k = (uniform[:, None] > top[:, :-1]).sum(dim=-1, keepdim=True)
-    own = weight.gather(-1, k)
-    inner = ((uniform[:, None] - (top.gather(-1, k) - own)) / own).clamp(1e-6, 1 - 1e-6)
+    component_weight = weight.gather(-1, k)
+    inner = ((uniform[:, None] - (top.gather(-1, k) - component_weight)) / component_weight).clamp(1e-6, 1 - 1e-6)
     spread = heads[:, 2].clamp(*LOG_SPREAD_RANGE).gather(-1, order.gather(-1, k)).exp()
-    drawn: Tensor = (mean.gather(-1, k) + spread * torch.special.ndtri(inner))[:, 0]
-    return drawn
+    samples: Tensor = (mean.gather(-1, k) + spread * torch.special.ndtri(inner))[:, 0]
+    return samples

@@ -55,12 +55,12 @@ class RegressionConditional:
             if not mask.any():
                 continue
             for r in range(points.replicates):
-                own = _quadratic(z[r][:, mask])
-                middle = own.mean(axis=0)
-                off = own - middle
+                design = _quadratic(z[r][:, mask])
+                middle = design.mean(axis=0)
+                off = design - middle
                 gram = off.T @ off + self.ridge * np.eye(off.shape[1])
-                asked = _quadratic(at[:, mask]) - middle
-                weights[:, m, r] += np.linalg.solve(gram, asked.T).T @ off.T
+                query = _quadratic(at[:, mask]) - middle
+                weights[:, m, r] += np.linalg.solve(gram, query.T).T @ off.T
         return Draws(rows, weights)
 
     def state(self) -> tuple[dict[str, Any], State]:

@@ -71,8 +71,8 @@ class StrataConditional:
         """The same model of other rows: atoms, scale and numbers of components as here."""
         twin = StrataConditional(self.components, self.tails, self.origin)
         twin.columns, twin.power = self.columns, self.power
-        known = {key.tobytes(): fitted for key, fitted in self._groups}
-        twin._fit_strata(x, self._codes(x), rng, known)
+        groups = {key.tobytes(): fitted for key, fitted in self._groups}
+        twin._fit_strata(x, self._codes(x), rng, groups)
         return twin
 
     def log_likelihood(self, x: FloatArray, observed: BoolArray) -> FloatArray:
@@ -85,8 +85,8 @@ class StrataConditional:
     def draws(self, x: FloatArray, masks: BoolArray, points: Points) -> Draws:
         """Draw strata, then what lies between their atoms; atoms are exact."""
         codes = self._codes(x)
-        made = self.parts.draws(self._forward(x), masks, points, self._agree(codes))
-        return Draws(self._backward(made.rows), made.weights)
+        score_draws = self.parts.draws(self._forward(x), masks, points, self._agree(codes))
+        return Draws(self._backward(score_draws.rows), score_draws.weights)
 
     def state(self) -> tuple[dict[str, Any], State]:
         """Settings and arrays that restore the model."""
@@ -146,12 +146,12 @@ class StrataConditional:
                 start = None
             if len(free) == 0:
                 count = np.bincount(level, minlength=len(levels)) / len(mine)
-                found = Fitted(
+                mixture = Fitted(
                     np.ones(1), count[None], np.zeros((1, t.shape[1] + 1, 0)), np.zeros((1, 0, 0)), np.inf, 0, 0
                 )
             elif start is not None:
                 size = len(start.weights)
-                found = fit_mixture(
+                mixture = fit_mixture(
                     y[np.ix_(mine, free)],
                     t,
                     level,
@@ -165,7 +165,7 @@ class StrataConditional:
                 )
             else:
                 sizes = self.components if len(mine) >= 40 else (1,)
-                found = grow(
+                mixture = grow(
                     y[np.ix_(mine, free)],
                     t,
                     level,
@@ -176,20 +176,20 @@ class StrataConditional:
                     prior=prior,
                     level_prior=chances,
                 )
-            self._groups.append((key, found))
+            self._groups.append((key, mixture))
             where = np.stack([t[np.flatnonzero(level == a)[0]] for a in range(len(levels))])
-            for m in range(len(found.weights)):
+            for m in range(len(mixture.weights)):
                 for a in range(len(levels)):
                     code = key.copy()
                     code[discrete] = levels[a]
                     mean = np.zeros(d)
-                    mean[free] = np.concatenate([[1.0], where[a]]) @ found.slopes[m]
+                    mean[free] = np.concatenate([[1.0], where[a]]) @ mixture.slopes[m]
                     fixed = np.flatnonzero(code >= 0)
                     mean[fixed] = _SENTINEL + code[fixed]
                     cov = np.eye(d)
-                    cov[np.ix_(free, free)] = found.scatters[m]
-                    weight = len(mine) / n * found.weights[m] * found.levels[m, a]
-                    rows.append((weight, mean, cov, found.dof, code))
+                    cov[np.ix_(free, free)] = mixture.scatters[m]
+                    weight = len(mine) / n * mixture.weights[m] * mixture.levels[m, a]
+                    rows.append((weight, mean, cov, mixture.dof, code))
         rows.sort(key=lambda r: -r[0])
         rows = rows[:MOST_COMPONENTS]
         weights = np.array([r[0] for r in rows])
@@ -208,7 +208,7 @@ class StrataConditional:
         """Slopes (1 + q, d) and scatter (d, d) common to all strata, each with a mean of its own."""
         n, d = y.shape
         q = int(discrete.sum())
-        slopes, left = np.zeros((1 + q, d)), np.full((n, d), np.nan)
+        slopes, residuals = np.zeros((1 + q, d)), np.full((n, d), np.nan)
         t = y[:, discrete]
         for j in np.flatnonzero(~discrete):
             rows = np.flatnonzero(codes[:, j] < 0)
@@ -222,10 +222,10 @@ class StrataConditional:
                 gram = off[:, 1:].T @ off[:, 1:] + 1e-6 * np.eye(q)
                 slopes[1:, j] = np.linalg.solve(gram, off[:, 1:].T @ off[:, 0])
             slopes[0, j] = y[rows, j].mean() - t[rows].mean(axis=0) @ slopes[1:, j]
-            left[rows, j] = off[:, 0] - off[:, 1:] @ slopes[1:, j]
-        shown = (~np.isnan(left)).astype(np.float64)
-        filled = np.nan_to_num(left)
-        scatter = filled.T @ filled / np.maximum(shown.T @ shown, 1.0)
+            residuals[rows, j] = off[:, 0] - off[:, 1:] @ slopes[1:, j]
+        present = (~np.isnan(residuals)).astype(np.float64)
+        filled = np.nan_to_num(residuals)
+        scatter = filled.T @ filled / np.maximum(present.T @ present, 1.0)
         size, direction = np.linalg.eigh(scatter)
         scatter = (direction * np.maximum(size, 1e-4 * max(float(size.max()), 1e-9))) @ direction.T
         return slopes, np.asarray(scatter)
@@ -304,9 +304,9 @@ def _independent(codes: NDArray[np.intp], levels: NDArray[np.intp]) -> FloatArra
     for j in range(q):
         count = np.bincount(codes[:, j], minlength=int(levels[:, j].max()) + 1) / n
         chance *= count[levels[:, j]]
-    seen = np.array([(codes == level).all(axis=1).sum() for level in levels])
+    counts = np.array([(codes == level).all(axis=1).sum() for level in levels])
     expected = n * chance
-    statistic = float((np.square(seen - expected) / expected).sum() + (n - expected.sum()))
+    statistic = float((np.square(counts - expected) / expected).sum() + (n - expected.sum()))
     sizes = [len(np.unique(codes[:, j])) for j in range(q)]
     degrees = int(np.prod(sizes)) - 1 - sum(size - 1 for size in sizes)
     return few + n * chance if chdtrc(max(degrees, 1), statistic) > 0.05 else few

@@ -106,9 +106,9 @@ def fit_mixture(
         levels = np.tile(start_levels, (k, 1))
         for i in range(k):
             w = weight[:, i] * heavy[:, i]
-            left = design.T @ (design * w[:, None]) + ridge * spread_t
+            gram = design.T @ (design * w[:, None]) + ridge * spread_t
             slopes[i] = np.linalg.solve(
-                left + 1e-9 * np.eye(q), design.T @ (y * w[:, None]) + ridge * spread_t @ slopes0
+                gram + 1e-9 * np.eye(q), design.T @ (y * w[:, None]) + ridge * spread_t @ slopes0
             )
             off = y - design @ slopes[i]
             pulled = worth if prior is not None else 0.0
@@ -196,9 +196,9 @@ def grow(
             fit_mixture(y, t, level, n_levels, k, rng, tails=tails, prior=prior, level_prior=level_prior)
             for _ in range(restarts if k > 1 else 1)
         ]
-        found = max(tried, key=lambda f: f.log_likelihood)
-        if best is None or found.bic(len(y)) < best.bic(len(y)):
-            best, worse = found, 0
+        best_fit = max(tried, key=lambda f: f.log_likelihood)
+        if best is None or best_fit.bic(len(y)) < best.bic(len(y)):
+            best, worse = best_fit, 0
         else:
             worse += 1
             if worse == 2:
@@ -281,7 +281,7 @@ class StudentCopulaConditional:
         scores = normal.to_scores(x)
         lower = np.clip(ndtr(-np.abs(scores)), 1e-300, 0.5)
         none, zero = np.zeros((len(x), 0)), np.zeros(len(x), dtype=np.intp)
-        best, found, correlation = -np.inf, None, np.asarray(np.corrcoef(scores.T))
+        best, best_fit, correlation = -np.inf, None, np.asarray(np.corrcoef(scores.T))
         for dof in DOF_GRID[2:-1]:
             y = -np.sign(scores) * stdtrit(dof, lower)
             start = Fitted(
@@ -290,11 +290,11 @@ class StudentCopulaConditional:
             fitted = _fixed_tail(y, none, zero, start)
             score = fitted.log_likelihood - float(_log_t(np.square(y), 1, float(dof)).sum())
             if score > best:
-                best, found = score, fitted
-        if found is None:
+                best, best_fit = score, fitted
+        if best_fit is None:
             raise RuntimeError("no degrees of freedom were tried")
-        self.margins = student_margins(normal, found.dof)
-        self.parts = Components(found.weights, found.slopes[:, 0], found.scatters, np.full(1, found.dof))
+        self.margins = student_margins(normal, best_fit.dof)
+        self.parts = Components(best_fit.weights, best_fit.slopes[:, 0], best_fit.scatters, np.full(1, best_fit.dof))
         return self
 
     def refit(self, x: FloatArray, rng: np.random.Generator) -> StudentCopulaConditional:
@@ -308,8 +308,8 @@ class StudentCopulaConditional:
 
     def draws(self, x: FloatArray, masks: BoolArray, points: Points) -> Draws:
         """Draw t scores and map them back."""
-        made = self.parts.draws(self.margins.to_scores(x), masks, points)
-        return Draws(self.margins.to_features(made.rows), made.weights)
+        score_draws = self.parts.draws(self.margins.to_scores(x), masks, points)
+        return Draws(self.margins.to_features(score_draws.rows), score_draws.weights)
 
     def state(self) -> tuple[dict[str, Any], State]:
         """Settings and arrays that restore the model."""
@@ -339,6 +339,6 @@ def _fixed_tail(y: FloatArray, t: FloatArray, level: NDArray[np.intp], start: Fi
         scatter = new
         if settled:
             break
-    found = Fitted(np.ones(1), np.ones((1, 1)), mean[None, None], scatter[None], dof, 0.0, 0)
-    found.log_likelihood = float(_responsibilities(y, np.ones((len(y), 1)), level, found)[2].sum())
-    return found
+    mixture = Fitted(np.ones(1), np.ones((1, 1)), mean[None, None], scatter[None], dof, 0.0, 0)
+    mixture.log_likelihood = float(_responsibilities(y, np.ones((len(y), 1)), level, mixture)[2].sum())
+    return mixture

@@ -97,7 +97,7 @@ class _Trainer:
         g = generator(self.rng)
         slow = copy.deepcopy(module)
         optimiser = torch.optim.AdamW(module.parameters(), weight_decay=0.05)
-        best, kept, waited = -np.inf, copy.deepcopy(module.state_dict()), 0
+        best, best_state, waited = -np.inf, copy.deepcopy(module.state_dict()), 0
         for step in range(steps):
             set_rate(optimiser, cosine_rate(step, steps, rate))
             rows = self.train[torch.randint(len(self.train), (BATCH,), generator=g)]
@@ -113,30 +113,30 @@ class _Trainer:
                 tick(stage, step / steps)
                 score = self._score(module, slow)
                 if score > best:
-                    best, kept, waited = score, copy.deepcopy(slow.state_dict()), 0
+                    best, best_state, waited = score, copy.deepcopy(slow.state_dict()), 0
                 else:
                     waited += 1
                     if waited > PATIENCE and (not self.dynamic or step > 0.9 * steps):
                         break
-        module.load_state_dict(kept)
+        module.load_state_dict(best_state)
         return float(best)
 
     def log_likelihood(self, rows: Tensor, masks: BoolArray, g: torch.Generator | None = None) -> Tensor:
         """Sum over hidden features of ``log p(x_j | x_S)``, (batch,); Z is sampled with ``g``, else quadrature."""
         mask = torch.as_tensor(masks, dtype=torch.float32)
-        shown = rows * mask
+        visible = rows * mask
         if isinstance(self.network, GruProposal):
             mean, spread = torch.zeros_like(rows), torch.ones_like(rows)
         else:
             code = self.table.codes(masks)
-            mean = torch.bmm(self.table.gain[code], shown[:, :, None])[:, :, 0]
+            mean = torch.bmm(self.table.gain[code], visible[:, :, None])[:, :, 0]
             spread = self.table.spread[code]
         residual = (rows - mean) / spread
         if self.head is None:
-            log = log_density(self.network.heads(self.network.context(shown, mask, mean, spread)), residual)
+            log = log_density(self.network.heads(self.network.context(visible, mask, mean, spread)), residual)
         else:
             with torch.no_grad():
-                context = self.network.context(shown, mask, mean, spread)
+                context = self.network.context(visible, mask, mean, spread)
                 heads = self.network.heads(context)
             tilt = self.head.coefficients(context)
             z = log_partition(heads, tilt) if g is None else log_partition_sampled(heads, tilt, g)

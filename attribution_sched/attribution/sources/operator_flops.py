@@ -73,8 +73,8 @@ def _conv(shapes: Sequence[Shape], arguments: Sequence[Any]) -> int:
 
 def _conv_backward(shapes: Sequence[Shape], arguments: Sequence[Any]) -> int:
     # Gradients of the data and of the weight each cost one convolution; the bias is not counted.
-    asked = arguments[10]
-    return conv_flops(shapes[1], shapes[2], arguments, 4) * (bool(asked[0]) + bool(asked[1]))
+    output_mask = arguments[10]
+    return conv_flops(shapes[1], shapes[2], arguments, 4) * (bool(output_mask[0]) + bool(output_mask[1]))
 
 
 def _recurrent(shapes: Sequence[Shape]) -> int:

@@ -272,7 +272,7 @@ def _score_products(host: list[Any], chains: list[list[Any]]) -> frozenset[int]:
         ((event, chain) for event, chain in zip(host, chains, strict=True) if event.name in _BATCHED | _SOFTMAX),
         key=lambda pair: pair[0].time_range.start if hasattr(pair[0], "time_range") else 0.0,
     )
-    found: set[int] = set()
+    attention: set[int] = set()
     for at, (event, chain) in enumerate(ordered):
         shape = _operand(event, 0)
         if event.name not in _SOFTMAX or len(shape) < 3:
@@ -283,12 +283,12 @@ def _score_products(host: list[Any], chains: list[list[Any]]) -> frozenset[int]:
         if before is None or after is None:
             continue
         (left, right), weighed = _factors(before[0]), _factors(after[0])[0]
-        made = len(left) == len(right) == 3 and left[0] * left[1] * right[2] == size and right[2] == last
-        if made and len(weighed) == 3 and prod(weighed) == size and weighed[2] == last:
+        scores = len(left) == len(right) == 3 and left[0] * left[1] * right[2] == size and right[2] == last
+        if scores and len(weighed) == 3 and prod(weighed) == size and weighed[2] == last:
             for part in (before[1], chain, after[1]):
                 # Around the product itself lie matmul or einsum, which copy its operands.
-                found |= {id(each) for each in part if each is part[-1] or each.name in _AROUND}
-    return frozenset(found)
+                attention |= {id(each) for each in part if each is part[-1] or each.name in _AROUND}
+    return frozenset(attention)
 
 
 def _factors(event: Any) -> tuple[list[int], list[int]]:
@@ -387,13 +387,13 @@ def _by_place(
     if quiet.sum() <= 0.0:
         return mean_s, {}
     seconds = quiet * (thread_s / quiet.sum() if thread_s > 0.0 else 1.0)
-    found = dict(zip(GROUPS, seconds.tolist(), strict=True))
+    seconds_by_group = dict(zip(GROUPS, seconds.tolist(), strict=True))
     if steps < 4:
-        return found, {}
+        return seconds_by_group, {}
     rng = np.random.default_rng(0)
     again = np.array([
         np.quantile(each[rng.integers(steps, size=steps)], LOW_QUANTILE, axis=0) @ member for _ in range(RESAMPLES)
     ])  # fmt: skip
     shares = again / np.maximum(again.sum(axis=1, keepdims=True), 1e-12)
     low, high = np.quantile(shares, (0.025, 0.975), axis=0)
-    return found, {group: (float(a), float(b)) for group, a, b in zip(GROUPS, low, high, strict=True)}
+    return seconds_by_group, {group: (float(a), float(b)) for group, a, b in zip(GROUPS, low, high, strict=True)}

@@ -108,5 +108,5 @@ def _labels(line: str, position: int, source: str, number: int) -> tuple[Mapping
 
 
 def _after(pattern: re.Pattern[str], line: str, position: int) -> int:
-    found = pattern.match(line, position)
-    return position if found is None else found.end()
+    matched = pattern.match(line, position)
+    return position if matched is None else matched.end()

@@ -74,21 +74,21 @@ def find_zones(root: Path = POWERCAP_ROOT) -> tuple[RaplZone, ...]:
     Args:
         root: Directory that stands for ``/sys/class/powercap``.
     """
-    found = {p.name: p for pattern in ("*:*", "*:*/*:*") for p in root.glob(pattern) if (p / "name").is_file()}
-    names = {key: _text(path / "name") for key, path in found.items()}
+    zone_folders = {p.name: p for pattern in ("*:*", "*:*/*:*") for p in root.glob(pattern) if (p / "name").is_file()}
+    names = {key: _text(path / "name") for key, path in zone_folders.items()}
     zones: dict[str, RaplZone] = {}
     # "intel-rapl:" sorts after "intel-rapl-mmio:"; visiting it first makes the register route the one kept.
-    for key in sorted(found, key=lambda k: (k.split(":")[0] != "intel-rapl", k)):
+    for key in sorted(zone_folders, key=lambda k: (k.split(":")[0] != "intel-rapl", k)):
         kind = _kind(names[key])
         if kind is None:
             continue
         parent = key.rsplit(":", 1)[0] if key.count(":") > 1 else None
         label = f"{names.get(parent, parent)}/{names[key]}" if parent else names[key]
         try:
-            wrap = _integer(found[key] / "max_energy_range_uj")
+            wrap = _integer(zone_folders[key] / "max_energy_range_uj")
         except OSError:
             wrap = 0
-        zones.setdefault(label, RaplZone(found[key], kind, label, wrap))
+        zones.setdefault(label, RaplZone(zone_folders[key], kind, label, wrap))
     return tuple(zones[label] for label in sorted(zones))
 
 

@@ -299,7 +299,9 @@ def spread(ax: Axes, values: Iterable[float], part: float = 0.05) -> None:
 
 def legend_above(ax: Axes, entries: int, text: str) -> None:
     """A title with the legend between it and the axes, in as many rows as the width asks for."""
-    columns = entries if characters(ax, 1.0) > 75 else 2
+    longest = max((width(label) for label in ax.get_legend_handles_labels()[1]), default=1)
+    columns = min(entries, characters(ax, 0.72) // (longest + 6)) if characters(ax, 1.0) > 75 else 2
+    columns = max(1, columns)
     title(ax, text, above=8.0 + 13.0 * math.ceil(entries / columns))
     ax.legend(
         loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, fontsize=8, frameon=False, handlelength=1.6,

@@ -10,6 +10,13 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "plot.decision": ("decision {decision}: {what}", "决策 {decision}：{what}"),
     "plot.decisions.one": ("{count} decision", "{count} 次决策"),
     "plot.decisions.many": ("{count} decisions", "{count} 次决策"),
+    # Who held which devices.
+    "gantt.title": ("who held which devices", "各任务占用的设备"),
+    "gantt.time": ("time", "时间"),
+    "gantt.busy": ("in use", "设备占用"),
+    "gantt.mean": ("{share} %\nmean", "平均\n{share}%"),
+    "gantt.waiting": ("waiting", "排队"),
+    "gantt.most": ("{count} at\nmost", "最多\n{count}"),
     # Waterfall.
     "waterfall.background": ("background mean", "背景均值"),
     "waterfall.decision": ("this decision", "本次决策"),

@@ -359,6 +359,31 @@ MESSAGES: dict[str, tuple[str, str]] = {
     ),
     "report.rivals.left_out": ("Left out: {name} ({why}).", "未参与比较：{name}（{why}）。"),
     "report.summary.title": ("Summary", "摘要"),
+    "report.summary.verdict.ahead": (
+        "{policy} is {part} ahead of {rival}, the best of {rivals}: return {own} to {other} over {span} (one run).",
+        "{policy} 领先 {rivals}中最好的 {rival} {part}：{span}内回报 {own}，对方 {other}（单次运行）。",
+    ),
+    "report.summary.verdict.behind": (
+        "{policy} is {part} behind {rival}, the best of {rivals}: return {own} to {other} over {span} (one run).",
+        "{policy} 落后于 {rivals}中最好的 {rival} {part}：{span}内回报 {own}，对方 {other}（单次运行）。",
+    ),
+    "report.summary.verdict.level": (
+        "{policy} is level with {rival}, the best of {rivals}: return {own} to {other} over {span} (one run).",
+        "{policy} 与 {rivals}中最好的 {rival} 持平：{span}内回报 {own}，对方 {other}（单次运行）。",
+    ),
+    "report.summary.verdict.alone": (
+        "{policy} placed {placed} of {tasks}; no rival was played for comparison.",
+        "{policy} 放置了 {tasks}中的 {placed} 个；没有对照策略。",
+    ),
+    "report.summary.course.alt": (
+        "{tasks} on {domains} over time: {busy} of the devices in use on average, at most {waiting} tasks waiting.",
+        "{tasks}在 {domains}上的时间分布：平均 {busy} 的设备在用，最多 {waiting} 个任务排队。",
+    ),
+    "report.summary.course.caption": (
+        "Bars are tasks, as high as the devices they hold; below, the share of devices in use and the queue.",
+        "条形为任务，高度为所占设备数；下方为设备占用比例和排队任务数。",
+    ),
+    "report.summary.course.older": (" {count} older bars are left out.", "另有 {count} 个较早的条形未画出。"),
     "report.summary.ran": (
         "{policy} scheduled the tasks of preset {preset} (seed {seed}) for {span} on the cluster's clock: "
         "{decided}, {placed} of {tasks} placed, {completed} finished.",
@@ -404,6 +429,9 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "结束时有 {running}在运行，{waiting}在等待；集群拒绝了 {refused}。",
     ),
     "report.summary.missed": ("missed: {name}", "未达成：{name}"),
+    "report.summary.tiles.rival": ("{rival}: {value}", "{rival}：{value}"),
+    "report.summary.tiles.emissions": ("carbon", "碳排放"),
+    "report.summary.tiles.emissions_note": ("of the tasks, accounted", "任务核算排放"),
     "report.summary.tiles.tasks": ("placed / finished", "放置／完成"),
     "report.summary.tiles.arrived": ("of {tasks} that came", "共到达 {tasks}"),
     "report.summary.tiles.busy": ("device time busy", "设备忙碌时间占比"),
@@ -414,7 +442,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.summary.tiles.waited_note": ("all tasks together", "所有任务合计"),
     "report.summary.tiles.energy": ("energy", "能耗"),
     "report.summary.tiles.bill": ("traffic bill", "流量费用"),
-    "report.summary.tiles.carbon": ("{amount} of the tasks", "任务碳排放 {amount}"),
+    "report.summary.tiles.meters": ("all devices, idle ones too", "全部设备，含空闲"),
     "report.summary.tiles.no_carbon": ("carbon intensity not given", "未给出碳强度"),
     "report.summary.tiles.cross": ("{plans}", "{plans}"),
     "report.summary.tiles.reward": ("mean reward R", "平均奖励 R"),
@@ -538,6 +566,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.decisions.fallback_because.too_slow": ("coordination took too long", "两级协调超过时限"),
     "count.decisions.one": ("{count} decision", "{count} 次决策"),
     "count.decisions.many": ("{count} decisions", "{count} 次决策"),
+    "count.rivals.one": ("{count} rival", "{count} 个对照策略"),
+    "count.rivals.many": ("{count} rivals", "{count} 个对照策略"),
     "count.tasks.one": ("{count} task", "{count} 个任务"),
     "count.tasks.many": ("{count} tasks", "{count} 个任务"),
     "count.tasks_are.one": ("{count} task is", "{count} 个任务"),

@@ -131,11 +131,11 @@ class Problem:
             smaller = better.element_bytes <= worse.element_bytes
             return smaller and bool((missing | as_good)[..., :n].all())
 
-        kept: list[Precision] = []
+        formats: list[Precision] = []
         for q in sorted(usable, key=lambda q: (q.element_bytes, q is not Precision.BF16)):
-            if not any(beats(other, q) for other in kept):
-                kept.append(q)
-        return kept
+            if not any(beats(other, q) for other in formats):
+                formats.append(q)
+        return formats
 
     def allowed(self, table: IntArray) -> BoolArray:
         """Which options each domain has devices and hardware for, shape ``(K, O)``."""

@@ -267,11 +267,11 @@ class SegmentProfiles:
             domain: A domain of the class.
         """
         key = (task.cost, task.model, option_rows.tobytes(), micro, microbatches, domain)
-        found = self._kept.get(key)
-        if found is None:
-            found = self._make(task, option_rows, micro, microbatches, domain)
-        self._keep(key, found)
-        return found.view(np.float64)
+        table = self._kept.get(key)
+        if table is None:
+            table = self._make(task, option_rows, micro, microbatches, domain)
+        self._keep(key, table)
+        return table.view(np.float64)
 
     def choices(
         self,
@@ -291,19 +291,19 @@ class SegmentProfiles:
         cost, n, time_only = task.cost, task.n_layers, task.objective.time_and_bill_only and not complete
         lists = (option_rows.tobytes(), usable.tobytes())
         key = (cost, task.model, *lists, micro, microbatches, domain, time_only)
-        known = self._kept.get(key)
-        found = known.view(np.int64) if known is not None else None
-        if found is None:
-            found = np.zeros((n + 1, n + 1, 1 + len(usable)), dtype=np.int64)
+        cached = self._kept.get(key)
+        table = cached.view(np.int64) if cached is not None else None
+        if table is None:
+            table = np.zeros((n + 1, n + 1, 1 + len(usable)), dtype=np.int64)
             if time_only:
                 keep_undominated(
                     cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(task.model), domain,
-                    option_rows, usable, micro, microbatches, found,
+                    option_rows, usable, micro, microbatches, table,
                 )  # fmt: skip
             else:
-                keep_feasible(self.profile(task, option_rows, micro, microbatches, domain), usable, found)
-        self._keep(key, found)
-        return found
+                keep_feasible(self.profile(task, option_rows, micro, microbatches, domain), usable, table)
+        self._keep(key, table)
+        return table
 
     @staticmethod
     def _make(task: Problem, option_rows: IntArray, micro: int, microbatches: int, domain: int) -> FloatArray:

@@ -91,11 +91,11 @@ def improve(task: Problem, options: IntArray, plan: IntArray, count: int, value:
         rows[:, :, MICROBATCHES] = task.batch_size // np.maximum(1, rows[:, :, MICROBATCH])
         return -evaluate(task, rows, counts)
 
-    found = descend(
+    local_optimum = descend(
         Candidate(plan, count, -value), functools.partial(near.one_change, moves=ONE_PIPELINE),
         limits_of(task.cost, task.model, task.free_devices), worth, ROUNDS,
     )  # fmt: skip
-    return found.rows, found.used, -found.reward
+    return local_optimum.rows, local_optimum.used, -local_optimum.reward
 
 
 IMPROVED = 3
@@ -174,19 +174,19 @@ class ExactSolver:
         Raises:
             PlanError: No plan fits memory and free devices.
         """
-        found = self.try_solve(task, start)
-        if found is None:
+        solution = self.try_solve(task, start)
+        if solution is None:
             model = task.cost.models[task.model].name
-            given = f"{model} on {task.free_devices.tolist()} free devices"
+            instance = f"{model} on {task.free_devices.tolist()} free devices"
             rule = f"no plan over at most {task.max_segments} domains was found that fits memory"
             if np.isfinite(task.objective.max_bill_usd):
                 rule += f" for at most {task.objective.max_bill_usd:g} USD a step"
-            raise PlanError(problem("placement", given, rule, "Free devices, allow more domains, or let it wait"))
-        return found
+            raise PlanError(problem("placement", instance, rule, "Free devices, allow more domains, or let it wait"))
+        return solution
 
     def try_solve(self, task: Problem, start: Plan | None = None) -> Solution | None:
         """As :meth:`solve`, but None where no plan is possible."""
-        begun = time.perf_counter()
+        start_clock_s = time.perf_counter()
         options = task.options()
         search = _Search(task, options, task.allowed(options))
         self._single(search, start)
@@ -215,7 +215,7 @@ class ExactSolver:
         norm = task.batch_size / plan.samples
         return Solution(
             plan, search.value, float(cost.step_s[0]) * norm, float(cost.bill_usd[0]) * norm,
-            min(bound, search.value), proven, search.tried, search.priced, time.perf_counter() - begun,
+            min(bound, search.value), proven, search.tried, search.priced, time.perf_counter() - start_clock_s,
         )  # fmt: skip
 
     @staticmethod
@@ -224,8 +224,8 @@ class ExactSolver:
         task = search.task
         rows, counts = single_plans(task, search.options, search.allowed)
         if start is not None and _usable(search, start):
-            known = PlanBatch.of([start], task.max_segments)
-            rows, counts = np.concatenate([rows, known.segments]), np.append(counts, known.counts)
+            batch = PlanBatch.of([start], task.max_segments)
+            rows, counts = np.concatenate([rows, batch.segments]), np.append(counts, batch.counts)
         values = evaluate(task, rows, counts)
         if len(values) and np.isfinite(values.min()):
             best = int(np.argmin(values))
@@ -303,17 +303,17 @@ class ExactSolver:
         classes, representatives = hardware_classes(task.cost)
         profiles = [self._profiles.profile(task, options, micro, microbatches, int(k)) for k in representatives]
         divides = micro % options[:, 0] == 0
-        found: dict[bytes, int] = {}
+        index_of: dict[bytes, int] = {}
         groups = np.full(len(classes), -1, dtype=np.int64)
         lists: list[IntArray] = []
         for k in np.flatnonzero(task.free_devices > 0):
             usable = np.flatnonzero(allowed[k] & divides)
             key = bytes([int(classes[k])]) + usable.tobytes()
-            if key not in found:
-                found[key] = len(lists)
+            if key not in index_of:
+                index_of[key] = len(lists)
                 domain = int(representatives[classes[k]])
                 lists.append(self._profiles.choices(task, options, usable, micro, microbatches, domain, complete))
-            groups[k] = found[key]
+            groups[k] = index_of[key]
         widest = max(table.shape[-1] for table in lists)
         choices = np.zeros((len(lists), *lists[0].shape[:2], widest), dtype=np.int64)
         for g, table in enumerate(lists):
@@ -344,16 +344,16 @@ class ExactSolver:
         shape = (CHAIN_CAPACITY, task.max_segments, SEGMENT_COLUMNS)
         chains, counts = np.zeros(shape, dtype=np.int64), np.zeros(CHAIN_CAPACITY, dtype=np.int64)
         slowest = np.zeros(CHAIN_CAPACITY)
-        found = 0
+        count = 0
         complete = True
         pricing = _pricing(task)
         # A slower layout takes a smaller share of the batch, which rounding can make the better choice: leave none out.
         options = task.options(complete=True)
         every = _Search(task, options, task.allowed(options))
         for micro in search.levels():
-            found, tried, whole = list_chains(
+            count, tried, whole = list_chains(
                 pricing, self._space(every, micro, 1, complete=True), goal, search.value, batch, sync_s, wait_s,
-                sync_usd, least_norm, rates.sum() - rates, chains, counts, slowest, found, self.budget,
+                sync_usd, least_norm, rates.sum() - rates, chains, counts, slowest, count, self.budget,
             )  # fmt: skip
             search.tried += tried
             complete = complete and whole
@@ -361,7 +361,7 @@ class ExactSolver:
         rows = np.zeros((task.max_segments, SEGMENT_COLUMNS), dtype=np.int64)
         value, tried, priced, whole = combine(
             pricing, goal, search.value, batch, sync_s, wait_s, sync_usd, task.max_segments, chains, counts, slowest,
-            found, self.budget, rows, scratch,
+            count, self.budget, rows, scratch,
         )  # fmt: skip
         search.tried += tried
         search.priced += priced
@@ -401,9 +401,11 @@ def _usable(search: _Search, plan: Plan) -> bool:
     task, layouts = search.task, {tuple(option): o for o, option in enumerate(search.options.tolist())}
     if len(plan.replicas) != 1 or len(plan.segments) > task.max_segments or plan.samples != task.batch_size:
         return False
-    found = [layouts.get((s.dp, s.tp, s.pp, s.precision.index), -1) for s in plan.segments]
-    known = plan.replicas[0].microbatch in task.microbatches
-    return known and all(o >= 0 and search.allowed[s.domain, o] for s, o in zip(plan.segments, found, strict=True))
+    layout_index = [layouts.get((s.dp, s.tp, s.pp, s.precision.index), -1) for s in plan.segments]
+    microbatch_offered = plan.replicas[0].microbatch in task.microbatches
+    return microbatch_offered and all(
+        o >= 0 and search.allowed[s.domain, o] for s, o in zip(plan.segments, layout_index, strict=True)
+    )
 
 
 @lru_cache(maxsize=16)

@@ -16,6 +16,21 @@ MOST_PAYERS = 40
 REST = "(smaller payers)"
 
 
+def bill_and_usage(journal: Journal) -> tuple[Billing | None, Usage | None]:
+    """The bill of a journal by tenant, and what it rests on; None where there is nothing, or it cannot be told."""
+    if not journal.count():
+        return None, None
+    try:
+        made, usage = bill_of(journal)
+    except AttributionSchedError as error:
+        return _no_bill(error), None
+    return billing(made, usage), usage
+
+
+def _no_bill(error: AttributionSchedError) -> Billing:
+    return Billing("tenant", "shapley", 0.0, "", True, (), {}, {}, {}, 0.0, 0.0, 0.0, None, (), (), str(error))
+
+
 def bill(journal: Journal, payer: str | None = None) -> Billing | None:
     """The bill of a journal by tenant; None if there is nothing to bill, with the reason in words if it cannot be.
 
@@ -28,7 +43,7 @@ def bill(journal: Journal, payer: str | None = None) -> Billing | None:
     try:
         made, usage = bill_of(journal)
     except AttributionSchedError as error:
-        return Billing("tenant", "shapley", 0.0, "", True, (), {}, {}, {}, 0.0, 0.0, 0.0, None, (), (), str(error))
+        return _no_bill(error)
     return billing(made, usage) if payer is None else billing(made.seen_by(payer), usage, payer)
 
 

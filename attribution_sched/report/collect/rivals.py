@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-DEFAULT: tuple[str, ...] = ("hi-ppo", "greedy", "sjf", "integer-programme", "static-uniform")
+DEFAULT: tuple[str, ...] = ("hi-ppo", "rule", "sjf", "greedy", "integer-programme", "static-uniform")
 """Who is compared by default; the run's own policy is left out."""
 
 LIMIT_S = 20.0

@@ -1,38 +1,25 @@
-"""The headline: what was run, what it came to, what drove it."""
+"""The headline: ahead of whom, three numbers, what the cluster did; then what it came to and what drove it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+from attribution_sched.explain import plots
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.wording import output_name
 from attribution_sched.explain.words import say
 from attribution_sched.feedback.targets import KINDS
-from attribution_sched.report.data import Report, Standing
-from attribution_sched.report.document import Block, Section, Text, Tile, Tiles, Tone
+from attribution_sched.report.data import Contender, Number, Report, Standing
+from attribution_sched.report.document import Block, Picture, Section, Text, Tile, Tiles, Tone
 from attribution_sched.report.format import amount, clock, count, counted, hours, listed, player, seconds, share, signed
 
-TILES = {
-    name: f"report.summary.tiles.{name}"
-    for name in (
-        "tasks",
-        "arrived",
-        "busy",
-        "busy_note",
-        "finish",
-        "finish_note",
-        "waited",
-        "waited_note",
-        "energy",
-        "bill",
-        "carbon",
-        "no_carbon",
-        "cross",
-        "reward",
-        "reward_note",
-        "time",
-        "time_note",
-        "targets",
-        "targets_none",
-    )
-}
+LEVEL = 0.005
+"""Two returns that differ by less than this part are called level."""
+
+
+def _word(key: str, lang: str, **values: object) -> str:
+    return say(f"report.summary.tiles.{key}", lang, **values)
 
 
 def section(report: Report, lang: str) -> Section:
@@ -78,12 +65,106 @@ def section(report: Report, lang: str) -> Section:
         met = sum(one.violation is not None and one.violation <= 0 for one in report.targets)
         rest.append(say("report.summary.met", lang, met=met, all=len(report.targets)))
     gap = " " if lang == "en" else ""
+    picture = _picture(report, lang)
     blocks: tuple[Block, ...] = (
-        Text(gap.join(word for word in words if word), "lead"),
+        _verdict(report, lang),
+        _headline(report, lang),
+        *([picture] if picture else []),
+        Text(gap.join(word for word in words if word)),
         _tiles(report, lang),
         Text(gap.join(word for word in rest if word)),
     )
     return Section("summary", say("report.summary.title", lang), blocks)
+
+
+def best_rival(report: Report) -> tuple[Contender, Contender] | None:
+    """The run itself and the rival that earned most over the same span; None if nobody could be compared."""
+    played = [one for one in report.rivals.contenders if not one.missing]
+    own = next((one for one in played if one.own), None)
+    others = [one for one in played if not one.own]
+    if own is None or not others:
+        return None
+    return own, max(others, key=lambda one: one.figures["earned"].value or 0.0)
+
+
+def _verdict(report: Report, lang: str) -> Text:
+    """One line: ahead of the best rival, level with it, or behind it."""
+    both = best_rival(report)
+    if both is None:
+        totals = report.run.totals
+        placed, tasks = count(totals["placed"]), counted("tasks", totals["arrived"])
+        return Text(
+            say("report.summary.verdict.alone", lang, policy=report.run.policy, placed=placed, tasks=tasks), "lead"
+        )
+    own, rival = (one.figures["earned"].value or 0.0 for one in both)
+    part = abs(own - rival) / max(abs(rival), abs(own), 1e-12)
+    result = "level" if part < LEVEL else "ahead" if own > rival else "behind"
+    tone: Tone = {"level": "plain", "ahead": "good", "behind": "bad"}[result]  # type: ignore[assignment]
+    words = say(
+        f"report.summary.verdict.{result}",
+        lang,
+        policy=both[0].policy,
+        rival=both[1].policy,
+        own=signed(own),
+        other=signed(rival),
+        part=share(part, lang),
+        rivals=counted("rivals", sum(not one.own and not one.missing for one in report.rivals.contenders)),
+        span=clock(report.rivals.span_s, lang),
+    )
+    return Text(words, tone)
+
+
+def _headline(report: Report, lang: str) -> Tiles:
+    """Three numbers, each beside the best rival's."""
+    both, totals = best_rival(report), report.run.totals
+
+    def beside(name: str, tell: Callable[[Number], str], otherwise: str) -> str:
+        if both is None or both[1].figures[name].value is None:
+            return otherwise
+        return _word("rival", lang, rival=both[1].policy, value=tell(both[1].figures[name]))
+
+    devices = counted("devices", sum(report.run.devices))
+    return Tiles(
+        (
+            Tile(
+                _word("finish", lang),
+                hours(totals["completion_h"], lang),
+                beside("completion_h", lambda value: hours(value, lang), _word("finish_note", lang)),
+            ),
+            Tile(
+                _word("busy", lang),
+                share(totals["utilisation"], lang),
+                beside("utilisation", lambda value: share(value, lang), _word("busy_note", lang, devices=devices)),
+            ),
+            Tile(
+                _word("energy", lang), amount(totals["energy_kwh"]), beside("energy_kwh", amount, _word("meters", lang))
+            ),
+        )
+    )
+
+
+def _picture(report: Report, lang: str) -> Picture | None:
+    """Who held which devices, how many were in use, who waited."""
+    course = report.course
+    if course is None or not course.holdings:
+        return None
+    bars = [
+        plots.Bar(one.kind, one.domain, one.devices, one.start_s / 3600.0, one.end_s / 3600.0)
+        for one in course.holdings
+    ]
+    series = ([edge / 3600.0 for edge in course.edges_s], course.busy, course.waiting)
+    domains = list(zip(report.run.domains, report.run.devices, strict=True))
+    draw = partial(plots.gantt, bars, domains, series, lang=lang)
+    figures = {
+        "tasks": counted("tasks", len({one.task for one in course.holdings})),
+        "busy": share(sum(course.busy) / len(course.busy), lang),
+        "waiting": number(max(course.waiting), 3),
+    }
+    alt = say("report.summary.course.alt", lang, domains=counted("domains", len(domains)), **figures)
+    caption = say("report.summary.course.caption", lang)
+    if course.left_out:
+        caption += say("report.summary.course.older", lang, count=course.left_out)
+    return Picture("course", draw, alt, caption)
 
 
 def _worth(report: Report, lang: str) -> str:
@@ -124,49 +205,40 @@ def _short(one: Standing, lang: str) -> str:
 
 
 def _tiles(report: Report, lang: str) -> Tiles:
+    """What else one looks for."""
     run, totals = report.run, report.run.totals
-
-    def word(key: str, **values: object) -> str:
-        return say(TILES[key], lang, **values)
-
-    # Energy without any carbon means that the preset gives no intensity, not that there is none.
-    carbon_kg, energy_kwh = totals["carbon_kg"], totals["energy_kwh"].value
-    unknown = energy_kwh and not carbon_kg.value
-    carbon = word("no_carbon") if unknown else word("carbon", amount=amount(carbon_kg))
     tiles = [
         Tile(
-            word("tasks"),
+            _word("tasks", lang),
             f"{count(totals['placed'])} / {count(totals['completed'])}",
-            word("arrived", tasks=counted("tasks", totals["arrived"])),
+            _word("arrived", lang, tasks=counted("tasks", totals["arrived"])),
         ),
         Tile(
-            word("busy"),
-            share(totals["utilisation"], lang),
-            word("busy_note", devices=counted("devices", sum(run.devices))),
-        ),
-        Tile(word("energy"), amount(totals["energy_kwh"]), carbon),
-        Tile(
-            word("reward"),
+            _word("reward", lang),
             signed(totals["mean_reward"]),
-            word(
+            _word(
                 "reward_note",
+                lang,
                 eff=signed(totals["mean_r_eff"], 2),
                 util=signed(totals["mean_r_util"], 2),
                 cost=amount(totals["mean_r_cost"], lang, 2),
             ),
         ),
         Tile(
-            word("time"),
+            _word("time", lang),
             seconds(totals["decision_p50_s"].value),
-            word("time_note", p99=seconds(totals["decision_p99_s"].value)),
+            _word("time_note", lang, p99=seconds(totals["decision_p99_s"].value)),
         ),
     ]
     if len(run.domains) > 1:
-        crossing = word("cross", plans=counted("plans_across", report.cross_domain))
-        tiles.insert(3, Tile(word("bill"), amount(totals["traffic_usd"]), crossing))
+        crossing = _word("cross", lang, plans=counted("plans_across", report.cross_domain))
+        tiles.insert(1, Tile(_word("bill", lang), amount(totals["traffic_usd"]), crossing))
     else:
-        tiles.insert(3, Tile(word("waited"), hours(totals["waiting_h"], lang), word("waited_note")))
-    tiles.insert(5, Tile(word("finish"), hours(totals["completion_h"], lang), word("finish_note")))
+        tiles.insert(1, Tile(_word("waited", lang), hours(totals["waiting_h"], lang), _word("waited_note", lang)))
+    # Energy without any carbon means that the preset gives no intensity, not that there is none.
+    unknown = totals["energy_kwh"].value and not totals["carbon_kg"].value
+    emissions = ("–", "no_carbon") if unknown else (amount(totals["carbon_kg"]), "emissions_note")
+    tiles.insert(2, Tile(_word("emissions", lang), emissions[0], _word(emissions[1], lang)))
     met = sum(one.violation is not None and one.violation <= 0 for one in report.targets)
     if report.targets:
         tone: Tone = "good" if met == len(report.targets) else "bad"
@@ -175,9 +247,8 @@ def _tiles(report: Report, lang: str) -> Tiles:
             for one in report.targets
             if (one.violation or 0.0) > 0
         ]
-        tiles.append(
-            Tile(word("targets"), f"{met} / {len(report.targets)}", ("；" if lang == "zh" else "; ").join(missed), tone)
-        )
+        mark = "；" if lang == "zh" else "; "
+        tiles.append(Tile(_word("targets", lang), f"{met} / {len(report.targets)}", mark.join(missed), tone))
     else:
-        tiles.append(Tile(word("targets"), "–", word("targets_none")))
+        tiles.append(Tile(_word("targets", lang), "–", _word("targets_none", lang)))
     return Tiles(tuple(tiles))

@@ -47,7 +47,13 @@ def changed() -> list[Any]:
     return [replace(one, values=one.values * 1.4) for one in episode(12)]
 
 
+BARS = [
+    plots.Bar(kind, at % 4, 4.0, 2.0 * at, 2.0 * at + 5.0) for at, kind in enumerate(("llama-2-7b", "vit-l-16") * 4)
+]
+COURSE = (np.linspace(0.0, 20.0, 9), np.linspace(0.1, 0.9, 8), np.arange(8.0))
+
 GALLERY: dict[str, Callable[..., Any]] = {
+    "gantt": lambda **k: plots.gantt(BARS, [(name, 8) for name in DOMAINS], COURSE, **k),
     "waterfall": lambda **k: plots.waterfall(full(), **k),
     "waterfall of a component": lambda **k: plots.waterfall(full(), output="R_cost", **k),
     "waterfall of a contrast": lambda **k: plots.waterfall(contrast(), **k),
