@@ -299,8 +299,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} 只是在等轮到它：此刻问到它，策略就会启动它。",
     ),
     "why.cleaner_hour": (
-        "a cleaner hour comes in {hours} h: {kg} ± {error} kg of accounted carbon and {usd} USD of electricity less are "
-        "expected, for {hours} h of delay",
+        "a cleaner hour comes in {hours} h: {kg} ± {error} kg of accounted carbon and {usd} USD of electricity less "
+        "are expected, for {hours} h of delay",
         "{hours} 小时后电力更清洁：预计核算碳排放少 {kg} ± {error} 千克、电费少 {usd} 美元，代价是推迟 {hours} 小时",
     ),
     "why.policy_waits": (
