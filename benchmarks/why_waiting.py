@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from attribution_sched import System
+from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.config import load_settings
@@ -86,6 +87,12 @@ def follow(system: System, task: str, change: dict[str, int], request: dict[str,
         given["steps"] = max(1, round(given["steps"] * kind.batch_size / change["devices"]))
     else:
         given["devices"] = change["devices"]
+    # It is the same job: what was measured of it stays.
+    slot = system.cluster.slot_of(task)
+    seen = None if slot is None else system.cluster.residents[slot]
+    if seen is not None and seen.counters.size:
+        measured = dict(zip(COUNTER_NAMES, seen.counters.tolist(), strict=True))
+        given |= {"counters": measured, "samples_per_s": seen.samples_per_s or None}
     system.withdraw(task)
     name, then_s = system.submit(given), system.now_s
     while (result := system.schedule_next_task()) is not None and result.cluster_time_s <= then_s + 1e-6:
