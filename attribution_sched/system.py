@@ -54,6 +54,7 @@ from attribution_sched.journal import (
     WaitRecord,
 )
 from attribution_sched.journal.journal import temporary_copy
+from attribution_sched.journal.store import dispose_of
 from attribution_sched.kernels import clock
 from attribution_sched.live_cluster import (
     Moment,
@@ -82,7 +83,15 @@ from attribution_sched.results import (
     reward_of,
     task_record,
 )
-from attribution_sched.resume import EVERY, recall_newest, record_snapshot, replay, restore_snapshot
+from attribution_sched.resume import (
+    EVERY,
+    RecordedVectors,
+    recall_newest,
+    record_snapshot,
+    replay,
+    restore_snapshot,
+    snapshot_before,
+)
 from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, Recallable
 from attribution_sched.scheduler.registry import POLICIES
 from attribution_sched.text import clean_text
@@ -329,6 +338,7 @@ def _explain_block(run: str, shared: Aside, names: Sequence[str]) -> list[tuple[
         _rebuilt.clear()
         folder = Path(tempfile.mkdtemp(prefix="explain-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        dispose_of(folder)
         for name, content in files.items():
             (folder / name).write_bytes(content)
         path = folder / journal
@@ -866,7 +876,7 @@ class System:
     def _rebuild(self) -> None:
         """Make the cluster anew from the journal: it was left while it moved, and nobody knows how far it had come."""
         cluster = self._new_cluster()
-        replay(cluster, self.journal, self.seed, start=restore_snapshot(self.journal, cluster))
+        replay(cluster, self.journal, self.seed, start=restore_snapshot(self.journal.newest_snapshot(), cluster))
         self.cluster, self._admission = cluster, Admission(cluster.engine)
         # What was recorded has happened by now, and a decision among it is booked and returned by who called this; a
         # task that was not recorded is handed in again by whoever was told so.
@@ -1214,12 +1224,15 @@ class System:
         if name in memory and not memory.lacks(number):
             return memory[name]
         first, until = memory.window(number)
-        if self._again is None or self.journal.newest_snapshot(first) is None:
+        snapshot = snapshot_before(self.journal, first)
+        if self._again is None or snapshot is None:
             arrivals, made = self._queue == "preset", SimulatedCluster if self._live is None else Twin
             self._again = made(self.world, self.seed, arrivals=arrivals, attribute=self.attribute)
             self._again.compared = self._compares
         again, eyes, version = self._again, memory.eyes(), self._versions.at(number)
-        start = restore_snapshot(self.journal, again, first, eyes)
+        records = list(self.journal.decisions(snapshot.sequence if snapshot else 0, number + 1, brief=True))
+        again.attribute = RecordedVectors(records, self.attribute)
+        start = restore_snapshot(snapshot, again, eyes)
         watcher, see = eyes if isinstance(eyes, LinkWatcher) else None, seeing(eyes)
         lived: dict[str, Memorised] = {}
         watched_s = -math.inf
@@ -1239,7 +1252,7 @@ class System:
                 plan = plan_of(decision.plan, self.domains)
                 lived[decision.id] = Memorised(view, plan, see(view), at)
 
-        replay(again, self.journal, self.seed, start=start, stop=number, seen=seen)
+        replay(again, self.journal, self.seed, start=start, stop=number, seen=seen, records=records)
         seen(record, again)
         return memory.recall(name, number, lived)
 
@@ -1494,7 +1507,7 @@ class System:
         if near > 0:
             self._adopt(versions.due(near))
             looks = rehearse and isinstance(self.policy, Appraiser)
-            start = restore_snapshot(self.journal, self.cluster, near, self.policy if looks else None)
+            start = restore_snapshot(self.journal.newest_snapshot(near), self.cluster, self.policy if looks else None)
             if looks:
                 ask_from = count
             elif rehearse and start["sequence"]:

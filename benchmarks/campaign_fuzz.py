@@ -707,12 +707,14 @@ class Count:
         refused: Refused with an error of the package.
         findings: Number of a case → what came out instead.
         slowest_s: Longest time of a case, of the processor.
+        spent_s: Of all of them.
     """
 
     accepted: int
     refused: int
     findings: dict[int, str]
     slowest_s: float
+    spent_s: float = 0.0
 
 
 def case(target: Target, seed: int, number: int) -> Any:
@@ -745,7 +747,7 @@ def play(target: Target, seed: int, numbers: range, limit_s: float, beat: Callab
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             took_s = time.process_time() - began
-            count.slowest_s = max(count.slowest_s, took_s)
+            count.slowest_s, count.spent_s = max(count.slowest_s, took_s), count.spent_s + took_s
             if took_s > limit_s:
                 count.findings.setdefault(number, f"took {took_s:.1f} s of the processor")
     return count
@@ -794,7 +796,7 @@ def isolated(target: Target, seed: int, numbers: range, limit_s: float) -> Count
             total.accepted += found.accepted
             total.refused += found.refused
             total.findings |= found.findings
-            total.slowest_s = max(total.slowest_s, found.slowest_s)
+            total.slowest_s, total.spent_s = max(total.slowest_s, found.slowest_s), total.spent_s + found.spent_s
             return total
         died = struct.unpack_from("q", place, 0)[0]
         total.findings[died] = f"the process died with {child.exitcode}; counts before it are lost"
@@ -826,14 +828,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _report(doors: dict[str, Target], chosen: list[str], asked: argparse.Namespace) -> int:
     whole = Count(0, 0, {}, 0.0)
-    print(f"{'target':20s} {'cases':>8s} {'accepted':>9s} {'refused':>8s} {'findings':>8s} {'slowest':>9s}")
+    print(f"{'target':20s} {'cases':>8s} {'accepted':>9s} {'refused':>8s} {'findings':>8s} {'slowest':>9s} {'all':>8s}")
     for name in chosen:
         target = doors[name]
         numbers = range(asked.first, asked.first + max(1, round(asked.cases * target.weight)))
         count = isolated(target, asked.seed, numbers, asked.limit)
         print(
             f"{name:20s} {len(numbers):8d} {count.accepted:9d} {count.refused:8d} {len(count.findings):8d} "
-            f"{count.slowest_s:7.2f} s",
+            f"{count.slowest_s:7.2f} s {count.spent_s:6.1f} s",
             flush=True,
         )
         for number, words in count.findings.items():

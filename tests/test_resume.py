@@ -1,7 +1,7 @@
 """A system as arrays and facts: saved and put back it is the same to the bit, and goes on the same."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ from attribution_sched.errors import JournalError
 from attribution_sched.explain import memory
 from attribution_sched.journal import journal as journal_room
 from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.resume import record_snapshot, restore_cluster, restore_snapshot, save_cluster
+from attribution_sched.resume import RecordedVectors, record_snapshot, restore_cluster, restore_snapshot, save_cluster
+from attribution_sched.types import Task
 from tests.campaigns.same import account, decisions
 from tests.small_world import small
 
@@ -152,6 +153,33 @@ def test_an_old_decision_is_recalled_without_what_came_later(tmp_path, short, mo
     assert {task.id for task in read} <= set(before) and len(read) < system.journal.task_count()
 
 
+def test_an_old_decision_has_the_attributions_that_the_policy_saw(tmp_path, short):
+    path = tmp_path / "run.journal"
+    system = grown(path, "sjf", 60)
+    name = "d000030"
+    seen = system._recall(name).view
+    system.close()
+
+    def otherwise(counters):
+        return np.full((len(counters), 7), 0.5)
+
+    with System.resume(path, attributor=otherwise) as resumed:
+        resumed._memory._kept.clear()
+        decided = resumed._recall(name).view
+        assert decided.attribution.as_dict() == resumed.journal.decision(name).attribution == seen.attribution.as_dict()
+        placed = {d.task_id for d in resumed.journal.decisions(0, 31)}
+        known = [task for task in decided.queue if task.id in placed]
+        assert known and all(task.attribution.question == "accounting" for task in known)
+
+
+def test_an_attribution_that_is_none_is_one_clear_error(tmp_path):
+    system = grown(tmp_path / "run.journal", "sjf", 3)
+    record = replace(next(system.journal.decisions()), attribution={"state": [0.0], "values": "x"})
+    vectors = RecordedVectors([record], system.attribute)
+    with pytest.raises(JournalError, match=r"decisions\[d000000\]\.attribution .*is no attribution"):
+        vectors(Task(id=record.task_id))
+
+
 def test_a_release_that_prices_otherwise_goes_on_and_says_so(tmp_path, short, monkeypatch):
     path = tmp_path / "run.journal"
     grown(path, "sjf", 60).close()
@@ -173,6 +201,7 @@ def test_a_release_that_prices_otherwise_goes_on_and_says_so(tmp_path, short, mo
 def test_a_snapshot_that_is_not_a_system_s_is_passed_over(tmp_path):
     system = grown(tmp_path / "run.journal", "sjf", 10)
     system.journal.record_snapshot(system.journal.count(), {"a": np.zeros(2)}, {"of": "somebody else"})
-    assert restore_snapshot(system.journal, system._new_cluster())["sequence"] == 0
+    assert restore_snapshot(system.journal.newest_snapshot(), system._new_cluster())["sequence"] == 0
     record_snapshot(system.journal, system.cluster, system.policy, {})
-    assert restore_snapshot(system.journal, system._new_cluster())["sequence"] == system.journal.count()
+    found = restore_snapshot(system.journal.newest_snapshot(), system._new_cluster())
+    assert found["sequence"] == system.journal.count()

@@ -401,14 +401,16 @@ def _neighbours(engine: Engine, cluster: int, own: int, real: BoolArray) -> tupl
 
 def _queue(engine: Engine, cluster: int) -> tuple[Task, ...]:
     state, now = engine.state, float(engine.state.clock[cluster, st.NOW])
-    waiting = np.flatnonzero(state.slots[cluster, :, st.STATUS] == st.QUEUED)
+    slots = state.slots[cluster]
+    waiting = np.flatnonzero(slots[:, st.STATUS] == st.QUEUED)
+    if not waiting.size:
+        return ()
+    waiting = waiting[np.argsort(slots[waiting, st.SERIAL], kind="stable")]
+    arrived, pools = state.tasks[cluster, waiting, st.ARRIVAL].tolist(), slots[waiting, st.POOL].tolist()
     listed = []
-    for slot in sorted(waiting, key=lambda s: int(state.slots[cluster, s, st.SERIAL])):
-        task, row = (
-            engine.pool.task(int(state.slots[cluster, slot, st.POOL]), engine.world.kinds),
-            state.tasks[cluster, slot],
-        )
-        listed.append(task.at(int(slot), _steps_left(engine, cluster, int(slot), task), now - float(row[st.ARRIVAL])))
+    for slot, pool, since_s in zip(waiting.tolist(), pools, arrived, strict=True):
+        task = engine.pool.task(pool, engine.world.kinds)
+        listed.append(task.at(slot, _steps_left(engine, cluster, slot, task), now - since_s))
     return tuple(listed)
 
 

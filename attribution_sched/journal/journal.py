@@ -55,6 +55,7 @@ from attribution_sched.journal.store import (
     WriterLock,
     damaged,
     decode,
+    dispose_of,
     encode,
     integer,
     load,
@@ -139,13 +140,19 @@ class Reader:
         Args:
             start: Number of the first.
             stop: Number after the last; all by default.
-            brief: Leave out :data:`BESIDE_THE_ACTION`, for whoever lets them happen again.
+            brief: Leave out :data:`BESIDE_THE_ACTION`, and the attribution of a task that an earlier one of them holds,
+                for whoever lets them happen again.
         """
         query = f"SELECT sequence, {select('decisions')} FROM decisions"
         query += " WHERE sequence >= ? AND sequence < ? ORDER BY sequence LIMIT ?"
         for page in self._store.pages(query, *self.bounds(start, stop)):
+            known: set[Any] = set()
             for row in page:
-                yield read_decision(row[1:], brief=brief)
+                leave = frozenset[str]()
+                if brief:
+                    leave = AGAIN_BESIDE if row[TASK_ID] in known else BESIDE_THE_ACTION
+                    known.add(row[TASK_ID])
+                yield read_decision(row[1:], leave)
 
     def decisions_on(self, task_id: str) -> list[DecisionRecord]:
         """Decisions on one task, oldest first; whoever writes is not held up, however long the journal is."""
@@ -495,13 +502,20 @@ def read_task(row: Row) -> TaskRecord:
     return TaskRecord(**known)
 
 
-BESIDE_THE_ACTION = frozenset({"attribution", "latencies_s", "provenance"})
-"""What a decision's record holds beside what was done."""
+BESIDE_THE_ACTION = frozenset({"latencies_s", "provenance"})
+"""What a decision's record holds beside what was seen and done."""
 
 
-def read_decision(row: Row, *, brief: bool = False) -> DecisionRecord:
-    """The decision of a row; a brief one without :data:`BESIDE_THE_ACTION`."""
-    known = decode("decisions", row, BESIDE_THE_ACTION if brief else frozenset())
+AGAIN_BESIDE = BESIDE_THE_ACTION | {"attribution"}
+"""The same, where the attribution of its task is known."""
+
+TASK_ID = 2 + list(TABLES["decisions"]).index("task_id")
+"""Where a decision's task stands in a row that begins with its number and its position."""
+
+
+def read_decision(row: Row, leave: frozenset[str] = frozenset()) -> DecisionRecord:
+    """The decision of a row, without the columns that nobody will look at."""
+    known = decode("decisions", row, leave)
     weights: Any = known.pop("w_eff"), known.pop("w_util"), known.pop("w_cost")
     if None in weights and weights != (None, None, None):
         raise damaged("decisions", row, "must be three numbers or none", "weights", weights)
@@ -745,6 +759,9 @@ class Journal(Reader):
     def record_outcome(self, outcome: OutcomeRecord) -> None:
         """Record what a decision came to, once.
 
+        What a simulation says follows from the decision, which is on disk: it is there with the next record, and nobody
+        waits for the disk a second time. What was measured is on disk when this returns.
+
         Raises:
             JournalError: If the decision is unknown or has an outcome already.
         """
@@ -763,7 +780,7 @@ class Journal(Reader):
                     problem("outcome.decision_id", outcome.decision_id, rule, "Record it once")
                 ) from error
 
-        self._store.write(write)
+        self._store.write(write, soon=outcome.provenance == "simulated")
 
     def record_explanation(self, explanation: ExplanationRecord, *, replace: bool = False) -> None:
         """Record why a decision was made, once per target.
@@ -1050,6 +1067,7 @@ def temporary_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
         source = Path(path) if found.path is None else found.path
     with tempfile.TemporaryDirectory(prefix="attribution-sched-") as folder:
         copy = Path(folder) / source.name
+        dispose_of(copy.parent)
         with Journal.read(source) as found:
             found.copy_to(copy)
         for weights in source.parent.glob(f"{source.name}.*.safetensors"):

@@ -1087,6 +1087,22 @@ def _alive(pid: int) -> bool:
     return True
 
 
+_disposable: set[Path] = set()
+
+
+def dispose_of(folder: Path) -> None:
+    """Journals in this folder are copies that are thrown away: none of their commits waits for the disk.
+
+    The disk is one, and whoever decides waits for it: copies that others look into must not make that longer.
+    """
+    _disposable.add(folder.resolve())
+
+
+def disposable(path: Path) -> bool:
+    """Whether a journal is a copy that is thrown away."""
+    return path.parent.resolve() in _disposable
+
+
 def writing(path: Path) -> sqlite3.Connection:
     """Connect for writing, every commit on disk before it returns; the caller holds the lock.
 
@@ -1112,7 +1128,7 @@ def writing(path: Path) -> sqlite3.Connection:
     try:
         with readable(path):
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA synchronous = {'OFF' if disposable(path) else 'FULL'}")
             if migrate(connection, str(path)) != VERSION:
                 _judge(connection, path)
     except BaseException:
@@ -1275,6 +1291,7 @@ class Store:
         self.name = "in memory" if path is None else str(path)
         self.writable = writable
         self._path = path
+        self._throwaway = path is not None and disposable(path)
         self.lock = lock
         with readable(self.name):
             self._file = None if path is None else _identity(path)
@@ -1389,6 +1406,8 @@ class Store:
     def backup(self, target: Path) -> None:
         """Copy the file as it is now; its writer is not held up."""
         with contextlib.closing(sqlite3.connect(target)) as copy, readable(self.name):
+            if disposable(target):
+                copy.execute("PRAGMA synchronous = OFF")
             # One step: pages that a writer changes meanwhile would make SQLite begin anew.
             self.consistent(lambda connection: connection.backup(copy))
 
@@ -1532,6 +1551,8 @@ class Store:
 
     def _sync(self, *, full: bool) -> None:
         """Whether the next commit waits for the disk; what it waits for are all commits before it, too."""
+        if self._throwaway:
+            return
         if full and self._soon:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._soon = False

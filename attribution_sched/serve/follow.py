@@ -141,7 +141,7 @@ class Following:
             cluster.compared = bool(getattr(make_policy(header.policy), "compares_window", False))
         count = journal.count()
         if journal.first() or count > WHOLE:
-            self._next = restore_snapshot(journal, cluster, count)
+            self._next = restore_snapshot(journal.newest_snapshot(count), cluster)
             self._since = int(self._next["sequence"])
             if self._since <= journal.first() > 0:
                 raise JournalError("The beginning of this journal is archived, and it has no snapshot to go on from")

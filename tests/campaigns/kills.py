@@ -152,6 +152,13 @@ class Tally:
     changed: int = 0
     wrong: list[str] = field(default_factory=list)
 
+    def add(self, other: Tally) -> None:
+        """Count another one in."""
+        self.kills += other.kills
+        self.placed += other.placed
+        self.changed += other.changed
+        self.wrong += other.wrong
+
 
 def look(path: Path) -> str:
     """What is wrong with a journal whose writer was killed; nothing: empty."""
@@ -253,10 +260,12 @@ def campaign(world: str, kills: int, seed: int) -> Tally:
                 place = folder / f"life-{life}"
                 (place / "straight").mkdir(parents=True)
                 found = kill_again_and_again(children, world, share, seed + life, place)
-                tally.kills += found.kills
-                tally.placed += found.placed
-                tally.changed += found.changed
-                tally.wrong += found.wrong
+                tally.add(found)
+                # What was done by then is told if it is stopped, and goes on from the next seed.
+                told = f"{sum(tally.kills.values())} kills, {tally.changed} changed weights, {len(tally.wrong)} wrong"
+                sys.stdout.write("".join(f"{world}: {each}\n" for each in found.wrong))
+                sys.stdout.write(f"{world}, seeds {seed} to {seed + life}: {told}\n")
+                sys.stdout.flush()
             if world != "small" and tally.placed > 20 and not tally.changed:
                 tally.wrong.append("no step of feedback changed a weight")
             return tally

@@ -222,10 +222,16 @@ def test_an_explanation_holds_nobody_up_and_a_decision_is_on_disk(tmp_path):
     with Journal.create(tmp_path / "run.journal", HEADER) as journal:
         fill(journal, 2)
         waits = lambda: journal._store._connection.execute("PRAGMA synchronous").fetchone()[0]  # noqa: E731
+        made = journal.record_decision(decision())
+        assert waits() == 2
+        journal.record_outcome(outcome(made.id, provenance="simulated"))
+        assert waits() == 1
+        made = journal.record_decision(decision())
+        journal.record_outcome(outcome(made.id, provenance="measured"))
         assert waits() == 2
         journal.record_explanation(ExplanationRecord("d000000", "decision", {"a": 1}))
         assert waits() == 1
-        fill(journal, 1)
+        journal.record_decision(decision())
         assert waits() == 2
         with journal.batch():
             journal.record_explanation(ExplanationRecord("d000001", "decision", {"a": 1}))

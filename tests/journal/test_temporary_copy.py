@@ -3,7 +3,7 @@
 import pytest
 
 from attribution_sched.errors import JournalError
-from attribution_sched.journal import DecisionRecord, Journal, JournalHeader
+from attribution_sched.journal import DecisionRecord, ExplanationRecord, Journal, JournalHeader
 from attribution_sched.journal.journal import temporary_copy
 
 HEADER = JournalHeader("p", "sjf", {}, {}, "0")
@@ -27,6 +27,22 @@ def test_a_copy_holds_what_was_there_and_not_what_comes_after(tmp_path):
             assert live.count() == 5
         assert not copy.exists()
         assert not copy.parent.exists()
+
+
+def waits_for_the_disk(journal):
+    return journal._store._connection.execute("PRAGMA synchronous").fetchone()[0] > 1
+
+
+def test_a_copy_that_is_thrown_away_does_not_wait_for_the_disk_its_original_does(tmp_path):
+    path = tmp_path / "j.sqlite"
+    with Journal.create(path, HEADER) as live:
+        decide(live, 1)
+        with temporary_copy(path) as copy, Journal.open(copy) as own:
+            own.record_explanation(ExplanationRecord("d000000", "terms", {}))  # on disk soon is enough
+            decide(own, 1)
+            decide(live, 1)
+            assert not waits_for_the_disk(own)
+            assert waits_for_the_disk(live)
 
 
 def test_weights_lie_beside_the_copy_too(tmp_path):
