@@ -227,7 +227,7 @@ def _settings(folder: Path) -> list[Target]:
 
     worlds = [load_settings(name).model_dump(mode="json", exclude_none=True) for name in ("testbed", "cross-domain")]
     worlds.append({"extends": "testbed", "reward": {"w_eff": 1.0}, "episode": {"tick_s": 60.0}})
-    course = load_training_settings("hi_ppo_tuned").model_dump(mode="json", exclude_none=True)
+    course = load_training_settings("hi_ppo").model_dump(mode="json", exclude_none=True)
     texts = [(_PRESETS / f"{name}.yaml").read_bytes() for name in ("testbed", "cross-domain")]
     keys, course_keys = tuple(Settings.model_fields), tuple(TrainingSettings.model_fields)
     path = folder / "settings.yaml"

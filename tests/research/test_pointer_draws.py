@@ -10,7 +10,8 @@ from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, TraceError
 from attribution_sched.planning.candidates import feasible
-from attribution_sched.scheduler.seq2seq.traces import (
+from attribution_sched.scheduler.splits import SpeedProportional
+from research.pointer_draws import (
     MOTION,
     Range,
     at,
@@ -21,7 +22,6 @@ from attribution_sched.scheduler.seq2seq.traces import (
     teach,
     views_of,
 )
-from attribution_sched.scheduler.splits import SpeedProportional
 from research.pointer_traces import cached_traces, from_line, read_traces, to_line
 
 
