@@ -216,6 +216,7 @@ class Tour:
             ("machines", self.machines),
             ("pages", self.pages),
             ("logs", self.logs),
+            ("formats", self.formats),
             ("mistakes", self.mistakes),
         ]
 
@@ -484,6 +485,27 @@ class Tour:
             ("init", "-o", f"{here}/mine.yaml", "--domain", "east=8xA100-80", "--domain", "west=4xH100-80/4"),
             ("profile", "links", "--seconds", "0.05", "--json"),
             ("profile", "stages", f"{here}/chain.py:make", "--input", "4x8", "--json"),
+        ):  # fmt: skip
+            _invoke(runner, app, line)
+
+    def formats(self) -> None:
+        """What other engines read: Jobs and a JobSet; half an hour of opaque jobs; measured links in a preset."""
+        from typer.testing import CliRunner
+
+        from attribution_sched import System, load_settings, make_policy, play
+        from attribution_sched.cli.app import app
+
+        here, path = self.folder, self.folder / "formats.sqlite"
+        with System("testbed", "sjf", seed=3, journal=path) as system:
+            placed = system.schedule_next_task()
+        assert placed is not None
+        play(replace(load_settings("shared").build_world(), horizon_s=1800.0), make_policy("sjf"), 1)
+        runner, kept = CliRunner(), ("export", "-j", str(path))
+        for line in (
+            (*kept, "-o", f"{here}/jobs.yaml", "--kubernetes", placed.id, "--image", "pytorch"),
+            (*kept, "-o", f"{here}/set.yaml", "--kubernetes", placed.id, "--image", "pytorch", "--jobset"),
+            (*kept, "-o", f"{here}/rows.jsonl", "--json"),
+            ("profile", "links", "--seconds", "0.05", "--into", f"{here}/small.yaml"),
         ):  # fmt: skip
             _invoke(runner, app, line)
 
