@@ -192,7 +192,7 @@ ROWS = (
             rf"^\| `testbed` (?:[^\n]*\n){{3}}\| \| neither \|[^|]*\| \**(?P<neither>{N} ± {N})",
             rf"^\| `testbed` (?:[^\n]*\n){{4}}\| \| pace and raw counters \|[^|]*\| \**(?P<raw>{N} ± {N})",
         ),
-        "python benchmarks/senses.py",
+        "python benchmarks/vector_worth.py",
     ),
     Row(
         "Hi-PPO without thinking, return a day, ±30 % network, 6 days",
