@@ -15,12 +15,12 @@ from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
 
 from ..scheduler.hi_ppo import worlds
-from ..scheduler.hi_ppo.test_appraisal import taught
+from ..scheduler.hi_ppo.test_appraisal import policy as made_policy
 
 
 @functools.cache
 def watched():
-    policy, watch = taught(1), Watch(Greedy())
+    policy, watch = made_policy(), Watch(Greedy())
     for seed in range(3):
         play(worlds.worlds()["mixed"], watch, seed)
     decided = [replace(one, seen=perceived(policy, one.view)) for one in watch]
