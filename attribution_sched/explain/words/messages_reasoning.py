@@ -294,6 +294,11 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} waits only for its turn: asked about it now, the policy starts it.",
         "{task} 只是在等轮到它：此刻问到它，策略就会启动它。",
     ),
+    "why.cleaner_hour": (
+        "a cleaner hour comes in {hours} h: {kg} ± {error} kg of accounted carbon and {usd} USD of electricity less "
+        "are expected, for {hours} h of delay",
+        "{hours} 小时后电力更清洁：预计核算碳排放少 {kg} ± {error} 千克、电费少 {usd} 美元，代价是推迟 {hours} 小时",
+    ),
     "why.policy_waits": (
         "{task} waits: there is room for it, and the policy prefers to wait even with nobody else in the queue.",
         "{task} 在等待：虽有空间且无人竞争，策略仍倾向等待。",

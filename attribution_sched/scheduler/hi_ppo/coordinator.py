@@ -57,7 +57,7 @@ class Coordination:
         source: ``policy``, ``policy+search``, ``search`` (a wide search, for a task that waiting would not help),
             ``keeps``, ``waits``, ``ranker`` (experience prefers another choice), ``thinking`` (another choice did
             better in copies of the cluster), or the fallback's name after ``fallback:``.
-        reason: Why the fallback was taken; empty if it was not.
+        reason: Why the fallback was taken, or what waiting for a cleaner hour is for; empty if neither.
         upper_s: Time of the upper agent, its masks included.
         lower_s: Time of the lower agents.
         search_s: Time of the local search.
@@ -255,14 +255,17 @@ class HiPpo:
             return self._fall_back(view, began, timings, reason)
         if self.learnt.ranker is not None:
             slot, plan, source = self._rank(view, planner, decisions, slot, plan, source)
-        thought = self._think(view, planner, decisions, slot, plan)
+        thought, reason = self._think(view, planner, decisions, slot, plan), ""
         if thought is not None and thought.chosen:
             better = thought.options[thought.chosen]
             slot, plan, source = better.slot, better.plan, "thinking"
             if plan is None or (view.replanning and plan == view.current_plan):
                 slot, plan = view.slot, None
+            reason = "" if better.later is None else str(better.later)
         done = self._done(plan, slot, source, began, timings, settled - agreed)
-        return done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought)
+        return (
+            done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought, reason=reason)
+        )
 
     def _agree(
         self, view: Decision, planner: Planner, decisions: Decisions, found: Decoded, others: int, late: float
@@ -334,8 +337,9 @@ class HiPpo:
         if view.backlog:
             # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
             return None
-        listed = self.listed(view, planner, decisions, slot, plan)
-        return self.thinker().compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
+        thinker, listed = self.thinker(), self.listed(view, planner, decisions, slot, plan)
+        listed += thinker.later(view, listed[0])
+        return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
 
     def _rank(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, source: str
