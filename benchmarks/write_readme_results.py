@@ -80,7 +80,7 @@ ROWS = (
     ),
     Row(
         "J4 · what Hi-PPO's agents learnt: return a day over the rule they begin at, fresh days, no thinking; thinking",
-        "±30 % network {learnt} (200 days), testbed {bed}; thinking {think} (20 days)",
+        "±30 % network {learnt} (200 days), testbed {bed}; thinking {think} (76 days)",
         "not learnt 0; the rule itself with the fork {fork}: level with the agents' thinking, on the testbed {ahead} "
         "behind it. Learnt by policy search on whole days; **a ranker by PPO on the fork's advantage gained {ranker}** "
         "and is not shipped",
