@@ -1,8 +1,8 @@
 """Weights that were learnt decide from then on, also after resuming."""
 
-import copy
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from attribution_sched import System
@@ -15,17 +15,10 @@ from tests.test_system import repeatable
 def taught(monkeypatch):
     """Learning that gives other weights at once."""
 
-    def teach(network, world, decisions, *, reached=2.0):
-        import torch
-
-        better = copy.deepcopy(network)
-        with torch.no_grad():
-            for weight in better.parameters():
-                weight.add_(0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
-        before, after = SimpleNamespace(mean=1.0), SimpleNamespace(mean=reached)
-        return SimpleNamespace(
-            network=better, before=before, after=after, improved=after.mean > 1.0, decisions=decisions
-        )
+    def teach(weights, world, decisions, *, reached=2.0):
+        moved = weights.theta + 0.05 * np.random.default_rng(1).standard_normal(weights.theta.shape)
+        better = weights.with_agents(moved)
+        return SimpleNamespace(weights=better, before=1.0, after=reached, improved=reached > 1.0, decisions=decisions)
 
     monkeypatch.setattr("attribution_sched.training.continue_learning", teach)
 

@@ -57,7 +57,7 @@ class Planted:
         cut, whole = self.plans(view.kind)
         return [cut if gbps > self.threshold_gbps else whole for gbps in self.link(situations)]
 
-    def appraise(self, view, situations, plans, *, returns=True, log_probability=True):
+    def appraise(self, view, situations, plans, *, log_probability=True):
         gbps = self.link(situations)[:, None]
         crosses = np.array([[0.0 if plan is None else float(len(plan.segments) > 1) for plan in plans]])
         terms = np.stack([crosses * np.log(gbps), 0.5 + 0.1 * crosses * gbps, crosses / gbps], axis=-1)
@@ -67,7 +67,7 @@ class Planted:
             terms = terms * np.nan
         if self.broken == "log_probability":
             likely = likely * np.nan
-        return Appraisal(terms, 3.0 * terms if returns else np.zeros_like(terms), likely)
+        return Appraisal(terms, likely)
 
 
 @functools.cache

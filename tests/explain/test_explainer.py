@@ -31,7 +31,7 @@ def share_of_mass(explanation, player, output):
     return shares[explanation.names.index(player)] / shares.sum()
 
 
-@pytest.mark.parametrize("target", ["terms", "returns", "log_probability", "choice"])
+@pytest.mark.parametrize("target", ["terms", "log_probability", "choice"])
 def test_a_policy_that_reads_one_link_is_found_out(target):
     made, decided = explainer(Planted())
     cut = [one for one in decided if len(one.plan.segments) == 2][:5]
@@ -254,8 +254,8 @@ def test_a_decision_to_wait_is_not_its_own_runner_up():
 class Paired(Planted):
     """Reads the same link, and counts it by how many devices of domain 2 are free."""
 
-    def appraise(self, view, situations, plans, *, returns=True, log_probability=True):
-        said = super().appraise(view, situations, plans, returns=returns, log_probability=log_probability)
+    def appraise(self, view, situations, plans, *, log_probability=True):
+        said = super().appraise(view, situations, plans, log_probability=log_probability)
         return replace(said, terms=said.terms * (1.0 + situations.free[:, 2])[:, None, None])
 
 

@@ -300,7 +300,7 @@ def test_a_policy_that_reads_only_the_link_gives_its_parts_nothing():
 class Together(Planted):
     """The same, judging plans of many decisions at once."""
 
-    def appraise_each(self, views, situations, owner, plans, *, returns=False):
+    def appraise_each(self, views, situations, owner, plans):
         said = self.appraise(views[0], situations, plans)
         rows = np.arange(len(owner))
         return replace(said, terms=said.terms[rows, owner][:, None])

@@ -144,5 +144,4 @@ def test_outputs_have_names_and_units():
     assert output_name("queue delay") == "queue delay"
     assert output_unit("R_cost", "terms") == "× the baseline's bill"
     assert output_unit("log_odds", "log_odds") == "nats"
-    assert output_unit("R", "returns") == "weighted reward-hours"
     assert output_unit("y", "model") == ""

@@ -1,10 +1,7 @@
 """J5 decision → explanation: all weights of the policy shuffled; what is named put back: does the other side notice?"""
 
-import copy
-
 import numpy as np
 import pytest
-import torch
 
 from attribution_sched import System
 from attribution_sched.attribution.attributor import as_attributor
@@ -23,15 +20,9 @@ from tests.small_world import small
 from .measure import NO_DEADLINE_S, moments
 
 
-def shuffled(network):
-    """The same weights of the deciding network, each tensor in another order; what the demands head knows stays."""
-    other = copy.deepcopy(network)
-    source = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for name, weight in other.named_parameters():
-            if not name.startswith("demands"):
-                weight.copy_(weight.flatten()[torch.randperm(weight.numel(), generator=source)].reshape(weight.shape))
-    return other
+def shuffled(weights):
+    """The same numbers of both agents in another order; how counters become attributions stays."""
+    return weights.with_agents(np.random.default_rng(5).permutation(weights.theta))
 
 
 def reset_flips(policy, ready, player):
@@ -50,8 +41,8 @@ def reset_flips(policy, ready, player):
 
 def hangs_together(tell, count, asked):
     """Cut both ways: the policy's weights, and what the explanation names."""
-    world, network = small().build_world(), load(SHIPPED)
-    policy = HiPpo(network=network, deadline_s=NO_DEADLINE_S)
+    world, weights = small().build_world(), load(SHIPPED)
+    policy = HiPpo(weights, deadline_s=NO_DEADLINE_S)
     decided = []
     for number, (_, said, _) in enumerate(moments(world, as_attributor(None, world), policy, count)):
         decided.append(Decided(str(number), said.view, said.plan, perceived(policy, said.view)))
@@ -60,7 +51,7 @@ def hangs_together(tell, count, asked):
     asked_of = [placed[i] for i in np.linspace(0, len(placed) - 1, min(asked, len(placed))).astype(int)]
     background = Background.of(decided, "the same days")
     intact = Explainer(policy, background)
-    blank = Explainer(HiPpo(network=shuffled(network), deadline_s=NO_DEADLINE_S), background)
+    blank = Explainer(HiPpo(shuffled(weights), deadline_s=NO_DEADLINE_S), background)
     cut, again, top, chance, outside = [], [], [], [], []
     rng = np.random.default_rng(0)
     for one in asked_of:

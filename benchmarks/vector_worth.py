@@ -1,6 +1,6 @@
 """What the EmSHAP vector is worth beside the measured pace: the same days, only what is believed of tasks differs.
 
-    python benchmarks/senses.py ou30:300 testbed:200 --seed 1990000
+    python benchmarks/vector_worth.py ou30:300 testbed:200 --seed 1990000
 
 Arms: both, pace alone (the vector cut), the vector alone, neither, raw counters in the vector's place, and the true
 demands. Without thinking, compiled days, agents as shipped; paired by day, 95 %.
