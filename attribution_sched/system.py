@@ -1043,11 +1043,13 @@ class System:
         policy = None if self.journal.header.policy in POLICIES else self.policy
         yield from explain_aside(self.journal.path, todo, workers, chosen, policy, self._attributor)
 
-    def alternatives(self, decision: SchedulingResult | str) -> DecisionTable:
+    def alternatives(self, decision: SchedulingResult | str, *, drivers: bool = False) -> DecisionTable:
         """What else could have been done at a decision: one sentence with the binding reason, and a table.
 
         Args:
             decision: A result, or the id of any decision in the journal.
+            drivers: Whether to share out what was brought over the best other choice (R_eff, R_util, R_cost) among
+                those who wait, run and come, links, prices and what was measured.
 
         Raises:
             JournalError: If the journal has no such decision; the message names the nearest.
@@ -1057,7 +1059,8 @@ class System:
         with self._explaining_turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
             decided = self._recall(name)
-            return decision_table(self._memory_of(self.journal.decision(name)).looks(), decided, seed=self.seed)
+            eyes = self._memory_of(self.journal.decision(name)).looks()
+            return decision_table(eyes, decided, seed=self.seed, drivers=drivers)
 
     def why(self, task: str, *, private: bool = False) -> Why:
         """Why a task is still waiting: the binding cause, who holds the room, and what would start it now.

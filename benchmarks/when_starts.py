@@ -7,17 +7,24 @@ has started. *Covered*: share of real starts inside the interval, by how long th
 middle and long third). *Interval score* (Winkler, lower is better): width, and ten times what a miss lies outside;
 beside it that of history: quantiles of what tasks of the same tenant and kind, who had waited as long, had still to
 wait in the same run so far. Intervals are bootstrapped over runs.
+
+With ``--weeks 2017-11-13,2017-11-20`` runs are weeks of the Philly log on the site of ``shared`` instead (data folder
+``ATTRIBUTION_SCHED_DATA``). The log has no wall-time requests: a backfill estimate would have to be given the tenant's
+history, as the futures are here.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from attribution_sched import System
+from attribution_sched.config import Settings, load_settings
 
 LEVEL = 0.8
 LEAST = 8
@@ -45,11 +52,19 @@ def history(past: list[tuple[str, str, float]], tenant: str, kind: str, waited_s
     return None
 
 
+def week(monday: str, keep: int) -> Settings:
+    """The site of ``shared`` under a week of the log, one task in so many."""
+    path = str(Path(os.environ["ATTRIBUTION_SCHED_DATA"]) / "philly" / "philly.csv")
+    arrivals = {"kind": "philly_week", "path": path, "monday": monday, "keep": keep}
+    return load_settings(load_settings("shared").model_dump(exclude_none=True) | {"arrivals": arrivals})
+
+
 def play(
-    run: int, preset: str, policy: str, seed: int, placements: int, every: int
+    run: int, preset: str | Settings, policy: str, seed: int, given: argparse.Namespace
 ) -> tuple[list[Asked], dict[str, float], float]:
     """One run: what was asked, when tasks really started, and CPU seconds of the answers."""
-    system = System(preset, policy, seed=seed)
+    placements, every = given.placements, given.every
+    system, rng = System(preset, policy, seed=seed), np.random.default_rng(seed)
     asked: list[Asked] = []
     started: dict[str, float] = {}
     past: list[tuple[str, str, float]] = []
@@ -64,9 +79,9 @@ def play(
         started.setdefault(result.task.id, result.cluster_time_s)
         past.append((result.task.tenant, result.task.kind, result.task.waited_s))
         if placed <= placements and placed % every == 0:
-            for row in system.queue().itertuples():
-                if row.state != "window":
-                    continue
+            rows = [row for row in system.queue().itertuples() if row.state == "window"]
+            for at in rng.permutation(len(rows))[: given.most]:
+                row = rows[at]
                 began = time.process_time()
                 told = system.when(row.id, seed=placed)
                 spent_s += time.process_time() - began
@@ -97,12 +112,20 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--placements", type=int, default=60)
     parser.add_argument("--every", type=int, default=4)
+    parser.add_argument("--most", type=int, default=1000, help="tasks asked about at one moment")
+    parser.add_argument("--weeks", default="", help="Mondays of the Philly log, with commas")
+    parser.add_argument("--keep", type=int, default=3, help="one task of the log in so many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="CPU seconds after which no run is begun")
     given = parser.parse_args()
     rows: list[tuple[int, float, bool, float, float | None]] = []
     never = beyond = 0
     spent_s = 0.0
-    for run in range(given.runs):
-        asked, started, seconds = play(run, given.preset, given.policy, given.seed + run, given.placements, given.every)
+    weeks = [day for day in given.weeks.split(",") if day]
+    presets = [week(day, given.keep) for day in weeks] or [given.preset] * given.runs
+    for run, preset in enumerate(presets):
+        if time.process_time() > given.seconds:
+            break
+        asked, started, seconds = play(run, preset, given.policy, given.seed + run, given)
         spent_s += seconds
         for each in asked:
             real = started.get(each.task)
@@ -122,7 +145,7 @@ def main() -> None:
     waits = np.array([row[1] for row in rows])
     inside = np.array([row[2] for row in rows])
     runs = np.array([row[0] for row in rows])
-    print(f"{given.preset}, {given.policy}: {len(rows)} answers in {given.runs} runs")
+    print(f"{given.weeks or given.preset}, {given.policy}: {len(rows)} answers in {len(np.unique(runs))} runs")
     print(f"{never} more never started; {beyond} intervals are open above")
     print(f"CPU per answer {1e3 * spent_s / max(1, len(rows) + never):.0f} ms")
     edges = np.quantile(waits, [0.0, 1 / 3, 2 / 3, 1.0])

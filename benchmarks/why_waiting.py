@@ -1,64 +1,104 @@
 """Must: "why is it waiting" answers that hold when they are followed.
 
-    python benchmarks/why_waiting.py [--seed 61000] [--answers 1000] [--policy sjf] [--planted 100]
+    python benchmarks/why_waiting.py [--seed 91000] [--answers 1000] [--policy sjf] [--preset cross-domain]
+        [--planted 100] [--skip 0]
 
-Fresh days of the ``cross-domain`` preset. At every decision in which a task is left waiting it is asked why. Then the
-answer is followed, by the deployed policy and not by what gave the answer:
+Fresh days of a preset, as a system runs them. Beside what arrives, people submit tasks that ask for a number of devices
+(drawn, whatever is free). After every placement tasks that wait are asked about (``System.why``), and the answer is
+followed, not by what gave the answer but by the system itself:
 
-- the *named blocker* is removed (its devices are free; where the answer says that others that wait go first, these are
-  gone too) and the policy decides again: placed?
-- the *advised change* of the task's own request is made and the policy decides again: started?
-- *planted causes*: moments changed so that one cause is the binding one, as many of each token as asked for: named?
-- *contradictions*: the cause is lack of room, its holders are gone, and the policy still does not place the task.
+- *blockers*: in a copy of the live cluster the running tasks that were named are stopped and the waiting ones that go
+  first withdrawn; then the deployed policy decides, task after task, until time passes: did the task start?
+- *advice*: the task is withdrawn and submitted anew as advised, in the live system, which goes on until time passes:
+  did it start?
+- *contradictions*: a cause that was removed as stated and a task that did not start.
+- *planted causes*: clusters and policies made so that one cause is the binding one, as many of each token as asked for.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import copy
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from attribution_sched.attribution.attributor import as_attributor
+from attribution_sched import System
+from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.config import load_settings
+from attribution_sched.errors import TaskError
 from attribution_sched.explain.decision_table import least_devices
-from attribution_sched.explain.preference import redecided
-from attribution_sched.explain.recorder import perceived
-from attribution_sched.explain.room import empty_cluster
-from attribution_sched.explain.why import Cause, Holder, Why, why_waiting
+from attribution_sched.explain.room import empty_cluster, fits_at_all
+from attribution_sched.explain.why import Cause, Why, why_waiting
 from attribution_sched.explain_memory import moment_of
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.policy import Policy, twin
-from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.types import Task
 
+FAST_GBPS = 500.0
 
-def placed(policy: Policy, view: Decision, free: np.ndarray) -> bool:
-    """Whether the policy places the task with so many free devices."""
-    limit = None if view.task is None else view.task.devices
-    changed = replace(view, free_devices=free if limit is None else np.minimum(free, limit))
-    return redecided(policy, changed, perceived(policy, changed))[0] is not None
+SIZES = (1, 2, 4, 8, 16)
+"""Devices that people ask for."""
 
 
-def ahead_removed(view: Decision, why: Why) -> Decision:
-    """The moment without the others that wait, where the answer says that they go first."""
-    if not why.behind_others:
-        return view
-    return replace(view, queue=tuple(each for each in view.queue if each.slot == view.slot), backlog=0)
+def copied(cluster: SimulatedCluster) -> SimulatedCluster:
+    """A live cluster once more; what never changes is shared."""
+    copy._deepcopy_dispatch[MappingProxyType] = lambda value, _: value  # type: ignore[attr-defined]
+    shared = (cluster.world, cluster.engine.world, cluster.engine.cost, cluster.attribute)
+    return copy.deepcopy(cluster, {id(each): each for each in shared})
 
 
-def freed(view: Decision, holders: list[Holder], why: Why) -> np.ndarray:
-    """Free devices once the named blockers are gone."""
-    free = np.array(view.free_devices)
-    for each in holders:
-        if each.task in why.blockers:
-            free = free + np.array(each.devices)
-    return free
+def starts_without(system: System, task: str, why: Why) -> bool:
+    """Whether the task starts at once in a copy of the live cluster without those that the answer names."""
+    cluster, policy, call = copied(system.cluster), copy.deepcopy(system.policy), PolicyCall()
+    for name in why.blockers:
+        cluster.stop(name)
+    for name in why.ahead:
+        cluster.take_out(name)
+    return _starts(cluster, policy, call, task)
+
+
+def _starts(cluster: SimulatedCluster, policy: Any, call: PolicyCall, task: str) -> bool:
+    """Whether a task starts before time passes."""
+    now_s = cluster.now_s
+    while cluster.advance() and cluster.now_s <= now_s + 1e-6:
+        asked = call.ask(policy, cluster)
+        cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
+        call.note(asked)
+        if cluster.place_of(task) == "running":
+            return True
+    return cluster.place_of(task) == "running"
+
+
+def follow(system: System, task: str, change: dict[str, int], request: dict[str, Any]) -> tuple[str, bool]:
+    """Withdraw a task and submit it as advised; its new name, and whether it started before time passed."""
+    kind = system.world.kinds[request["row"]]
+    given = {key: value for key, value in request.items() if key not in ("row", "devices")}
+    if is_opaque(kind.model):
+        given |= {"kind": f"opaque-{change['devices']}"}
+        given["steps"] = max(1, round(given["steps"] * kind.batch_size / change["devices"]))
+    else:
+        given["devices"] = change["devices"]
+    # It is the same job: what was measured of it stays.
+    slot = system.cluster.slot_of(task)
+    seen = None if slot is None else system.cluster.residents[slot]
+    if seen is not None and seen.counters.size:
+        measured = dict(zip(COUNTER_NAMES, seen.counters.tolist(), strict=True))
+        given |= {"counters": measured, "samples_per_s": seen.samples_per_s or None}
+    system.withdraw(task)
+    name, then_s = system.submit(given), system.now_s
+    while (result := system.schedule_next_task()) is not None and result.cluster_time_s <= then_s + 1e-6:
+        if result.task.id == name:
+            return name, True
+    return name, False
 
 
 class Never:
@@ -81,96 +121,190 @@ class Alone:
 
 
 class Impatient:
-    """Places a task only over links five times as fast as they are."""
+    """Places a task only over links far faster than any of the preset."""
 
     name = "impatient"
 
-    def __init__(self, gbps: float) -> None:
-        self.gbps = gbps
-
     def decide(self, view: Decision) -> object:
         """A plan if links are fast."""
-        return Greedy().decide(view) if view.bandwidth_gbps.max() >= self.gbps else None
+        return Greedy().decide(view) if view.bandwidth_gbps.max() >= FAST_GBPS else None
 
 
-def plant(cause: Cause, view: Decision) -> Why | None:
+def waits(policy: Any, seed: int, world: Any) -> Iterator[tuple[SimulatedCluster, str]]:
+    """Waiting tasks of a policy's days, day after day."""
+    while True:
+        cluster, call = SimulatedCluster(world, seed), PolicyCall()
+        while cluster.advance() and cluster.now_s < 86_400.0:
+            asked = call.ask(policy, cluster)
+            if asked.plan is None and not asked.view.replanning:
+                yield cluster, cluster.residents[asked.view.slot].id
+            cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
+            call.note(asked)
+        seed += 1
+
+
+def planted(cause: Cause, seed: int, count: int) -> tuple[int, int]:
+    """Planted cases of a cause, and how many of them are named."""
+    world = load_settings("cross-domain").build_world()
+    never = Never()
+    policies = {Cause.HELD_FOR_ANOTHER: Alone(), Cause.LINK_OR_PRICE: Impatient(), Cause.NO_ROOM: Greedy()}
+    policy = policies.get(cause, never)
+    found = right = 0
+    for cluster, name in waits(policy if cause is Cause.NO_ROOM else never, seed, world):
+        view, holders, allowed, behind = moment_of(cluster, name)
+        answered = plant(cause, policy, view, holders, allowed, behind)
+        found += answered is not None
+        right += answered is not None and answered.cause is cause
+        if found >= count:
+            return found, right
+    return found, right
+
+
+def shrunk(view: Decision) -> Decision:
+    """The same decision where every domain has two devices left."""
+    cost, rows = copy.copy(view.cost), view.cost.domains.rows.copy()
+    rows.devices[:] = 2
+    object.__setattr__(cost, "domains", view.cost.domains._replace(rows=rows))
+    return replace(view, cost=cost, free_devices=np.minimum(view.free_devices, 2))
+
+
+def plant(cause: Cause, policy: Any, view: Decision, holders: Any, allowed: Any, behind: int) -> Why | None:
     """What is answered where one cause is planted; None if this moment cannot carry it."""
-    empty = empty_cluster(view)
-    needs = [need for k in range(len(empty.free_devices)) if (need := least_devices(view, k)) is not None]
-    task = replace(view.task or Task(), kind_index=view.kind_index, slot=view.slot, devices=None, hold=False)
-    empty = replace(empty, task=task)
-    two = empty if len(empty.queue) > 1 else replace(empty, queue=(*empty.queue, replace(task, slot=view.slot + 1)))
+    task = view.task or Task(kind_index=view.kind_index, slot=view.slot)
+    needs = [need for k in range(len(view.free_devices)) if (need := least_devices(view, k)) is not None]
+    if cause is Cause.FITS_NOWHERE:
+        small = shrunk(view)
+        return None if fits_at_all(empty_cluster(small)) else why_waiting(policy, small, holders, allowed)
     if cause is Cause.MISCONFIGURED:
         if not needs or min(needs) < 2:
             return None
-        return why_waiting(Greedy(), replace(empty, task=replace(task, devices=min(needs) // 2)))
-    if cause is Cause.FITS_NOWHERE:
-        # A world whose catalogue the cluster holds has no such task: its devices are taken out of the moment instead.
-        return None
+        return why_waiting(policy, replace(view, task=replace(task, devices=min(needs) // 2)), holders, allowed)
     if cause is Cause.QUOTA:
-        return why_waiting(Greedy(), empty, allowed=np.zeros_like(empty.free_devices))
-    if cause is Cause.NO_ROOM:
-        return why_waiting(Greedy(), replace(empty, free_devices=np.zeros_like(empty.free_devices)))
-    if cause is Cause.HELD_FOR_ANOTHER:
-        return why_waiting(Alone(), two)
-    if cause is Cause.LINK_OR_PRICE:
-        return why_waiting(Impatient(5.0 * float(view.bandwidth_gbps.max())), empty)
-    if cause is Cause.POLICY_WAITS:
-        return why_waiting(Never(), empty)
-    return why_waiting(Greedy(), empty, behind=3)
+        return why_waiting(policy, view, holders, np.zeros_like(view.free_devices))
+    if cause is Cause.HELD_FOR_ANOTHER and len(view.queue) < 2:
+        return None
+    if cause is Cause.BEHIND:
+        return why_waiting(Greedy(), view, holders, allowed, behind=3)
+    return why_waiting(policy, view, holders, allowed, behind=behind)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=61_000)
+    parser.add_argument("--seed", type=int, default=91_000)
     parser.add_argument("--answers", type=int, default=1000)
-    parser.add_argument("--planted", type=int, default=100)
+    parser.add_argument("--planted", type=int, default=0)
     parser.add_argument("--policy", default="sjf")
+    parser.add_argument("--preset", default="cross-domain")
+    parser.add_argument("--skip", type=int, default=0, help="placements of a day before the first question")
+    parser.add_argument("--requests-only", action="store_true", help="nothing arrives but what people submit")
+    parser.add_argument("--seconds", type=float, default=1e9, help="CPU seconds after which no more is asked")
+    parser.add_argument("--per-day", type=int, default=150, help="placements of a day that are looked at")
     args = parser.parse_args()
-    policy = HiPpo(deadline_s=1e9) if args.policy == "hi-ppo" else make_policy(args.policy)
-    world = load_settings("cross-domain").build_world()
-    attribute, seed = as_attributor(None, world).vector, args.seed
+    if args.planted:
+        for cause in Cause:
+            found, right = planted(cause, args.seed, args.planted)
+            print(f"planted {cause.value}: named {right} of {found}", flush=True)
+    measure(args)
+
+
+def measure(args: argparse.Namespace) -> None:
+    """Ask, follow, count."""
     causes: Counter[str] = Counter()
-    planted: Counter[str] = Counter()
-    right: Counter[str] = Counter()
-    named, started, behind_others, advised, followed, took = 0, 0, 0, 0, 0, []
+    tally: Counter[str] = Counter()
+    took: list[float] = []
+    decisions, seed = 0, args.seed
     while sum(causes.values()) < args.answers:
-        cluster, call = SimulatedCluster(world, seed, attribute=attribute), PolicyCall()
-        if hasattr(policy, "reset"):
-            policy.reset(0)
-        while cluster.advance() and sum(causes.values()) < args.answers and cluster.now_s < 86_400.0:
-            asked = call.ask(policy, cluster)
-            if asked.plan is None and not asked.view.replanning:
-                name = cluster.residents[asked.view.slot].id
-                view, holders, allowed, behind = moment_of(cluster, name)
-                other = twin(policy)
-                began = time.process_time()
-                why = why_waiting(other, view, holders, allowed, behind=behind)
-                took.append(time.process_time() - began)
-                causes[why.cause.value] += 1
-                if why.blockers:
-                    named += 1
-                    behind_others += why.behind_others
-                    started += placed(other, ahead_removed(view, why), freed(view, list(holders), why))
-                if why.change is not None:
-                    advised += 1
-                    followed += placed(other, view, np.minimum(view.free_devices, why.change["devices"]))
-                for cause in Cause:
-                    if planted[cause.value] < args.planted:
-                        found = plant(cause, view)
-                        planted[cause.value] += found is not None
-                        right[cause.value] += found is not None and found.cause is cause
-            cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-            call.note(asked)
+        rng = np.random.default_rng(seed)
+        queue = "empty" if args.requests_only else "preset"
+        with System(args.preset, args.policy, seed=seed, queue=queue) as system:
+            requests: dict[str, dict[str, Any]] = {}
+            for _ in range(24 if args.requests_only else 0):
+                submit_one(system, rng, requests)
+            if args.skip:
+                system.run(args.skip)
+            for number in range(args.per_day):
+                result = system.schedule_next_task()
+                if result is None or sum(causes.values()) >= args.answers or time.process_time() > args.seconds:
+                    break
+                if number % 2 == 0 or args.requests_only:
+                    submit_one(system, rng, requests)
+                rows = [row.id for row in system.queue().itertuples() if row.state == "window"]
+                own = [name for name in rows if name in requests]
+                others = [name for name in rows if name not in requests]
+                for name in (*own[:2], *rng.permutation(others)[: 2 if number % 2 else 1]):
+                    if system.cluster.place_of(name) in (None, "running"):
+                        continue
+                    ask(system, str(name), requests, causes, tally, took)
+                    if sum(causes.values()) % 100 == 0:
+                        report(args, seed + 1, causes, tally, took, decisions + system.journal.count())
+            decisions += system.journal.count()
         seed += 1
+        report(args, seed, causes, tally, took, decisions)
+        if time.process_time() > args.seconds:
+            break
+
+
+def submit_one(system: System, rng: np.random.Generator, requests: dict[str, dict[str, Any]]) -> None:
+    """Somebody submits a task that asks for a number of devices."""
+    row = int(rng.integers(len(system.world.kinds)))
+    kind = system.world.kinds[row]
+    steps = int(np.exp(rng.uniform(*np.log(kind.steps)))) + 1
+    given: dict[str, Any] = {
+        "kind": kind.model.name,
+        "steps": steps,
+        "training": kind.training,
+        "batch": kind.batch_size,
+    }
+    if is_opaque(kind.model):
+        given = {"kind": kind.model.name, "steps": min(steps, 20_000)}
+    else:
+        given["devices"] = int(rng.choice(SIZES))
+    # Too few devices to hold it anywhere are refused at the door.
+    with contextlib.suppress(TaskError):
+        requests[system.submit(given)] = given | {"row": row}
+
+
+def ask(
+    system: System, name: str, requests: dict[str, dict[str, Any]], causes: Counter[str], tally: Counter[str],
+    took: list[float],
+) -> None:  # fmt: skip
+    """Ask why one task waits, and follow the answer."""
+    began = time.process_time()
+    why = system.why(name)
+    took.append(time.process_time() - began)
+    causes[why.cause.value] += 1
+    if why.blockers or why.ahead or why.cause is Cause.BEHIND:
+        kind = "blockers" if why.blockers else "ahead" if why.ahead else "next"
+        held = starts_without(system, name, why)
+        tally[f"{kind} named"] += 1
+        tally[f"{kind} held"] += held
+        tally["contradictions"] += not held
+        if not held:
+            print("  contradiction:", system.seed, name, why.cause.value, why.blockers, why.ahead, flush=True)
+    if why.change is not None and name in requests:
+        request = requests.pop(name)
+        new, started = follow(system, name, dict(why.change), request)
+        requests[new] = request | dict(why.change)
+        tally["advised"] += 1
+        tally["advice held"] += started
+        tally["contradictions"] += not started
+        if not started:
+            print("  advice failed:", system.seed, name, why.cause.value, why.change, request, flush=True)
+
+
+def report(
+    args: argparse.Namespace, seed: int, causes: Counter[str], tally: Counter[str], took: list[float], decisions: int
+) -> None:
+    """Print what was counted so far."""
     count = sum(causes.values())
-    print(f"{args.policy}: {count} answers, seeds {args.seed}–{seed - 1}: {dict(causes)}")
-    print(f"named a blocker: {named} ({named / count:.1%}), {behind_others} with others that go first; ", end="")
-    print(f"removed, the policy places it: {started} of {named}")
-    print(f"advised a change: {advised} ({advised / count:.1%}); followed, it starts: {followed} of {advised}")
-    print("planted causes named: " + ", ".join(f"{c.value} {right[c.value]}/{planted[c.value]}" for c in Cause))
-    print(f"CPU ms: median {1e3 * np.median(took):.0f}, p99 {1e3 * np.quantile(took, 0.99):.0f}")
+    print(f"{args.preset}, {args.policy}: {count} answers, seeds {args.seed}–{seed - 1}, {decisions} decisions")
+    print(f"  {dict(causes)}")
+    for kind in ("blockers", "ahead", "next"):
+        print(f"  {kind} named {tally[f'{kind} named']}, removed it starts {tally[f'{kind} held']}")
+    print(f"  advised {tally['advised']}, followed it starts {tally['advice held']}; ", end="")
+    print(f"contradictions {tally['contradictions']}; CPU ms ", end="")
+    print(f"median {1e3 * np.median(took):.0f}, p99 {1e3 * np.quantile(took, 0.99):.0f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,16 @@ from attribution_sched.cli.files import check_folder, find_decision, rebuild_sys
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, nearest, problem
 
 if TYPE_CHECKING:
+    from attribution_sched.explain.brought import Brought
     from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
-    from attribution_sched.explain.played import Played
+    from attribution_sched.explain.played import Played, Span
     from attribution_sched.journal import Journal
 
 
 EXAMPLES = examples(
     "attribution-sched explain last --journal runs/cross-domain-0-1/journal.sqlite",
-    "attribution-sched explain d000012 -j run.sqlite --target returns --against runner-up",
+    "attribution-sched explain d000012 -j run.sqlite --target terms --against runner-up",
     "attribution-sched explain 12 -j run.sqlite --lang zh --html why.html",
     "attribution-sched explain --all -j run.sqlite --workers 2",
 )
@@ -56,7 +57,7 @@ def explain(
     target: Annotated[
         str | None,
         typer.Option(
-            help="decision (default), terms (what the plan is worth), returns, simulator, choice or log_probability.",
+            help="decision (default), terms (what the plan is worth), simulator, choice or log_probability.",
             show_default=False,
             rich_help_panel=QUESTION,
         ),
@@ -180,7 +181,7 @@ def _check_page(html: Path) -> None:
 def _explained(journal: Path, name: str, options: dict[str, Any]) -> tuple[Explanation, DecisionTable]:
     try:
         with Stages() as stages, rebuild_system(journal, stages) as system, stages.stage(f"explaining {name}"):
-            return system.explain(name, **options), system.alternatives(name)
+            return system.explain(name, **options), system.alternatives(name, drivers=True)
     except JournalError as error:
         from attribution_sched.journal import Journal
 
@@ -221,8 +222,12 @@ def show(explanation: Explanation, lang: str, most: int) -> None:
     method = parts.pop("method", "")
     for section in ("rule", "counterfactual"):  # They stand in the table above.
         parts.pop(section, None)
-    reasons = say("cli.why.sentences", lang, parts=tuple(parts.values()))
-    console.print(f"[bold]{say('cli.why', lang)}[/bold]  {escape(reasons)}", width=width)
+    if explanation.target == "decision":
+        # As do what it is compared with and its drivers.
+        parts = {name: text for name, text in parts.items() if name not in ("worth", "drivers")}
+    if parts:
+        reasons = say("cli.why.sentences", lang, parts=tuple(parts.values()))
+        console.print(f"[bold]{say('cli.why', lang)}[/bold]  {escape(reasons)}", width=width)
     console.print(f"\n[dim][bold]{say('cli.method', lang)}[/bold]  {escape(method)}[/dim]", width=width)
 
 
@@ -269,6 +274,34 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
         shown.add_row("✔" if row.chosen else "", "\n".join(lines), *cells)
     console.print(shown)
     console.print(note, style="dim", width=width)
+    if table.brought is not None:
+        show_brought(table.brought, lang)
+
+
+def show_brought(gain: Brought, lang: str) -> None:
+    """Print what the choice brought, and by whose being there."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from attribution_sched.explain.brought import COMPONENTS
+    from attribution_sched.explain.digits import number
+    from attribution_sched.explain.words import in_language, say
+
+    def cells(spans: tuple[Span, ...]) -> list[str]:
+        told = zip((text.replace(" ± ", "\n± ") for text in _spans(spans)), spans, strict=True)
+        return [text if span.certain else f"[dim]{text}[/dim]" for text, span in told]
+
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
+    head = say("brought.head", lang, what=in_language(gain.against, lang))
+    shown.add_column(escape(head), footer=say("cli.sum", lang), max_width=34)
+    for component, total in zip(COMPONENTS, cells(gain.total), strict=True):
+        shown.add_column(f"Δ{component}", justify="right", no_wrap=True, footer=total)
+    for driver in sorted(gain.drivers, key=lambda each: -abs(each.spans[-1].mean)):
+        shown.add_row(say(f"brought.{driver.player}", lang), *cells(driver.spans))
+    shown.add_row(say("brought.own", lang), *cells(gain.own))
+    out().print(shown)
+    note = say("brought.note", lang, futures=gain.futures, hours=number(gain.hours, 2))
+    out().print(note, style="dim", width=columns())
 
 
 NONE = "–"
@@ -286,18 +319,19 @@ def _difference(value: float | None) -> str:
 
 def _played(played: Played | None) -> list[str]:
     """Cells of a row that was played: rewards with half their interval, then start, dollars, energy, carbon."""
-    from attribution_sched.explain.digits import share
-
     if played is None:
         return [NONE] * 8
     spans = (played.reward, played.r_eff, played.r_util, played.r_cost)
     others = (played.start_s / 3600.0, played.usd, played.kwh, played.carbon_g)
+    return [*_spans(spans), *(_difference(value) for value in others)]
+
+
+def _spans(spans: tuple[Span, ...]) -> list[str]:
+    from attribution_sched.explain.digits import share
+
     return [
-        *(
-            "0" if max(abs(span.low), abs(span.high)) < SMALL else share(span.mean, (span.high - span.low) / 2.0)
-            for span in spans
-        ),
-        *(_difference(value) for value in others),
+        "0" if max(abs(span.low), abs(span.high)) < SMALL else share(span.mean, (span.high - span.low) / 2.0)
+        for span in spans
     ]
 
 
@@ -383,12 +417,9 @@ def _facts(explanation: Explanation, lang: str) -> Any:
     table.add_column()
     confidence = explanation.confidence
     if confidence is not None:
-        parts = []
-        for message, share in (("cli.probability", confidence.probability), ("cli.agreement", confidence.agreement)):
-            if not math.isnan(share):
-                parts.append(say(message, lang, share=percent(share)))
-        if parts:
-            table.add_row(say("cli.confidence", lang), say("cli.confidence.parts", lang, parts=parts))
+        if not math.isnan(confidence.probability):
+            sure = say("cli.probability", lang, share=percent(confidence.probability))
+            table.add_row(say("cli.confidence", lang), sure)
         if confidence.runner_up:
             second, share = plan(confidence.runner_up), confidence.runner_up_probability
             if not math.isnan(share):
@@ -411,8 +442,6 @@ def _facts(explanation: Explanation, lang: str) -> Any:
         ]
         changes = say("cli.counterfactual.changes", lang, parts=moved, plan=plan(flip.plan))
         table.add_row(say("cli.counterfactual", lang), changes)
-    for note in explanation.notes:
-        table.add_row(say("cli.note", lang), escape(note))
     return table
 
 

@@ -596,7 +596,7 @@ def show(result: RunResult) -> None:
         from attribution_sched.explain.reasoning import headline
 
         first = result.explained[0]
-        console.print(f"\n[bold]Most at stake[/bold]: {escape(headline(first, result.lang))}", width=width)
+        console.print(f"\n[bold]Most at stake[/bold]  {escape(headline(first, result.lang))}", width=width)
         if result.table is not None:
             from attribution_sched.cli.explain import show_alternatives
 

@@ -17,12 +17,13 @@ from attribution_sched.cluster.cost import JOULES_PER_KWH
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
+from attribution_sched.explain.brought import Brought, brought
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
 from attribution_sched.explain.preference import devices_needed, redecided
 from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.room import best_across, best_inside, empty_cluster
-from attribution_sched.explain.words import Phrase, in_language, say
+from attribution_sched.explain.words import Phrase, counted, in_language, say
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.scheduler.policy import Policy
 
@@ -85,11 +86,13 @@ class DecisionTable:
         decision: Its id.
         sentence: The binding reason, in at most 25 words.
         rows: What was done first, then the alternatives.
+        brought: What was done against the best other choice, and by whose being there; None if that was not asked for.
     """
 
     decision: str
     sentence: str
     rows: tuple[Alternative, ...]
+    brought: Brought | None = None
 
     @property
     def carbon(self) -> str:
@@ -107,7 +110,13 @@ class DecisionTable:
 
 
 def decision_table(
-    policy: Policy, decided: Decided, *, futures: int = FUTURES, hours: float = HOURS, seed: int = 0
+    policy: Policy,
+    decided: Decided,
+    *,
+    futures: int = FUTURES,
+    hours: float = HOURS,
+    seed: int = 0,
+    drivers: bool = False,
 ) -> DecisionTable:
     """Say what else could have been done, and why it was not.
 
@@ -117,6 +126,7 @@ def decision_table(
         futures: Futures in which every choice is played; 0 plays none.
         hours: How far.
         seed: Of the futures.
+        drivers: Whether to share out what was brought over the best other choice.
     """
     view, own = decided.view, decided.plan
     names = [domain.name for domain in view.cost.cluster.domains]
@@ -155,7 +165,12 @@ def decision_table(
         differences = _less(numbers, known[0]) if i else {}
         change = "" if domain is None else _winning_change(policy, decided, domain, names)
         rows.append(Alternative(what, i == 0, missing, **differences, change=change, played=played.get(i)))
-    return DecisionTable(decided.id, _sentence(decided, inside, names), tuple(rows))
+    others = {i: one.reward.mean for i, one in played.items() if one is not None}
+    gain = None
+    if drivers and others:
+        best = max(others, key=lambda i: others[i])
+        gain = brought(policy, view, own, listed[best][1], against=listed[best][0], hours=hours, seed=seed)
+    return DecisionTable(decided.id, _sentence(decided, rows, inside, names), tuple(rows), gain)
 
 
 def _words(plan: Plan | None, names: Sequence[str], view: Decision) -> str:
@@ -243,26 +258,44 @@ def _winning_change(policy: Policy, decided: Decided, domain: int, names: Sequen
     return ""
 
 
-def _sentence(decided: Decided, inside: dict[int, Plan | None], names: Sequence[str]) -> str:
-    """The binding reason in at most 25 words."""
+def _sentence(
+    decided: Decided, rows: Sequence[Alternative], inside: dict[int, Plan | None], names: Sequence[str]
+) -> str:
+    """The binding reason in at most 25 words: what is missing, or what the best other choice would have brought."""
     view, plan = decided.view, decided.plan
     task, free = view.kind.model.name, np.asarray(view.free_devices)
     rooms = [k for k, found in inside.items() if found is not None]
-    most = int(np.argmax(free))
     if plan is None:
         if view.replanning:
-            return Phrase("sentence.keeps", task=task)
+            return Phrase("sentence.keeps", task=task, verdict=_verdict(rows[1:]))
         if not rooms:
             needs = [need for k in range(len(names)) if (need := least_devices(view, k)) is not None]
             if not needs:
-                return Phrase("sentence.waits_span", task=task, free=int(free.sum()))
-            return Phrase("sentence.waits_room", task=task, need=min(needs), free=int(free[most]), domain=names[most])
-        return Phrase("sentence.waits_choice", task=task, domain=names[rooms[0]], others=max(0, len(view.queue) - 1))
+                return Phrase("sentence.waits_span", task=task, free=counted("devices", int(free.sum())))
+            most = int(np.argmax(free))
+            least = counted("devices", min(needs))
+            return Phrase("sentence.waits_room", task=task, need=least, free=int(free[most]), domain=names[most])
+        return Phrase("sentence.waits_choice", task=task, domain=names[rooms[0]], verdict=_verdict(rows[1:]))
     domains = tuple(dict.fromkeys(names[k] for k in plan.domains))
     devices = sum(segment.device_count for segment in plan.segments)
+    acting = [row for row in rows[1:] if not isinstance(row.what, Phrase) or row.what.message != "plan.wait"]
     if len(domains) > 1:
-        return Phrase("sentence.cut", task=task, devices=devices, domains=domains)
+        return Phrase("sentence.cut", task=task, devices=devices, domains=domains, verdict=_verdict(acting))
     if len(rooms) == 1:
         return Phrase("sentence.only", task=task, domain=domains[0], free=int(free[plan.domains[0]]), devices=devices)
-    others = tuple(names[k] for k in rooms if names[k] != domains[0])[:2]
-    return Phrase("sentence.preferred", task=task, domain=domains[0], devices=devices, others=others)
+    return Phrase("sentence.preferred", task=task, domain=domains[0], devices=devices, verdict=_verdict(acting))
+
+
+def _verdict(others: Sequence[Alternative]) -> Phrase:
+    """The best other choice that has room, and what it would have brought."""
+    able = [row for row in others if not row.missing]
+    if not able:
+        return Phrase("sentence.nothing_else")
+    played = [(row, row.played) for row in able if row.played is not None]
+    if not played:
+        return Phrase("sentence.unplayed", what=able[0].what)
+    row, found = max(played, key=lambda each: each[1].reward.mean)
+    if not found.reward.certain:
+        return Phrase("sentence.level", what=row.what)
+    kind = "less" if found.reward.mean < 0.0 else "more"
+    return Phrase(f"sentence.{kind}", what=row.what, reward=number(abs(found.reward.mean), 2))

@@ -87,8 +87,6 @@ def _decision(explanation: Explanation, lang: str) -> str:
         text += chance
     elif sure.runner_up:
         text += say("decision.runner_up", lang, choice=_choice(sure.runner_up, lang), chance=chance)
-    if math.isfinite(sure.agreement):
-        return say("decision.agreement", lang, text=text, share=_percent(sure.agreement, lang))
     return say("end", lang, text=text)
 
 

@@ -94,14 +94,17 @@ class When:
         }  # fmt: skip
         if math.isinf(self.start.low_s):
             return Phrase("when.never", **values)
-        values |= {"low": _after(self.start.low_s, self.now_s)}
         if math.isinf(self.start.high_s):
-            return Phrase("when.open", **values, unstarted=self.unstarted)
-        values |= {"high": _after(self.start.high_s, self.now_s), "middle": _after(self.start.middle_s, self.now_s)}
+            return Phrase("when.open", **values, low=_after(self.start.low_s, self.now_s), unstarted=self.unstarted)
+        values |= {"start": self._range(self.start), "middle": _after(self.start.middle_s, self.now_s)}
         if math.isinf(self.finish.high_s):
             return Phrase("when.start", **values)
-        ends = (_after(self.finish.low_s, self.now_s), _after(self.finish.high_s, self.now_s))
-        return Phrase("when.both", **values, end_low=ends[0], end_high=ends[1])
+        return Phrase("when.both", **values, end=self._range(self.finish))
+
+    def _range(self, times: Interval) -> Phrase:
+        """From when to when, told once where both read the same."""
+        low, high = _after(times.low_s, self.now_s), _after(times.high_s, self.now_s)
+        return low if low == high else Phrase("when.range", low=low, high=high)
 
     def say(self, lang: str = "en") -> str:
         """It in a language."""

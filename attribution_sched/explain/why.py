@@ -1,26 +1,29 @@
 """Why a task is still waiting: the binding cause, who holds the room, and a change of one's own request that helps.
 
 Causes are a closed list in strict precedence: the first that applies is the answer, so an answer never depends on who
-asks. What is advised was tried: the policy places the task with that change. Whoever is named as a blocker was tried
-too: without it the policy places the task.
+asks. Whoever is named, and whatever is advised, was tried in a copy of the cluster (:mod:`~.trial`): with the blockers
+and those who would go before it gone, or with the request changed, the policy starts the task at once.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.explain.decision_table import least_devices
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.preference import redecided
 from attribution_sched.explain.recorder import perceived
 from attribution_sched.explain.room import empty_cluster, fits_at_all
-from attribution_sched.explain.words import Phrase, in_language
+from attribution_sched.explain.trial import Trial
+from attribution_sched.explain.words import Phrase, counted, in_language
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.types import IntArray, Task
 
@@ -37,13 +40,23 @@ class Cause(enum.Enum):
     NO_ROOM = "no_room"
     """It fits the cluster, and not what is free of it now."""
     HELD_FOR_ANOTHER = "held_for_another"
-    """There is room, and the policy places or keeps it for another waiting task."""
+    """There is room, and the policy gives or keeps it to other waiting tasks."""
     LINK_OR_PRICE = "link_or_price"
-    """With faster links or free traffic the policy would place it."""
+    """With faster links or free traffic the policy would place it, or it waits for a cleaner or cheaper hour."""
     POLICY_WAITS = "policy_waits"
     """There is room for it alone, and the policy prefers to wait."""
     BEHIND = "behind"
-    """It is behind the window of tasks that the policy looks at."""
+    """Its turn comes: it is behind the window of tasks that the policy looks at, or others are decided on first."""
+
+
+MOST_TRIED = 6
+"""Sets of running tasks that are tried as blockers, the smallest first."""
+
+MOST_ROOMS = 2
+"""Of these, so many are tried with a policy that looks ahead, and so many with those gone who would go first."""
+
+MOST_ROUNDS = 64
+"""How often those who go first are taken out of the queue too."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +82,11 @@ class Why:
         task: Its id.
         cause: The binding cause.
         sentence: It in one sentence.
-        blockers: Tasks without which the policy places it, tried; empty if there are none or nobody knows who runs.
-        advice: A change of its own request with which the policy starts it now, tried; empty if none was found.
+        blockers: Running tasks without which, and without those ``ahead``, it starts now, tried; empty if none is.
+        ahead: Waiting tasks that would go first; they have to be gone too.
+        advice: A change of its own request with which it starts now, tried; empty if none was found.
         change: The same as fields of a request.
-        tried: How often the policy was asked.
-        behind_others: Whether blockers alone do not do: others that wait would be placed first.
+        tried: How many copies of the cluster were asked.
         share: The share rule in force and what it means for the tenant, in one sentence; empty if it plays no part.
     """
 
@@ -81,10 +94,10 @@ class Why:
     cause: Cause
     sentence: str
     blockers: tuple[str, ...] = ()
+    ahead: tuple[str, ...] = ()
     advice: str = ""
     change: Mapping[str, int] | None = None
     tried: int = 0
-    behind_others: bool = False
     share: str = ""
 
     def say(self, lang: str = "en") -> str:
@@ -104,34 +117,6 @@ def put_up(view: Decision, task: Task) -> Decision:
     )  # fmt: skip
 
 
-class _Asked:
-    """Asks the policy about one task, and counts."""
-
-    def __init__(self, policy: Policy, view: Decision) -> None:
-        self.policy, self.view, self.count = policy, view, 0
-
-    def places(self, *, most: int | None = None, alone: bool = False, **changes: object) -> Plan | None:
-        """The policy's plan for the task in the changed moment, on at most so many devices; None if it waits.
-
-        A plan over several domains can sum up to more than was asked for: as in a system, the policy is then asked once
-        more, about the domain with most room.
-        """
-        view = replace(self.view, **changes)  # type: ignore[arg-type]
-        if alone:
-            view = replace(view, queue=tuple(each for each in view.queue if each.slot == view.slot), backlog=0)
-        free = np.asarray(view.free_devices)
-        for attempt in range(2):
-            self.count += 1
-            within = free if most is None else np.minimum(free, most)
-            if attempt:
-                within = np.where(np.arange(len(free)) == int(np.argmax(within)), within, 0)
-            tried = replace(view, free_devices=within)
-            plan = redecided(self.policy, tried, perceived(self.policy, tried))[0]
-            if plan is None or most is None or sum(segment.device_count for segment in plan.segments) <= most:
-                return plan
-        return None
-
-
 def why_waiting(
     policy: Policy,
     view: Decision,
@@ -147,96 +132,228 @@ def why_waiting(
 
     Args:
         policy: Who decides; a copy of it, if it remembers.
-        view: The decision about the waiting task, with all devices that are free, whoever they are for.
+        view: The decision about the waiting task, with all devices that are free, whoever they are for, and its moment.
         holders: Who runs where.
         allowed: Devices per domain that the task may use of the free ones, reservations considered; all by default.
         private: Whether names of others are left out.
         behind: Tasks before it, if the policy does not look at it yet; 0 if it does.
         quota: What the quota of its tenant leaves it, in words; None if it has none.
         share: What the share rule means for its tenant, in words; told where the turn of the task matters.
+
+    Raises:
+        SettingsError: If the decision does not carry its moment.
     """
-    task = view.task.id if view.task is not None and view.task.id else str(view.slot)
-    limit = None if view.task is None else view.task.devices
-    free = np.asarray(view.free_devices)
-    may = free if allowed is None else np.minimum(free, np.asarray(allowed))
-    asked = _Asked(policy, replace(view, free_devices=may))
-    empty = empty_cluster(view)
-    needs = [need for k in range(len(free)) if (need := least_devices(view, k)) is not None]
+    return _Question(policy, view, holders, allowed, private, behind, quota, share).answer()
 
-    def answer(cause: Cause, blockers: tuple[str, ...] = (), **values: object) -> Why:
-        change, advice = _advice(asked, view, may, limit)
-        named = tuple(Phrase("why.somebody") for _ in blockers) if private else blockers
-        message = f"why.{cause.value}_behind" if "ahead" in values else f"why.{cause.value}"
-        # A model that no domain holds by itself has no number of devices in one.
-        message += "_several" if "need" in values and not needs else ""
-        sentence = Phrase(message, task=task, **{**values, **({"who": named} if blockers else {})})
-        behind_others = "ahead" in values
-        turn = behind_others or cause in (Cause.NO_ROOM, Cause.HELD_FOR_ANOTHER, Cause.BEHIND)
-        rule = share if share is not None and turn and len(view.queue) + view.backlog > 1 else ""
-        shown = () if private else blockers
-        return Why(task, cause, sentence, shown, advice, change, asked.count, behind_others, rule)
 
-    if not fits_at_all(empty):
-        return answer(Cause.FITS_NOWHERE, devices=int(empty.free_devices.sum()))
-    if limit is not None and not fits_at_all(empty, limit):
-        return answer(Cause.MISCONFIGURED, asked=limit, need=min(needs, default=0))
-    if view.task is not None and view.task.hold:
-        return answer(Cause.QUOTA, what=Phrase("why.on_hold"))
-    if not fits_at_all(asked.view, limit):
-        if fits_at_all(view, limit):
-            if quota is not None:
-                return answer(Cause.QUOTA, what=quota)
-            return answer(Cause.QUOTA, what=Phrase("why.reserved", devices=int((free - may).sum())))
-        most = int(np.argmax(may))
-        names = [domain.name for domain in view.cost.cluster.domains]
+def _cleaner_hour(policy: Policy, view: Decision) -> Phrase | None:
+    """What a policy that thinks expects of leaving the task until a cleaner hour; None if it does not leave it."""
+    moment = view.moment
+    if moment is None or len(view.queue) != 1 or all(each.carbon is None for each in moment.world.cluster.domains):
+        return None
+    policy.decide(view)
+    thought = getattr(getattr(policy, "last", None), "thought", None)
+    later = None if thought is None else thought.options[thought.chosen].later
+    if later is None:
+        return None
+    kg, error, usd = number(later.carbon_g / 1e3), number(later.carbon_error_g / 1e3, 2), number(later.usd, 2)
+    return Phrase("why.cleaner_hour", hours=number(later.hours), kg=kg, error=error, usd=usd)
+
+
+class _Question:
+    """One question, and what was found on the way; see :func:`why_waiting`."""
+
+    def __init__(
+        self, policy: Policy, view: Decision, holders: Sequence[Holder], allowed: IntArray | None, private: bool,
+        behind: int, quota: Phrase | None, share: Phrase | None,
+    ) -> None:  # fmt: skip
+        self.policy, self.view, self.holders, self.private, self.behind = policy, view, holders, private, behind
+        self.quota, self.share = quota, share
+        self.task = view.task if view.task is not None else Task(kind_index=view.kind_index, slot=view.slot)
+        self.limit = self.task.devices
+        self.free = np.asarray(view.free_devices)
+        self.may = self.free if allowed is None else np.minimum(self.free, np.asarray(allowed))
+        # What a quota or a reservation keeps it from stays so when others are gone.
+        self.kept_back = self.free - self.may
+        self.trial = Trial(policy, view, None if allowed is None else self._allowed())
+        self.here = view.slot in self.trial.moment.tasks
+        self.needs = [need for k in range(len(self.free)) if (need := least_devices(view, k)) is not None]
+
+    def answer(self) -> Why:
+        """The first cause of the list that applies."""
+        view, limit, empty = self.view, self.limit, empty_cluster(self.view)
+        if not fits_at_all(empty):
+            return self._told(Cause.FITS_NOWHERE, devices=int(empty.free_devices.sum()))
+        if limit is not None and not fits_at_all(empty, limit):
+            return self._told(Cause.MISCONFIGURED, asked=limit, need=min(self.needs, default=0))
+        if self.task.hold:
+            return self._told(Cause.QUOTA, what=Phrase("why.on_hold"))
+        if not self._fits(self.may):
+            if fits_at_all(view, limit):
+                reserved = Phrase("why.reserved", devices=int(self.kept_back.sum()))
+                return self._told(Cause.QUOTA, what=reserved if self.quota is None else self.quota)
+            return self._no_room()
+        if self.behind or not self.here:
+            return self._told(Cause.BEHIND, count=max(1, self.behind))
+        later = _cleaner_hour(self.policy, self._seen())
+        if later is not None:
+            return self._told(Cause.LINK_OR_PRICE, reason=later)
+        ahead = self._ahead(())
+        if ahead is not None:
+            return self._told(Cause.HELD_FOR_ANOTHER, ahead=ahead) if ahead else self._told(Cause.BEHIND, count=0)
+        for reason, change in self._better_terms():
+            alone = replace(
+                self._seen(), **change, queue=tuple(e for e in view.queue if e.slot == view.slot), backlog=0
+            )
+            if redecided(self.policy, alone, perceived(self.policy, alone))[0] is not None:
+                return self._told(Cause.LINK_OR_PRICE, reason=Phrase(f"why.{reason}"))
+        return self._told(Cause.POLICY_WAITS)
+
+    def _seen(self) -> Decision:
+        """The decision as the policy is asked it."""
+        return replace(self.view, free_devices=self.may if self.limit is None else np.minimum(self.may, self.limit))
+
+    def _fits(self, free: IntArray, limit: int | None = None) -> bool:
+        return fits_at_all(replace(self.view, free_devices=free), limit or self.limit)
+
+    def _allowed(self) -> IntArray:
+        whole: IntArray = np.array(self.view.cost.domains.rows.devices, dtype=np.int64) - self.kept_back
+        return whole
+
+    def _better_terms(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Moments with faster links, and with traffic and energy that cost nothing."""
+        view = self.view
+        faster: dict[str, Any] = {"bandwidth_gbps": 10.0 * view.bandwidth_gbps}
+        if view.link_gbps is not None:
+            faster["link_gbps"] = 10.0 * view.link_gbps
+        yield "slow_links", faster
+        yield "high_price", {"reward": replace(view.reward, w_cost=0.0)}
+
+    def _no_room(self) -> Why:
+        most = int(np.argmax(self.may))
+        names = [domain.name for domain in self.view.cost.cluster.domains]
         room: dict[str, Any] = {
-            "need": min(needs, default=0), "free": int(may[most]), "domain": names[most], "all": int(may.sum()),
+            "need": min(self.needs, default=0), "free": int(self.may[most]), "domain": names[most],
+            "all": int(self.may.sum()),
         }  # fmt: skip
-        blockers = _blockers(asked, holders, may, limit)
-        if blockers:
-            return answer(Cause.NO_ROOM, blockers, **room)
-        # With the room free the policy would place another first: told who holds it, and that others go before.
-        blockers = _blockers(asked, holders, may, limit, alone=True)
-        if blockers:
-            ahead = max(1, len(view.queue) - 1)
-            return answer(Cause.NO_ROOM, blockers, **room, ahead=ahead)
-        return answer(Cause.NO_ROOM, **room, who=(Phrase("why.nobody"),))
-    if behind:
-        return answer(Cause.BEHIND, count=behind)
-    alone = asked.places(alone=True, most=limit)
-    if alone is not None:
-        return answer(Cause.HELD_FOR_ANOTHER, count=max(0, len(view.queue) - 1))
-    if asked.places(alone=True, most=limit, bandwidth_gbps=10.0 * view.bandwidth_gbps) is not None:
-        return answer(Cause.LINK_OR_PRICE)
-    return answer(Cause.POLICY_WAITS)
+        sets = self._holding()
+        if not self.here:
+            # The policy does not look at it, so nothing can be tried: who holds the room is told, and who is before.
+            who = sets[0] if sets else ()
+            return self._told(Cause.NO_ROOM, named=tuple(who), before=self.behind, **room)
+        willing = self._confirmed(who for who in sets if self.trial.without(who).starts)
+        if willing is None and self.trial.looks_ahead:
+            willing = self._confirmed(iter(sets))
+        if willing is not None:
+            return self._told(Cause.NO_ROOM, blockers=willing, **room)
+        for who in sets[: 1 if self.trial.looks_ahead else MOST_ROOMS]:
+            ahead = self._ahead(who)
+            if ahead is not None:
+                return self._told(Cause.NO_ROOM, blockers=who, ahead=ahead, **room)
+        return self._told(Cause.NO_ROOM, unwilling=True, **room)
 
+    def _confirmed(self, sets: Iterator[tuple[str, ...]]) -> tuple[str, ...] | None:
+        """The first of some sets of tasks without which the whole policy starts the task; few are tried."""
+        some = islice(sets, MOST_ROOMS)
+        return next((who for who in some if not self.trial.looks_ahead or self.trial.starts_without(who)), None)
 
-def _advice(asked: _Asked, view: Decision, may: IntArray, limit: int | None) -> tuple[Mapping[str, int] | None, str]:
-    """The smallest change of the number of devices asked for with which the policy starts the task, tried."""
-    largest = int(may.max(initial=0))
-    sizes = [2**i for i in range(largest.bit_length()) if 2**i <= largest]
-    now = limit or largest
-    nearest_first = sorted(sizes, key=lambda size: (abs(np.log2(size / max(1, now))), size))
-    for size in (size for size in nearest_first if size != limit):
-        if asked.places(most=size) is not None:
-            return {"devices": size}, Phrase("why.advice_devices", devices=size)
-    return None, ""
+    def _holding(self) -> list[tuple[str, ...]]:
+        """Sets of running tasks without which a plan fits, the smallest first, of these those that hold least."""
+        single: list[tuple[str, ...]] = []
+        several: list[tuple[str, ...]] = []
+        for each in sorted(self.holders, key=lambda each: sum(each.devices)):
+            if self._fits(self.may + np.array(each.devices)):
+                single.append((each.task,))
+                if len(single) == MOST_TRIED:
+                    return single
+        if single:
+            return single
+        for domain in (*range(len(self.may)), None):
+            # Largest first: the fewest tasks. None takes all domains together, for what no domain holds by itself.
+            there = [each for each in self.holders if domain is None or each.devices[domain]]
+            there.sort(key=lambda each: -(sum(each.devices) if domain is None else each.devices[domain]))
+            freed = self.may.copy()
+            for count, each in enumerate(there, start=1):
+                freed = freed + np.array(each.devices)
+                if self._fits(freed):
+                    several.append(tuple(one.task for one in there[:count]))
+                    break
+        return sorted(dict.fromkeys(several), key=len)[:MOST_TRIED]
 
-
-def _blockers(
-    asked: _Asked, holders: Sequence[Holder], own: IntArray, limit: int | None, *, alone: bool = False
-) -> tuple[str, ...]:
-    """The fewest running tasks of one domain without which the policy places the task, tried; others waiting or not."""
-    found: list[tuple[str, ...]] = []
-    for domain in range(len(own)):
-        there = sorted((each for each in holders if each.devices[domain]), key=lambda each: -each.devices[domain])
-        freed, gone = own.copy(), []
-        for each in there:
-            gone.append(each.task)
-            freed = freed + np.array(each.devices)
-            if asked.places(free_devices=freed, most=limit, alone=alone) is not None:
-                found.append(tuple(gone))
+    def _ahead(self, blockers: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Waiting tasks that have to be gone, beside the blockers, for it to start; None if that is not enough."""
+        waiting, tasks = self.trial.waiting, self.trial.moment.tasks
+        ahead: tuple[int, ...] = ()
+        for _ in range(MOST_ROUNDS):
+            instant = self.trial.without((*blockers, *ahead))
+            if instant.starts or not instant.others:
                 break
-        if any(len(each) == 1 for each in found):
-            break
-    return min(found, key=len) if found else ()
+            ahead += instant.others
+        if not instant.starts:
+            # Nobody takes the room, and yet it is kept for somebody: one of them, or all.
+            one = (slot for slot in waiting[:MOST_TRIED] if self.trial.without((*blockers, slot)).starts)
+            first = next(one, None)
+            ahead = waiting if first is None else (first,)
+        if not self.trial.starts_without((*blockers, *ahead)):
+            return None
+        return tuple(tasks[slot].id for slot in ahead)
+
+    def _told(
+        self, cause: Cause, blockers: tuple[str, ...] = (), ahead: tuple[str, ...] = (), named: tuple[str, ...] = (),
+        before: int = 0, unwilling: bool = False, **values: Any,
+    ) -> Why:  # fmt: skip
+        name = self.task.id or str(self.view.slot)
+        change, advice = self._advice(cause)
+        who: tuple[object, ...] = blockers or named
+        who = tuple(Phrase("why.somebody") for _ in who) if self.private else who
+        before = before or len(ahead)
+        message = f"why.{cause.value}"
+        if cause is Cause.NO_ROOM:
+            # A model that no domain holds by itself has no number of devices in one.
+            message += ("_behind" if before else "") + ("" if self.needs else "_several")
+            message = "why.no_room_unwilling" if unwilling else message
+            values["who"] = who or (Phrase("why.nobody"),)
+        elif cause is Cause.MISCONFIGURED:
+            message += "" if self.needs else "_several"
+        elif cause is Cause.BEHIND and not values["count"]:
+            message = "why.next"
+        first = () if self.private else tuple(each for each in ahead if each)[:3]
+        values |= {"ahead": counted("go_first", before), "first": Phrase("why.such_as", who=first) if first else ""}
+        values |= {key: counted("devices", values[key]) for key in ("need", "all", "asked") if key in values}
+        sentence = Phrase(message, task=name, **values)
+        turn = bool(before) or cause in (Cause.NO_ROOM, Cause.HELD_FOR_ANOTHER, Cause.BEHIND)
+        rule = self.share if self.share is not None and turn and len(self.view.queue) + self.view.backlog > 1 else ""
+        hidden = self.private
+        return Why(
+            name, cause, sentence, () if hidden else blockers, () if hidden else ahead, advice, change,
+            self.trial.count, rule,
+        )  # fmt: skip
+
+    def _advice(self, cause: Cause) -> tuple[Mapping[str, int] | None, str]:
+        """The smallest change of the number of devices asked for with which the task starts now, tried."""
+        if not self.here or cause in (Cause.FITS_NOWHERE, Cause.BEHIND) or self.task.hold:
+            return None, ""
+        for devices, task in self._other_requests():
+            view = put_up(replace(self.view, free_devices=self.may), task)
+            if fits_at_all(view, task.devices) and self.trial.asking(task):
+                return {"devices": devices}, Phrase("why.advice_devices", devices=counted("devices", devices))
+        return None, ""
+
+    def _other_requests(self) -> Iterator[tuple[int, Task]]:
+        """The task with other numbers of devices asked for, the nearest number first."""
+        view, own = self.view, self.view.kind
+        largest = int(self.may.max(initial=0))
+        if is_opaque(own.model):
+            # An opaque job runs on exactly the devices it asks for; its request is its kind.
+            now, sizes = own.batch_size, {k.batch_size: i for i, k in enumerate(view.kinds) if is_opaque(k.model)}
+        else:
+            now, sizes = self.limit or largest, {2**i: view.kind_index for i in range(largest.bit_length())}
+        for size in sorted(sizes, key=lambda size: (abs(np.log2(size / max(1, now))), size)):
+            if size > largest or size == (own.batch_size if is_opaque(own.model) else self.limit):
+                continue
+            steps = self.task.steps_left or self.task.steps or view.steps_left
+            if is_opaque(own.model):
+                # The same work: a step is a second on all devices that were asked for.
+                yield size, replace(self.task, kind_index=sizes[size], steps=steps * now / size, devices=None)
+            else:
+                yield size, replace(self.task, steps=steps, devices=size)

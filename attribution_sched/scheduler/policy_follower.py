@@ -42,10 +42,11 @@ class PolicyFollower:
         policy: Who decides; it is told that an episode begins before every copy.
         rule: Says what tasks can expect beyond the horizon, so that copies of different policies compare.
         engine: Clusters of the same world, used as a shell.
+        last_only: Play the last copy alone, and ask for no worth beyond its horizon: for what happens at one instant.
     """
 
-    def __init__(self, policy: Policy, rule: RuleFollower, engine: Engine) -> None:
-        self.policy, self.rule, self.engine = policy, rule, engine
+    def __init__(self, policy: Policy, rule: RuleFollower, engine: Engine, *, last_only: bool = False) -> None:
+        self.policy, self.rule, self.engine, self.last_only = policy, rule, engine, last_only
 
     @property
     def name(self) -> str:
@@ -54,12 +55,13 @@ class PolicyFollower:
 
     def elsewhere(self, world: World) -> PolicyFollower:
         """The same policy in a cluster with other devices."""
-        return PolicyFollower(self.policy, self.rule.elsewhere(world), Engine(world))
+        return PolicyFollower(self.policy, self.rule.elsewhere(world), Engine(world), last_only=self.last_only)
 
     def play(self, copies: Copies) -> int:
         """Play copies to their horizon, one after the other."""
         decided = 0
-        for e in range(len(copies.state.clock)):
+        count = len(copies.state.clock)
+        for e in range(count - 1 if self.last_only else 0, count):
             one = StateArrays(**{name: array[e : e + 1] for name, array in copies.state._asdict().items()})
             shell = self._shell(copies, one)
             if isinstance(self.policy, Episodic):
@@ -72,7 +74,7 @@ class PolicyFollower:
             if limits.active:
                 limits = limits._replace(used=limits.used[e : e + 1], not_before_s=limits.not_before_s[e : e + 1])
             decided += self._play(shell, one, copies, e, limits)
-            if copies.paid_by_work:
+            if copies.paid_by_work and not self.last_only:
                 self.rule.value(copies, one, e)
         return decided
 

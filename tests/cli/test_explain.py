@@ -27,10 +27,10 @@ def test_it_prints_drivers_confidence_thresholds_and_reasons_at_80_columns(learn
     done = invoke("explain", "last", "--journal", path, columns=80)
     assert done.exit_code == 0, done.stderr
     # Columns of differences are there if some alternative differs; this task could go nowhere else.
-    heads = (live.outputs[0], "✔", "±", "Together", "How sure")
+    heads = (live.outputs[0], "✔", "±", "Together", "Compared with")
     for words in (live.decision, "hi-ppo chose", *heads):
         assert words in done.stdout
-    for words in ("Why", "How found", "Shapley values"):
+    for words in ("How found", "Shapley values"):
         assert words in done.stdout
     if live.rules:
         assert "Holds while" in done.stdout

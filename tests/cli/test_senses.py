@@ -15,7 +15,7 @@ from attribution_sched.types import Task
 def arm(worth, calls):
     def run(seed):
         calls.append(seed)
-        return SimpleNamespace(**{name: worth + seed % 5 for name in FIGURES})
+        return SimpleNamespace(**dict.fromkeys(FIGURES, worth + seed % 5))
 
     return run
 

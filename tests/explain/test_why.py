@@ -1,21 +1,20 @@
-"""Why a task waits: one test a cause, in order of precedence; blockers and advice hold when followed."""
+"""Why a task waits: one test a cause, in order of precedence; blockers and advice hold in the cluster itself."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
 from attribution_sched import System
 from attribution_sched.config import load_settings
-from attribution_sched.errors import TaskError
+from attribution_sched.errors import SettingsError, TaskError
 from attribution_sched.explain.decision_table import least_devices
-from attribution_sched.explain.why import Cause, Holder, why_waiting
-from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.explain.why import Cause, why_waiting
+from attribution_sched.explain_memory import moment_of
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.types import Task
 from tests.engines.test_closed_loop import SETTINGS as SEVERAL
-
-from .policies import views
 
 
 class Never:
@@ -48,50 +47,82 @@ class Impatient:
         return Greedy().decide(view) if view.bandwidth_gbps.max() >= self.gbps else None
 
 
-def moment(free=None, **asked):
-    """A task of a recorded moment, with so many devices free in every domain (all of them by default)."""
-    one = next(each for each in views() if not each.replanning and len(each.queue) > 1)
-    every = np.asarray(one.cost.domains.rows.devices)
-    task = Task(id="mine", kind_index=one.kind_index, slot=one.slot, **asked)
-    return replace(one, free_devices=every.copy() if free is None else np.minimum(every, free), task=task)
+class Frugal:
+    """Places a task only if cost does not count."""
+
+    name = "frugal"
+
+    def decide(self, view):
+        return Greedy().decide(view) if view.reward.w_cost == 0.0 else None
+
+
+@cache
+def world():
+    return load_settings("cross-domain").build_world()
+
+
+def first_wait(policy, least_queue=1, seed=3):
+    """The cluster when a policy first leaves a task waiting among so many, and that task."""
+    cluster, call = SimulatedCluster(world(), seed), PolicyCall()
+    while cluster.advance():
+        asked = call.ask(policy, cluster)
+        if asked.plan is None and not asked.view.replanning and len(asked.view.queue) >= least_queue:
+            return cluster, cluster.residents[asked.view.slot].id
+        cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
+        call.note(asked)
+    raise AssertionError("nobody waited")
+
+
+def asked(policy, least_queue=1, *, change=None, **given):
+    """The answer at the moment when so many wait, all devices being free."""
+    cluster, name = first_wait(Never(), least_queue)
+    view, holders, allowed, behind = moment_of(cluster, name)
+    if change is not None:
+        view = replace(view, task=replace(view.task, **change(view)))
+    return why_waiting(
+        policy, view, holders, given.pop("allowed", allowed), behind=given.pop("behind", behind), **given
+    )
 
 
 def test_too_few_devices_asked_for():
-    cluster = SimulatedCluster(load_settings("cross-domain").build_world(), 3)
-    while cluster.advance():
-        view = cluster.pending()
+    def too_few(view):
         need = min(n for k in range(len(view.free_devices)) if (n := least_devices(view, k)) is not None)
-        if need > 1:
-            break
-        cluster.carry_out(cluster.encode(None, view.kind_index))
-    every = np.asarray(view.cost.domains.rows.devices)
-    task = Task(id="mine", kind_index=view.kind_index, slot=view.slot, devices=need // 2)
-    found = why_waiting(Greedy(), replace(view, free_devices=every, task=task))
-    assert found.cause is Cause.MISCONFIGURED and str(need) in found.sentence
-    assert found.change == {"devices": need}
-    followed = replace(view, free_devices=np.minimum(every, found.change["devices"]))
-    assert Greedy().decide(followed) is not None
+        assert need > 1
+        return {"devices": need // 2}
+
+    with System("cross-domain", "sjf", seed=3, queue="empty") as system:
+        name = system.submit("gpt3-13b", steps=100)
+        view, holders, allowed, behind = moment_of(system.cluster, name)
+        few = replace(view, task=replace(view.task, **too_few(view)))
+        found = why_waiting(Greedy(), few, holders, allowed, behind=behind)
+    assert found.cause is Cause.MISCONFIGURED
+    assert found.change is not None and found.change["devices"] > few.task.devices
+    assert str(found.change["devices"]) in found.say() and str(found.change["devices"]) in found.say("zh")
 
 
 def test_on_hold_and_reserved_are_quota():
-    assert why_waiting(Greedy(), moment(hold=True)).cause is Cause.QUOTA
-    view = moment()
-    found = why_waiting(Greedy(), view, allowed=np.zeros_like(view.free_devices))
+    assert asked(Never(), change=lambda _: {"hold": True}).cause is Cause.QUOTA
+    found = asked(Never(), allowed=np.zeros(4, dtype=np.int64))
     assert found.cause is Cause.QUOTA and "reserved" in found.sentence
 
 
 def test_no_room_names_who_holds_it_and_without_them_it_starts():
-    view = moment(free=0)
-    every = np.asarray(view.cost.domains.rows.devices)
-    holders = [
-        Holder(f"t{k}", "other", tuple(int(n) if j == k else 0 for j, n in enumerate(every))) for k in range(len(every))
-    ]
-    found = why_waiting(Greedy(), view, holders)
-    assert found.cause is Cause.NO_ROOM and len(found.blockers) == 1 and found.blockers[0] in found.sentence
-    freed = np.array(next(each.devices for each in holders if each.task == found.blockers[0]))
-    assert Greedy().decide(replace(view, free_devices=view.free_devices + freed)) is not None
-    hidden = why_waiting(Greedy(), view, holders, private=True)
-    assert hidden.blockers == () and "t0" not in hidden.say() and "他人" in hidden.say("zh")
+    with System("cross-domain", "sjf", seed=5) as system:
+        system.run(60)
+        waiting = [row.id for row in system.queue().itertuples() if row.state == "window"]
+        told = {name: system.why(name) for name in waiting}
+        name, found = next((n, w) for n, w in told.items() if w.cause is Cause.NO_ROOM and w.blockers and not w.ahead)
+        assert found.blockers[0] in found.sentence
+        hidden = system.why(name, private=True)
+        assert hidden.blockers == () and hidden.ahead == () and found.blockers[0] not in hidden.say()
+        assert "他人" in hidden.say("zh")
+        then_s = system.now_s
+        for each in found.blockers:
+            system.cancel(each)
+        while (result := system.schedule_next_task()) is not None and result.cluster_time_s <= then_s + 1e-6:
+            if result.task.id == name:
+                return
+    raise AssertionError("it was promised to start, and did not")
 
 
 def test_a_model_that_no_domain_holds_by_itself_has_no_number_of_devices_in_one():
@@ -102,29 +133,66 @@ def test_a_model_that_no_domain_holds_by_itself_has_no_number_of_devices_in_one(
         found = system.why("two")
     assert found.cause is Cause.NO_ROOM and found.blockers == ("one",)
     assert (
-        "no domain holds it by itself, and the 1 devices" in found.sentence
+        "no domain holds it by itself, and 1 device free everywhere" in found.sentence
         and "没有任何域能单独容纳它" in found.say("zh")
     )
 
 
 def test_room_that_is_held_for_another():
-    assert why_waiting(Alone(), moment()).cause is Cause.HELD_FOR_ANOTHER
+    found = asked(Alone(), 2)
+    assert found.cause is Cause.HELD_FOR_ANOTHER and len(found.ahead) == 1
+    assert "1 waiting task goes first" in found.say() and found.ahead[0] in found.say("zh")
 
 
-def test_links_that_are_too_slow():
-    view = moment()
-    found = why_waiting(Impatient(5.0 * float(view.bandwidth_gbps.max())), view)
-    assert found.cause is Cause.LINK_OR_PRICE
+def test_links_that_are_too_slow_and_prices_that_are_too_high():
+    cluster, name = first_wait(Never())
+    fast = Impatient(5.0 * float(moment_of(cluster, name)[0].bandwidth_gbps.max()))
+    assert asked(fast).cause is Cause.LINK_OR_PRICE and "links" in asked(fast).say()
+    assert asked(Frugal()).cause is Cause.LINK_OR_PRICE and "cost" in asked(Frugal()).say()
 
 
 def test_a_policy_that_prefers_to_wait():
-    found = why_waiting(Never(), moment())
+    found = asked(Never())
     assert found.cause is Cause.POLICY_WAITS and not found.advice and found.change is None
 
 
-def test_behind_others():
-    found = why_waiting(Greedy(), moment(), behind=7)
+def test_behind_others_and_next():
+    found = asked(Never(), behind=7)
     assert found.cause is Cause.BEHIND and "7 tasks" in found.sentence
+    with System("cross-domain", "sjf", queue="empty") as system:
+        name = system.submit("bert-large", steps=100)
+        found = system.why(name)
+    assert found.cause is Cause.BEHIND and "its turn" in found.say() and not found.advice
+
+
+def test_no_room_and_a_policy_that_would_still_wait_is_told_so():
+    cluster, name = first_wait(Greedy())
+    view, holders, allowed, behind = moment_of(cluster, name)
+    found = why_waiting(Never(), view, holders, allowed, behind=behind)
+    assert found.cause is Cause.NO_ROOM and not found.blockers and "would still wait" in found.say()
+
+
+def test_without_its_moment_nothing_can_be_tried():
+    cluster, name = first_wait(Never())
+    with pytest.raises(SettingsError, match="moment"):
+        why_waiting(Never(), replace(moment_of(cluster, name)[0], moment=None))
+
+
+def test_advice_is_followed_in_the_system_itself():
+    with System("shared", "sjf", queue="empty") as system:
+        for _ in range(7):
+            system.submit("opaque-8", steps=9000)
+        system.submit("opaque-4", steps=9000)
+        system.run(8)
+        name = system.submit("opaque-8", steps=1000)
+        found = system.why(name)
+        assert found.cause is Cause.NO_ROOM and found.change == {"devices": 4}
+        assert "Asking for 4 devices, it would start now" in found.say() and "4 块设备" in found.say("zh")
+        then_s = system.now_s
+        system.withdraw(name)
+        again = system.submit("opaque-4", steps=2000)
+        result = system.schedule_next_task()
+    assert result.task.id == again and result.cluster_time_s == then_s
 
 
 def test_a_system_is_asked_by_name_and_refuses_what_does_not_wait():
@@ -138,20 +206,3 @@ def test_a_system_is_asked_by_name_and_refuses_what_does_not_wait():
     with pytest.raises(TaskError, match="does not wait here"):
         system.why("nobody")
     assert system.journal.count() == decisions
-
-
-def test_room_held_by_somebody_and_others_that_would_go_first():
-    one = moment(free=0)
-    assert len(one.queue) > 1
-    every = tuple(int(n) for n in one.cost.domains.rows.devices)
-    holders = [Holder("big", "t", every)]
-    told = why_waiting(Alone(), one, holders)
-    assert told.cause is Cause.NO_ROOM
-    assert told.blockers == ("big",)
-    assert told.behind_others
-    assert "would go first" in told.say()
-    assert "排在它前面" in told.say("zh")
-    # Greedy does not look at the others: without the holder it places the task, so nobody goes first.
-    plain = why_waiting(Greedy(), one, holders)
-    assert plain.blockers == ("big",)
-    assert not plain.behind_others

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attribution_sched.explain.words.names import counter_name, input_name, known, term, unit_name
-from attribution_sched.explain.words.say import LANGUAGES, Language, Phrase, check_language, in_language, say
+from attribution_sched.explain.words.say import LANGUAGES, Language, Phrase, check_language, counted, in_language, say
 from attribution_sched.explain.words.typesetting import spaced
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Language",
     "Phrase",
     "check_language",
+    "counted",
     "counter_name",
     "in_language",
     "input_name",

@@ -10,10 +10,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "策略为何如此决定，而非其最佳的另一选择",
     ),
     "target.terms": ("the plan's own reward terms, as the policy expects them", "策略所预期的方案自身奖励"),
-    "target.returns": (
-        "what the cluster earns from here on, as the policy's critic expects it",
-        "策略评论器所预期的集群后续收益",
-    ),
     "target.simulator": ("the plan's own reward terms, as the simulator works them out", "仿真器算出的方案自身奖励"),
     "target.log_probability": ("the log-probability of choosing this plan", "选中该方案的对数概率"),
     "target.log_odds": ("the log-odds of this plan against the other", "该方案相对另一方案的对数几率"),
@@ -39,11 +35,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "decision.runner_up": (
         "; the likeliest other choice that was met is {choice}{chance}",
         "，所见其他选择中最可能的是{choice}{chance}",
-    ),
-    "decision.agreement": (
-        "{text}. Given the inputs of other moments instead, it would choose the same in {share} of them (few: this "
-        "moment decided; most: it is its habit).",
-        "{text}；若换成其他时刻的输入，其中 {share} 仍会作出同样的选择（低：由此刻的情形决定；高：惯常的选择）。",
     ),
     # What came of it on a real cluster.
     "outcome.none": (
@@ -162,37 +153,58 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Δ 为相对所做决策之差（按成本模型、剩余步数计）；胜出条件均已实际试过。",
     ),
     "sentence.only": (
-        "{task} goes to {domain} ×{devices}: the only domain with room for it ({free} devices free).",
+        "{task} goes to {domain} ×{devices}: the only domain with room for it ({free} free).",
         "{task} 部署到 {domain}（{devices} 块设备）：只有该域还容得下它（空闲 {free} 块）。",
     ),
     "sentence.preferred": (
-        "{task} goes to {domain} ×{devices}; it would fit in {others: or } too, which the policy likes less now.",
-        "{task} 部署到 {domain}（{devices} 块设备）；{others:、} 也容得下，但策略此刻更倾向前者。",
+        "{task} goes to {domain} ×{devices}: {verdict}.",
+        "{task} 部署到 {domain}（{devices} 块设备）：{verdict}。",
     ),
     "sentence.cut": (
-        "{task} is cut over {domains: and } ({devices} devices): the policy prefers that to any single domain now.",
-        "{task} 切分到 {domains:、}（共 {devices} 块设备）：策略此刻认为优于任何单个域。",
+        "{task} is cut over {domains: and } ({devices} devices): {verdict}.",
+        "{task} 切分到 {domains:、}（共 {devices} 块设备）：{verdict}。",
     ),
+    "sentence.less": ("{what} would bring {reward} less R", "{what} 的 R 会低 {reward}"),
+    "sentence.more": ("though {what} would bring {reward} more R by the fork", "尽管按演算 {what} 的 R 会高 {reward}"),
+    "sentence.level": ("{what} would do as well, within the interval", "{what} 在误差范围内相当"),
+    "sentence.unplayed": ("the policy likes it better than {what}", "策略认为优于 {what}"),
+    "sentence.nothing_else": ("nothing else has room for it", "其他选择都容纳不下它"),
     "sentence.waits_room": (
-        "{task} waits: it needs {need} free devices in one domain; the most free is {free}, in {domain}.",
-        "{task} 在等待：单个域内至少需要 {need} 块空闲设备，目前最多的是 {domain}，仅 {free} 块。",
+        "{task} waits: it needs {need} free in one domain; the most free is {free}, in {domain}.",
+        "{task} 在等待：单个域内至少需要空闲 {need}，目前最多的是 {domain}，仅 {free} 块。",
     ),
     "sentence.waits_span": (
-        "{task} waits: no single domain holds it, and the {free} devices free now do not either.",
-        "{task} 在等待：单个域容纳不下，目前空闲的 {free} 块设备合起来也不够。",
+        "{task} waits: no single domain holds it, and {free} free now are too few.",
+        "{task} 在等待：单个域容纳不下，目前空闲的 {free} 合起来也不够。",
     ),
     "sentence.waits_choice": (
-        "{task} waits although it fits in {domain}: the policy keeps the room while {others} others wait.",
-        "{task} 虽可放入 {domain}，仍在等待：另有 {others} 个任务在等，策略暂留空间。",
+        "{task} waits although it fits in {domain}: {verdict}.",
+        "{task} 虽可放入 {domain}，仍在等待：{verdict}。",
     ),
-    "sentence.keeps": (
-        "{task} stays where it runs: moving it is not worth it to the policy now.",
-        "{task} 留在原处运行：策略认为此刻迁移并不划算。",
+    "sentence.keeps": ("{task} stays where it runs: {verdict}.", "{task} 留在原处运行：{verdict}。"),
+    # What a choice brought, and by whose being there.
+    "brought.head": ("Brought over {what}, by", "相对 {what} 的收益来源"),
+    "brought.waiting": ("tasks that wait", "等待中的任务"),
+    "brought.running": ("tasks that run", "运行中的任务"),
+    "brought.coming": ("tasks to come", "将到来的任务"),
+    "brought.links": ("links", "链路"),
+    "brought.prices": ("prices (traffic, energy, carbon)", "价格（流量、能源、碳）"),
+    "brought.measured": ("what was measured of it", "任务的实测信息"),
+    "brought.own": ("the two plans by themselves", "两个方案本身"),
+    "brought.note": (
+        "Shapley shares, all coalitions played in {futures} paired futures of {hours} h; ± half a 95 % interval, grey: "
+        "it includes 0. A cost that is higher counts against R.",
+        "Shapley 份额：所有组合各演算 {futures} 个配对未来、{hours} 小时；± 为 95 % 区间半宽，灰色表示区间含 0。"
+        "成本越高 R 越低。",
     ),
     # Why a task waits.
+    "devices.one": ("1 device", "1 块设备"),
+    "devices.many": ("{count} devices", "{count} 块设备"),
+    "go_first.one": ("1 waiting task goes first", "有 1 个等待任务排在它前面"),
+    "go_first.many": ("{count} waiting tasks go first", "有 {count} 个等待任务排在它前面"),
     "why.misconfigured": (
-        "{task} waits: it asks for {asked} devices, and no domain holds it on fewer than {need}.",
-        "{task} 在等待：它只申请了 {asked} 块设备，而任何域至少需要 {need} 块才能容纳它。",
+        "{task} waits: it asks for {asked}, and no domain holds it on fewer than {need}.",
+        "{task} 在等待：它只申请了 {asked}，而任何域至少需要 {need} 才能容纳它。",
     ),
     "why.fits_nowhere": (
         "{task} waits: not even the empty cluster of {devices} devices holds it.",
@@ -233,38 +245,59 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "quota.usd": ("USD", "美元"),
     "quota.carbon_kg": ("kg CO2e", "千克 CO2e"),
     "why.no_room": (
-        "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
+        "{task} waits: it needs {need} in one domain, and the most free is {free} in {domain}; the room is held by "
         "{who:, }.",
-        "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}。",
+        "{task} 在等待：单个域内需要 {need}，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}。",
     ),
     "why.no_room_behind": (
-        "{task} waits: it needs {need} devices in one domain, the most free is {free} in {domain}; the room is held by "
-        "{who:, }, and others of the {ahead} that wait would go first.",
-        "{task} 在等待：单个域内需要 {need} 块设备，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}，"
-        "且另外 {ahead} 个等待任务中有排在它前面的。",
+        "{task} waits: it needs {need} in one domain, and the most free is {free} in {domain}; the room is held by "
+        "{who:, }, and {ahead}{first}.",
+        "{task} 在等待：单个域内需要 {need}，目前最多的 {domain} 仅空闲 {free} 块；占用者：{who:、}，"
+        "且{ahead}{first}。",
+    ),
+    "why.no_room_unwilling": (
+        "{task} waits: there is no room for it now ({all} free), and with room the policy would still wait.",
+        "{task} 在等待：目前没有空间（共空闲 {all}），且即使有空间，策略仍会等待。",
     ),
     "why.misconfigured_several": (
-        "{task} waits: it asks for {asked} devices; no domain holds it by itself, and several together only on more.",
-        "{task} 在等待：它只申请了 {asked} 块设备；没有任何域能单独容纳它，跨域也需要更多设备。",
+        "{task} waits: it asks for {asked}; no domain holds it by itself, and several together only on more.",
+        "{task} 在等待：它只申请了 {asked}；没有任何域能单独容纳它，跨域也需要更多设备。",
     ),
     "why.no_room_several": (
-        "{task} waits: no domain holds it by itself, and the {all} devices that are free everywhere are too few; the "
+        "{task} waits: no domain holds it by itself, and {all} free everywhere are too few; the "
         "room is held by {who:, }.",
-        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all} 块设备，仍不够；占用者：{who:、}。",
+        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all}，仍不够；占用者：{who:、}。",
     ),
     "why.no_room_behind_several": (
-        "{task} waits: no domain holds it by itself, and the {all} devices that are free everywhere are too few; the "
-        "room is held by {who:, }, and others of the {ahead} that wait would go first.",
-        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all} 块设备，仍不够；占用者：{who:、}，"
-        "且另外 {ahead} 个等待任务中有排在它前面的。",
+        "{task} waits: no domain holds it by itself, and {all} free everywhere are too few; the "
+        "room is held by {who:, }, and {ahead}{first}.",
+        "{task} 在等待：没有任何域能单独容纳它，而目前各域共空闲 {all}，仍不够；占用者：{who:、}，且{ahead}{first}。",
     ),
     "why.held_for_another": (
-        "{task} waits: there is room for it, and the policy holds it for one of {count} others that wait.",
-        "{task} 在等待：虽有空间，但策略将其留给另外 {count} 个等待任务之一。",
+        "{task} waits: there is room for it, but {ahead}{first}.",
+        "{task} 在等待：虽有空间，但{ahead}{first}。",
     ),
     "why.link_or_price": (
-        "{task} waits: there is room, but the links are too slow now; ten times faster it would start.",
-        "{task} 在等待：虽有空间，但目前链路太慢；若快十倍即可启动。",
+        "{task} waits: there is room for it, but {reason}.",
+        "{task} 在等待：虽有空间，但{reason}。",
+    ),
+    "why.slow_links": (
+        "the links are too slow now; ten times faster, it would start",
+        "目前链路太慢；若快十倍即可启动",
+    ),
+    "why.high_price": (
+        "it costs too much now; if cost did not count, it would start",
+        "目前成本太高；若不计成本即可启动",
+    ),
+    "why.such_as": (" ({who:, })", "（{who:、}）"),
+    "why.next": (
+        "{task} waits only for its turn: asked about it now, the policy starts it.",
+        "{task} 只是在等轮到它：此刻问到它，策略就会启动它。",
+    ),
+    "why.cleaner_hour": (
+        "a cleaner hour comes in {hours} h: {kg} ± {error} kg of accounted carbon and {usd} USD of electricity less "
+        "are expected, for {hours} h of delay",
+        "{hours} 小时后电力更清洁：预计核算碳排放少 {kg} ± {error} 千克、电费少 {usd} 美元，代价是推迟 {hours} 小时",
     ),
     "why.policy_waits": (
         "{task} waits: there is room for it, and the policy prefers to wait even with nobody else in the queue.",
@@ -285,8 +318,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "why.somebody": ("a task of somebody else", "他人的任务"),
     "why.nobody": ("several tasks together", "多个任务共同"),
     "why.advice_devices": (
-        "Asking for {devices} devices, it would start now (tried).",
-        "若申请 {devices} 块设备，它现在就能启动（已试过）。",
+        "Asking for {devices}, it would start now (tried).",
+        "若申请 {devices}，它现在就能启动（已试过）。",
     ),
     # Whose being there makes it wait.
     "delay": (
@@ -303,15 +336,15 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "delay.part": ("{who} {hours} h", "{who} {hours} 小时"),
     # When a task starts.
     "when.both": (
-        "{task} starts in {low} to {high} ({level} %; as often before {middle} as after) and ends in {end_low} to "
-        "{end_high}; {futures} futures, {follower} decides.",
-        "{task} 预计在 {low} 至 {high} 后启动（{level} % 区间，中位数 {middle}），{end_low} 至 {end_high} 后结束；"
+        "{task} starts in {start} ({level} %; as often before {middle} as after) and ends in {end}; {futures} futures, "
+        "{follower} decides.",
+        "{task} 预计在 {start} 后启动（{level} % 区间，中位数 {middle}），{end} 后结束；"
         "共推演 {futures} 个未来，由 {follower} 决策。",
     ),
     "when.start": (
-        "{task} starts in {low} to {high} ({level} %; as often before {middle} as after); it may still run after "
+        "{task} starts in {start} ({level} %; as often before {middle} as after); it may still run after "
         "{horizon}; {futures} futures, {follower} decides.",
-        "{task} 预计在 {low} 至 {high} 后启动（{level} % 区间，中位数 {middle}），{horizon} 后可能仍在运行；"
+        "{task} 预计在 {start} 后启动（{level} % 区间，中位数 {middle}），{horizon} 后可能仍在运行；"
         "共推演 {futures} 个未来，由 {follower} 决策。",
     ),
     "when.open": (
@@ -324,6 +357,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} still waits after {horizon} in nearly all of {futures} futures; {follower} decides.",
         "{task} 在 {futures} 个未来的绝大多数中，{horizon} 后仍在等待；由 {follower} 决策。",
     ),
+    "when.range": ("{low} to {high}", "{low} 至 {high}"),
     "when.now": ("no time", "0 秒"),
     "when.span": ("{value} {unit}", "{value} {unit}"),
     "when.beyond": ("later", "更晚"),

@@ -133,3 +133,8 @@ def _read(value: Any) -> Any:
     if isinstance(value, Mapping):
         return Phrase.from_dict(value)
     return tuple(_read(part) for part in value) if isinstance(value, list) else value
+
+
+def counted(what: str, count: int) -> Phrase:
+    """So many of something, one of it in the singular: messages ``what.one`` and ``what.many``."""
+    return Phrase(f"{what}.{'one' if count == 1 else 'many'}", count=int(count))
