@@ -40,6 +40,8 @@ class Lucid(Packing):
         """Neighbours whose score leaves room, lightest first; their work counts as 2 less half the scores."""
         mine = sharing_score(task)
         for neighbour in view.neighbours:
+            if self.refused(task, neighbour):
+                continue
             scores = mine + sharing_score(neighbour.task)
             if scores <= MOST and neighbour.task.kind_index == task.kind_index and can_join(view, task, neighbour):
                 yield 2.0 - 0.5 * scores, neighbour

@@ -217,10 +217,14 @@ class Packing:
         self.least_work = least_work
         self._known: dict[tuple[int, int], tuple[Task, Task, float]] = {}
         self._nothing: tuple[float, bytes, int] | None = None
+        self._asked: set[tuple[float, int, int]] = set()
+        self._refused: set[tuple[int, int]] = set()
 
     def reset(self, seed: int) -> None:
         """Forget the last episode; the seed decides nothing."""
         self._known.clear()
+        self._refused.clear()
+        self._asked.clear()
         self._nothing = None
         if isinstance(self.belief, TrialBelief):
             self.belief.forget()
@@ -255,7 +259,25 @@ class Packing:
         plan = first_with_room(view, view.kind_index, range(len(view.free_devices)))
         if plan is not None or view.task is None:
             return plan
-        return self.choose(view, view.task)
+        plan = self.choose(view, view.task)
+        while plan is not None and plan.beside is not None and self._was_refused(view, plan.beside):
+            plan = self.choose(view, view.task)
+        return plan
+
+    def _was_refused(self, view: Decision, beside: int) -> bool:
+        """Whether the cluster was asked for this very pair at this moment: it is asked again only if it refused."""
+        asked = (view.time_s, view.slot, beside)
+        if asked not in self._asked:
+            self._asked = {each for each in self._asked if each[0] == view.time_s} | {asked}
+            return False
+        # Memory that two tasks take together is not all told by what each took alone.
+        self._refused.add((id(view.counters), id(view.beside(beside).task.counters)))
+        self._asked.discard(asked)
+        return True
+
+    def refused(self, task: Task, neighbour: Neighbour) -> bool:
+        """Whether the cluster would not have these two on one device."""
+        return (id(task.counters), id(neighbour.task.counters)) in self._refused
 
     def separate(self, view: Decision) -> Plan | None:
         """Devices of its own for a task that shares its devices, where nobody waits for them and the move pays."""
@@ -284,7 +306,7 @@ class Packing:
     def offers(self, view: Decision, task: Task) -> Iterator[tuple[float, Neighbour]]:
         """Believed work of a pair and the neighbour, for every one worth it that has devices and memory enough."""
         for neighbour in view.neighbours:
-            if can_join(view, task, neighbour):
+            if can_join(view, task, neighbour) and not self.refused(task, neighbour):
                 work = self.work(task, neighbour.task)
                 if work >= self.least_work:
                     yield work, neighbour

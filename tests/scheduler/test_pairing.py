@@ -208,3 +208,19 @@ def test_co_runners_are_seen_and_one_gets_devices_of_its_own():
     assert engine.state.outcome[0, st.D_CODE] == 2
     assert (engine.state.occupant[0, 0, :, 1] < 0).all()
     assert engine.totals()["migrations"][0] == 1
+
+
+def test_a_pair_that_the_cluster_refuses_is_not_asked_for_again_and_again(moment):
+    _, seen = moment
+    policy = Packing(TrialBelief())
+    first = policy.decide(seen)
+    assert first is not None and first.beside is not None
+    # The same task at the same moment: the cluster has said no.
+    second = policy.decide(seen)
+    assert second is None or second.beside != first.beside
+    asked = {first.beside}
+    while second is not None and second.beside is not None:
+        assert second.beside not in asked
+        asked.add(second.beside)
+        second = policy.decide(seen)
+    assert len(asked) <= len(seen.neighbours)
