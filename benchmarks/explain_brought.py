@@ -4,9 +4,10 @@
 
 Placements, waits and moves of fresh days of ``cross-domain``, each against the best other choice by the fork. What the
 product prints (``futures`` a coalition) is held against the same Shapley values of ``truth`` other futures: Spearman's
-ρ over all drivers of all decisions, and over the drivers of one decision (mean over decisions), per component; the
-truth's own ceiling is the correlation of its two halves, stepped up to all of it (Spearman and Brown). *Covered*: 95 %
-intervals that hold the truth's mean; *wide*: the same with the truth's own error taken off the miss.
+ρ over all drivers of all decisions that are not printed as 0, and over the drivers of one decision (mean over
+decisions), per component; the truth's own ceiling is the correlation of its two halves, stepped up to all of it
+(Spearman and Brown). *Covered*: 95 % intervals that hold the truth's mean; *wide*: the same with the truth's own error
+taken off the miss.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from attribution_sched.explain.room import best_across, best_inside
 from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import make_policy
+
+PRINTED = 5e-4
+"""What is smaller is printed as 0, and not counted here."""
 
 
 def best_other(policy: Policy, one: Decided) -> tuple[bool, object]:
@@ -93,7 +97,7 @@ def report(args: argparse.Namespace, told: list, crossing: np.ndarray, took: lis
         real = (halves[0] + halves[1]) / 2.0
         low, high = (np.concatenate([each[1][:, c, side] for each in told]) for side in range(2))
         error = np.concatenate([each[3][:, c] for each in told])
-        moving = np.abs(real) + np.abs(mean) > 1e-9
+        moving = np.maximum(np.abs(real), np.abs(mean)) >= PRINTED
         inside = (low <= real) & (real <= high)
         wide = (low - 1.96 * error <= real) & (real <= high + 1.96 * error)
         each_rho = [rank_correlation(e[0][:, c], e[2][:, :, c].mean(axis=0)) for e in told]

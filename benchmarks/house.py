@@ -54,17 +54,8 @@ episode: {horizon_s: 1200.0, max_running: 6, queue_capacity: 4, max_segments: 2}
 """
 
 COURSE = """\
-extends: hi_ppo
-ppo: {num_steps: 32, minibatch_size: 16, update_epochs: 2}
-gnn: {hidden_dim: 16, out_dim: 16, num_layers: 1}
-course:
-  worlds: [{preset: small.yaml, scenario: ou30, clusters: 4}, {preset: small.yaml, scenario: load+20, clusters: 2}]
-  decisions: 40
-  head_dim: 8
-  demand_tasks: 200
-  cloning: {decisions: 16, searched: 4, epochs: 2, minibatch_size: 16}
-  comparing: {rounds: 1, decisions: 12, epochs: 1}
-  evaluation: {episodes: 2, every: 2}
+agents: {worlds: {testbed: 2}, groups: 2, members: 4, every: 1}
+ranker: {rounds: 0}
 """
 
 MODEL = """\
@@ -239,7 +230,7 @@ class Tour:
             assert result is not None
             str(result), result.to_dict(), result._repr_html_(), result.reasoning("zh")
             str(system.run(6))
-            for target in ("reward", "choice", "returns", "simulator"):
+            for target in ("reward", "choice", "simulator"):
                 _try(lambda target=target: reasoning(system.explain(result, target=target, rows=256, precision=None)))
             _try(lambda: system.explain(result, parts=True))
             system.history()
@@ -319,8 +310,7 @@ class Tour:
             train("course.yaml", "run", stop=lambda: True)
             train("course.yaml", "run", resume=True)
         short = config.PpoSettings(num_steps=64, minibatch_size=32, update_epochs=1)
-        for agent in ("ppo", "lower-agent"):
-            train_testbed(agent, 64, clusters=8, settings=short, output=self.folder / f"{agent}.safetensors")
+        train_testbed(64, clusters=8, settings=short, output=self.folder / "flat.safetensors")
 
     def commands(self) -> None:
         """Every command, in this process."""

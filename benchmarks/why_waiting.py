@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from attribution_sched import System
+from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.config import load_settings
@@ -86,6 +87,12 @@ def follow(system: System, task: str, change: dict[str, int], request: dict[str,
         given["steps"] = max(1, round(given["steps"] * kind.batch_size / change["devices"]))
     else:
         given["devices"] = change["devices"]
+    # It is the same job: what was measured of it stays.
+    slot = system.cluster.slot_of(task)
+    seen = None if slot is None else system.cluster.residents[slot]
+    if seen is not None and seen.counters.size:
+        measured = dict(zip(COUNTER_NAMES, seen.counters.tolist(), strict=True))
+        given |= {"counters": measured, "samples_per_s": seen.samples_per_s or None}
     system.withdraw(task)
     name, then_s = system.submit(given), system.now_s
     while (result := system.schedule_next_task()) is not None and result.cluster_time_s <= then_s + 1e-6:
@@ -190,6 +197,7 @@ def main() -> None:
     parser.add_argument("--policy", default="sjf")
     parser.add_argument("--preset", default="cross-domain")
     parser.add_argument("--skip", type=int, default=0, help="placements of a day before the first question")
+    parser.add_argument("--requests-only", action="store_true", help="nothing arrives but what people submit")
     parser.add_argument("--seconds", type=float, default=1e9, help="CPU seconds after which no more is asked")
     parser.add_argument("--per-day", type=int, default=150, help="placements of a day that are looked at")
     args = parser.parse_args()
@@ -208,15 +216,18 @@ def measure(args: argparse.Namespace) -> None:
     decisions, seed = 0, args.seed
     while sum(causes.values()) < args.answers:
         rng = np.random.default_rng(seed)
-        with System(args.preset, args.policy, seed=seed) as system:
+        queue = "empty" if args.requests_only else "preset"
+        with System(args.preset, args.policy, seed=seed, queue=queue) as system:
             requests: dict[str, dict[str, Any]] = {}
+            for _ in range(24 if args.requests_only else 0):
+                submit_one(system, rng, requests)
             if args.skip:
                 system.run(args.skip)
             for number in range(args.per_day):
                 result = system.schedule_next_task()
                 if result is None or sum(causes.values()) >= args.answers or time.process_time() > args.seconds:
                     break
-                if number % 2 == 0:
+                if number % 2 == 0 or args.requests_only:
                     submit_one(system, rng, requests)
                 rows = [row.id for row in system.queue().itertuples() if row.state == "window"]
                 own = [name for name in rows if name in requests]

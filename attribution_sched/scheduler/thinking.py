@@ -139,19 +139,25 @@ class Thinker:
     Args:
         think: How much.
         attributor: Counters → attributions, as the decisions' own vectors are in.
+        theta: What Hi-PPO's agents have learnt, who then play the copies on; None lets the rule do it.
         reads: Names of the senses beliefs may use, of ``attributions`` and ``pace``.
     """
 
     def __init__(
-        self, think: Think, attributor: Attributor, *, reads: tuple[str, ...] = ("attributions", "pace")
+        self,
+        think: Think,
+        attributor: Attributor,
+        theta: FloatArray | None = None,
+        *,
+        reads: tuple[str, ...] = ("attributions", "pace"),
     ) -> None:
-        self.think, self.attributor, self.reads = think, attributor, reads
+        self.think, self.attributor, self.theta, self.reads = think, attributor, theta, reads
         self._followers: WeakKeyDictionary[Planner, RuleFollower] = WeakKeyDictionary()
         self._beliefs: list[tuple[World, AttributionBeliefs]] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Thinker:
         """A thinker like it: followers and beliefs are made again by whoever asks, the same ones."""
-        return Thinker(self.think, self.attributor, reads=self.reads)
+        return Thinker(self.think, self.attributor, self.theta, reads=self.reads)
 
     def candidates(
         self, actor: ComparedActor, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
@@ -232,6 +238,21 @@ class Thinker:
         unit = min(1.0, reward_scale(view.kinds, view.base_step_s, view.reward.interval_s))
         return _judge(listed, paired, alive, replace(think, beta=think.beta / unit), followed)
 
+    def worths(
+        self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int, first: int
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """R of each choice over the first one per future ``(n, F)``, and its mean per component ``(n, 3)``.
+
+        None where the first one is refused; of others that are, R is what refusing came to.
+        """
+        found = self._fork(view, planner, listed, futures, seed, first)
+        if found.codes[1].min() < 0:
+            return None
+        terms = found.totals[1:, :, 2:5] + self.think.end_value * found.ends[1:]
+        weights = np.array([view.reward.w_eff, view.reward.w_util, view.reward.w_cost])
+        worth = total_of(terms, weights)
+        return worth - worth[:1], (terms - terms[:1]).mean(axis=1)
+
     def _fork(
         self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int,
         first: int,
@@ -252,9 +273,9 @@ class Thinker:
         return within_arrivals(moment, self.think.hours, self.think.arrivals)
 
     def follower(self, planner: Planner, world: World) -> RuleFollower:
-        """The compiled rule of a cluster."""
+        """The compiled rule of a cluster, or the agents."""
         if planner not in self._followers:
-            self._followers[planner] = RuleFollower(planner, world)
+            self._followers[planner] = RuleFollower(planner, world, self.theta)
         return self._followers[planner]
 
     def beliefs(self, world: World, planner: Planner) -> AttributionBeliefs:
@@ -263,7 +284,7 @@ class Thinker:
             if known is world or (known.kinds == world.kinds and known.idiosyncrasy == world.idiosyncrasy):
                 return beliefs
         made = AttributionBeliefs(
-            world, self.attributor, planner.paces, pace="pace" in self.reads, attributions="attributions" in self.reads
+            world, self.attributor, pace="pace" in self.reads, attributions="attributions" in self.reads
         )
         self._beliefs = [(world, made), *self._beliefs[:3]]
         return made

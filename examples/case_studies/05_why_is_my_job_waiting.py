@@ -66,11 +66,17 @@ say(without.say())
 # ## Followed: the same work on fewer GPUs
 
 # %%
-assert why.change is not None
 devices, asked_at_s = why.change["devices"], system.now_s
 system.withdraw("mine")
 system.submit(f"opaque-{devices}", id="mine-smaller", steps=60 * int(mine["minutes"]) * int(mine["gpus"]) // devices)
 started = system.schedule_next_task()
 say(f"Asked for {devices} GPUs: {started.task.id} started {started.cluster_time_s - asked_at_s:.0f} s later.")
-assert started.task.id == "mine-smaller"
-assert started.cluster_time_s == asked_at_s
+assert why.cause.value == "no_room", "there is too little room, not too little will"
+assert why.blockers == ("finetune-2",), "the smallest job that holds enough is named"
+assert why.ahead == (), "nobody else waits"
+assert without.effects[0].delta < 0.0, "without that job the wait is shorter"
+assert "4" in why.advice, "the sentence says what the record says"
+assert devices == 4, "half the devices are free"
+assert started.task.id == "mine-smaller", "followed, the advice starts it"
+assert started.cluster_time_s == asked_at_s, "at once"
+say("All claims hold.")

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from attribution_sched import System
 from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import STEADFAST, Explainer
 from attribution_sched.explain.preference import devices_needed, redecided, where
 from attribution_sched.explain.quality import rank_correlation
 from attribution_sched.explain.recorder import Decided, perceived
+from attribution_sched.explain.trial import Trial
+from attribution_sched.explain.why import why_waiting
+from attribution_sched.explain_memory import moment_of
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from tests.small_world import small
@@ -101,3 +105,31 @@ def test_over_many_decisions(tell):
     assert found["shuffled"] <= 0.2 and found["another_seed"] >= 0.95
     assert found["top_flips"] >= 0.75 and found["top_flips"] >= 10.0 * found["random_flips"]
     assert found["outside_attributions"] >= 0.9 and found["waits_and_keeps_explained"] == 1.0
+
+
+class _Unwilling:
+    """Waits, whatever a task asks for."""
+
+    name = "unwilling"
+
+    def decide(self, view):
+        return None
+
+
+def test_advice_that_is_not_tried_is_given_where_it_does_not_help(tell, monkeypatch):
+    with System("shared", "sjf", queue="empty") as system:
+        for _ in range(7):
+            system.submit("opaque-8", steps=9000)
+        system.submit("opaque-4", steps=9000)
+        system.run(8)
+        name = system.submit("opaque-8", steps=1000)
+        view, holders, allowed, _ = moment_of(system.cluster, name)
+        helped, unwilling = (why_waiting(who, view, holders, allowed) for who in (system.policy, _Unwilling()))
+        with monkeypatch.context() as cut:
+            cut.setattr(Trial, "asking", lambda *_: True)
+            untried = why_waiting(_Unwilling(), view, holders, allowed)
+        system.withdraw(name)
+        again = system.submit(f"opaque-{helped.change['devices']}", steps=2000)
+        assert system.schedule_next_task().task.id == again
+    tell("J5 advice", tried=unwilling.change is None, untried=untried.change is not None)
+    assert unwilling.change is None and untried.change == {"devices": 4}

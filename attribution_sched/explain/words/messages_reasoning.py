@@ -10,10 +10,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "策略为何如此决定，而非其最佳的另一选择",
     ),
     "target.terms": ("the plan's own reward terms, as the policy expects them", "策略所预期的方案自身奖励"),
-    "target.returns": (
-        "what the cluster earns from here on, as the policy's critic expects it",
-        "策略评论器所预期的集群后续收益",
-    ),
     "target.simulator": ("the plan's own reward terms, as the simulator works them out", "仿真器算出的方案自身奖励"),
     "target.log_probability": ("the log-probability of choosing this plan", "选中该方案的对数概率"),
     "target.log_odds": ("the log-odds of this plan against the other", "该方案相对另一方案的对数几率"),
