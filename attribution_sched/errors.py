@@ -68,8 +68,14 @@ class MissingFontWarning(UserWarning):
     """A plot is drawn in English because no font of this machine has the glyphs of the language asked for."""
 
 
+MOST_WORDS = 2000
+"""Characters of a field, a rule or a fix: other libraries' messages, and names out of files, stand in them."""
+
+
 def problem(field: str, value: object, rule: str, fix: str) -> str:
     """Write a message in the one shape every error of this package has: one line, its value cut to 200 characters.
+
+    The other parts are cut too, to :data:`MOST_WORDS`.
 
     Args:
         field: Name of the offending input.
@@ -77,6 +83,7 @@ def problem(field: str, value: object, rule: str, fix: str) -> str:
         rule: What must hold.
         fix: What the caller can do.
     """
+    field, rule, fix = (part if len(part) <= MOST_WORDS else f"{part[:MOST_WORDS]}…" for part in (field, rule, fix))
     return clean_text(f"{field} = {shown(value)}: {rule}. {fix}")
 
 

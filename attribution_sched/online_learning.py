@@ -27,8 +27,8 @@ from attribution_sched.results import outcome_record
 from attribution_sched.scheduler.policy import Policy, twin
 
 if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
     from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-    from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 
 
 # --- Weights of the policy ---
@@ -78,27 +78,27 @@ def learn(
     arguments.known_options("train", continue_learning, given)
     arguments.counted("decisions", decisions, least=1)
     arguments.seed_of(given.get("seed", 0))
-    found = continue_learning(policy.network, world, decisions, **given)
+    found = continue_learning(policy.learnt, world, decisions, **given)
     if not found.improved:
-        return Learnt(False, found.before.mean, found.after.mean, found.decisions, None, policy)
+        return Learnt(False, found.before, found.after, found.decisions, None, policy)
     name, weights = versions.new_name(), None
     if journal.path is not None:
         from attribution_sched.scheduler.hi_ppo.checkpoint import save
 
         weights = journal.path.with_name(name)
-        save(weights, found.network, {"started_from": "a running system", "decisions": found.decisions})
-    better = with_network(policy, found.network)
-    facts = {"decisions": found.decisions, "return_before": found.before.mean, "return_after": found.after.mean}
+        save(weights, found.weights, {"started_from": "a running system", "decisions": found.decisions})
+    better = with_weights(policy, found.weights)
+    facts = {"decisions": found.decisions, "return_before": found.before, "return_after": found.after}
     versions.take_over(name, better, facts)
-    return Learnt(True, found.before.mean, found.after.mean, found.decisions, weights, better)
+    return Learnt(True, found.before, found.after, found.decisions, weights, better)
 
 
-def with_network(policy: HiPpo, network: HiPpoNetwork) -> HiPpo:
+def with_weights(policy: HiPpo, weights: Weights) -> HiPpo:
     """The same policy with other weights."""
     from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
     return HiPpo(
-        network=network, attributor=policy.attributor, search=policy.search, widen=policy.widen, predict=policy.predict,
+        weights, attributor=policy.attributor, search=policy.search, widen=policy.widen, predict=policy.predict,
         wishes=policy.wishes, think=policy.think or False, deadline_s=policy.deadline_s, fallback=policy.fallback,
         clock=policy.clock,
     )  # fmt: skip
@@ -134,7 +134,7 @@ class Versions:
         self._kept[name] = policy
         self.current = name
         if self._journal.path is not None:
-            # Each is some megabytes: the others are read again should they ever be asked for.
+            # The others are read again should they ever be asked for.
             self._kept = {each: kept for each, kept in self._kept.items() if each in self._needed()}
 
     def anchor(self) -> None:
@@ -184,7 +184,7 @@ class Versions:
         if path is None or not path.with_name(name).is_file() or not isinstance(original, HiPpo):
             rule = "the weights that decided from there on are not beside the journal"
             raise JournalError(problem("weights", name, rule, "Put the file back where the journal is"))
-        return with_network(original, load(path.with_name(name)))
+        return with_weights(original, load(path.with_name(name)))
 
 
 # --- Weights of the reward ---

@@ -640,6 +640,8 @@ def outcome_record(decision: str, effect: Outcome, view: Decision, reward: float
         "busy_share": effect.busy_share,
         "paid_since": list(effect.paid),
     }
+    if effect.observed.carbon_g:
+        details["carbon_g"] = effect.observed.carbon_g
     return OutcomeRecord(
         decision, *effect.terms, reward, effect.step_s, effect.bill_usd, effect.energy_j, effect.code, "simulated",
         details,

@@ -1,56 +1,53 @@
-"""Training of Hi-PPO: a teacher is imitated, choices are compared, both levels learn by trial; the best are kept.
+"""Training of Hi-PPO: both agents on whole days, then the ranker by PPO with the fork as its advantage.
 
 from attribution_sched import train
 
-summary = train("hi_ppo_tuned", "runs/first")
-print(summary.best, summary.best_return)
+summary = train("hi_ppo", "runs/first")
+print(summary.best, summary.gains)
 
-A run leaves in its folder ``best.safetensors`` (highest held-out return), ``last.safetensors``, ``state.safetensors``
-(everything needed to go on), ``settings.yaml``, ``metrics.jsonl`` and TensorBoard's event files. Training uses seeds
-below 900,000, the held-out episodes those from there on; the arena's begin at a million.
+A run leaves in its folder ``best.safetensors``, ``settings.yaml``, ``metrics.jsonl`` with TensorBoard's event files,
+and what it needs to go on: ``agents.npz`` and the forked decisions. Training uses seeds below 900,000, held-out days
+those from there on; the arena's begin at a million.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attribution_sched.config import PpoSettings, TrainingSettings, load_training_settings
-from attribution_sched.errors import CheckpointError, SettingsError, nearest, problem
-from attribution_sched.training_phases import (
-    attribute,
-    build_worlds,
-    course_fields,
-    first_seed,
-    imitate,
-    improve,
-    learn_agents,
-    recorded,
-    spread,
-)
+from attribution_sched.errors import CheckpointError, SettingsError, problem
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import World
-    from attribution_sched.scheduler.hi_ppo.cloning import Lesson
-    from attribution_sched.scheduler.hi_ppo.learning import Report
-    from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
+    from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
+    from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions
+    from attribution_sched.scheduler.hi_ppo.hi_ppo import Round
     from attribution_sched.scheduler.hi_ppo.online_learning import Continued
-    from attribution_sched.scheduler.hi_ppo.rollout import Collector
-    from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings
+    from attribution_sched.scheduler.hi_ppo.policy_search import Search
     from attribution_sched.scheduler.ppo.flat import FlatAgent, Progress
 
-DEFAULT_PRESET = "hi_ppo_tuned"
-BEST, LAST, STATE, SETTINGS = "best.safetensors", "last.safetensors", "state.safetensors", "settings.yaml"
+DEFAULT_PRESET = "hi_ppo"
+BEST, STATE, SETTINGS = "best.safetensors", "agents.npz", "settings.yaml"
 
 TESTBED_PPO = PpoSettings(
     lr=5e-3, gamma=0.2, num_steps=2048, update_epochs=2, minibatch_size=512, target_kl=None, entropy_coef=0.01
 )
 """How the testbed is learnt: what a placement earns is known within a few decisions."""
+
+FORKED_SEED = 510_000
+"""First seed of the days whose decisions are forked."""
+
+JUDGED_SEED = 950_000
+"""First seed of the days that judge the ranker."""
 
 Source = str | Path | Mapping[str, Any] | TrainingSettings
 
@@ -60,26 +57,22 @@ class TrainingSummary:
     """What came of a training run.
 
     Attributes:
-        best: Checkpoint with the highest held-out return.
-        best_return: That return, mean over the held-out episodes.
-        best_standard_error: Its standard error.
-        best_iteration: When it was reached; 0 is before the first iteration.
-        start_return: Held-out return before the first iteration.
-        iterations: Rounds of collecting and learning.
-        decisions: Decisions taken in them.
-        agent_steps: Choices of agents in them, upper and lower.
-        minutes: Minutes spent in them, on the clock of the settings.
-        interrupted: Whether the run was stopped before its time; ``resume`` goes on.
+        best: The checkpoint.
+        gains: World → what the agents gain over the rule a day on held-out days, and the half-width of its interval.
+        groups: Groups of corrections that were played.
+        forked: Decisions that were forked for the ranker.
+        ranker_gain: What the ranker gains over the agents a day on held-out days, and the half-width; None without one.
+        ranker_kept: Whether it is in the checkpoint.
+        minutes: Processor minutes, of this call.
+        interrupted: Whether the run was stopped before its end; ``resume`` goes on.
     """
 
     best: Path
-    best_return: float
-    best_standard_error: float
-    best_iteration: int
-    start_return: float
-    iterations: int
-    decisions: int
-    agent_steps: int
+    gains: dict[str, tuple[float, float]]
+    groups: int
+    forked: int
+    ranker_gain: tuple[float, float] | None
+    ranker_kept: bool
     minutes: float
     interrupted: bool
 
@@ -93,172 +86,211 @@ def train(
     output: str | Path,
     *,
     resume: bool = False,
-    progress: Callable[[Report], None] | None = None,
+    progress: Callable[[str, float, str], None] | None = None,
     log: Callable[[str], None] | None = None,
     start: str | Path | None = None,
-    lessons: Sequence[Lesson] = (),
-    device: str = "cpu",
-    workers: str | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> TrainingSummary:
     """Train Hi-PPO.
 
-    Ctrl-C (or SIGTERM) lets the iteration under way end and leaves a state to resume from; a second one ends at once
-    and leaves the state of the iteration before.
+    Ctrl-C (or SIGTERM) lets the group or the day under way end and leaves a state to resume from.
 
     Args:
         settings: As :func:`~attribution_sched.config.load_training_settings` takes them.
         output: Folder of the run; new or empty unless ``resume``.
-        resume: Go on from the state in the folder. The settings must be the run's own, except its length.
-        progress: Told after every step how far it has come.
+        resume: Go on from the state in the folder. The settings must be the run's own.
+        progress: Told the phase, the share of it that is done, and words.
         log: Told in words what is done.
-        start: Checkpoint to start from instead of cloning a teacher.
-        lessons: More decisions to imitate, beside those of the rule that is watched; they are rehearsed while learning.
-        device: Where the network lives.
-        workers: ``ray``, or the address of a Ray cluster, lets its workers play the worlds of the course while
-            learning, to the same weights; this process by default.
-        stop: Asked after every iteration; True ends the run as Ctrl-C does.
+        start: Checkpoint whose agents to start from instead of the rule.
+        stop: Asked after every group and day; True ends the run as Ctrl-C does.
 
     Raises:
         SettingsError: If settings are wrong or the folder is not fit.
         CheckpointError: If the state or the start does not fit or is damaged.
-        ModelFitError: If learning went astray; the folder holds the last good state.
     """
-    chosen, folder = load_training_settings(settings), Path(output)
-    say = log or (lambda words: None)
-    _check_folder(folder, resume, start)
-    collector = _collector(workers, device)
-    course = chosen.course
-    network = _first_network(chosen, start, device)
-    worlds = build_worlds(chosen)
-    say(f"building {', '.join(worlds)} (a first run compiles its kernels)")
-    from attribution_sched.scheduler.hi_ppo.checkpoint import save, save_training
-    from attribution_sched.scheduler.hi_ppo.demand_head import fit_reward_terms
-    from attribution_sched.scheduler.hi_ppo.held_out import FIRST_SEED, HeldOut
-    from attribution_sched.scheduler.hi_ppo.learning import Budget, Learning
-    from attribution_sched.scheduler.hi_ppo.trainer import Trainer
+    from attribution_sched.scheduler.hi_ppo.checkpoint import load, save
     from attribution_sched.training_log import TrainingLog
+    from attribution_sched.training_worlds import training_world
 
-    if start is None:
-        attribute(network)
-        if course.demand_tasks and not resume:
-            say(f"reading demands off attributions of {course.demand_tasks:,} simulated tasks")
-            fit_reward_terms(network, list(worlds.values()), course.demand_tasks, course.seed)
-    known_lessons = [*lessons, *recorded(chosen, say)]
-    fields = course_fields(chosen, worlds, network, 0)
-    trainer = Trainer(network, fields, trainer_settings(chosen), course.seed, known_lessons, collector)
-    held_out = HeldOut(worlds[course.evaluation_world.label], course.evaluation.episodes, network.attributions)
-    known = _known_state(folder, trainer, chosen) if resume else None
-    # What a run that goes on had read off attributions comes back with its weights.
-    for one in (*fields, held_out):
-        one.read_hours(network)
+    chosen, folder = load_training_settings(settings), Path(output)
+    say, show = log or (lambda words: None), progress or (lambda phase, share, words: None)
+    _check_folder(folder, resume, start, chosen)
+    first = untrained() if start is None else load(start)
     _prepare(folder, chosen)
-    notes = TrainingLog(folder, None if known is None else (trainer.number, trainer.decisions))
-    budget = Budget(course.decisions, 60.0 * course.minutes, course.clock)
-    origin = {"started_from": None if start is None else Path(start).name, "extra_lessons": len(lessons)}
-    if known is not None:
-        origin |= {"started_from": known["origin"].get("started_from")}
-        if known["origin"] != origin:
-            rule = f"the run that was stopped had {known['origin'].get('extra_lessons')}"
-            raise SettingsError(problem("lessons", len(lessons), rule, "Give the same lessons again"))
-
-    def about() -> dict[str, Any]:
-        where, measured = course.evaluation_world, learning.last if learning.measured_now else None
-        held = {"preset": where.preset, "scenario": where.scenario, "first_seed": FIRST_SEED}
-        return {
-            **origin,
-            "settings": chosen.model_dump(mode="json"),
-            "iteration": trainer.number,
-            "decisions": trainer.decisions,
-            "agent_steps": trainer.agent_steps,
-            "minutes": learning.spent_s / 60.0,
-            "held_out": None if measured is None else {**held, "returns": list(measured.returns)},
-        }
-
-    def keep() -> None:
-        save(folder / BEST, trainer.network, about())
-
-    def kept() -> None:
-        if trainer.number % course.upper_every:
-            return
-        extra = {"learning": learning.to_json(), "origin": origin, "settings": _fixed(chosen)}
-        save_training(folder / STATE, trainer, extra)
-
-    learning = Learning(
-        trainer, held_out, budget, course.evaluation.every, keep=keep, kept=kept, note=notes.write, progress=progress
-    )
+    began = time.process_time()
+    say(f"building {', '.join(chosen.agents.worlds)} (a first run compiles its kernels)")
+    worlds = {name: training_world(name) for name in {**chosen.agents.worlds, **chosen.ranker.worlds}}
+    notes = TrainingLog(folder, (10**9, 0) if resume else None)
+    forked, judged, kept = 0, None, False
     try:
-        if known is not None:
-            learning.restore(known["learning"])
-            say(f"going on after iteration {trainer.number}, {trainer.decisions:,} decisions")
-        else:
-            if start is None:
-                watched = imitate(chosen, worlds, learning, list(known_lessons), notes, say)
-                improve(chosen, worlds, learning, watched, held_out, notes, say)
-                learn_agents(chosen, worlds, network, notes, say)
-            spread(chosen, learning, say)
         with _asked_to_stop() as asked:
-            say("learning")
-            begun, best = learning.run(lambda: asked() or (stop is not None and stop()))
-        save(folder / LAST, trainer.network, about())
+
+            def ends() -> bool:
+                return asked() or (stop is not None and stop())
+
+            weights, gains, groups = _learn_agents(chosen, worlds, first, folder, notes, show, ends)
+            about = {"settings": chosen.model_dump(mode="json"), "gains": gains, "groups": groups}
+            save(folder / BEST, weights, about)
+            if chosen.ranker.rounds and not ends():
+                data = _fork_days(chosen, worlds, folder, show, ends)
+                forked = len(data) if data is not None else 0
+                if data is not None and not ends():
+                    say(f"learning from {forked:,} forked decisions")
+                    weights, judged, kept = _learn_ranker(chosen, worlds, weights, data, notes, show)
+                    save(folder / BEST, weights, {**about, "forked": forked, "ranker_gain": judged})
+            interrupted = ends()
     finally:
         notes.close()
-    return TrainingSummary(
-        best=folder / BEST,
-        best_return=best.measured.mean,
-        best_standard_error=best.measured.standard_error,
-        best_iteration=best.iteration,
-        start_return=begun.mean,
-        iterations=trainer.number,
-        decisions=trainer.decisions,
-        agent_steps=trainer.agent_steps,
-        minutes=learning.spent_s / 60.0,
-        interrupted=learning.share < 1.0,
-    )
+    minutes = (time.process_time() - began) / 60.0
+    return TrainingSummary(folder / BEST, gains, groups, forked, judged, kept, minutes, interrupted)
+
+
+def untrained() -> Weights:
+    """The agents as the rule decides; attributions by the schema's closed form, as everywhere else."""
+    from attribution_sched.attribution.schema import closed_form
+    from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
+    from attribution_sched.scheduler.hi_ppo.upper_agent import rule_theta
+
+    form = closed_form()
+    return Weights(rule_theta(), form.unit, form.weight, form.bias)
+
+
+_SEARCH = ("mean", "covariance", "path", "step_path", "step", "groups")
+
+
+def _learn_agents(
+    chosen: TrainingSettings, worlds: Mapping[str, World], first: Weights, folder: Path, notes: Any,
+    show: Callable[[str, float, str], None], ends: Callable[[], bool],
+) -> tuple[Weights, dict[str, tuple[float, float]], int]:  # fmt: skip
+    from attribution_sched.scheduler.hi_ppo.hi_ppo import learn
+    from attribution_sched.scheduler.hi_ppo.policy_search import Days, Search
+
+    course = chosen.agents
+    found: dict[str, Any] = {"gains": {}, "groups": 0, "best": first.theta}
+    search: Search = Search.begun(first.theta)
+    if (folder / STATE).is_file():
+        search, found = _agents_state(folder / STATE)
+    days = {name: Days(worlds[name], count, first) for name, count in course.worlds.items()}
+
+    def told(one: Round, now: Search) -> None:
+        if one.kept:
+            found["best"] = now.theta
+            found["gains"] = {name: (gain.mean, gain.half_width) for name, gain in one.gains.items()}
+        found["groups"] = one.groups
+        held: dict[str, Any] = {name: np.asarray(getattr(now, name)) for name in _SEARCH}
+        held |= {"best": found["best"], "names": list(found["gains"])}
+        np.savez(folder / STATE, gains=np.array(list(found["gains"].values())).reshape(-1, 2), **held)
+        told_gains = {name: {"mean": gain.mean, "half_width": gain.half_width} for name, gain in one.gains.items()}
+        notes.write("agents", one.groups, one.groups, {"kept": float(one.kept), **told_gains})
+        words = ", ".join(f"{name} {gain.mean:+.1f} ± {gain.half_width:.1f}" for name, gain in one.gains.items())
+        show("agents", one.groups / max(1, course.groups), words)
+
+    if search.groups < course.groups:
+        learn(
+            days, course.groups, size=course.members, every=course.every, seed=chosen.seed, search=search, told=told,
+            best=found["best"], stop=ends,
+        )  # fmt: skip
+    return first.with_agents(found["best"]), dict(found["gains"]), int(found["groups"])
+
+
+def _agents_state(path: Path) -> tuple[Search, dict[str, Any]]:
+    from attribution_sched.scheduler.hi_ppo.policy_search import Search
+
+    try:
+        with np.load(path) as held:
+            arrays = {name: held[name] for name in _SEARCH}
+            gains = {str(n): (float(m), float(h)) for n, (m, h) in zip(held["names"], held["gains"], strict=True)}
+            best = held["best"]
+        mean, covariance, path_, step_path = (arrays[name] for name in _SEARCH[:4])
+        search = Search(mean, covariance, path_, step_path, float(arrays["step"]), int(arrays["groups"]))
+    except (OSError, KeyError, ValueError) as error:
+        rule = "is damaged"
+        raise CheckpointError(problem("training state", str(path), rule, "Train again in another folder")) from error
+    return search, {"gains": gains, "groups": search.groups, "best": best}
+
+
+def _fork_days(
+    chosen: TrainingSettings, worlds: Mapping[str, World], folder: Path, show: Callable[[str, float, str], None],
+    ends: Callable[[], bool],
+) -> ForkedDecisions | None:  # fmt: skip
+    """Fork the decisions of the ranker's days, one file a day; those that are there are not played again."""
+    from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, collect
+
+    days = [(name, FORKED_SEED + day) for name, count in chosen.ranker.worlds.items() for day in range(count)]
+    files = [folder / f"forked-{name}-{seed}.npz" for name, seed in days]
+    for done, ((name, seed), file) in enumerate(zip(days, files, strict=True)):
+        if ends():
+            break
+        if not file.is_file():
+            found = collect(worlds[name], range(seed, seed + 1), chosen.ranker.futures, weights=folder / BEST)
+            part = file.with_suffix(".part.npz")
+            found.save(part)
+            part.replace(file)
+        show("forking", (done + 1) / len(days), f"{name} {seed}")
+    there = [file for file in files if file.is_file()]
+    return ForkedDecisions.load(*there) if there else None
+
+
+def _learn_ranker(
+    chosen: TrainingSettings, worlds: Mapping[str, World], weights: Weights, data: ForkedDecisions, notes: Any,
+    show: Callable[[str, float, str], None],
+) -> tuple[Weights, tuple[float, float], bool]:  # fmt: skip
+    """Let the ranker learn, and keep it if whole held-out days say so beyond their interval."""
+    from dataclasses import replace
+
+    from attribution_sched.scheduler.episode import play
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+    from attribution_sched.scheduler.hi_ppo.fork_ppo import ForkPpo, learn_ranker
+
+    how = chosen.ranker
+    settings = ForkPpo(
+        rounds=how.rounds, epochs=how.epochs, batch=how.minibatch_size, clip=how.clip, temperature=how.temperature,
+        learning_rate=how.lr,
+    )  # fmt: skip
+    ranked = replace(weights, ranker=learn_ranker(data, settings, chosen.seed))
+    world, gain = worlds[next(iter(how.worlds))], []
+    policies = [HiPpo(one, deadline_s=np.inf) for one in (weights, ranked)]
+    for day in range(how.judged):
+        without, with_it = (play(world, policy, JUDGED_SEED + day).reward for policy in policies)
+        gain.append(with_it - without)
+        show("judging", (day + 1) / how.judged, f"ranker {np.mean(gain):+.2f} a day")
+    mean, half = float(np.mean(gain)), float(1.96 * np.std(gain, ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else 0.0
+    kept = mean > half
+    notes.write("ranker", 0, len(data), {"gain": mean, "half_width": half, "kept": float(kept)})
+    return (ranked if kept else weights), (mean, half), kept
 
 
 def continue_learning(
-    network: HiPpoNetwork,
+    weights: Weights,
     world: World,
     decisions: int,
-    settings: Source = DEFAULT_PRESET,
     *,
-    lr_share: float = 0.1,
-    clusters: int = 32,
+    days: int = 32,
+    episodes: int = 32,
     seed: int = 0,
-    progress: Callable[[Report], None] | None = None,
+    progress: Callable[[float, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Continued:
     """Let weights that are in use learn on in a world; see :mod:`attribution_sched.scheduler.hi_ppo.online_learning`.
 
     Args:
-        network: What decides now; it is not touched.
+        weights: What decides now; it is not touched.
         world: Where it decides.
         decisions: Decisions to learn from.
-        settings: Hyper-parameters; of the course only ``evaluation`` and the coefficients are used.
-        lr_share: Learning rate as a share of that of the settings.
-        clusters: Simulated clusters side by side.
-        seed: Of choices, minibatches and clusters.
-        progress: Told how far it has come.
-        stop: Asked after every iteration; True ends it.
+        days: Simulated days side by side.
+        episodes: Held-out days that judge.
+        seed: Of draws and of the days.
+        progress: Told the share that is done, and the decisions.
+        stop: Asked after every group; True ends it.
     """
     from attribution_sched.scheduler.hi_ppo.online_learning import learn_on
 
-    chosen = load_training_settings(settings)
-    evaluation = chosen.course.evaluation
     return learn_on(
-        network, world, decisions, trainer_settings(chosen), lr_share=lr_share, clusters=clusters, seed=seed,
-        first_seed=first_seed(seed), episodes=evaluation.episodes, every=evaluation.every, progress=progress,
-        stop=stop,
+        weights, world, decisions, days=days, episodes=episodes, seed=seed, progress=progress, stop=stop
     )  # fmt: skip
 
 
-TESTBED_AGENTS: tuple[str, ...] = ("ppo", "lower-agent")
-"""Who can learn the four-device environment: a flat network over its 64 actions, or the lower agent of Hi-PPO alone."""
-
-
 def train_testbed(
-    agent: str = "ppo",
     decisions: int = 65_536,
     *,
     preset: Any = "testbed",
@@ -268,11 +300,9 @@ def train_testbed(
     output: str | Path | None = None,
     progress: Callable[[Progress], bool | None] | None = None,
 ) -> FlatAgent:
-    """Train an agent by masked PPO on ``attribution_sched/Testbed-v0``.
+    """Train a network over all 64 actions of ``attribution_sched/Testbed-v0`` by masked PPO.
 
     Args:
-        agent: ``ppo``, one network over all 64 actions, or ``lower-agent``, Hi-PPO's lower agent by itself: device,
-            numeric format and microbatch level in turn.
         decisions: Decisions to learn from, over all clusters.
         preset: A four-device preset, a YAML path or ``Settings``.
         clusters: How many run side by side.
@@ -282,78 +312,23 @@ def train_testbed(
         progress: Called after every rollout; returning True ends the training.
 
     Raises:
-        SettingsError: If the agent is not known or a number is out of range.
+        SettingsError: If a number is out of range.
         CheckpointError: If the checkpoint cannot be written.
     """
-    if agent not in TESTBED_AGENTS:
-        rule = f"must be one of {', '.join(TESTBED_AGENTS)}"
-        raise SettingsError(problem("agent", agent, rule, nearest(str(agent), TESTBED_AGENTS)))
     for name, value in (("decisions", decisions), ("clusters", clusters)):
         if type(value) is not int or value < 1:
             raise SettingsError(problem(name, value, "must be a whole number >= 1", "Use for example 256"))
-    import torch
-
     from attribution_sched.registration import make_testbed_vector
-    from attribution_sched.scheduler.hi_ppo.testbed import TestbedPolicy
     from attribution_sched.scheduler.ppo.flat import FlatAgent
 
-    lower = TestbedPolicy(torch.Generator().manual_seed(seed)) if agent == "lower-agent" else None
-    found = FlatAgent(make_testbed_vector(clusters, preset), settings or TESTBED_PPO, seed, policy=lower)
+    found = FlatAgent(make_testbed_vector(clusters, preset), settings or TESTBED_PPO, seed)
     found.train(decisions, progress)
     if output is not None:
         found.save(output)
     return found
 
 
-def network_size(settings: TrainingSettings) -> NetworkSize:
-    """How large the networks of some settings are."""
-    from attribution_sched.scheduler.hi_ppo.network import NetworkSize
-
-    gnn = settings.gnn
-    return NetworkSize(gnn.out_dim, settings.course.head_dim, gnn.num_layers, gnn.conv, gnn.aggregation)
-
-
-def trainer_settings(settings: TrainingSettings) -> HiPpoSettings:
-    """The part of some settings that the trainer takes."""
-    from attribution_sched.scheduler.hi_ppo.trainer import HiPpoSettings
-
-    course = settings.course
-    return HiPpoSettings(
-        ppo=settings.ppo,
-        upper_every=course.upper_every,
-        low_coef=course.low_coef,
-        action_value_coef=course.action_value_coef,
-        lr_end=course.lr_end,
-        bootstrap=course.bootstrap,
-        rehearsal_coef=course.rehearsal_coef,
-    )
-
-
-def _collector(workers: str | None, device: str) -> Collector | None:
-    """Who collects experience; None for this process.
-
-    Raises:
-        SettingsError: If it is no Ray cluster, or the network lives elsewhere than its workers.
-        ExecutorError: If the cluster does not answer.
-    """
-    if workers is None:
-        return None
-    from attribution_sched.executors.ray import connect
-    from attribution_sched.executors.workers import check_workers
-    from attribution_sched.scheduler.hi_ppo.rollout import RayRollouts
-
-    address = check_workers(workers)
-    if isinstance(address, int):
-        rule = "clusters of one process learn side by side already"
-        raise SettingsError(problem("workers", workers, rule, "Use 'ray' or the address of a Ray cluster, or nothing"))
-    if device != "cpu":
-        rule = "workers of a Ray cluster decide on their processors, and would decide otherwise"
-        raise SettingsError(problem("device", device, rule, "Use device='cpu' with workers="))
-    connect(address)
-    return RayRollouts(address)
-
-
-def _check_folder(folder: Path, resume: bool, start: str | Path | None) -> None:
+def _check_folder(folder: Path, resume: bool, start: str | Path | None, chosen: TrainingSettings) -> None:
     if resume and start is not None:
         raise SettingsError(
             problem("start", str(start), "a resumed run has weights of its own", "Leave one of them out")
@@ -361,10 +336,17 @@ def _check_folder(folder: Path, resume: bool, start: str | Path | None) -> None:
     if folder.exists() and not folder.is_dir():
         raise SettingsError(problem("output", str(folder), "must be a folder", "Choose another name"))
     full = folder.is_dir() and any(folder.iterdir())
-    if resume and not (folder / SETTINGS).is_file():
-        rule = "holds no training run to resume"
-        raise SettingsError(problem("output", str(folder), rule, "Check the path, or train without resume"))
-    if full and not resume:
+    if resume:
+        if not (folder / SETTINGS).is_file():
+            rule = "holds no training run to resume"
+            raise SettingsError(problem("output", str(folder), rule, "Check the path, or train without resume"))
+        stored = load_training_settings(folder / SETTINGS)
+        odd = next((f for f in type(chosen).model_fields if getattr(stored, f) != getattr(chosen, f)), None)
+        if odd is not None:
+            rule = f"the run that was stopped had {getattr(stored, odd)!r}"
+            fix = f"Resume with its own settings, {folder / SETTINGS}"
+            raise CheckpointError(problem(odd, getattr(chosen, odd), rule, fix))
+    elif full:
         rule = "must be a new or empty folder, so that no run overwrites another"
         raise SettingsError(problem("output", str(folder), rule, "Choose another, or resume the run that is there"))
 
@@ -376,61 +358,6 @@ def _prepare(folder: Path, settings: TrainingSettings) -> None:
     except OSError as error:
         rule = f"cannot be written to ({error.strerror or error})"
         raise SettingsError(problem("output", str(folder), rule, "Choose another folder")) from error
-
-
-def _first_network(settings: TrainingSettings, start: str | Path | None, device: str) -> HiPpoNetwork:
-    from attribution_sched.scheduler.hi_ppo.checkpoint import load
-
-    loaded = None if start is None else load(start)
-    import torch
-
-    from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise SettingsError(problem("device", device, "is not there", "Use cpu")) from error
-    size = network_size(settings)
-    if loaded is None:
-        return HiPpoNetwork(size, torch.Generator().manual_seed(settings.course.seed)).to(device)
-    if loaded.size != size:
-        given, own = loaded.size.to_json(), size.to_json()
-        odd = next(name for name in own if own[name] != given[name])
-        rule = f"the settings ask for {own[odd]!r}"
-        raise CheckpointError(problem(f"start {odd}", given[odd], rule, "Set gnn and course.head_dim as it was made"))
-    return loaded.to(device).train()
-
-
-def _fixed(settings: TrainingSettings) -> dict[str, Any]:
-    """What must stay as it is when a run is resumed: everything but its length."""
-    found = settings.model_dump(mode="json")
-    for name in ("minutes", "decisions", "clock"):
-        del found["course"][name]
-    return found
-
-
-def _known_state(folder: Path, trainer: Any, settings: TrainingSettings) -> dict[str, Any] | None:
-    """Restore the trainer and return what was stored beside it; None if the run was stopped before it began."""
-    from attribution_sched.scheduler.hi_ppo.checkpoint import first_difference, resume_training
-
-    if not (folder / STATE).is_file():
-        return None
-    extra = resume_training(folder / STATE, trainer)
-    fixed, stored_settings = _fixed(settings), extra.get("settings")
-    if isinstance(stored_settings, dict) and isinstance(stored_settings.get("ppo"), dict):
-        # Runs of 0.1 did not write what a settings file could not say yet; it was as it is by default.
-        stored_settings["ppo"] = asdict(PpoSettings()) | stored_settings["ppo"]
-    if extra.get("settings") != fixed:
-        key, stored, given = first_difference("settings", extra.get("settings"), fixed)
-        rule = f"the run that was stopped had {stored!r}"
-        fix = f"Resume with its own settings, {folder / SETTINGS}"
-        raise CheckpointError(problem(key.removeprefix("settings."), given, rule, fix))
-    if not {"learning", "origin"} <= set(extra):
-        raise CheckpointError(problem("training state", sorted(extra), "lacks a part", "Use an untouched copy"))
-    if not (folder / BEST).is_file():
-        fix = "Put it back, or start a new run"
-        raise CheckpointError(problem("best weights", str(folder / BEST), "are no longer there", fix))
-    return extra
 
 
 @contextmanager

@@ -227,7 +227,7 @@ def _settings(folder: Path) -> list[Target]:
 
     worlds = [load_settings(name).model_dump(mode="json", exclude_none=True) for name in ("testbed", "cross-domain")]
     worlds.append({"extends": "testbed", "reward": {"w_eff": 1.0}, "episode": {"tick_s": 60.0}})
-    course = load_training_settings("hi_ppo_tuned").model_dump(mode="json", exclude_none=True)
+    course = load_training_settings("hi_ppo").model_dump(mode="json", exclude_none=True)
     texts = [(_PRESETS / f"{name}.yaml").read_bytes() for name in ("testbed", "cross-domain")]
     keys, course_keys = tuple(Settings.model_fields), tuple(TrainingSettings.model_fields)
     path = folder / "settings.yaml"
@@ -621,6 +621,7 @@ def _commands(folder: Path) -> Target:
     def patch() -> None:
         import attribution_sched.cli.profile_measure
         import attribution_sched.cli.run
+        import attribution_sched.executors.probes
         import attribution_sched.journal.journal
         import attribution_sched.scheduler.arena
         import attribution_sched.scheduler.episode
@@ -628,6 +629,9 @@ def _commands(folder: Path) -> Target:
 
         attribution_sched.cli.run.RunRequest.open = refuse  # type: ignore[method-assign]
         attribution_sched.cli.profile_measure.measure = refuse
+        attribution_sched.executors.probes.probe_link = refuse
+        attribution_sched.executors.probes.probe_stages = refuse
+        attribution_sched.executors.probes.serve_probes = refuse
         attribution_sched.scheduler.arena.fingerprint = refuse
         attribution_sched.scheduler.episode.play = refuse
         attribution_sched.journal.journal.temporary_copy = refuse

@@ -46,6 +46,9 @@ HOUR_S = 3600.0
 SLOT_S = 1200.0
 """Tasks start at multiples of it, and hold their devices to a multiple of it."""
 
+RELAXED = (0.0, 0.02, 0.05, 0.1)
+"""More time over the work, tried in turn where whole slots leave no plan within what is asked."""
+
 LATEST_START_H = 18
 """A task waits no longer for a cleaner hour."""
 
@@ -208,11 +211,16 @@ def planned(world: World, seed: int, most_slowness: float, work_h: float, batche
     shared = csr_array((amount, (at, column)), shape=((k + 1) * slots, n))
     devices = [domain.devices for domain in world.cluster.domains]
     room = np.concatenate([np.repeat(np.array(devices, dtype=float), slots), np.full(slots, world.max_running)])
-    time, work = here - (most_slowness + 1.0) * done, -done
-    limits, most = vstack([shared, csr_array(np.stack([time, work]))]), np.append(room, [0.0, -work_h])
     found = []
     for weight in (true_g, mean_g):
-        plan = linprog(weight / 1e3, limits, most, each, np.ones(len(tasks)), bounds=(0, 1))
+        for more in RELAXED:
+            time, work = here - (most_slowness + more + 1.0) * done, -done
+            limits = vstack([shared, csr_array(np.stack([time, work]))])
+            plan = linprog(
+                weight / 1e3, limits, np.append(room, [0.0, -work_h]), each, np.ones(len(tasks)), bounds=(0, 1)
+            )
+            if plan.x is not None:
+                break
         found.append(np.nan if plan.x is None else float(true_g @ plan.x / (done @ plan.x)) / 1e3)
     return Foresight(*found)
 

@@ -5,7 +5,7 @@
 Decisions are those of held-out days of the eight-domain scenario; the background are other days. Three parts, one table
 each: time to explain a decision to ±5 % of its leading driver; many decisions in one call against one by one; quality
 of explanations of the choice. Times are of this process on one thread. Whether they are true is measured by
-``explain_faithful.py`` and ``explain_returns.py``.
+``explain_faithful.py``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from research.appraisal_states import meet
 
 from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
-from attribution_sched.explain.quality import deletion, randomised, rank_correlation, stability
+from attribution_sched.explain.quality import deletion, rank_correlation, stability
 from attribution_sched.explain.recorder import Decided, Watch
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from research.appraisal_states import meet
 
 SCENARIO = "domains-8"
 HELD_OUT = 970_000
@@ -69,7 +69,7 @@ def speed(explainer: Explainer, met: Background, decisions: Sequence[Decided]) -
         "time | p90 | wall clock, median | median rows | median half-width |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for target in ("terms", "returns", "log_probability"):
+    for target in ("terms", "log_probability"):
         for links in ("pair", "all"):
             own = explainer.background
             for reading, states in (("population", own), ("sample", own), ("sample", met)):
@@ -105,7 +105,7 @@ def together(explainer: Explainer, decisions: Sequence[Decided], alone: int) -> 
         "ratio with words | largest difference of a share |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for target, count in (("terms", len(decisions)), ("returns", len(decisions)), ("log_probability", 4 * alone)):
+    for target, count in (("terms", len(decisions)), ("log_probability", 4 * alone)):
         ask: dict[str, Any] = {"target": target, "rows": 300, "precision": None}
         some = spread(decisions, count)
         own = spread(some, alone)
@@ -133,12 +133,10 @@ def together(explainer: Explainer, decisions: Sequence[Decided], alone: int) -> 
 
 def quality(explainer: Explainer, decisions: Sequence[Decided]) -> list[str]:
     """Deletion, stability and randomised weights for the log-probability of the choice."""
-    import torch
-
     ask = {"target": "log_probability", "rows": "quick", "precision": None}
     policy = explainer.policy
     assert isinstance(policy, HiPpo)
-    forgot = HiPpo(network=randomised(policy.network, torch.Generator().manual_seed(0)))
+    forgot = HiPpo(policy.learnt.with_agents(np.random.default_rng(0).permutation(policy.learnt.theta)))
     other = Explainer(forgot, explainer.background)
     areas, shuffled, steady, overlap, likeness, gaps = [], [], [], [], [], []
     rng = np.random.default_rng(0)

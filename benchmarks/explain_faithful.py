@@ -6,7 +6,7 @@ Decisions are placements of held-out days of the eight-domain scenario: some wit
 always stays inside a domain, some with the best plan that crosses domains; the background are other days. Explained are
 R_eff, R_util, R_cost and R of the plan as the policy expects them (``terms``); the truth is the simulator with the
 task's latent demands and the links replaced. Both are asked with the same coalitions. Returns are judged by rollouts in
-``explain_returns.py``.
+the fork.
 
 Agreement is Spearman's rank correlation of the shares *with their signs*, decision by decision, over the players that
 can have a share; brackets are 95 % bootstrap intervals of the mean over decisions.

@@ -25,7 +25,6 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.cluster.world import World
@@ -35,7 +34,7 @@ from attribution_sched.explain.batch import Prepared
 from attribution_sched.explain.explainer import STEADFAST, Explainer
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.preference import devices_needed, redecided, where
-from attribution_sched.explain.quality import randomised, rank_correlation
+from attribution_sched.explain.quality import rank_correlation
 from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
@@ -157,8 +156,8 @@ def measure(policy: Policy, seed: int, placements: int, others: int, seconds: fl
     explainer = Explainer(policy, background)
     blank = None
     if isinstance(policy, HiPpo):
-        forgot = randomised(policy.network, torch.Generator().manual_seed(seed))
-        blank = Explainer(HiPpo(network=forgot, deadline_s=NO_DEADLINE_S), background)
+        forgot = policy.learnt.with_agents(np.random.default_rng(seed).permutation(policy.learnt.theta))
+        blank = Explainer(HiPpo(forgot, deadline_s=NO_DEADLINE_S), background)
     rng = np.random.default_rng(seed)
     lines = ["| decisions | figure | measured |", "|---|---|---|"]
     for name, group in groups.items():

@@ -54,17 +54,8 @@ episode: {horizon_s: 1200.0, max_running: 6, queue_capacity: 4, max_segments: 2}
 """
 
 COURSE = """\
-extends: hi_ppo
-ppo: {num_steps: 32, minibatch_size: 16, update_epochs: 2}
-gnn: {hidden_dim: 16, out_dim: 16, num_layers: 1}
-course:
-  worlds: [{preset: small.yaml, scenario: ou30, clusters: 4}, {preset: small.yaml, scenario: load+20, clusters: 2}]
-  decisions: 40
-  head_dim: 8
-  demand_tasks: 200
-  cloning: {decisions: 16, searched: 4, epochs: 2, minibatch_size: 16}
-  comparing: {rounds: 1, decisions: 12, epochs: 1}
-  evaluation: {episodes: 2, every: 2}
+agents: {worlds: {testbed: 2}, groups: 2, members: 4, every: 1}
+ranker: {rounds: 0}
 """
 
 MODEL = """\
@@ -225,6 +216,7 @@ class Tour:
             ("machines", self.machines),
             ("pages", self.pages),
             ("logs", self.logs),
+            ("formats", self.formats),
             ("mistakes", self.mistakes),
         ]
 
@@ -239,7 +231,7 @@ class Tour:
             assert result is not None
             str(result), result.to_dict(), result._repr_html_(), result.reasoning("zh")
             str(system.run(6))
-            for target in ("reward", "choice", "returns", "simulator"):
+            for target in ("reward", "choice", "simulator"):
                 _try(lambda target=target: reasoning(system.explain(result, target=target, rows=256, precision=None)))
             _try(lambda: system.explain(result, parts=True))
             system.history()
@@ -319,8 +311,7 @@ class Tour:
             train("course.yaml", "run", stop=lambda: True)
             train("course.yaml", "run", resume=True)
         short = config.PpoSettings(num_steps=64, minibatch_size=32, update_epochs=1)
-        for agent in ("ppo", "lower-agent"):
-            train_testbed(agent, 64, clusters=8, settings=short, output=self.folder / f"{agent}.safetensors")
+        train_testbed(64, clusters=8, settings=short, output=self.folder / "flat.safetensors")
 
     def commands(self) -> None:
         """Every command, in this process."""
@@ -494,6 +485,27 @@ class Tour:
             ("init", "-o", f"{here}/mine.yaml", "--domain", "east=8xA100-80", "--domain", "west=4xH100-80/4"),
             ("profile", "links", "--seconds", "0.05", "--json"),
             ("profile", "stages", f"{here}/chain.py:make", "--input", "4x8", "--json"),
+        ):  # fmt: skip
+            _invoke(runner, app, line)
+
+    def formats(self) -> None:
+        """What other engines read: Jobs and a JobSet; half an hour of opaque jobs; measured links in a preset."""
+        from typer.testing import CliRunner
+
+        from attribution_sched import System, load_settings, make_policy, play
+        from attribution_sched.cli.app import app
+
+        here, path = self.folder, self.folder / "formats.sqlite"
+        with System("testbed", "sjf", seed=3, journal=path) as system:
+            placed = system.schedule_next_task()
+        assert placed is not None
+        play(replace(load_settings("shared").build_world(), horizon_s=1800.0), make_policy("sjf"), 1)
+        runner, kept = CliRunner(), ("export", "-j", str(path))
+        for line in (
+            (*kept, "-o", f"{here}/jobs.yaml", "--kubernetes", placed.id, "--image", "pytorch"),
+            (*kept, "-o", f"{here}/set.yaml", "--kubernetes", placed.id, "--image", "pytorch", "--jobset"),
+            (*kept, "-o", f"{here}/rows.jsonl", "--json"),
+            ("profile", "links", "--seconds", "0.05", "--into", f"{here}/small.yaml"),
         ):  # fmt: skip
             _invoke(runner, app, line)
 

@@ -36,7 +36,8 @@ from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.rules import GreedyBandwidth
 from attribution_sched.scheduler.seq2seq.policy import SupervisedPointer
-from attribution_sched.scheduler.seq2seq.traces import (
+from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform
+from research.pointer_draws import (
     Range,
     SearchTeacher,
     Trace,
@@ -46,7 +47,6 @@ from attribution_sched.scheduler.seq2seq.traces import (
     draw_world,
     views_of,
 )
-from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform
 from research.pointer_traces import cached_traces
 
 DEEP = Range(

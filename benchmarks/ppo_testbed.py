@@ -43,7 +43,6 @@ from scipy.stats import t as student
 
 from attribution_sched.cluster.env import TestbedEnv, TestbedVectorEnv
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.hi_ppo.testbed import TestbedPolicy
 from attribution_sched.scheduler.ppo.collect import Stagger
 from attribution_sched.scheduler.ppo.flat import FlatAgent
 from attribution_sched.training import TESTBED_PPO
@@ -51,9 +50,9 @@ from attribution_sched.training import TESTBED_PPO
 SETTINGS = TESTBED_PPO
 CLUSTERS, SINGLES = 256, 8
 HELD_OUT_SEED = 640_000
-LEARNERS = ("ours", "lower agent", "same settings", "same, staggered", "defaults")
-OWN = LEARNERS[:2]
-"""Flat PPO, and the lower agent of Hi-PPO (device, format and level in turn) trained by the same loop."""
+LEARNERS = ("ours", "same settings", "same, staggered", "defaults")
+OWN = LEARNERS[:1]
+"""Flat PPO of this package."""
 
 BoolArray = NDArray[np.bool_]
 Act = Callable[[NDArray[np.float32], BoolArray], NDArray[np.int64]]
@@ -110,11 +109,10 @@ class Timed:
         self._since = time.process_time()
 
 
-def learn_ours(seed: int, size: Size, yardstick: Yardstick, *, lower: bool = False) -> dict[str, Any]:
+def learn_ours(seed: int, size: Size, yardstick: Yardstick) -> dict[str, Any]:
     """Train ``FlatAgent``; a curve of (decisions, CPU s, return)."""
     env = TestbedVectorEnv(load_settings("testbed").build_world(), CLUSTERS)
-    policy = TestbedPolicy(torch.Generator().manual_seed(seed)) if lower else None
-    agent = FlatAgent(env, SETTINGS, seed, policy=policy)
+    agent = FlatAgent(env, SETTINGS, seed)
     curve, clock, inside = [], Timed(), [0.0]
     step = env.step
 
@@ -346,7 +344,6 @@ def main(arguments: list[str] | None = None) -> None:
     random = yardstick.score(lambda _, mask: (rng.random(mask.shape) * mask).argmax(axis=1), final=True)
     learn = {
         "ours": learn_ours,
-        "lower agent": lambda *a: learn_ours(*a, lower=True),
         "same settings": lambda *a: learn_sb3(*a, same=True),
         "same, staggered": lambda *a: learn_sb3(*a, same=True, staggered=True),
         "defaults": lambda *a: learn_sb3(*a, same=False),

@@ -80,15 +80,15 @@ ROWS = (
     ),
     Row(
         "J4 · what Hi-PPO's agents learnt: return a day over the rule they begin at, fresh days, no thinking; thinking",
-        "±30 % network {learnt} (160 days), testbed {bed}; thinking {think} (32 days)",
+        "±30 % network {learnt} (200 days), testbed {bed}; thinking {think} (20 days)",
         "not learnt 0; the rule itself with the fork {fork}: **level with the agents' thinking**. Learnt by policy "
-        "search on whole days; **PPO on the fork's advantage was not built**: a ranker of forked choices found nothing",
+        "search on whole days; **a ranker by PPO on the fork's advantage gained {ranker}** and is not shipped",
         "results_hi_ppo.md",
         (
-            rf"^\| `ou30` \| 160, [^|]*\|[^|]*\|[^|]*\| \*\*(?P<learnt>{N} \[[^]]*\])",
-            rf"^\| `testbed` \| 6, [^|]*\|[^|]*\|[^|]*\| \*\*(?P<bed>{N} \[[^]]*\])",
+            rf"^\| `ou30` \| pace and vector \| (?P<learnt>{N})", rf"^\| `testbed` \| pace and vector \| (?P<bed>{N})",
             rf"^\| agents, thinking \|[^|]*\| (?P<think>{N} \[[^]]*\])",
             rf"^\| `rule\+fork` \|[^|]*\| (?P<fork>{N} \[[^]]*\])",
+            rf"`ou30` \*\*(?P<ranker>{N} ± {N})\*\*, testbed",
         ),
         "python benchmarks/fork_gain.py",
     ),
@@ -181,19 +181,18 @@ ROWS = (
         "python benchmarks/conditional_shapley.py",
     ),
     Row(
-        "J2 · attributions as input of a learnt scheduler, retrained (5 seeds); tasks of a kind differ three times "
-        "as much",
-        "return a day {zeros} ({busy} with more load); at the preset's spread {preset}, **next to "
-        "nothing**; on `Testbed-v0` **worse**, {loss} {interval} a decision",
-        "seven zeros in their place",
+        "J2 · the EmSHAP vector beside the measured pace, agents as shipped: return a day when it is cut, no thinking",
+        "testbed {bed} (150 fresh days); `cross-domain` {cross} (200), **nothing**: true demands add {truth} there",
+        "neither vector nor pace: {neither} on the testbed; raw counters in the vector's place {raw}: level",
         "results_hi_ppo.md",
         (
-            rf"^\| 3 \| `ou30` \| EmSHAP [^\n]*\n\| \| \| zeros \|[^|]*\| \**(?P<zeros>{N} \[[^]]*\])",
-            rf"^\| 3 \| `load\+20` \| EmSHAP [^\n]*\n\| \| \| zeros \|[^|]*\| \**(?P<busy>{N} \[[^]]*\])",
-            rf"^\| 1 \(preset\) \| `ou30` \| EmSHAP [^\n]*\n\| \| \| zeros \|[^|]*\| (?P<preset>{N} \[[^]]*\])",
-            rf"worse than seven zeros \(return (?P<loss>{N}) (?P<interval>\[[^]]*\])",
+            rf"^\| `testbed` \| pace and vector [^\n]*\n\| \| pace, vector cut \|[^|]*\| \**(?P<bed>{N} ± {N})",
+            rf"^\| `ou30` \| pace and vector [^\n]*\n\| \| pace, vector cut \|[^|]*\| \**(?P<cross>{N} ± {N})",
+            rf"^\| `ou30` (?:[^\n]*\n){{5}}\| \| true demands \|[^|]*\| \**(?P<truth>{N} ± {N})",
+            rf"^\| `testbed` (?:[^\n]*\n){{3}}\| \| neither \|[^|]*\| \**(?P<neither>{N} ± {N})",
+            rf"^\| `testbed` (?:[^\n]*\n){{4}}\| \| pace and raw counters \|[^|]*\| \**(?P<raw>{N} ± {N})",
         ),
-        "python benchmarks/hi_ppo_attributions.py",
+        "python benchmarks/senses.py",
     ),
     Row(
         "Hi-PPO without thinking, return a day, ±30 % network, 6 days",
@@ -235,17 +234,6 @@ ROWS = (
             )
         ),
         "attribution-sched bench schedulers --scenarios half-domains --episodes 18",
-    ),
-    Row(
-        "Hi-PPO without search, return a day over the rule it learnt from, 192 fresh days (16 domains: 32)",
-        "±30 % network {ou30}, more load {load}, **16 domains {domains}**",
-        "the rule itself: 0",
-        "results_hi_ppo.md",
-        tuple(
-            rf"^\| `{re.escape(scenario)}` \|(?:[^|]*\|){{4}} \**(?P<{name}>{N} \[[^]]*\])\** \|$"
-            for scenario, name in (("ou30", "ou30"), ("load+20", "load"), ("domains-16", "domains"))
-        ),
-        "attribution-sched train",
     ),
     Row(
         "Hi-PPO's decisions where memory is tight: gap to the best plan known, 3 to 8 domains",

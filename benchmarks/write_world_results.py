@@ -22,6 +22,7 @@ SECTIONS = (
     ("zeus_cells.py", "Form of the batch and power-cap laws on cells left out"),
     ("precision_speedups.py", "Mixed-precision gain per family"),
     ("pair_law.py", "Two jobs on one GPU"),
+    ("pair_trials.py", "Two jobs whose families nobody measured"),
     ("simulator_agreement.py", "Event simulator against the batched engine"),
     ("env_throughput.py", "Throughput of the batched environment"),
 )

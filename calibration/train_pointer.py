@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from attribution_sched.scheduler.seq2seq.network import SHIPPED, save
-from attribution_sched.scheduler.seq2seq.traces import Range, Trace
+from research.pointer_draws import Range, Trace
 from research.pointer_examples import examples_of
 from research.pointer_traces import cached_traces
 from research.pointer_training import EpochReport, TrainingSettings, train

@@ -329,13 +329,8 @@ def _made(path: Path) -> str:
     from attribution_sched.scheduler.hi_ppo.checkpoint import describe
 
     about = describe(path)
-    held = about["held_out"]
-    returns = held["returns"]
-    return (
-        "`attribution-sched train --preset hi_ppo_tuned`, seed 0; kept for its mean return of "
-        f"{sum(returns) / len(returns):.1f} on {len(returns)} held-out days of `{held['preset']}`; reading of demands "
-        f"fitted on {about['demands']['tasks']:,} simulated tasks"
-    )
+    gains = ", ".join(f"{name} {mean:+.1f}" for name, (mean, _) in about["gains"].items())
+    return f"{about['made']}; over the rule a day on held-out days: {gains}"
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

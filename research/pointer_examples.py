@@ -26,8 +26,8 @@ from attribution_sched.scheduler.seq2seq.features import (
     micro_choices,
     option_choices,
 )
-from attribution_sched.scheduler.seq2seq.traces import Trace, views_of
 from attribution_sched.types import BoolArray, IntArray
+from research.pointer_draws import Trace, views_of
 
 FloatArray = NDArray[np.float32]
 

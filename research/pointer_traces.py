@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.errors import TraceError, problem
-from attribution_sched.scheduler.seq2seq.traces import PER_WORLD, DrawnDecision, Range, Trace, WorldDraw, teach
+from research.pointer_draws import PER_WORLD, DrawnDecision, Range, Trace, WorldDraw, teach
 
 
 def to_line(trace: Trace) -> str:

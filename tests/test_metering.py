@@ -49,7 +49,11 @@ def test_usage_is_what_the_meters_read(system):
 def test_every_bill_of_a_run_adds_up(system, rule, by):
     bill = system.bill(by, rule, electricity_usd_per_kwh=0.1)
     assert bill.gap() <= 1e-9
-    assert bill.meter["electricity"] == pytest.approx(bill.meter["energy"] / 3.6e6 * 0.1)
+    drawn_j = bill.meter["energy"] + bill.meter["idle"]
+    assert drawn_j == pytest.approx(system.cluster.totals()["meter_j"], rel=1e-9)
+    assert bill.meter["electricity"] == pytest.approx(drawn_j / 3.6e6 * 0.1)
+    # What idle devices drew stands apart, and is nobody's twice.
+    assert bill.meter["idle"] == pytest.approx(system.cluster.totals()["idle_j"], rel=1e-9)
 
 
 def test_grams_of_a_bill_are_those_of_the_run(system):

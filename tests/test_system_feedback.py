@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 
 from attribution_sched import System
 from attribution_sched.errors import ModelFitError, SettingsError
@@ -14,7 +13,7 @@ from attribution_sched.explain.explanation import COMPONENTS
 from attribution_sched.explain.memory import Memory
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.journal import Journal
-from attribution_sched.online_learning import _spread
+from attribution_sched.online_learning import _spread, with_weights
 from tests.small_world import small
 from tests.test_system import repeatable
 
@@ -222,10 +221,7 @@ def test_a_decision_is_explained_by_the_weights_that_took_it(monkeypatch):
     system = System(small(), "hi-ppo", seed=1)
     first = system.policy
     system.run(6)
-    second = copy.deepcopy(first)
-    with torch.no_grad():
-        for each in second.network.parameters():
-            each.mul_(0.5)
+    second = with_weights(first, first.learnt.with_agents(0.5 * first.learnt.theta))
     system._versions.take_over(system._versions.new_name(), second, {})
     system._adopt(second)
     system.run(3)

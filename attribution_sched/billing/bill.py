@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ BY: tuple[str, ...] = ("tenant", "task", "model", "domain")
 
 PARTS: Mapping[str, str] = {
     "energy": "J",
+    "idle": "J",
     "CPU time": "s",
     "electricity": "USD",
     "carbon": "g",
@@ -29,8 +30,9 @@ PARTS: Mapping[str, str] = {
     "egress": "USD",
     "congestion": "task-h",
 }
-"""What a bill consists of, and its unit. CPU time stands for energy where no device has a meter. Congestion has a sum
-of its own: hours waited, not a meter."""
+"""What a bill consists of, and its unit. Energy is that of devices that hold a task, idle that of those that hold none:
+together they are the meter in joules; electricity, carbon and device time are of both. CPU time stands for energy where
+no device has a meter. Congestion has a sum of its own: hours waited, not a meter."""
 
 NOBODY = "(unallocated)"
 """Name of the rest that nobody answers for."""
@@ -237,8 +239,17 @@ def make_bill(
     for part in _metered_parts(usage):
         found = sharing.allocate(rule, part)
         meter[part] = sharing.metered(part).total
-        # What is left of rounding is no rest.
-        unallocated[part] = found.unallocated if abs(found.unallocated) > 1e-12 * meter[part] else 0.0
+        rest = {part: found.unallocated}
+        if part == "energy":
+            meter["idle"] = float(sharing.metered(part).idle.sum())
+            rest["idle"] = meter["idle"] - float(found.idle.sum())
+            rest[part] -= rest["idle"]
+            meter[part] -= meter["idle"]
+            lines += _idle_lines(sharing, rule, found)
+            found = replace(found, shared=found.shared - found.idle)
+        for name, left in rest.items():
+            # What is left of rounding is no rest.
+            unallocated[name] = left if abs(left) > 1e-12 * max(meter.values()) else 0.0
         lines += _lines(sharing, rule, part, found, prices)
     egress = np.zeros(len(sharing.names))
     np.add.at(egress, sharing.group, [task.egress_usd for task in usage.tasks])
@@ -272,6 +283,14 @@ def _lines(sharing: Sharing, rule: str, part: str, found: Allocation, prices: Pr
         own, shared = float(found.own[at]), float(found.shared[at])
         usd = prices.usd(part, own + shared)
         yield Line(name, part, own, shared, float(found.half_width[at]), usd, f"bill.{rule}", facts[at])
+
+
+def _idle_lines(sharing: Sharing, rule: str, found: Allocation) -> Iterator[Line]:
+    """What each payer answers for of devices that nobody held, in joules."""
+    facts = _facts(sharing, rule)
+    for at, name in enumerate(sharing.names):
+        yield Line(name, "idle", 0.0, float(found.idle[at]), float(found.idle_half_width[at]), None,
+                   f"bill.{rule}", facts[at])  # fmt: skip
 
 
 def _facts(sharing: Sharing, rule: str) -> list[dict[str, Any]]:
@@ -317,6 +336,13 @@ def _by_domain(usage: Usage, rule: str, prices: Prices) -> Bill:
         else:
             each = (usage.span_dynamic_j + usage.span_static_j) * weight[usage.span_interval, usage.span_domain]
             own, shared = usage.total(each, everyone, 1)[0], (usage.idle_j * weight).sum(axis=0)
+        if part == "energy":
+            meter["idle"] = float(shared.sum())
+            lines += [
+                Line(name, "idle", 0.0, common, 0.0, None, "bill.domain")
+                for name, common in zip(usage.domains, shared.tolist(), strict=True)
+            ]
+            shared = np.zeros_like(shared)
         meter[part] = float(own.sum() + shared.sum())
         for name, mine, common in zip(usage.domains, own.tolist(), shared.tolist(), strict=True):
             lines.append(Line(name, part, mine, common, 0.0, prices.usd(part, mine + common), "bill.domain"))

@@ -15,7 +15,11 @@ holds at the common peak is in it).
 it is any function from masks to values.
 
 Up to :data:`EXACT_LIMIT` players every coalition is valued. Beyond, random orders of the players are drawn in pairs of
-an order and its reverse, and the spread over independent batches of them gives the interval.
+an order and its reverse, and the spread over independent batches of them gives the interval. Of an order the peak game
+looks at some beginnings, their sizes spread evenly over 0 … n, and asks at each what *every* player adds to it or
+takes from it: with sizes uniform on 0 … n that mean is the Shapley value, for
+
+    (1/(n+1)) · ((n−s)/n + (s+1)/n) = 1/n     is the weight of coalitions of s others.
 """
 
 from __future__ import annotations
@@ -38,6 +42,9 @@ BATCHES = 16
 
 ORDERS = 32_768
 """Orders drawn by default beyond the exact limit."""
+
+BEGINNINGS = 8
+"""Beginnings of an order at which every player of the peak game is looked at; more of fewer orders tell less."""
 
 TOLERANCE = 1e-9
 """Relative excess below which a coalition does not object: rounding."""
@@ -92,7 +99,7 @@ def peak_capacity(
     moments = _undominated(profile)
     if players <= min(exact_limit, EXACT_LIMIT):
         return from_table(_peak_table(moments))
-    return sampled(players, lambda order: _climb(moments, order, np.empty(players)), orders, seed)
+    return _sampled_peaks(moments, orders, seed)
 
 
 def co_location(alone: FloatArray, extra: FloatArray) -> FloatArray:
@@ -213,18 +220,72 @@ def _meet(high: FloatArray, low: FloatArray, peak: FloatArray) -> None:
                 peak[h, j] = max(peak[h, j], more + low[at, j])
 
 
-@kernel(allocates=True, fastmath=True)
-def _climb(moments: FloatArray, order: IntArray, costs: FloatArray) -> FloatArray:
-    """Peak of the first 1, 2, … n players of an order, written to ``costs``."""
-    held = np.zeros(moments.shape[1])
-    for at in range(order.size):
-        peak = 0.0
-        row = moments[order[at]]
-        for t in range(held.size):
-            held[t] += row[t]
-            peak = max(peak, held[t])
-        costs[at] = peak
-    return costs
+@kernel(allocates=True)
+def _every_marginal(
+    moments: FloatArray, most: FloatArray, order: IntArray, sizes: IntArray, sums: FloatArray
+) -> None:  # fmt: skip
+    """Add what every player adds to, or takes from, the first players of an order.
+
+    Args:
+        moments: Devices, shape ``(n, m)``.
+        most: Largest of each player, shape ``(n,)``.
+        order: Of the players, shape ``(n,)``.
+        sizes: How many of the first are looked at, ascending, shape ``(b,)``.
+        sums: Out, shape ``(n,)``.
+    """
+    players, count = moments.shape
+    held, inside = np.zeros(count), np.zeros(players, dtype=np.bool_)
+    at = 0
+    for size in sizes:
+        while at < size:
+            row = moments[order[at]]
+            for t in range(count):
+                held[t] += row[t]
+            inside[order[at]] = True
+            at += 1
+        # From the busiest moment on: a few decide for who holds little.
+        by = np.argsort(-held)
+        peak = held[by[0]]
+        for i in range(players):
+            row = moments[i]
+            if inside[i]:
+                best = -1.0
+                for j in range(count):
+                    t = by[j]
+                    if held[t] <= best:
+                        break
+                    best = max(best, held[t] - row[t])
+                sums[i] += peak - best
+            else:
+                best = peak
+                for j in range(count):
+                    t = by[j]
+                    if held[t] + most[i] <= best:
+                        break
+                    best = max(best, held[t] + row[t])
+                sums[i] += best - peak
+
+
+def _sampled_peaks(moments: FloatArray, orders: int, seed: int) -> Shares:
+    """Shapley values of the peak game by sampled coalitions; see the module."""
+    _check_orders(orders)
+    players = len(moments)
+    rng, most, total = np.random.default_rng(seed), moments.max(axis=1), float(moments.sum(axis=0).max())
+    moments = np.ascontiguousarray(moments)
+    looks = min(BEGINNINGS, players + 1)
+    means = np.zeros((BATCHES, players))
+    for batch in range(BATCHES):
+        for _ in range(orders // (2 * BATCHES)):
+            order, begin = rng.permutation(players), rng.random()
+            sizes = ((np.arange(looks) + begin) / looks * (players + 1)).astype(np.int64)
+            _every_marginal(moments, most, order, sizes, means[batch])
+            _every_marginal(moments, most, order[::-1].copy(), (players - sizes)[::-1].copy(), means[batch])
+    means *= BATCHES / (orders * looks)
+    values, half_width = _over_batches(means)
+    # Shares must add up: what is left over goes where it is least certain, which is the nearest by their variances.
+    weight = half_width**2 if half_width.any() else np.ones(players)
+    values = values + (total - values.sum()) * weight / weight.sum()
+    return Shares(values, total, half_width, False, orders)
 
 
 def sampled(players: int, climb: Callable[[IntArray], FloatArray], orders: int, seed: int) -> Shares:
@@ -239,23 +300,31 @@ def sampled(players: int, climb: Callable[[IntArray], FloatArray], orders: int, 
     Raises:
         SettingsError: If the orders cannot be dealt into batches.
     """
-    unit = 2 * BATCHES
-    if orders < unit or orders % unit:
-        rule = f"must be a multiple of {unit}: {BATCHES} batches of an order and its reverse"
-        raise SettingsError(problem("orders", orders, rule, f"Use {max(1, round(orders / unit)) * unit}"))
+    _check_orders(orders)
     rng = np.random.default_rng(seed)
     means = np.zeros((BATCHES, players))
     total = 0.0
     for batch in range(BATCHES):
-        for _ in range(orders // unit):
+        for _ in range(orders // (2 * BATCHES)):
             order = rng.permutation(players)
             for way in (order, np.ascontiguousarray(order[::-1])):
                 costs = climb(way)
                 means[batch, way] += np.diff(costs, prepend=0.0)
                 total = float(costs[-1])
-    means *= BATCHES / orders
-    spread = means.std(axis=0, ddof=1) / np.sqrt(BATCHES)
+    values, half_width = _over_batches(means * (BATCHES / orders))
+    return Shares(values, total, half_width, False, orders)
+
+
+def _check_orders(orders: int) -> None:
+    unit = 2 * BATCHES
+    if orders < unit or orders % unit:
+        rule = f"must be a multiple of {unit}: {BATCHES} batches of an order and its reverse"
+        raise SettingsError(problem("orders", orders, rule, f"Use {max(1, round(orders / unit)) * unit}"))
+
+
+def _over_batches(means: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean over independent batches ``(B, n)`` and half of its 95 % interval, shape ``(n,)`` each."""
+    spread = means.std(axis=0, ddof=1) / np.sqrt(len(means))
     from scipy.special import stdtrit  # heavy, and only for samples
 
-    factor = float(stdtrit(BATCHES - 1, 0.975))
-    return Shares(means.mean(axis=0), total, factor * spread, False, orders)
+    return np.asarray(means.mean(axis=0)), np.asarray(float(stdtrit(len(means) - 1, 0.975)) * spread)

@@ -60,12 +60,16 @@ class Allocation:
         shared: Its part of what is shared, shape ``(G,)``.
         half_width: Half of the 95 % interval of ``shared``, shape ``(G,)``; zeros where nothing was sampled.
         unallocated: What nobody answers for.
+        idle: The part of ``shared`` that is of devices nobody held, shape ``(G,)``.
+        idle_half_width: Half of the 95 % interval of that, shape ``(G,)``.
     """
 
     own: FloatArray
     shared: FloatArray
     half_width: FloatArray
     unallocated: float
+    idle: FloatArray
+    idle_half_width: FloatArray
 
 
 class Sharing:
@@ -151,30 +155,36 @@ class Sharing:
         """
         if rule not in RULES:
             raise SettingsError(problem("rule", rule, "is no rule of billing", nearest(rule, RULES)))
-        metered, sampled = self.metered(what), np.zeros(len(self.names))
+        metered, sampled, idle_sampled = self.metered(what), np.zeros(len(self.names)), np.zeros(len(self.names))
+        held = metered.static.sum(axis=0)
         if rule == "shapley":
-            pool = metered.static.sum(axis=0) + metered.idle
-            per_device = pool / self.usage.devices
             own = metered.dynamic.sum(axis=1)
-            shared = sum(
-                (peak.values * one for peak, one in zip(self.peaks, per_device, strict=True)), np.zeros_like(own)
-            )
-            # Domains are sampled apart from each other, so their errors add up as squares.
-            squares = ((peak.half_width * one) ** 2 for peak, one in zip(self.peaks, per_device, strict=True))
-            sampled = np.sqrt(sum(squares, np.zeros_like(own)))
+            shared, sampled = self._by_peaks(held + metered.idle)
+            idle, idle_sampled = self._by_peaks(metered.idle)
         elif rule in ("reservation", "usage"):
             own = metered.dynamic.sum(axis=1) + metered.static.sum(axis=1)
             keys = {"reservation": self.held_s, "usage": self._joules}[rule]
-            shared = _proportional(keys, metered.idle)
+            shared = idle = _proportional(keys, metered.idle)
         else:
-            totals = metered.dynamic.sum(axis=0) + metered.static.sum(axis=0) + metered.idle
+            totals = metered.dynamic.sum(axis=0) + held + metered.idle
             own = np.zeros(len(self.names))
             if rule == "cpu-time":
-                shared = _proportional(self.busy_s, totals)
+                shared, idle = _proportional(self.busy_s, totals), _proportional(self.busy_s, metered.idle)
             else:
                 capacity = np.maximum(self.usage.devices * self.usage.hours * 3600.0, self.asked_s.sum(axis=0))
-                shared = np.asarray((self.asked_s / np.maximum(capacity, 1e-300) * totals).sum(axis=1))
-        return Allocation(own, shared, sampled, metered.total - float(own.sum() + shared.sum()))
+                part = self.asked_s / np.maximum(capacity, 1e-300)
+                shared, idle = np.asarray((part * totals).sum(axis=1)), np.asarray((part * metered.idle).sum(axis=1))
+        rest = metered.total - float(own.sum() + shared.sum())
+        return Allocation(own, shared, sampled, rest, idle, idle_sampled)
+
+    def _by_peaks(self, pool: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Share what each domain has ``(K,)`` by who needed its peak; shares and half their intervals, ``(G,)``."""
+        shared, squares = np.zeros(len(self.names)), np.zeros(len(self.names))
+        for peak, one in zip(self.peaks, pool / self.usage.devices, strict=True):
+            shared += peak.values * one
+            # Domains are sampled apart from each other, so their errors add up as squares.
+            squares += (peak.half_width * one) ** 2
+        return shared, np.sqrt(squares)
 
     @cached_property
     def _joules(self) -> FloatArray:

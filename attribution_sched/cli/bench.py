@@ -62,6 +62,22 @@ def _list(heading: str, described: Mapping[str, str], as_json: bool) -> None:
     out(wide=True).print(table)
 
 
+@bench.command()
+def senses(
+    preset: Annotated[str, typer.Argument(help="shared, or a preset whose tasks the rule with the fork places.")],
+    days: Annotated[int, typer.Option(help="Days of every arm; of `shared`, pairs of days.")] = 4,
+    load: Annotated[str, typer.Option(help="Of the shared site: 0.9 or 1.4.")] = "0.9",
+    seed: Annotated[int, typer.Option(help="Of the first day.")] = 3_190_000,
+    cpu_minutes: Annotated[float, typer.Option(help="Begin no further day after so many.")] = 8.0,
+    output: Annotated[Path, typer.Option(help="Folder of the days that were played.")] = Path("senses"),
+    only: Annotated[str, typer.Option(help="Play arms whose name begins so.")] = "",
+) -> None:
+    """Say what each sense and each freedom is worth to one policy, on paired days."""
+    from attribution_sched.cli.senses import measure_senses
+
+    out().print(measure_senses(preset, days, load, seed, cpu_minutes, output, only), markup=False, highlight=False)
+
+
 @bench.command(epilog=EXAMPLES)
 def schedulers(
     policies: Annotated[

@@ -239,6 +239,9 @@ def ending(work: Callable[[], Any], typed: Sequence[str] = ()) -> int:
         return _say_end("error", _usage(error, typed), BAD_INPUT) if error.format_message().strip() else BAD_INPUT
     except KeyboardInterrupt:
         return _say_end("stopped", "by Ctrl-C", STOPPED)
+    except typer.Abort:
+        sys.stderr.write("\n")  # the question stands on the line before
+        return _say_end("error", "a question was not answered. Give the answers as options, see --help", BAD_INPUT)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             return _nobody_reads()

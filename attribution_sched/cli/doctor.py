@@ -163,8 +163,7 @@ def _model() -> Check:
     began = time.perf_counter()
     from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
-    network = HiPpo().network
-    size = sum(each.numel() for each in network.parameters())
+    size = HiPpo().learnt.theta.size
     return Check(
         "model", True, f"Hi-PPO, {size:,} weights, loaded in {time.perf_counter() - began:.1f} s", essential=True
     )

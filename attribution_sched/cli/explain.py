@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "attribution-sched explain last --journal runs/cross-domain-0-1/journal.sqlite",
-    "attribution-sched explain d000012 -j run.sqlite --target returns --against runner-up",
+    "attribution-sched explain d000012 -j run.sqlite --target terms --against runner-up",
     "attribution-sched explain 12 -j run.sqlite --lang zh --html why.html",
     "attribution-sched explain --all -j run.sqlite --workers 2",
 )
@@ -57,7 +57,7 @@ def explain(
     target: Annotated[
         str | None,
         typer.Option(
-            help="decision (default), terms (what the plan is worth), returns, simulator, choice or log_probability.",
+            help="decision (default), terms (what the plan is worth), simulator, choice or log_probability.",
             show_default=False,
             rich_help_panel=QUESTION,
         ),

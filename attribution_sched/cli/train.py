@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attribution_sched.cli.console import STOPPED, examples, notes, out, say_json, shown
-from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,14 +17,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from attribution_sched.config import TrainingSettings
-    from attribution_sched.scheduler.hi_ppo.learning import Report
     from attribution_sched.training import TrainingSummary
 
 EXAMPLES = examples(
-    "attribution-sched train -o runs/mine --minutes 30",
+    "attribution-sched train -o runs/mine",
     "attribution-sched train -o runs/mine --resume",
 )
-DEVICES = re.compile(r"cpu|mps|cuda(:\d{1,3})?")
 COURSE, RUN = "What is learnt", "The run"
 
 
@@ -38,15 +34,13 @@ def train(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="hi_ppo_tuned, hi_ppo or a YAML file; a resumed run has its own.",
-            show_default=False,
-            rich_help_panel=COURSE,
+            help="hi_ppo or a YAML file; a resumed run has its own.", show_default=False, rich_help_panel=COURSE
         ),
     ] = None,
-    minutes: Annotated[
-        float | None,
+    groups: Annotated[
+        int | None,
         typer.Option(
-            help="How long to learn, instead of what the preset says.", show_default=False, rich_help_panel=COURSE
+            help="Groups of corrections, instead of what the preset says.", show_default=False, rich_help_panel=COURSE
         ),
     ] = None,
     seed: Annotated[
@@ -55,34 +49,23 @@ def train(
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option(
-            help="Weights to start from instead of imitating a rule.", show_default=False, rich_help_panel=COURSE
-        ),
+        typer.Option(help="Weights to start from instead of the rule.", show_default=False, rich_help_panel=COURSE),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.", rich_help_panel=RUN)] = (
         False
     ),
-    device: Annotated[str, typer.Option(help="Where the network lives: cpu or cuda.", rich_help_panel=RUN)] = "cpu",
-    workers: Annotated[
-        str | None,
-        typer.Option(
-            help="ray, or a Ray address: its workers play while learning.", show_default=False, rich_help_panel=RUN
-        ),
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.", rich_help_panel=RUN)] = False,
 ) -> None:
     """Train the hierarchical scheduler; Ctrl-C leaves a state that --resume goes on from."""
     from attribution_sched.training import train as learn
 
-    if not DEVICES.fullmatch(device):
-        raise SettingsError(problem("--device", device, "must be cpu, cuda, cuda:N or mps", "Use cpu"))
     console = notes()
-    settings = _settings(preset, output, minutes, seed, resume)
+    settings = _settings(preset, output, groups, seed, resume)
     again = f"attribution-sched train --output {output} --resume"
     try:
         with _bar(console) as progress:
             summary = learn(
-                settings, output, resume=resume, start=start, device=device, progress=progress, workers=workers,
+                settings, output, resume=resume, start=start, progress=progress,
                 log=lambda words: console.print(words, soft_wrap=True),
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -97,28 +80,25 @@ def train(
         raise typer.Exit(STOPPED)
 
 
-def _settings(
-    preset: str | None, output: Path, minutes: float | None, seed: int | None, resume: bool
-) -> TrainingSettings:
+def _settings(preset: str | None, output: Path, groups: int | None, seed: int | None, resume: bool) -> TrainingSettings:
     """Settings of the run, with what the command line changes in them."""
     from attribution_sched.config import load_training_settings
     from attribution_sched.training import DEFAULT_PRESET, SETTINGS
 
     earlier = output / SETTINGS
     source: str | Path = preset or (earlier if resume and earlier.is_file() else DEFAULT_PRESET)
-    course: dict[str, object] = {}
-    if minutes is not None:
-        course |= {"minutes": minutes, "decisions": None}
-    if seed is not None:
-        course["seed"] = seed
     loaded = load_training_settings(source)
+    changed = loaded.model_dump(mode="json")
+    if groups is not None:
+        changed["agents"]["groups"] = groups
+    if seed is not None:
+        changed["seed"] = seed
     # Through the loader again, so that a number of the command line meets the same rules as one of a file.
-    changed = loaded.model_dump(mode="json") | {"course": loaded.course.model_dump(mode="json") | course}
-    return load_training_settings(changed) if course else loaded
+    return load_training_settings(changed)
 
 
 @contextmanager
-def _bar(console: Console) -> Iterator[Callable[[Report], None]]:
+def _bar(console: Console) -> Iterator[Callable[[str, float, str], None]]:
     from rich.progress import BarColumn, Progress, TextColumn
 
     columns = (
@@ -129,12 +109,8 @@ def _bar(console: Console) -> Iterator[Callable[[Report], None]]:
     with shown(Progress(*columns, console=console)) as bar:
         job = bar.add_task("building", total=1.0, words="")
 
-        def show(report: Report) -> None:
-            words = f"it {report.iteration}, {report.decisions:,} decisions"
-            named = (("return", report.episode_return), ("held-out", report.held_out), ("best", report.best))
-            words += "".join(f", {name} {value:+.1f}" for name, value in named if value is not None)
-            words += f", {report.eta_s / 60.0:.0f} min left" if report.eta_s is not None else ""
-            bar.update(job, completed=report.share, description=report.phase, words=words)
+        def show(phase: str, share: float, words: str) -> None:
+            bar.update(job, completed=share, description=phase, words=words)
 
         yield show
 
@@ -146,13 +122,15 @@ def _print_summary(summary: TrainingSummary) -> None:
     table = Table(title="Training (all figures simulated)")
     table.add_column("What")
     table.add_column("How much", justify="right")
-    table.add_row("Iterations", f"{summary.iterations:,}")
-    table.add_row("Decisions", f"{summary.decisions:,}")
-    table.add_row("Choices of agents", f"{summary.agent_steps:,}")
-    table.add_row("Minutes of learning", f"{summary.minutes:.1f}")
-    table.add_row("Held-out return at the start", f"{summary.start_return:+.2f}")
-    best = f"{summary.best_return:+.2f} ± {summary.best_standard_error:.2f}"
-    table.add_row(f"Best held-out return (iteration {summary.best_iteration})", best)
+    table.add_row("Groups of corrections", f"{summary.groups:,}")
+    for name, (mean, half) in summary.gains.items():
+        table.add_row(f"Agents over the rule a day, {name}", f"{mean:+.2f} ± {half:.2f}")
+    table.add_row("Decisions forked", f"{summary.forked:,}")
+    if summary.ranker_gain is not None:
+        mean, half = summary.ranker_gain
+        kept = "kept" if summary.ranker_kept else "left out"
+        table.add_row(f"Ranker over the agents a day ({kept})", f"{mean:+.2f} ± {half:.2f}")
+    table.add_row("Processor minutes", f"{summary.minutes:.1f}")
     console.print(table)
     console.print(f"best weights: {summary.best}", soft_wrap=True)
     use = f"from attribution_sched import HiPpo; HiPpo({str(summary.best)!r})"

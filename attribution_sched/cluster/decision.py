@@ -27,6 +27,7 @@ from attribution_sched.cluster.engine.engine import (
 )
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import I_END, I_START, is_lost
+from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
 from attribution_sched.cluster.signals import Scaled
@@ -188,6 +189,21 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
+class CoRunners:
+    """Two running tasks on the same devices, and how fast each is seen to run there.
+
+    Attributes:
+        task: One of them.
+        other: The other.
+        speeds: Measured speed of each over its throughput alone.
+    """
+
+    task: Task
+    other: Task
+    speeds: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Decision:
     """One pending decision. Latent demands are not in it; counters are, and what they say of the task's energy.
 
@@ -224,6 +240,7 @@ class Decision:
         moment: The whole cluster as it is known, for whoever plays copies of it on; None if only the numbers above are.
         neighbours: Running tasks that have devices for themselves, on which one more task may be put; empty where a
             device holds one task at most. A plan names one of them as ``beside``.
+        co_runners: Opaque tasks that share devices now, and how fast each is seen to run: what a scheduler learns from.
     """
 
     kind: TaskKind
@@ -255,6 +272,7 @@ class Decision:
     backlog: int = 0
     moment: Moment | None = field(default=None, compare=False, repr=False)
     neighbours: tuple[Neighbour, ...] = ()
+    co_runners: tuple[CoRunners, ...] = ()
 
     def beside(self, slot: int) -> Neighbour:
         """The neighbour in a slot.
@@ -365,6 +383,7 @@ def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True, moment: b
         task=task.at(slot, left, now - float(state.tasks[cluster, slot, st.ARRIVAL])),
         attribution=task.attribution,
         neighbours=_neighbours(engine, cluster, slot, real) if neighbours and engine.world.share_limit > 1 else (),
+        co_runners=_co_runners(engine, cluster) if neighbours and engine.world.share_limit > 1 else (),
         moment=capture(engine, cluster) if moment else None,
     )
 
@@ -396,6 +415,22 @@ def _neighbours(engine: Engine, cluster: int, own: int, real: BoolArray) -> tupl
             known = task.at(slot, _steps_left(engine, cluster, slot, task), waited)
             step_s = float(state.tasks[cluster, slot, st.STEP])
             found.append(Neighbour(known, slot, domain, count, max(0.0, room - held), step_s))
+    return tuple(found)
+
+
+def _co_runners(engine: Engine, cluster: int) -> tuple[CoRunners, ...]:
+    """Opaque tasks on the same devices, each pair once: their throughput alone on as many is what they asked with."""
+    state = engine.state
+    occupant = state.occupant[cluster]
+    both = np.unique(occupant[occupant[:, :, 1] >= 0], axis=0)
+    found = []
+    for slots in both.tolist():
+        pools = [int(state.slots[cluster, slot, st.POOL]) for slot in slots]
+        first, second = (engine.pool.task(pool, engine.world.kinds) for pool in pools)
+        if all(is_opaque(engine.world.kinds[task.kind_index].model) for task in (first, second)):
+            alone = engine.arrays.kinds[engine.pool.kinds[pools], st.K_BASE_STEP]
+            speeds = alone / state.tasks[cluster, slots, st.STEP]
+            found.append(CoRunners(first, second, (float(speeds[0]), float(speeds[1]))))
     return tuple(found)
 
 

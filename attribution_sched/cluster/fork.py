@@ -187,8 +187,8 @@ class Beliefs(Protocol):
         ...
 
     @property
-    def pool_pace(self) -> FloatArray:
-        """Their pace as the follower will read it, shape ``(n,)``."""
+    def pool_believed(self) -> FloatArray:
+        """What followers will believe of them, as in :class:`Copies`, shape ``(n, 4)``."""
         ...
 
     def of(self, tasks: Sequence[Task]) -> Belief:
@@ -209,7 +209,7 @@ class PriorBeliefs:
         inputs = np.array([kind.model.layers[0].input_elements for kind in world.kinds], dtype=np.float64)
         self.inputs = inputs
         self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs)
-        self.pool_pace: FloatArray = np.zeros(len(pool))
+        self.pool_believed: FloatArray = np.zeros((len(pool), FACTORS))
         rng = np.random.default_rng(LAW_SEED)
         self.mean, self.root = np.zeros((len(world.kinds), FACTORS)), np.zeros((len(world.kinds), FACTORS, FACTORS))
         for k, kind in enumerate(world.kinds):
@@ -252,7 +252,7 @@ class Future:
 
     Attributes:
         pool: Tasks present, added and coming, shape ``(T, 8)``.
-        pace: As in :class:`Copies`.
+        believed: As in :class:`Copies`.
         arrival_times_s: When task t comes, shape ``(T,)``; 0 for those present.
         link_times_s: When bandwidth changes, shape ``(L,)``.
         links: Bandwidth over base from then on, shape ``(L, K, K)``.
@@ -261,7 +261,7 @@ class Future:
     """
 
     pool: FloatArray
-    pace: FloatArray
+    believed: FloatArray
     arrival_times_s: FloatArray
     link_times_s: FloatArray
     links: FloatArray
@@ -311,6 +311,7 @@ def draw_futures(
     kinds = facts[:, st.P_KIND].astype(np.int64)
     inputs = np.array([kind.model.layers[0].input_elements for kind in moment.world.kinds], dtype=np.float64)
     signals = _signals(moment, until_s, seed, first, futures)
+    told = np.column_stack([believed.pace, believed.mean[:, : FACTORS - 1]])
     drawn = []
     for f in range(futures):
         logs = believed.mean + np.einsum("tij,tj->ti", believed.root, normals[f].reshape(len(records), FACTORS))
@@ -325,7 +326,7 @@ def draw_futures(
         drawn.append(
             Future(
                 np.concatenate([rows, beliefs.pool[instances]]),
-                np.concatenate([believed.pace, beliefs.pool_pace[instances]]),
+                np.concatenate([told, beliefs.pool_believed[instances]]),
                 np.concatenate([np.zeros(len(rows)), times]),
                 link_times,
                 links,
@@ -567,7 +568,8 @@ class Copies:
         begin: How each begins (:data:`CHOOSE` …), shape ``(n,)``; carried out by :func:`begin_copy`.
         slot: The task that is about, shape ``(n,)``.
         action: What is done with it, shape ``(n, P, 5)``.
-        pace: Logarithm of how much longer than nominal each task of the future's pool is expected to compute, ``(T,)``.
+        believed: What followers believe of each task of the future's pool, shape ``(T, 4)``: how much longer than
+            nominal it takes as the rule reads it, and its compute, memory and host time over nominal, in logarithms.
         ledger: Output, per copy and task, columns ``LEDGER_COLUMNS``, shape ``(n, T, 8)``.
         ends: Output, R_eff, R_util and R_cost that tasks still present can expect beyond the horizon, ``(n, 3)``.
         code: Output, what the first decision came to (``CODES``), shape ``(n,)``.
@@ -584,7 +586,7 @@ class Copies:
     begin: IntArray
     slot: IntArray
     action: IntArray
-    pace: FloatArray
+    believed: FloatArray
     ledger: FloatArray
     ends: FloatArray
     code: IntArray
@@ -1006,7 +1008,7 @@ def _stand(
         if state.slots[0, where, st.STATUS] == st.RUNNING or state.tasks[0, where, st.EVICTED] > 0.0:
             ledger[:, at, 0] = state.tasks[:, where, st.STARTED]
     return Copies(
-        world, state, begin, slot, action, future.pace, ledger, np.zeros((n, 3)), np.zeros(n, dtype=np.int64),
+        world, state, begin, slot, action, future.believed, ledger, np.zeros((n, 3)), np.zeros(n, dtype=np.int64),
         not moment.world.reward.per_decision, scratch, {i: moment.tasks[s] for i, s in enumerate(order)}, moment.world,
         present, make_limits(moment.world, tenants, n, moment.spent, holds),
     )  # fmt: skip

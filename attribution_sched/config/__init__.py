@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from attribution_sched.config.schema import Settings
 from attribution_sched.config.sources import load_settings, load_training_settings, preset_names
-from attribution_sched.config.training import GnnSettings, TrainingSettings
+from attribution_sched.config.training import TrainingSettings
 from attribution_sched.lazy import loader
 from attribution_sched.scheduler.ppo.settings import PpoSettings
 
 __all__ = [
-    "GnnSettings",
     "PpoSettings",
     "Settings",
     "TrainingSettings",

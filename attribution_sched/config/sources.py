@@ -24,7 +24,7 @@ from attribution_sched.limits import DEEPEST, MOST_NODES, check_document, check_
 from attribution_sched.text import clean_text
 
 TRAINING_PRESET = "hi_ppo"
-TRAINING_PRESETS = (TRAINING_PRESET, "hi_ppo_tuned")
+TRAINING_PRESETS = (TRAINING_PRESET,)
 _PRESETS = resources.files("attribution_sched") / "presets"
 _PATH_KEYS = (("network", "trace"), ("arrivals", "path"))
 _RecordT = TypeVar("_RecordT", bound=Record)
@@ -65,7 +65,7 @@ def load_training_settings(
     """Load how the learning scheduler learns, from the packaged settings of its specification by default.
 
     Args:
-        source: ``hi_ppo``, ``hi_ppo_tuned``, path to a YAML file, a mapping, or ready settings.
+        source: ``hi_ppo``, path to a YAML file, a mapping, or ready settings.
 
     Raises:
         SettingsError: As :func:`load_settings`.

@@ -113,13 +113,13 @@ def _log_probabilities(
 ) -> NDArray[np.float64]:
     """Log-probabilities of plans at a decision; −∞ for those that were not on offer."""
     try:
-        found: NDArray[np.float64] = policy.appraise(decided.view, seen, plans, returns=False).log_probability[0]
+        found: NDArray[np.float64] = policy.appraise(decided.view, seen, plans).log_probability[0]
         return found
     except ExplanationError:
         found = np.full(len(plans), -np.inf)
     for i, plan in enumerate(plans):
         with suppress(ExplanationError):
-            found[i] = policy.appraise(decided.view, seen, [plan], returns=False).log_probability[0, 0]
+            found[i] = policy.appraise(decided.view, seen, [plan]).log_probability[0, 0]
     return found
 
 

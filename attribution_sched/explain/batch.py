@@ -109,8 +109,8 @@ class ManyDecisions:
         first = self.targets[0]
         assert isinstance(first.policy, BatchAppraiser)
         views, plans = [one.view for one in self.targets], [one.plans[0] for one in self.targets]
-        said = first.policy.appraise_each(views, situations, decision, plans, returns=first.returns)
-        return with_total((said.returns if first.returns else said.terms)[:, 0], self.seen.weights[decision])
+        said = first.policy.appraise_each(views, situations, decision, plans)
+        return with_total(said.terms[:, 0], self.seen.weights[decision])
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +158,6 @@ def side_by_side(
     decisions: Sequence[Decided],
     background: Background,
     like: Callable[[Decisions, tuple[str, ...]], Alike],
-    *,
-    returns: bool,
 ) -> list[Batch]:
     """Prepare decisions for a policy that judges many at once.
 
@@ -168,7 +166,6 @@ def side_by_side(
         decisions: The decisions.
         background: All states there are to compare with.
         like: Gives what a decision of a cluster with these domains is compared with.
-        returns: Whether Q_c(s, a) is asked for, or the plans' own terms.
     """
     groups: dict[tuple[tuple[str, ...], int, bool, int], list[int]] = {}
     widest = background.states.kind.shape[1]
@@ -186,7 +183,7 @@ def side_by_side(
         seen.check()
         alike = like(seen, domains)
         targets = [
-            AppraisedComponents(policy, decisions[i].view, (decisions[i].plan,), seen.weights[row], returns)
+            AppraisedComponents(policy, decisions[i].view, (decisions[i].plan,), seen.weights[row])
             for row, i in enumerate(members)
         ]
         blend = Blender.of(seen, alike.background.states, alike.cast.owners)
@@ -212,7 +209,7 @@ def _by_players(
     """Decisions and seats ``(d,)`` of the players that can have a share in them."""
     differing = alike.differing(seen)
     policy = targets[0].policy
-    selective = policy if not targets[0].returns and isinstance(policy, Selective) else None
+    selective = policy if isinstance(policy, Selective) else None
     groups: dict[bytes, list[int]] = {}
     known: dict[tuple[object, bytes], bytes] = {}
     for row, target in enumerate(targets):

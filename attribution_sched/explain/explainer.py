@@ -277,10 +277,10 @@ class Explainer:
 
     def _batches(self, decisions: Sequence[Decided], target: str) -> list[Batch]:
         """Decisions with the same players and background, side by side if the policy can judge them so."""
-        if target in ("terms", "returns"):
+        if target == "terms":
             policy = need_appraiser(self.policy, target)
             if isinstance(policy, BatchAppraiser):
-                return side_by_side(policy, decisions, self.background, self._like, returns=target == "returns")
+                return side_by_side(policy, decisions, self.background, self._like)
         return one_by_one([self._prepare(decided, target, None) for decided in decisions])
 
     def _prepare(self, decided: Decided, target: str, against: Plan | str | None) -> Prepared:
@@ -383,9 +383,8 @@ class Explainer:
         background: Background,
     ) -> Target:
         weights = seen.weights[0]
-        if target in ("terms", "returns"):
-            policy = need_appraiser(self.policy, target)
-            return AppraisedComponents(policy, decided.view, plans, weights, target == "returns")
+        if target == "terms":
+            return AppraisedComponents(need_appraiser(self.policy, target), decided.view, plans, weights)
         if target == "log_probability":
             return ChoiceProbability(need_appraiser(self.policy, target), decided.view, plans)
         if target == "choice":

@@ -24,7 +24,7 @@ COMPONENTS: tuple[str, ...] = ("R_eff", "R_util", "R_cost")
 TOTAL = "R"
 TARGETS: dict[str, str] = {
     name: say(f"target.{name}")
-    for name in ("decision", "terms", "returns", "simulator", "log_probability", "log_odds", "choice", "model")
+    for name in ("decision", "terms", "simulator", "log_probability", "log_odds", "choice", "model")
 }
 """What can be explained, in words."""
 

@@ -76,7 +76,7 @@ class AppraisedPlans:
         for at, plan in enumerate(listed):
             own = np.flatnonzero(owner == at)
             said = self.policy.appraise(
-                self.view, situations.take(own), [plan], returns=False, log_probability=False
+                self.view, situations.take(own), [plan], log_probability=False
             )  # fmt: skip
             found[own] = said.terms[:, 0]
         return found

@@ -69,26 +69,24 @@ def with_total(terms: FloatArray, weights: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class AppraisedComponents(_AnyInput):
-    """R_eff, R_util, R_cost and R of a plan (or of the difference to another) as the policy's critics see them.
+    """R_eff, R_util, R_cost and R of a plan (or of the difference to another) as the policy expects them of it.
 
     Attributes:
-        policy: Whose critics.
+        policy: Whose expectation.
         view: The decision.
         plans: The plan, and the one it is compared with if any.
         weights: w_eff, w_util and w_cost, frozen, shape ``(3,)``.
-        returns: True for Q_c(s, a), False for the plan's own terms.
     """
 
     policy: Appraiser
     view: Decision
     plans: tuple[Plan | None, ...]
     weights: FloatArray
-    returns: bool = False
     outputs: tuple[str, ...] = (*COMPONENTS, TOTAL)
 
     def movable(self, cast: Lineup, differing: BoolArray) -> BoolArray:
         """All that differ, or of these what the policy says that it reads."""
-        if self.returns or not isinstance(self.policy, Selective):
+        if not isinstance(self.policy, Selective):
             return differing
         read = np.zeros(len(differing), dtype=np.bool_)
         for field in self.policy.terms_read(self.plans) & set(cast.owners):
@@ -98,8 +96,7 @@ class AppraisedComponents(_AnyInput):
 
     def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
         """Components ``(n, 4)``."""
-        said = self.policy.appraise(self.view, situations, self.plans, returns=self.returns, log_probability=False)
-        terms = said.returns if self.returns else said.terms
+        terms = self.policy.appraise(self.view, situations, self.plans, log_probability=False).terms
         return with_total(terms[:, 0] - terms[:, 1] if len(self.plans) > 1 else terms[:, 0], self.weights)
 
 
@@ -118,7 +115,7 @@ class ChoiceProbability(_AnyInput):
 
     def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
         """Shape ``(n, 1)``."""
-        said: Appraisal = self.policy.appraise(self.view, situations, self.plans, returns=False)
+        said: Appraisal = self.policy.appraise(self.view, situations, self.plans)
         found = said.log_probability
         return found[:, :1] - found[:, 1:2] if len(self.plans) > 1 else found[:, :1]
 

@@ -173,7 +173,7 @@ class _Nominal:
     """Every task as its kind says: at one instant nobody learns what it really demands."""
 
     pool: FloatArray = np.zeros((1, POOL_COLUMNS))
-    pool_pace: FloatArray = np.zeros(1)
+    pool_believed: FloatArray = np.zeros((1, FACTORS))
 
     def of(self, tasks: Sequence[Task]) -> Belief:
         """Nothing beyond the kind."""

@@ -18,6 +18,7 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.explain.decision_table import least_devices
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.preference import redecided
 from attribution_sched.explain.recorder import perceived
 from attribution_sched.explain.room import empty_cluster, fits_at_all
@@ -41,7 +42,7 @@ class Cause(enum.Enum):
     HELD_FOR_ANOTHER = "held_for_another"
     """There is room, and the policy gives or keeps it to other waiting tasks."""
     LINK_OR_PRICE = "link_or_price"
-    """With faster links or free traffic the policy would place it."""
+    """With faster links or free traffic the policy would place it, or it waits for a cleaner or cheaper hour."""
     POLICY_WAITS = "policy_waits"
     """There is room for it alone, and the policy prefers to wait."""
     BEHIND = "behind"
@@ -145,6 +146,20 @@ def why_waiting(
     return _Question(policy, view, holders, allowed, private, behind, quota, share).answer()
 
 
+def _cleaner_hour(policy: Policy, view: Decision) -> Phrase | None:
+    """What a policy that thinks expects of leaving the task until a cleaner hour; None if it does not leave it."""
+    moment = view.moment
+    if moment is None or len(view.queue) != 1 or all(each.carbon is None for each in moment.world.cluster.domains):
+        return None
+    policy.decide(view)
+    thought = getattr(getattr(policy, "last", None), "thought", None)
+    later = None if thought is None else thought.options[thought.chosen].later
+    if later is None:
+        return None
+    kg, error, usd = number(later.carbon_g / 1e3), number(later.carbon_error_g / 1e3, 2), number(later.usd, 2)
+    return Phrase("why.cleaner_hour", hours=number(later.hours), kg=kg, error=error, usd=usd)
+
+
 class _Question:
     """One question, and what was found on the way; see :func:`why_waiting`."""
 
@@ -180,6 +195,9 @@ class _Question:
             return self._no_room()
         if self.behind or not self.here:
             return self._told(Cause.BEHIND, count=max(1, self.behind))
+        later = _cleaner_hour(self.policy, self._seen())
+        if later is not None:
+            return self._told(Cause.LINK_OR_PRICE, reason=later)
         ahead = self._ahead(())
         if ahead is not None:
             return self._told(Cause.HELD_FOR_ANOTHER, ahead=ahead) if ahead else self._told(Cause.BEHIND, count=0)

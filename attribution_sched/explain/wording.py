@@ -75,8 +75,6 @@ def output_name(output: str, lang: str = "en") -> str:
 def output_unit(output: str, target: str, lang: str = "en") -> str:
     """Unit of an output and of its shares; empty if it is not known."""
     check_language(lang)
-    if target == "returns":
-        return say("output_unit.returns" if output == "R" else "output_unit.component_returns", lang)
     known = [name for name in (output, target) if f"output_unit.{name}" in MESSAGES]
     return say(f"output_unit.{known[0]}", lang) if known else ""
 

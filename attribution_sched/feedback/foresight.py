@@ -22,7 +22,7 @@ import numpy as np
 from attribution_sched.cluster.world import Reward
 from attribution_sched.feedback.ascent import Miss, Tilt, toward
 from attribution_sched.feedback.targets import KINDS, FeedbackSettings, Targets
-from attribution_sched.feedback.window import Outcome, Window
+from attribution_sched.feedback.window import PER_DAY, Outcome, Window
 from attribution_sched.types import FloatArray
 
 Revisit = Callable[[Sequence[Reward]], Sequence[Sequence[Outcome | None]]]
@@ -31,8 +31,8 @@ Revisit = Callable[[Sequence[Reward]], Sequence[Sequence[Outcome | None]]]
 TURNS = (0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 """How much the multipliers of pursued targets may grow at once; tried from the smallest on."""
 
-ASKABLE = frozenset(name for name in KINDS if name != "bill_usd_per_day_at_most")
-"""Targets whose value follows from the plans alone; a bill per day also needs to know how many there will be."""
+ASKABLE = frozenset(name for name in KINDS if name not in PER_DAY)
+"""Targets whose value follows from the plans alone; a sum per day also needs to know how many there will be."""
 
 SURE = 2.0
 """An expected change counts from so many standard errors on."""

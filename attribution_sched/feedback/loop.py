@@ -36,6 +36,7 @@ Kind = Literal["changed", "rolled back", "still"]
 
 WEIGHTS_CHANGED = "reward weights"
 PRICE_CHANGED = "reward.energy_usd_per_kwh"
+CARBON_CHANGED = "reward.carbon_usd_per_kg"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Change:
 
     Attributes:
         number: Number of changes before it.
-        changed: What: ``reward weights``, ``reward.energy_usd_per_kwh`` or ``damping of <driver> in <component>``.
+        changed: What: ``reward weights``, ``reward.energy_usd_per_kwh``, ``reward.carbon_usd_per_kg`` or
+            ``damping of <driver> in <component>``.
         before: Its value before; plain numbers and names.
         after: Its value since.
         reason: Why, in English.
@@ -100,7 +102,7 @@ class FeedbackChange:
         return [change.to_record() for change in self.changes]
 
 
-ENERGY, BILL = "energy_j_per_unit_at_most", "bill_usd_per_day_at_most"
+ENERGY, BILL, CARBON = "energy_j_per_unit_at_most", "bill_usd_per_day_at_most", "carbon_kg_per_day_at_most"
 SMOOTHING = 0.5
 """Weight of the newest window in the coupling."""
 
@@ -160,7 +162,11 @@ class Feedback:
         """The reward in force."""
         w_eff, w_util, w_cost = self._weights(self.state.shares).values()
         price = self.user_reward.energy_usd_per_kwh * math.exp(self.state.price_log)
-        return replace(self.user_reward, w_eff=w_eff, w_util=w_util, w_cost=w_cost, energy_usd_per_kwh=price)
+        carbon = self.user_reward.carbon_usd_per_kg * math.exp(self.state.carbon_log)
+        return replace(
+            self.user_reward, w_eff=w_eff, w_util=w_util, w_cost=w_cost, energy_usd_per_kwh=price,
+            carbon_usd_per_kg=carbon,
+        )  # fmt: skip
 
     def trust(self, player: str, component: str) -> float:
         """Multiplier of a driver's shares of a component, 1 unless outcomes contradicted it."""
@@ -181,7 +187,7 @@ class Feedback:
                 feels its way by outcomes.
 
         Raises:
-            SettingsError: If energy is a target and has no price in the reward.
+            SettingsError: If energy or carbon is a target and has no price in the reward.
             ModelFitError: If the window does not tell what a target needs.
         """
         misses = self._misses(window, targets)
@@ -219,6 +225,10 @@ class Feedback:
             rule = f"must be > 0 where {ENERGY} is a target: energy is no part of R_cost without a price"
             fix = "Set the price, for example 0.12"
             raise SettingsError(problem("reward.energy_usd_per_kwh", self.user_reward.energy_usd_per_kwh, rule, fix))
+        if targets.carbon_kg_per_day_at_most is not None and not self.user_reward.carbon_usd_per_kg > 0:
+            rule = f"must be > 0 where {CARBON} is a target: carbon is no part of R_cost without a price"
+            fix = "Set the price, for example 0.1"
+            raise SettingsError(problem("reward.carbon_usd_per_kg", self.user_reward.carbon_usd_per_kg, rule, fix))
         listed = []
         for name, limit in targets.named().items():
             measured = window.measure(name)
@@ -229,7 +239,7 @@ class Feedback:
     def _judge(self, now: _Step, returns: tuple[float, ...]) -> Verdict | None:
         """Hold held-out returns against the last good state; go back to it if they fell."""
         state = now.state
-        here = Anchor(returns, state.shares, dict(state.multipliers), state.price_log)
+        here = Anchor(returns, state.shares, dict(state.multipliers), state.price_log, state.carbon_log)
         if state.anchor is None:
             self._anchor(now, here)
             return None
@@ -283,8 +293,8 @@ class Feedback:
         now.rolled_back = True
         now.state = replace(
             now.state, shares=anchor.shares, multipliers=dict(anchor.multipliers), price_log=anchor.price_log,
-            active=(), matrix=IDENTITY, damping=damping, pending=(), trial=0, falls=0, failures=failures,
-            cooldown=cooldown, caution=max(LEAST_CAUTION, state.caution / 2),
+            carbon_log=anchor.carbon_log, active=(), matrix=IDENTITY, damping=damping, pending=(), trial=0, falls=0,
+            failures=failures, cooldown=cooldown, caution=max(LEAST_CAUTION, state.caution / 2),
         )  # fmt: skip
 
     def _damp(self, now: _Step, drivers: Sequence[DriverEvidence]) -> None:
@@ -333,7 +343,7 @@ class Feedback:
     ) -> list[Miss]:
         """Move multipliers, weights and price toward the targets."""
         state, settings = now.state, self.settings
-        served = [KINDS[miss.target].component for miss in misses]
+        served = [KINDS[miss.target].component for miss in misses if KINDS[miss.target].weight]
         tilt = Tilt.of(self.user_reward, served, settings)
         shares = np.array(state.shares)
         full = [name for name, share, high in zip(WEIGHTS, shares, tilt.high, strict=True) if share >= high - 1e-9]
@@ -343,14 +353,17 @@ class Feedback:
         if told is not None:
             moved = [replace(m, after=told.multipliers[m.target]) if m.target in active else m for m in moved]
         multipliers = {miss.target: miss.after for miss in moved if miss.after > 0.0}
-        back = not multipliers and not np.allclose(shares, self._user, atol=1e-9)
+        # What a price serves alone does not turn the weights: w_cost weighs traffic too.
+        turning = {name: value for name, value in multipliers.items() if KINDS[name].weight}
+        back = not turning and not np.allclose(shares, self._user, atol=1e-9)
+        back = back or (state.carbon_log != 0.0 and CARBON not in multipliers)
         if not (active or back) and multipliers == dict(state.multipliers):
             now.state = replace(state, active=())
             return moved
         old = np.array(state.matrix)
         matrix = old + SMOOTHING * (coupled.matrix - old) if coupled.decisions else old
         # Without multipliers nothing pulls: the weights go back to exactly what the user gave.
-        goal = tilt.shares(multipliers, matrix, settings.coupling) if multipliers else self._user
+        goal = tilt.shares(turning, matrix, settings.coupling) if turning else self._user
         after = toward(shares, goal, settings.weight_step * state.caution) if told is None else told.shares
         now.state = state = replace(
             state, active=active, multipliers=multipliers, matrix=(_row(matrix[0]), _row(matrix[1]), _row(matrix[2]))
@@ -370,7 +383,21 @@ class Feedback:
             undoable = Undoable(number, WEIGHTS_CHANGED, had, have, advocates)
             now.state = replace(now.state, shares=_row(after), pending=(*now.state.pending, undoable))
         self._price(now, reasons, multipliers, window)
+        self._carbon(now, reasons, multipliers)
         return moved
+
+    def _carbon(self, now: _Step, reasons: list[Miss], multipliers: Mapping[str, float]) -> None:
+        """Move the price of carbon inside R_cost with its multiplier: dual ascent, one price for all grams."""
+        settings, price, old = self.settings, self.user_reward.carbon_usd_per_kg, now.state.carbon_log
+        goal = math.log(settings.carbon_range) * multipliers.get(CARBON, 0.0) / max(settings.multiplier_cap, 1e-9)
+        most = settings.carbon_step * now.state.caution
+        new = old + min(max(goal - old, -most), most)
+        if new != old:
+            had, have = price * math.exp(old), price * math.exp(new)
+            why = words.carbon_reason([miss for miss in reasons if miss.target == CARBON], had, have)
+            number = now.add(CARBON_CHANGED, had, have, why)
+            undoable = Undoable(number, CARBON_CHANGED, had, have)
+            now.state = replace(now.state, carbon_log=new, pending=(*now.state.pending, undoable))
 
     def _price(self, now: _Step, reasons: list[Miss], multipliers: Mapping[str, float], window: Window) -> None:
         """Shift R_cost between energy and traffic where it holds both and energy is a target."""

@@ -162,12 +162,14 @@ class Anchor:
         shares: Shares of the weights.
         multipliers: λ by target.
         price_log: Logarithm of the factor on the energy price.
+        carbon_log: Logarithm of the factor on the carbon price.
     """
 
     returns: tuple[float, ...]
     shares: Row
     multipliers: Mapping[str, float]
     price_log: float
+    carbon_log: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ class FeedbackState:
         active: Targets that are being pursued.
         matrix: Coupling of the components, smoothed over windows.
         price_log: Logarithm of the factor on the energy price.
+        carbon_log: Logarithm of the factor on the carbon price.
         damping: Component → player → multiplier, where it is not 1.
         anchor: What to go back to; None before the first held-out return.
         pending: Changes since the anchor, oldest first.
@@ -200,6 +203,7 @@ class FeedbackState:
     active: tuple[str, ...] = ()
     matrix: tuple[Row, Row, Row] = IDENTITY
     price_log: float = 0.0
+    carbon_log: float = 0.0
     damping: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     anchor: Anchor | None = None
     pending: tuple[Undoable, ...] = ()
@@ -234,6 +238,8 @@ class FeedbackState:
                 active=tuple(str(name) for name in record["active"]),
                 matrix=_matrix(record["matrix"]),
                 price_log=_number(record["price_log"]),
+                # States of earlier releases have no price of carbon of their own.
+                carbon_log=_number(record.get("carbon_log", 0.0)),
                 damping={str(c): _numbers(trust) for c, trust in record["damping"].items()},
                 anchor=None if anchor is None else _anchor(anchor),
                 pending=tuple(_undoable(one) for one in record["pending"]),
@@ -274,7 +280,10 @@ def _matrix(values: Any) -> tuple[Row, Row, Row]:
 
 def _anchor(record: Mapping[str, Any]) -> Anchor:
     returns = tuple(_number(value) for value in record["returns"])
-    return Anchor(returns, _row(record["shares"]), _numbers(record["multipliers"]), _number(record["price_log"]))
+    return Anchor(
+        returns, _row(record["shares"]), _numbers(record["multipliers"]), _number(record["price_log"]),
+        _number(record.get("carbon_log", 0.0)),
+    )  # fmt: skip
 
 
 def _undoable(record: Mapping[str, Any]) -> Undoable:

@@ -15,7 +15,7 @@ class Kind:
 
     Attributes:
         component: Reward component that serves it.
-        weight: Weight of that component.
+        weight: Weight of that component; empty where a price inside it serves the target alone.
         unit: Unit of its value; empty for shares and ratios.
         at_least: True if more is better.
         english: What is measured, in words.
@@ -37,6 +37,7 @@ KINDS: dict[str, Kind] = {
     "bill_usd_per_day_at_most": Kind("R_cost", "w_cost", "USD/day", False, "bill", "账单"),
     "cost_ratio_at_most": Kind("R_cost", "w_cost", "", False, "cost over the baseline's", "成本与基线之比"),
     "energy_j_per_unit_at_most": Kind("R_cost", "w_cost", "J/unit", False, "energy per unit of work", "单位工作能耗"),
+    "carbon_kg_per_day_at_most": Kind("R_cost", "", "kg/day", False, "accounted carbon", "核算碳排放"),
 }
 """Every target there is, in the order in which they are reported."""
 
@@ -52,6 +53,7 @@ class Targets:
         bill_usd_per_day_at_most: Cross-domain traffic of the work decided on, per day.
         cost_ratio_at_most: Mean R_cost, cost over the baseline plan's.
         energy_j_per_unit_at_most: Energy per unit of work, a unit being what the baseline plan does in a second.
+        carbon_kg_per_day_at_most: Accounted carbon of the work decided on, per day; its price inside R_cost serves it.
     """
 
     utilisation_at_least: float | None = None
@@ -60,6 +62,7 @@ class Targets:
     bill_usd_per_day_at_most: float | None = None
     cost_ratio_at_most: float | None = None
     energy_j_per_unit_at_most: float | None = None
+    carbon_kg_per_day_at_most: float | None = None
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -118,6 +121,9 @@ class FeedbackSettings:
         coupling: How much of the explained coupling between components is believed; 0 moves by outcomes only.
         price_step: Most the logarithm of the energy price moves in one step.
         price_range: Most the energy price is multiplied or divided by in all.
+        carbon_step: Most the logarithm of the carbon price moves in one step.
+        carbon_range: Most the carbon price is multiplied by in all: at market prices carbon is small change beside
+            traffic, and it takes some hundred times as much before placements follow.
         fewest: Decisions below which nothing is concluded.
         level: Confidence of every test.
         damping_floor: Smallest multiplier of a contradicted driver.
@@ -143,6 +149,8 @@ class FeedbackSettings:
     coupling: float = 0.5
     price_step: float = 0.1
     price_range: float = 4.0
+    carbon_step: float = 2.5
+    carbon_range: float = 1e5
     fewest: int = 8
     level: float = 0.95
     damping_floor: float = 0.1
@@ -161,7 +169,7 @@ class FeedbackSettings:
             "weight_step": (0.0, 1.0), "explained_step": (0.0, 1.0), "least": (0.0, 1 / 3), "most": (1 / 3, 1.0),
             "coupling": (0.0, 0.9),
             "damping_floor": (0.0, 1.0), "damping_step": (0.0, 1.0), "fewest": (3, 10**9), "looks": (1, 100),
-            "price_range": (1.0, 1e6), "level": (0.5, 0.9999),
+            "price_range": (1.0, 1e6), "carbon_range": (1.0, 1e9), "level": (0.5, 0.9999),
         }  # fmt: skip
         for name, (low, high) in ranges.items():
             value = getattr(self, name)

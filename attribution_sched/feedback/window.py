@@ -16,6 +16,12 @@ from attribution_sched.types import FloatArray
 
 DAY_S = 86_400.0
 
+PER_DAY: Mapping[str, tuple[str, float]] = {
+    "bill_usd_per_day_at_most": ("bill_usd", 1.0),
+    "carbon_kg_per_day_at_most": ("carbon_g", 1e3),
+}
+"""Targets over a day: what of a step is summed up, and how much of it makes the target's unit."""
+
 COMPARABLE: tuple[str, ...] = ("terms", "simulator", "model")
 """Targets of explanations whose components can be held against the terms a decision earned."""
 
@@ -23,7 +29,7 @@ COMPARABLE: tuple[str, ...] = ("terms", "simulator", "model")
 class Recorded(Protocol):
     """What is read of a recorded outcome; a journal's records have it.
 
-    ``details`` may hold ``base_step_s`` and ``steps``.
+    ``details`` may hold ``base_step_s``, ``steps`` and ``carbon_g``.
     """
 
     @property
@@ -57,6 +63,7 @@ class Outcome:
         bill_usd: What one step's traffic costs.
         energy_j: Energy of one step.
         steps: Steps that were decided on.
+        carbon_g: Accounted carbon of one step.
     """
 
     r_eff: float
@@ -67,11 +74,12 @@ class Outcome:
     bill_usd: float | None = None
     energy_j: float | None = None
     steps: float = 1.0
+    carbon_g: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("r_eff", "r_util", "r_cost"):
             _check(name, getattr(self, name), None)
-        for name in ("step_s", "base_step_s", "bill_usd", "energy_j", "steps"):
+        for name in ("step_s", "base_step_s", "bill_usd", "energy_j", "steps", "carbon_g"):
             if getattr(self, name) is not None:
                 _check(name, getattr(self, name), 0.0)
 
@@ -83,7 +91,7 @@ class Outcome:
         details = record.details
         return cls(
             record.r_eff, record.r_util, record.r_cost, record.step_s, details.get("base_step_s"), record.bill_usd,
-            record.energy_j, details.get("steps", 1.0),
+            record.energy_j, details.get("steps", 1.0), details.get("carbon_g"),
         )  # fmt: skip
 
     @property
@@ -203,13 +211,14 @@ class Window:
         if target == "step_s_at_most":
             return _mean(self._column("step_s", target))
         steps = self._column("steps", target)
-        if target == "bill_usd_per_day_at_most":
+        if target in PER_DAY:
             if not self.span_s:
                 fix = "Give the window its length in seconds"
                 raise ModelFitError(problem("window.span_s", self.span_s, f"is needed for {target}", fix))
-            bills = _mean(self._column("bill_usd", target) * steps)
-            per_day = len(self) * DAY_S / self.span_s
-            return Measurement(bills.value * per_day, bills.standard_error * per_day, bills.count)
+            column, unit = PER_DAY[target]
+            each = _mean(self._column(column, target) * steps)
+            per_day = len(self) * DAY_S / self.span_s / unit
+            return Measurement(each.value * per_day, each.standard_error * per_day, each.count)
         return _ratio(self._column("energy_j", target) * steps, self._column("base_step_s", target) * steps)
 
     def _column(self, name: str, target: str) -> FloatArray:

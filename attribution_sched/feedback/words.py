@@ -73,6 +73,12 @@ def price_reason(misses: Sequence[Miss], before: float, after: float) -> Words:
     return in_words("feedback.list", parts=[*map(standing, misses), price])
 
 
+def carbon_reason(misses: Sequence[Miss], before: float, after: float) -> Words:
+    """Why the carbon price moved."""
+    price = in_words("feedback.carbon", price=_change(before, after))
+    return in_words("feedback.list", parts=[*map(standing, misses), price])
+
+
 def coupling_words(component: str, other: str, strength: float, driver: str, part: float) -> Words:
     """What explanations say of two components."""
     return in_words(

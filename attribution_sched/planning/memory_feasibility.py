@@ -144,12 +144,30 @@ def _formats(cost: CostModel, kinds: tuple[TaskKind, ...], representatives: IntA
 
 
 @kernel
+def whole_step(t: PlannerTables, workload: Workload, c: int, lay: int, q: int, v: int) -> tuple[float, float]:
+    """Seconds of a step of a whole model inside one domain, and the share of it in which its devices compute.
+
+    Passes of the microbatches, bubble, update and gradient exchange.
+    """
+    kind, domain = workload.model, t.class_domain[c]
+    n, micro = t.cost.n_layers[kind], t.micro[kind, v]
+    dp, tp, pp = t.layouts[lay]
+    cost = stage_cost(t.domains, t.runtime, t.power_law, t.cost, workload, domain, 0, n, dp, tp, q, micro, 1.0)
+    count = t.batch[kind] / micro
+    reductions = (3.0 if t.runtime.recompute else 2.0) if t.training[kind] else 1.0
+    passes = cost.forward_s + cost.backward_s + reductions * cost.reduce_s
+    whole = passes / pp * (count + pp - 1.0) + cost.update_s / pp
+    if t.training[kind]:
+        whole += gradient_reduce_s(t.domains, t.runtime, t.cost, kind, domain, 0, n, dp, tp, q, int(count)) / pp
+    return float(whole), float(count * (cost.forward_s + cost.backward_s) / pp / whole)
+
+
+@kernel
 def _fill_whole(t: PlannerTables) -> None:
-    """Estimate whole models inside one domain: passes of the microbatches, bubble, update and gradient exchange."""
+    """Estimate whole models inside one domain."""
     for kind in range(t.batch.size):
         n = t.cost.n_layers[kind]
         workload = Workload(kind, t.training[kind], 1.0, 1.0, 1.0)
-        reductions = (3.0 if t.runtime.recompute else 2.0) if t.training[kind] else 1.0
         for c in range(t.class_domain.size):
             domain = t.class_domain[c]
             for lay in range(t.sizes.size):
@@ -163,21 +181,8 @@ def _fill_whole(t: PlannerTables) -> None:
                         micro = t.micro[kind, v]
                         if micro % dp != 0:
                             continue
-                        cost = stage_cost(
-                            t.domains, t.runtime, t.power_law, t.cost, workload, domain, 0, n, dp, tp, q, micro, 1.0
-                        )
-                        count = t.batch[kind] / micro
-                        passes = cost.forward_s + cost.backward_s + reductions * cost.reduce_s
-                        whole = passes / pp * (count + pp - 1.0) + cost.update_s / pp
-                        if t.training[kind]:
-                            whole += (
-                                gradient_reduce_s(
-                                    t.domains, t.runtime, t.cost, kind, domain, 0, n, dp, tp, q, int(count)
-                                )
-                                / pp
-                            )
-                        t.whole_s[kind, c, lay, q, v] = whole
-                        t.whole_use[kind, c, lay, q, v] = count * (cost.forward_s + cost.backward_s) / pp / whole
+                        whole, use = whole_step(t, workload, c, lay, q, v)
+                        t.whole_s[kind, c, lay, q, v], t.whole_use[kind, c, lay, q, v] = whole, use
 
 
 class MemoryNeeds(NamedTuple):

@@ -26,8 +26,8 @@ from attribution_sched.cluster.decision import ATTRIBUTIONS
 from attribution_sched.cluster.demands import Demands, draw_demands, nominal_demands
 from attribution_sched.cluster.fork import FACTORS, LAW_SEED, Belief, covariance_root, law_pool, pool_rows
 from attribution_sched.cluster.models import Model
-from attribution_sched.cluster.world import World
-from attribution_sched.scheduler.hi_ppo.features import log_pace
+from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.scheduler.hi_ppo.features import PACE, log_pace
 from attribution_sched.types import Attributor, Float32Array, FloatArray, IntArray, Task
 
 DRAWS = 512
@@ -48,39 +48,41 @@ FLOOR = 1e-9
 _EDGE = 1.0 - 1e-6
 
 
-class AttributionBeliefs:
+class DemandBeliefs:
     """Believed demands of tasks from their attributions and their pace.
 
     Args:
-        world: Whose kinds and law of tasks.
+        kinds: Kinds of tasks.
         attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``, as the tasks' own vectors are in.
-        paces: What attributions say of the time tasks take as the follower reads it, see
-            :func:`~attribution_sched.scheduler.hi_ppo.runtime_estimate.read_paces`; nothing by default.
+        idiosyncrasy: How much tasks of a kind differ, see :func:`~attribution_sched.cluster.demands.draw_demands`.
         pace: Whether the measured throughput is read.
         attributions: Whether attributions are read.
+
+    Attributes:
+        paces: What attributions alone say of the time a task computes, as the rule reads them, shape
+            ``(n_kinds, PACE)``; see :func:`~attribution_sched.scheduler.hi_ppo.features.log_pace`.
     """
 
     def __init__(
         self,
-        world: World,
+        kinds: Sequence[TaskKind],
         attributor: Attributor,
-        paces: FloatArray | None = None,
+        idiosyncrasy: float = 1.0,
         *,
         pace: bool = True,
         attributions: bool = True,
     ) -> None:
         self.reads = (ATTRIBUTED if attributions else 0) | (PACED if pace else 0)
-        self.paces = paces
-        kinds = world.kinds
         self._sample_s = np.array([_nominal_sample_s(kind.model, kind.training) for kind in kinds])
         n = len(kinds)
         self.centres = np.zeros((n, ATTRIBUTIONS + 1))
         self.spreads = np.zeros((n, ATTRIBUTIONS + 1, ATTRIBUTIONS + 1))
         self.slopes = np.zeros((n, 4, ATTRIBUTIONS + 2, FACTORS))
         self.roots = np.zeros((n, 4, FACTORS, FACTORS))
-        rng = np.random.default_rng(LAW_SEED)
+        self.paces: FloatArray = np.zeros((n, PACE))
+        self._rng = rng = np.random.default_rng(LAW_SEED)
         for k, kind in enumerate(kinds):
-            drawn = draw_demands([kind.model] * DRAWS, rng, world.idiosyncrasy, training=kind.training)
+            drawn = draw_demands([kind.model] * DRAWS, rng, idiosyncrasy, training=kind.training)
             read = np.asarray(attributor(counters(drawn, rng).values), dtype=np.float64)
             speed = np.log(throughput(drawn, rng) * self._sample_s[k])
             logs = np.log(np.column_stack([drawn.factors, drawn.ratio[:, 3]]))
@@ -88,11 +90,11 @@ class AttributionBeliefs:
             self.centres[k], self.spreads[k] = features[:, :-1].mean(axis=0), np.cov(features[:, :-1].T)
             for known in range(4):
                 self.slopes[k, known], self.roots[k, known] = _fit(features, logs, known)
-        pool = law_pool(world)
-        inputs = np.array([kind.model.layers[0].input_elements for kind in kinds], dtype=np.float64)
-        self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs)
-        states = np.asarray(attributor(pool.counters.values), dtype=np.float32)
-        self.pool_pace = self._paces(pool.kinds, states)
+            centre, plane = self.centres[k, :ATTRIBUTIONS], self.slopes[k, ATTRIBUTED, :, 0]
+            level = float(plane[-1] + centre @ plane[:ATTRIBUTIONS])
+            self.paces[k] = np.concatenate([centre, plane[:ATTRIBUTIONS], [level]])
+        if not attributions:
+            self.paces[:] = 0.0
 
     def of(self, tasks: Sequence[Task]) -> Belief:
         """What is believed of tasks by what was measured of each."""
@@ -121,14 +123,14 @@ class AttributionBeliefs:
         pace = self._paces(kinds, np.where((known & ATTRIBUTED)[:, None] > 0, states, 0.0).astype(np.float32))
         return Belief(np.clip(mean, -WIDEST_LOG, WIDEST_LOG), roots, pace)
 
-    def log_compute(
+    def log_factors(
         self,
         kinds: IntArray,
         states: FloatArray,
         samples_per_s: FloatArray,
         unsure: Mapping[int, FloatArray] = MappingProxyType({}),
     ) -> FloatArray:
-        """Logarithm ``(n,)`` of how much longer than nominal tasks are believed to compute.
+        """Logarithms ``(n, 3)`` of compute, memory and host time of tasks over nominal, as believed.
 
         Args:
             kinds: Kind of each, shape ``(n,)``.
@@ -140,7 +142,7 @@ class AttributionBeliefs:
         speed = np.where(paced, np.log(np.maximum(samples_per_s, 1e-12) * self._sample_s[kinds]), 0.0)
         known = (ATTRIBUTED * states.any(axis=1) | PACED * paced) & self.reads
         features, _ = self._weighed(kinds, known, _features(states, speed), unsure)
-        found = np.einsum("nf,nf->n", features, self.slopes[kinds, known, :, 0])
+        found = np.einsum("nf,nfj->nj", features, self.slopes[kinds, known, :, :3])
         return np.asarray(np.clip(found, -WIDEST_LOG, WIDEST_LOG))
 
     def _weighed(
@@ -163,9 +165,30 @@ class AttributionBeliefs:
         return features, left
 
     def _paces(self, kinds: IntArray, states: Float32Array) -> FloatArray:
-        if self.paces is None:
-            return np.zeros(len(kinds))
         return np.array([log_pace(self.paces[k], state) for k, state in zip(kinds, states, strict=True)], dtype=float)
+
+
+class AttributionBeliefs(DemandBeliefs):
+    """What is believed of the tasks of a world, and of those that may come.
+
+    Args:
+        world: Whose kinds and law of tasks.
+        attributor: As for :class:`DemandBeliefs`.
+        pace: Whether the measured throughput is read.
+        attributions: Whether attributions are read.
+    """
+
+    def __init__(self, world: World, attributor: Attributor, *, pace: bool = True, attributions: bool = True) -> None:
+        super().__init__(world.kinds, attributor, world.idiosyncrasy, pace=pace, attributions=attributions)
+        pool = law_pool(world)
+        inputs = np.array([kind.model.layers[0].input_elements for kind in world.kinds], dtype=np.float64)
+        self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs)
+        states = np.asarray(attributor(pool.counters.values), dtype=np.float64)
+        speed = np.log(throughput(pool.demands, self._rng) * self._sample_s[pool.kinds])
+        known = np.full(len(pool), self.reads)
+        mean = np.einsum("nf,nfj->nj", _features(states, speed), self.slopes[pool.kinds, known])
+        pace_read = self._paces(pool.kinds, states.astype(np.float32))
+        self.pool_believed: FloatArray = np.column_stack([pace_read, np.clip(mean[:, :3], -WIDEST_LOG, WIDEST_LOG)])
 
 
 def _nominal_sample_s(model: Model, training: bool) -> float:

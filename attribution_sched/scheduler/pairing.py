@@ -7,7 +7,7 @@ would, whatever devices they have. That is the rule here; what policies differ i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Protocol
@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from attribution_sched.cluster.counters import COUNTER_NAMES
-from attribution_sched.cluster.decision import Decision, Neighbour
+from attribution_sched.cluster.decision import CoRunners, Decision, Neighbour
 from attribution_sched.cluster.interference import (
     PCIE_BYTES_PER_S,
     measured_jobs,
@@ -29,6 +29,13 @@ from attribution_sched.types import FloatArray, Task
 
 _AT = {name: i for i, name in enumerate(COUNTER_NAMES)}
 _OPERATORS = [_AT[name] for name in ("conv", "fc", "attention")]
+
+
+TYPICAL = 0.65
+"""Speed of a task beside another before any was seen: the mean of measured pairs, one number for all."""
+
+LIKENESS, SPEED_VARIANCE, SEEN_VARIANCE = 2.0, 0.05, 0.005
+"""Length in logarithms over which profiles are alike; variance of speeds by each term; of a speed that was seen."""
 
 
 class PairBelief(Protocol):
@@ -68,6 +75,87 @@ class ReferenceBelief:
         a, b = nearest_job(own), nearest_job(other)
         found = float(table[a, b]), float(table[b, a])
         return found if np.isfinite(found).all() else (0.0, 0.0)
+
+
+class TrialBelief:
+    """What pairs of this cluster were seen to do, carried over to tasks like them; no table, no model's name.
+
+    A Gaussian process of the speed of one task beside another, with features z of each (counters and pace)::
+
+        cov = v · (k(z, z′) + k(w, w′) + k(z, z′)·k(w, w′)),   k = exp(−|z − z′|² / 2ℓ²)
+
+    The first term is how much a task is hurt, the second how much its neighbour hurts, the third the two together.
+    Before anything is seen every pair is believed to run at :data:`TYPICAL` each; so partners are tried.
+
+    Args:
+        profile: What is read of a task; counters and pace by default.
+        most: Pairs that are remembered, the latest.
+    """
+
+    def __init__(self, profile: Callable[[Task], FloatArray] | None = None, most: int = 96) -> None:
+        self.profile = profile if profile is not None else profile_of
+        self.most = most
+        self.forget()
+
+    def forget(self) -> None:
+        """As if no pair had been seen."""
+        self._seen: dict[tuple[int, int], tuple[Task, Task, tuple[float, float]]] = {}
+        self._features: FloatArray = np.zeros((0, 2, 0))
+        self._weights: FloatArray = np.zeros(0)
+
+    def learn(self, view: Decision) -> bool:
+        """Take note of the pairs that run; says whether there were new ones."""
+        new = False
+        for pair in view.co_runners:
+            key = id(pair.task.counters), id(pair.other.counters)
+            if key not in self._seen and pair.task.counters.size and pair.other.counters.size:
+                self._seen[key] = (pair.task, pair.other, pair.speeds)
+                new = True
+        if new:
+            for key in list(self._seen)[: -self.most]:
+                del self._seen[key]
+            self._fit()
+        return new
+
+    def speeds(self, own: Task, other: Task) -> tuple[float, float]:
+        """Speed of each beside the other, as far as pairs like them were seen."""
+        if not own.counters.size or not other.counters.size:
+            return 0.0, 0.0
+        mine, theirs = self.profile(own), self.profile(other)
+        if not self._weights.size:
+            return TYPICAL, TYPICAL
+        asked = np.array([[mine, theirs], [theirs, mine]])
+        found = np.clip(TYPICAL + _pair_kernel(asked, self._features) @ self._weights, 0.05, 1.0)
+        return float(found[0]), float(found[1])
+
+    def _fit(self) -> None:
+        rows = [(self.profile(a), self.profile(b), s) for a, b, s in self._seen.values()]
+        self._features = np.array([both for a, b, _ in rows for both in ((a, b), (b, a))])
+        seen = np.array([speed for _, _, s in rows for speed in s])
+        covariance = _pair_kernel(self._features, self._features) + SEEN_VARIANCE * np.eye(len(seen))
+        self._weights = np.asarray(np.linalg.solve(covariance, seen - TYPICAL), dtype=np.float64)
+
+
+def profile_of(task: Task) -> FloatArray:
+    """What tells tasks apart: logarithms of counters and pace, a factor of e counting as one; shape ``(13,)``."""
+    read = np.append(task.counters, task.samples_per_s)
+    found: FloatArray = np.log(np.maximum(read, 1e-3 * np.append(_typical(), 1.0)))
+    return found
+
+
+def _pair_kernel(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Covariance of speeds of ordered pairs with profiles ``(n, 2, p)`` and ``(m, 2, p)``, shape ``(n, m)``."""
+    gap = ((one[:, None] - other[None]) ** 2).sum(axis=3)
+    own, beside = np.moveaxis(np.exp(-gap / (2.0 * LIKENESS**2)), 2, 0)
+    found: FloatArray = SPEED_VARIANCE * (own + beside + own * beside)
+    return found
+
+
+@cache
+def _typical() -> FloatArray:
+    """Mean of each counter over the measured jobs: below a thousandth of it two readings are the same."""
+    found: FloatArray = measured_jobs().counters.mean(axis=0)
+    return found
 
 
 def demands_of(counters: FloatArray) -> FloatArray:
@@ -134,9 +222,12 @@ class Packing:
         """Forget the last episode; the seed decides nothing."""
         self._known.clear()
         self._nothing = None
+        if isinstance(self.belief, TrialBelief):
+            self.belief.forget()
 
     def select(self, view: Decision) -> int:
         """The first task, by believed work, that fits by itself; else the first that has a neighbour."""
+        self.learn(view)
         moment = (view.time_s, view.free_devices.tobytes(), len(view.neighbours))
         if moment == self._nothing:
             return view.slot
@@ -155,13 +246,32 @@ class Packing:
         return view.slot
 
     def decide(self, view: Decision) -> Plan | None:
-        """By itself, beside the neighbour believed best, or wait; a running task stays where it is."""
-        if view.replanning or self._nothing == (view.time_s, view.free_devices.tobytes(), len(view.neighbours)):
+        """By itself, beside the neighbour believed best, or wait; a running task stays, unless it can stop sharing."""
+        self.learn(view)
+        if view.replanning:
+            return self.separate(view)
+        if self._nothing == (view.time_s, view.free_devices.tobytes(), len(view.neighbours)):
             return None
         plan = first_with_room(view, view.kind_index, range(len(view.free_devices)))
         if plan is not None or view.task is None:
             return plan
         return self.choose(view, view.task)
+
+    def separate(self, view: Decision) -> Plan | None:
+        """Devices of its own for a task that shares its devices, where nobody waits for them and the move pays."""
+        own = [pair for pair in view.co_runners if view.counters is pair.task.counters]
+        own += [seen_from_other(pair) for pair in view.co_runners if view.counters is pair.other.counters]
+        if not own or view.queue:
+            return None
+        late_s = view.steps_left * view.base_step_s[view.kind_index] * (1.0 / own[0].speeds[0] - 1.0)
+        if late_s < 2.0 * view.restart_s:
+            return None
+        return first_with_room(view, view.kind_index, range(len(view.free_devices)))
+
+    def learn(self, view: Decision) -> None:
+        """Let a belief that learns see the pairs that run; what was believed before is then asked anew."""
+        if isinstance(self.belief, TrialBelief) and self.belief.learn(view):
+            self._known.clear()
 
     def choose(self, view: Decision, task: Task) -> Plan | None:
         """The plan beside the neighbour with which most work is believed to be done."""
@@ -186,3 +296,17 @@ class Packing:
         if found is None or found[0].counters is not own.counters or found[1].counters is not other.counters:
             found = self._known[key] = (own, other, sum(self.belief.speeds(own, other)))
         return found[2]
+
+
+def seen_from_other(pair: CoRunners) -> CoRunners:
+    """The same pair, told from the other side."""
+    return CoRunners(pair.other, pair.task, pair.speeds[::-1])
+
+
+class PairLearner(Packing):
+    """Packs by what this cluster's own pairs were seen to do; nothing is known before."""
+
+    name = "pair-learner"
+
+    def __init__(self) -> None:
+        super().__init__(TrialBelief())

@@ -105,12 +105,10 @@ class Appraisal:
 
     Attributes:
         terms: The plans' own R_eff, R_util and R_cost as the policy expects them, shape ``(n, P, 3)``; 0 for none.
-        returns: Q_c(s, a): what the cluster earns of each component from here on, discounted, shape ``(n, P, 3)``.
         log_probability: Of choosing this task and this plan, shape ``(n, P)``.
     """
 
     terms: FloatArray
-    returns: FloatArray
     log_probability: FloatArray
 
 
@@ -128,7 +126,6 @@ class Appraiser(Protocol):
         situations: Decisions,
         plans: Sequence[Plan | None],
         *,
-        returns: bool = True,
         log_probability: bool = True,
     ) -> Appraisal:
         """Judge plans for the view's task.
@@ -138,7 +135,6 @@ class Appraiser(Protocol):
                 what links carry, not which devices a plan may use.
             situations: n variations of it; the view's task is candidate 0 of each.
             plans: Plans for that task; None lets it wait (or stay).
-            returns: Whether Q_c(s, a) is asked for; zeros otherwise.
             log_probability: Whether it is asked for; zeros otherwise.
         """
         ...
@@ -181,7 +177,7 @@ class ChoiceOdds(Protocol):
 
 @runtime_checkable
 class Redecider(Protocol):
-    """An appraiser whose decision is more than its network's proposal, and can be had again in any situation."""
+    """An appraiser whose decision is more than its agents' proposal, and can be had again in any situation."""
 
     def redecide(self, views: Sequence[Decision], situations: Decisions) -> list[Plan | None]:
         """What is decided for the views' task in each situation; None where it waits, stays, or another goes first.
@@ -212,8 +208,6 @@ class BatchAppraiser(Protocol):
         situations: Decisions,
         owner: IntArray,
         plans: Sequence[Plan | None],
-        *,
-        returns: bool = False,
     ) -> Appraisal:
         """Judge one plan per decision; log-probabilities are not asked for.
 
@@ -222,7 +216,6 @@ class BatchAppraiser(Protocol):
             situations: n variations of them.
             owner: Which decision each is a variation of, shape ``(n,)``.
             plans: A plan for each decision.
-            returns: Whether Q_c(s, a) is asked for; zeros otherwise.
         """
         ...
 

@@ -166,6 +166,13 @@ _SPECS = (
         pairs=True,
     ),
     PolicySpec(
+        "pair-learner",
+        "packing by what pairs of this cluster were seen to do; no table, no model's name",
+        "attribution_sched.scheduler.pairing",
+        "PairLearner",
+        pairs=True,
+    ),
+    PolicySpec(
         "gavel-sharing",
         "space sharing by the measured table of the nearest reference job, in the manner of Gavel",
         "attribution_sched.scheduler.gavel",

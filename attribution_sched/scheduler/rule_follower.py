@@ -31,9 +31,8 @@ class RuleFollower:
             :data:`~attribution_sched.scheduler.hi_ppo.upper_agent.HEADS`.
     """
 
-    name = "rule"
-
     def __init__(self, planner: Planner, world: World, theta: FloatArray | None = None) -> None:
+        self.name = "rule" if theta is None else "hi-ppo"
         t = planner.tables
         k, devices = len(t.domain_class), int(np.max(t.domains.rows.devices))
         kinds, classes = len(t.batch), len(t.class_domain)
@@ -90,15 +89,15 @@ class RuleFollower:
         decided = np.zeros(len(copies.state.clock), dtype=np.int64)
         action = np.zeros((copies.state.plans.shape[2], 5), dtype=np.int64)
         follow(
-            copies.world, copies.state, copies.begin, copies.slot, copies.action, self.rule, copies.pace, self.buffers,
-            self.learnt, self.asks_agents, action, copies.paid_by_work, copies.ledger, copies.ends, copies.code,
-            copies.scratch, decided, copies.limits,
+            copies.world, copies.state, copies.begin, copies.slot, copies.action, self.rule, copies.believed,
+            self.buffers, self.learnt, self.asks_agents, action, copies.paid_by_work, copies.ledger, copies.ends,
+            copies.code, copies.scratch, decided, copies.limits,
         )  # fmt: skip
         return int(decided.sum())
 
     def value(self, copies: Copies, state: StateArrays, e: int) -> None:
         """Write what the tasks of one copy can expect beyond the horizon."""
-        value_at_end(copies.world, state, 0, self.rule, copies.pace, self.buffers, copies.ends[e])
+        value_at_end(copies.world, state, 0, self.rule, copies.believed, self.buffers, copies.ends[e])
 
     def elsewhere(self, world: World) -> RuleFollower:
         """The rule in a cluster with other devices; what attributions mean stays."""
@@ -123,9 +122,10 @@ def agents_of(planner: Planner, weights: FloatArray, theta: FloatArray | None = 
     t = planner.tables
     learnt = rule_theta() if theta is None else np.array(theta, dtype=np.float64)
     devices = np.array(t.domains.rows.devices, dtype=np.int64)
-    return Agents(
-        learnt, layouts_by_size(t, weights), planner.nominal_s, np.array(t.base_step_s), t.domain_class, devices
-    )
+    table = layouts_by_size(t, weights)
+    quickest = table.seconds.reshape(len(table.seconds), -1).argmin(axis=1)
+    shares = table.shares.reshape(len(quickest), -1, table.shares.shape[-1])[np.arange(len(quickest)), quickest]
+    return Agents(learnt, table, planner.nominal_s, shares, np.array(t.base_step_s), t.domain_class, devices)
 
 
 def _awake(domain: Domain) -> int:

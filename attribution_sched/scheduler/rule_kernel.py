@@ -300,7 +300,7 @@ def _fits(rule: RuleArrays, b: Buffers, kind: int) -> None:
 
 @kernel(allocates=True)
 def rule_decides(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, b: Buffers, action: IntArray
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers, action: IntArray
 ) -> tuple[bool, bool]:
     """Let the rule answer the pending decision of a cluster: the event's slot and the action are written.
 
@@ -309,7 +309,7 @@ def rule_decides(
         state: State; a placement's slot becomes the chosen task's.
         e: Cluster.
         rule: Tables.
-        pace: Logarithm of how much longer than nominal each task of the pool computes, shape ``(T,)``.
+        believed: What is believed of the tasks of the pool, see :class:`~attribution_sched.cluster.fork.Copies`.
         b: Buffers.
         action: Output, shape ``(P, 5)``.
 
@@ -339,7 +339,7 @@ def rule_decides(
         if b.fits[kind] == 0:
             return False, False
         base, task = t.base_step_s[kind], state.tasks[e, own]
-        slower = pace[state.slots[e, own, st.POOL]] if rule.nominal_s[kind] != base else 0.0
+        slower = believed[state.slots[e, own, st.POOL], 0] if rule.nominal_s[kind] != base else 0.0
         gain = max(-2.0, min(2.0, bounded_log(task[st.STEP] / b.best[kind]) - slower))
         hours = np.exp(bounded_log(task[st.LEFT] * base / 3600.0) + bounded_log(task[st.STEP] / base))
         holding = 0
@@ -363,7 +363,7 @@ def rule_decides(
         possible = True
         base, nominal = t.base_step_s[kind], rule.nominal_s[kind]
         left = state.tasks[e, slot, st.LEFT]
-        slower = pace[state.slots[e, slot, st.POOL]] if nominal != base else 0.0
+        slower = believed[state.slots[e, slot, st.POOL], 0] if nominal != base else 0.0
         hours = np.float32(bounded_log(left * nominal * np.exp(slower) / 3600.0) / 4.0)
         on_base = np.float32(bounded_log(left * base / 3600.0) / 4.0)
         slowed = np.float32(min(4.0, bounded_log(b.best[kind] / nominal)) / 2.0)
@@ -402,13 +402,13 @@ class Learnt(NamedTuple):
 
 @kernel(allocates=True)
 def agents_decide(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, learnt: Learnt, b: Buffers,
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, learnt: Learnt, b: Buffers,
     action: IntArray,
 ) -> tuple[bool, bool]:  # fmt: skip
     """Let the learnt agents answer the pending decision of a cluster; see :func:`rule_decides`."""
     t, d, s = rule.tables, b.drafts, learnt.seen
     running = state.event[e, st.EVENT] == st.REPLAN
-    candidates = see_cluster(world, state, e, rule.awake, pace, s, learnt.slots)
+    candidates = see_cluster(world, state, e, rule.awake, believed, s, learnt.slots)
     action[:, :] = 0
     action[:, 0] = d.free.shape[1]
     b.fits[:] = -1
@@ -420,8 +420,6 @@ def agents_decide(
         _fits(rule, b, s.kind[q])
         s.fits[q] = b.fits[s.kind[q]] == 1
         possible |= s.fits[q]
-        if rule.nominal_s[s.kind[q]] == t.base_step_s[s.kind[q]]:
-            s.pace[q] = 0.0
     chosen = weigh(learnt.agents, s, candidates, running, learnt.said)
     if chosen < 0:
         return False, possible
@@ -452,7 +450,7 @@ SPANNING_USE = 0.3
 
 @kernel(allocates=True)
 def value_at_end(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, b: Buffers, ends: FloatArray
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers, ends: FloatArray
 ) -> None:
     """Write what the tasks still present can expect: running ones go on as they are, waiting ones drain.
 
@@ -502,7 +500,7 @@ def value_at_end(
                 _whole(rule, b, largest, others)
                 c = t.domain_class[largest]
                 lay, q, v = rule.picks[kind, c, d.free[0, largest], others]
-                own_s = left * t.whole_s[kind, c, lay, q, v] * np.exp(pace[state.slots[e, slot, st.POOL]])
+                own_s = left * t.whole_s[kind, c, lay, q, v] * np.exp(believed[state.slots[e, slot, st.POOL], 0])
                 own_size, own_use = t.sizes[lay], t.whole_use[kind, c, lay, q, v]
             else:
                 own_s, own_size, own_use = left * t.base_step_s[kind], devices // 2, SPANNING_USE
@@ -521,25 +519,25 @@ def value_at_end(
 
 @kernel(allocates=True)
 def _decide(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, b: Buffers, learnt: Learnt,
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers, learnt: Learnt,
     asks_agents: bool, action: IntArray,
 ) -> tuple[bool, bool]:  # fmt: skip
     """By the rule or by the agents; see :func:`rule_decides`."""
     if asks_agents:
-        acts, possible = agents_decide(world, state, e, rule, pace, learnt, b, action)
+        acts, possible = agents_decide(world, state, e, rule, believed, learnt, b, action)
     else:
-        acts, possible = rule_decides(world, state, e, rule, pace, b, action)
+        acts, possible = rule_decides(world, state, e, rule, believed, b, action)
     return acts, possible
 
 
 @kernel(allocates=True)
 def _decide_within(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, pace: FloatArray, b: Buffers, learnt: Learnt,
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers, learnt: Learnt,
     asks_agents: bool, action: IntArray, limits: TenantLimits,
 ) -> tuple[bool, bool]:  # fmt: skip
     """The same within what tenants may use; a plan beyond a quota is asked for once more within it."""
     mask(state, e, limits, -1)
-    acts, possible = _decide(world, state, e, rule, pace, b, learnt, asks_agents, action)
+    acts, possible = _decide(world, state, e, rule, believed, b, learnt, asks_agents, action)
     unmask(state, e)
     if not acts:
         return acts, possible
@@ -557,7 +555,7 @@ def _decide_within(
         many = world.domains.rows[k].devices
         rule.awake[k] = min(awake[k], many - free_devices(world, state, e, k, False, chosen if moving else -1) + left)
     mask(state, e, limits, -1 if moving else chosen)
-    acts, possible = _decide(world, state, e, rule, pace, b, learnt, asks_agents, action)
+    acts, possible = _decide(world, state, e, rule, believed, b, learnt, asks_agents, action)
     unmask(state, e)
     rule.awake[:] = awake
     if acts and devices_taken(world, action) > left:
@@ -571,7 +569,7 @@ def _decide_within(
 @kernel(allocates=True)
 def follow(
     world: WorldArrays, state: StateArrays, begin: IntArray, slot: IntArray, first: IntArray, rule: RuleArrays,
-    pace: FloatArray, b: Buffers, learnt: Learnt, asks_agents: bool, action: IntArray, paid_by_work: bool,
+    believed: FloatArray, b: Buffers, learnt: Learnt, asks_agents: bool, action: IntArray, paid_by_work: bool,
     ledger: FloatArray, ends: FloatArray, codes: IntArray, scratch: Scratch, decided: IntArray, limits: TenantLimits,
 ) -> None:  # fmt: skip
     """Play every cluster to the horizon by the rule or by the agents.
@@ -586,9 +584,11 @@ def follow(
             if state.event[e, st.EVENT] != st.NO_EVENT:
                 state.outcome[e, st.INTEGRALS :] = 0.0
                 if limits.active:
-                    acts, possible = _decide_within(world, state, e, rule, pace, b, learnt, asks_agents, action, limits)
+                    acts, possible = _decide_within(
+                        world, state, e, rule, believed, b, learnt, asks_agents, action, limits
+                    )
                 else:
-                    acts, possible = _decide(world, state, e, rule, pace, b, learnt, asks_agents, action)
+                    acts, possible = _decide(world, state, e, rule, believed, b, learnt, asks_agents, action)
                 decided[e] += possible
                 if not acts and state.event[e, st.EVENT] == st.PLACE:
                     _defer_all(world, state, e)
@@ -611,4 +611,4 @@ def follow(
                     break
                 reprice(world, state, e, wanted == PRICE_NETWORK, scratch)
         if paid_by_work:
-            value_at_end(world, state, e, rule, pace, b, ends[e])
+            value_at_end(world, state, e, rule, believed, b, ends[e])

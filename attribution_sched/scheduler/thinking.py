@@ -18,17 +18,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions, Moment
-from attribution_sched.cluster.fork import Choose, Fork, Wait, fork, within_arrivals
+from attribution_sched.cluster.fork import Change, Choose, Fork, Hold, Wait, fork, within_arrivals
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.reward import total_of
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.reward import total_of, usd_per_g, usd_per_j
+from attribution_sched.cluster.world import Reward, World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
+from attribution_sched.scheduler.cleaner_hour import LaterStart, later_start
 from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, ComparedActor, Deviating, RuleActor, distinct
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
 from attribution_sched.scheduler.hi_ppo.reward_weights import reward_scale
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Attributor, FloatArray, Task
+
+WAITED_SHARE = 0.7
+"""Part of the time that copies are played which a task may be left waiting for a cleaner hour."""
 
 TRUST = 0.5
 """How much of its gain a policy's whole choice is expected to bring at least."""
@@ -86,6 +90,7 @@ class Option:
         upper: Log-probability of task, domains and cuts; 0 for who has none.
         lower: Log-probability of layouts, formats and levels, given these.
         trusted: Whether it is a policy's whole choice, no change of one: it need not be better beyond its noise.
+        later: For a task that is left until a cleaner hour, what that is expected to save and to cost.
     """
 
     slot: int
@@ -93,6 +98,7 @@ class Option:
     upper: float = 0.0
     lower: float = 0.0
     trusted: bool = False
+    later: LaterStart | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,19 +139,25 @@ class Thinker:
     Args:
         think: How much.
         attributor: Counters → attributions, as the decisions' own vectors are in.
+        theta: What Hi-PPO's agents have learnt, who then play the copies on; None lets the rule do it.
         reads: Names of the senses beliefs may use, of ``attributions`` and ``pace``.
     """
 
     def __init__(
-        self, think: Think, attributor: Attributor, *, reads: tuple[str, ...] = ("attributions", "pace")
+        self,
+        think: Think,
+        attributor: Attributor,
+        theta: FloatArray | None = None,
+        *,
+        reads: tuple[str, ...] = ("attributions", "pace"),
     ) -> None:
-        self.think, self.attributor, self.reads = think, attributor, reads
+        self.think, self.attributor, self.theta, self.reads = think, attributor, theta, reads
         self._followers: WeakKeyDictionary[Planner, RuleFollower] = WeakKeyDictionary()
         self._beliefs: list[tuple[World, AttributionBeliefs]] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Thinker:
         """A thinker like it: followers and beliefs are made again by whoever asks, the same ones."""
-        return Thinker(self.think, self.attributor, reads=self.reads)
+        return Thinker(self.think, self.attributor, self.theta, reads=self.reads)
 
     def candidates(
         self, actor: ComparedActor, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
@@ -186,6 +198,17 @@ class Thinker:
                 options.append(Option(int(decisions.slot[0, task]), found.batch.plan(r), *odds[r].tolist()))
         return options
 
+    def later(self, view: Decision, own: Option) -> list[Option]:
+        """Leaving the task of the own choice until a cleaner hour, if forecasts speak for one; nobody else may wait.
+
+        The hour must come while copies are still played, with time left to show what it is worth.
+        """
+        if view.moment is None or view.replanning or own.plan is None or len(view.queue) != 1:
+            return []
+        played_h = min(self._hours(view.moment), (view.moment.ends_s - view.time_s) / 3600.0)
+        found = later_start(view, own.plan, WAITED_SHARE * played_h)
+        return [] if found is None else [replace(own, plan=None, later=found)]
+
     def compare(self, view: Decision, planner: Planner, listed: Sequence[Option], seed: int) -> Thought:
         """Say what each of some choices is worth over the first one.
 
@@ -215,17 +238,30 @@ class Thinker:
         unit = min(1.0, reward_scale(view.kinds, view.base_step_s, view.reward.interval_s))
         return _judge(listed, paired, alive, replace(think, beta=think.beta / unit), followed)
 
+    def worths(
+        self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int, first: int
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """R of each choice over the first one per future ``(n, F)``, and its mean per component ``(n, 3)``.
+
+        None where the first one is refused; of others that are, R is what refusing came to.
+        """
+        found = self._fork(view, planner, listed, futures, seed, first)
+        if found.codes[1].min() < 0:
+            return None
+        terms = found.totals[1:, :, 2:5] + self.think.end_value * found.ends[1:]
+        weights = np.array([view.reward.w_eff, view.reward.w_util, view.reward.w_cost])
+        worth = total_of(terms, weights)
+        return worth - worth[:1], (terms - terms[:1]).mean(axis=1)
+
     def _fork(
         self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int,
         first: int,
     ) -> Fork:  # fmt: skip
-        moment = view.moment
-        if moment is None:
+        if view.moment is None:
             fix = "Take decisions from a cluster, or decide without thinking"
             raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
-        changes = [
-            Choose(each.slot, each.plan) if each.plan is not None or view.replanning else Wait() for each in listed
-        ]
+        moment = priced(view.moment, view.reward)
+        changes = [_change(each, replanning=view.replanning) for each in listed]
         known = known_tasks(view)
         return fork(
             moment, changes, futures, self._hours(moment), self.follower(planner, moment.world), seed,
@@ -233,12 +269,13 @@ class Thinker:
         )  # fmt: skip
 
     def _hours(self, moment: Moment) -> float:
+        """How far copies are played."""
         return within_arrivals(moment, self.think.hours, self.think.arrivals)
 
     def follower(self, planner: Planner, world: World) -> RuleFollower:
-        """The compiled rule of a cluster."""
+        """The compiled rule of a cluster, or the agents."""
         if planner not in self._followers:
-            self._followers[planner] = RuleFollower(planner, world)
+            self._followers[planner] = RuleFollower(planner, world, self.theta)
         return self._followers[planner]
 
     def beliefs(self, world: World, planner: Planner) -> AttributionBeliefs:
@@ -247,10 +284,17 @@ class Thinker:
             if known is world or (known.kinds == world.kinds and known.idiosyncrasy == world.idiosyncrasy):
                 return beliefs
         made = AttributionBeliefs(
-            world, self.attributor, planner.paces, pace="pace" in self.reads, attributions="attributions" in self.reads
+            world, self.attributor, pace="pace" in self.reads, attributions="attributions" in self.reads
         )
         self._beliefs = [(world, made), *self._beliefs[:3]]
         return made
+
+
+def _change(option: Option, *, replanning: bool) -> Change:
+    """What a choice changes in a copy."""
+    if option.later is not None:
+        return Hold(option.slot, option.later.hours)
+    return Choose(option.slot, option.plan) if option.plan is not None or replanning else Wait()
 
 
 def _is_new(option: Option, listed: Sequence[Option]) -> bool:
@@ -264,6 +308,14 @@ def decision_seed(view: Decision, seed: int = 0) -> int:
     """A seed of the decision's own: the same moment is thought about in the same futures, whatever came before."""
     key = repr((seed, view.time_s, view.slot, [(task.slot, task.number) for task in view.queue])).encode()
     return int.from_bytes(hashlib.blake2b(key, digest_size=6).digest(), "big")
+
+
+def priced(moment: Moment, reward: Reward) -> Moment:
+    """A moment whose copies pay the prices that are in force; feedback may have changed them since the world began."""
+    arrays, energy, carbon = moment.arrays, usd_per_j(reward), usd_per_g(reward)
+    if arrays.energy_usd_per_j == energy and arrays.carbon_usd_per_g == carbon:
+        return moment
+    return replace(moment, arrays=arrays._replace(energy_usd_per_j=energy, carbon_usd_per_g=carbon))
 
 
 def known_tasks(view: Decision) -> dict[int, Task]:

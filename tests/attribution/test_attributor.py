@@ -201,21 +201,16 @@ def test_other_counters_than_the_seven_are_refused(testbed):
 
 
 def test_training_environments_and_system_show_the_same_to_the_last_bit():
-    """No skew: what the network learnt from, what an environment shows, what a policy of System is given."""
+    """No skew: what the weights learnt from, what an environment shows, what a policy of System is given."""
     from attribution_sched.registration import make_cross_domain
-    from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
-    from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-    from attribution_sched.training_phases import attribute
+    from attribution_sched.scheduler.hi_ppo.checkpoint import load
 
     env = make_cross_domain("cross-domain")
     shown, _ = env.reset(seed=3)
     counters = env.engine.pool.counters.values[env.engine.pending_pool()[0]]
     expected = closed_form()(counters[None])[0].astype(np.float32).tobytes()
     assert shown["attribution"].tobytes() == expected
-    network = HiPpoNetwork()
-    attribute(network)
-    field = ClusterBatch(env.engine.world, 1, 3, network.attributions)
-    assert field.decisions().attribution[0, 0].tobytes() == expected
+    assert load().attributions(counters[None])[0].astype(np.float32).tobytes() == expected
     given = []
 
     def policy(decision):

@@ -22,7 +22,8 @@ def test_lines_and_rest_are_the_meter(seed, by, rule):
     usage = random_usage(seed)
     bill = make_bill(usage, by, rule)
     assert bill.gap() <= 1e-9
-    assert bill.meter["energy"] == pytest.approx(usage.meter_j, rel=1e-12)
+    assert bill.meter["energy"] + bill.meter["idle"] == pytest.approx(usage.meter_j, rel=1e-12)
+    assert bill.meter["idle"] == pytest.approx(usage.idle_j.sum(), rel=1e-12)
     assert bill.meter["egress"] == usage.meter_egress_usd
 
 

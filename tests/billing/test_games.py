@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import hypergeom
 
 from attribution_sched.billing.games import co_location, congestion, from_table, peak_capacity
 from attribution_sched.coalitions import all_masks, shapley_matrix
@@ -127,3 +128,59 @@ def test_a_profile_that_is_none_is_refused(bad):
 def test_too_few_orders_are_refused():
     with pytest.raises(SettingsError, match="orders = 7"):
         peak_capacity(np.ones((30, 2)), orders=7)
+
+
+def two_crowds(one, other):
+    """Exact shares of ``one`` tenants of a device at one hour and ``other`` at another, and of a tiny one at the first.
+
+    Of a coalition of s others so many are of the first crowd with the chance of an urn, so nothing is sampled.
+    """
+    n, tiny = one + other + 1, 1e-3
+    small = first = second = 0.0
+    for s in range(n):
+        # The tiny tenant joins: it adds where the first hour is the higher one, or as high.
+        a = np.arange(max(0, s - other), min(one, s) + 1)
+        small += tiny * hypergeom.pmf(a, one + other, one, s)[a >= s - a].sum()
+        for own in (0, 1):
+            # One of the first crowd joins (own 0), or one of the second (own 1): the tiny one is in or out.
+            theirs = other if own == 0 else other - 1
+            mine = one - 1 if own == 0 else one
+            for there in (0, 1):
+                k = s - there
+                if k < 0 or k > n - 2:
+                    continue
+                chance_there = s / (n - 1) if there else 1.0 - s / (n - 1)
+                a = np.arange(max(0, k - theirs), min(mine, k) + 1)
+                chance = chance_there * hypergeom.pmf(a, n - 2, mine, k)
+                high, low = a + tiny * there, k - a
+                added = np.maximum(high + (own == 0), low + (own == 1)) - np.maximum(high, low)
+                if own == 0:
+                    first += float(chance @ added)
+                else:
+                    second += float(chance @ added)
+    return first / n, second / n, small / n
+
+
+def test_a_thousand_tenants_are_near_what_an_urn_says_exactly():
+    """Also the tenant with a thousandth of a device, whose share is the smallest."""
+    one, other = 520, 479
+    profile = np.zeros((1000, 2))
+    profile[:one, 0], profile[one : one + other, 1], profile[-1, 0] = 1.0, 1.0, 1e-3
+    exact = two_crowds(one, other)
+    assert one * exact[0] + other * exact[1] + exact[2] == pytest.approx(one + 1e-3, rel=1e-9)
+    found = peak_capacity(profile, orders=4096)
+    truth = np.repeat(exact, [one, other, 1])
+    assert found.values.sum() == pytest.approx(found.total, rel=1e-12)
+    far = np.abs(found.values - truth) / truth
+    assert far.mean() < 0.02 and far.max() < 0.10
+    assert 0.88 < (np.abs(found.values - truth) <= found.half_width).mean() <= 1.0
+
+
+def test_a_tenant_that_holds_nothing_pays_nothing_and_equals_pay_alike():
+    rng = np.random.default_rng(4)
+    profile = rng.integers(0, 3, (30, 12)).astype(float)
+    profile[7] = 0.0
+    profile[9] = profile[8]
+    found = peak_capacity(profile, orders=2048)
+    assert found.values[7] == 0.0 and found.half_width[7] == 0.0
+    assert abs(found.values[8] - found.values[9]) <= found.half_width[8] + found.half_width[9]

@@ -206,17 +206,10 @@ def _learnt() -> Any:
     real = training.continue_learning
     from attribution_sched.scheduler.registry import make_policy
 
-    network: Any = make_policy("hi-ppo")
-    found = real(network.network, SETTINGS.build_world(), 64)
-    import copy
-
-    import torch
-
-    better = copy.deepcopy(found.network)
-    with torch.no_grad():
-        for weight in better.parameters():
-            weight.mul_(0.99)
-    return replace(found, improved=True, network=better)
+    policy: Any = make_policy("hi-ppo")
+    found = real(policy.learnt, SETTINGS.build_world(), 64)
+    better = found.weights.with_agents(0.99 * found.weights.theta)
+    return replace(found, improved=True, weights=better)
 
 
 @contextmanager

@@ -37,6 +37,17 @@ def test_from_questions(tmp_path):
     assert "NOT MEASURED" in path.read_text()
 
 
+def test_questions_that_nobody_answers_are_one_line(tmp_path):
+    """Found by the fuzzer: it was "failed: Abort:", with nothing after it."""
+    path = tmp_path / "mine.yaml"
+    done = RUNNER.invoke(app, ["init", "-o", str(path)], input="2\n")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == (
+        "error: a question was not answered. Give the answers as options, see --help"
+    )
+    assert not path.exists()
+
+
 def test_from_a_slurm(tmp_path, monkeypatch):
     nodes = [ShadowNode(f"n{at}", ("gpu",), 4, 0, "idle") for at in range(3)]
     nodes.append(ShadowNode("c0", ("cpu",), 0, 0, "idle"))

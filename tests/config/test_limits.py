@@ -146,12 +146,11 @@ def test_every_size_has_a_bound_and_says_why(name):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"gnn": {"num_layers": 10**6}}, "<= 64: messages"),
-        ({"gnn": {"hidden_dim": 10**6, "out_dim": 10**6}}, "<= 8192: a layer"),
-        ({"ppo": {"num_steps": 10**12}}, "<= 10000000: all of them"),
-        ({"course": {"minutes": 1e300}}, "<= 1e+06: that is two years"),
-        ({"course": {"seed": 2**70}}, "generators take"),
-        ({"course": {"worlds": [{"preset": "x\0"}]}}, "NUL"),
+        ({"agents": {"groups": 10**9}}, "<= 1000000: more would never end"),
+        ({"agents": {"members": 10**6}}, "<= 1000: each is played"),
+        ({"ranker": {"futures": 10**6}}, "<= 256: each candidate"),
+        ({"seed": 2**70}, "generators take"),
+        ({"agents": {"worlds": {"x\0": 3}}}, "NUL"),
     ],
 )
 def test_training_has_bounds_too(change, words):

@@ -228,65 +228,15 @@ def test_carbon_comes_from_the_table_then_the_domain_then_the_defaults():
     assert [domain.carbon_g_per_kwh for domain in loaded.resolved_domains()] == [94.0, 5.0, 111.0]
 
 
-def test_hyper_parameters_are_those_of_the_specification():
-    assert load_training_settings().model_dump(exclude={"course"}) == {
-        "ppo": {
-            "lr": 3.0e-4,
-            "gamma": 0.99,
-            "gae_lambda": 0.95,
-            "clip_range": 0.2,
-            "entropy_coef": 0.01,
-            "value_coef": 0.5,
-            "max_grad_norm": 0.5,
-            "target_kl": 0.02,
-            "num_steps": 2048,
-            "update_epochs": 10,
-            "minibatch_size": 256,
-            "value_clip": None,
-            "normalise_advantage": True,
-        },
-        "gnn": {
-            "type": "GraphSAGE",
-            "num_layers": 2,
-            "hidden_dim": 128,
-            "out_dim": 128,
-            "aggregation": "mean",
-        },
-    }
-
-
-def test_hyper_parameters_can_be_extended_and_round_trip(tmp_path):
-    loaded = load_training_settings({"extends": "hi_ppo", "gnn": {"type": "GAT"}})
-    assert loaded.gnn.type == "GAT"
+def test_the_training_preset_is_read_extended_and_round_trips(tmp_path):
+    plain = load_training_settings()
+    assert plain == load_training_settings("hi_ppo") and sum(plain.agents.worlds.values()) > 100
+    loaded = load_training_settings({"extends": "hi_ppo", "agents": {"groups": 3}})
+    assert (loaded.agents.groups, loaded.ranker) == (3, plain.ranker)
     path = tmp_path / "train.yaml"
     path.write_text(loaded.to_yaml())
     assert load_training_settings(path) == loaded
-
-
-def test_the_tuned_course_is_a_variant_of_the_specification():
-    plain, tuned = load_training_settings("hi_ppo"), load_training_settings("hi_ppo_tuned")
-    assert tuned.ppo != plain.ppo
-    assert tuned.gnn.type == plain.gnn.type
-    assert load_training_settings({"extends": "hi_ppo_tuned"}) == tuned
-    assert not {"hi_ppo", "hi_ppo_tuned"} & set(preset_names())
-
-
-@pytest.mark.parametrize(("kind", "conv"), [("GraphSAGE", "edge-sage"), ("GAT", "gatv2"), ("GINE", "gine")])
-def test_graph_networks_have_the_convolution_that_uses_links(kind, conv):
-    assert load_training_settings({"gnn": {"type": kind}}).gnn.conv == conv
-
-
-def test_a_course_finds_the_worlds_beside_it(tmp_path):
-    worlds = "[{preset: mine.yaml, clusters: 2}, {preset: testbed, scenario: steady, clusters: 3}]"
-    (tmp_path / "train.yaml").write_text(f"extends: hi_ppo\ncourse: {{worlds: {worlds}, decisions: 5}}\n")
-    course = load_training_settings(tmp_path / "train.yaml").course
-    assert [world.preset for world in course.worlds] == [str(tmp_path / "mine.yaml"), "testbed"]
-    assert [world.label for world in course.worlds] == ["mine/ou30", "testbed/steady"]
-    assert course.decisions == 5
-    measured = course.evaluation_world
-    assert (measured.label, measured.clusters) == ("mine/ou30", 32)
-    elsewhere = course.model_copy(update={"evaluation": course.evaluation.model_copy(update={"scenario": "burst"})})
-    assert elsewhere.evaluation_world.label == "mine/burst"
+    assert "hi_ppo" not in preset_names()
 
 
 def test_diurnal_arrivals_reach_the_world():

@@ -250,21 +250,13 @@ def test_what_only_the_world_can_see_is_still_a_settings_error(change, rule):
 @pytest.mark.parametrize(
     ("source", "rule"),
     [
-        ({"ppo": {"minibatch_size": 4096}}, "ppo.minibatch_size = 4096: must be at most num_steps, 2048"),
-        ({"ppo": {"gamma": 1.5}}, "ppo.gamma = 1.5: must be <= 1"),
-        ({"ppo": {"learning_rate": 1.0}}, "ppo.learning_rate = 1.0: is not a setting"),
-        ({"gnn": {"type": "GraphSage"}}, "gnn.type = 'GraphSage': must be one of GraphSAGE, GAT, GINE.*'GraphSAGE'"),
-        ({"gnn": {"out_dim": 64}}, "gnn.out_dim = 64: must equal hidden_dim, 128"),
-        ({"course": {"worlds": []}}, "course.worlds = .*must have at least 1 entries"),
-        ({"course": {"worlds": [{}, {}]}}, "course.worlds = 'cross-domain/ou30': is listed twice"),
-        ({"course": {"worlds": [{"clusters": 4096}]}}, "ppo.num_steps = 2048: must be at least the 4096 clusters"),
-        ({"course": {"worlds": [{"clusters": 9000}]}}, "course.worlds = 9000: .*at most 5000"),
-        ({"course": {"worlds": [{"scenari": "ou30"}]}}, r"course.worlds\[0\].scenari .*Did you mean 'scenario'"),
-        ({"course": {"minutes": 0}}, "course.minutes = 0: must be > 0"),
-        ({"course": {"clock": "sun"}}, "course.clock = 'sun': must be one of cpu, wall"),
-        ({"course": {"seed": -1}}, "course.seed = -1: must be >= 0"),
-        ({"course": {"evaluation": {"episodes": 0}}}, "course.evaluation.episodes = 0: must be >= 1"),
-        ("testbed", "preset = 'testbed': is neither a preset.*Valid: hi_ppo, hi_ppo_tuned"),
+        ({"agents": {"member": 4}}, "agents.member = 4: is not a setting"),
+        ({"agents": {"members": 7}}, "agents.members = 7: must be even"),
+        ({"agents": {"worlds": {"ou30": 20000}}}, "agents.worlds = 20000: all days together must be at most 10000"),
+        ({"ranker": {"clip": 0.0}}, "ranker.clip = 0.0: must be > 0"),
+        ({"ranker": {"judged": 0}}, "ranker.judged = 0: must be >= 1"),
+        ({"seed": -1}, "seed = -1: must be >= 0"),
+        ("testbed", "preset = 'testbed': is neither a preset.*Valid: hi_ppo"),
     ],
 )
 def test_hyper_parameters_are_checked_too(source, rule):

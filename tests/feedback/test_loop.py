@@ -308,6 +308,30 @@ def test_the_energy_price_moves_only_where_cost_holds_both_and_within_bounds():
     assert prices[-1] == pytest.approx(REWARD.energy_usd_per_kwh * SETTINGS.price_range)
 
 
+def test_carbon_as_a_target_moves_its_price_and_no_weight():
+    """Dual ascent on one price for all grams: up while the cap is missed, within bounds, back when it is well met."""
+    priced = replace(REWARD, carbon_usd_per_kg=0.1)
+    feedback, targets = Feedback(priced), Targets(carbon_kg_per_day_at_most=10.0)
+    # 60 decisions of 100 steps in an hour: 2.5 g a step are 360 kg a day.
+    high, low = ({"carbon_g": grams} for grams in (2.5, 0.01))
+    prices = [feedback.step(plain(seed=i, **high), targets).reward.carbon_usd_per_kg for i in range(12)]
+    ratios = np.diff(np.log([0.1, *prices]))
+    assert (ratios[:3] > 0).all() and ratios.max() <= SETTINGS.carbon_step + 1e-12
+    assert prices[-1] == pytest.approx(0.1 * SETTINGS.carbon_range)
+    np.testing.assert_allclose(weights(feedback.reward), weights(priced))
+    again = Feedback.from_dict(priced, feedback.to_dict())
+    assert again.reward == feedback.reward
+    for i in range(60):
+        change = feedback.step(plain(seed=i, **low), targets)
+    assert feedback.reward.carbon_usd_per_kg == pytest.approx(0.1)
+    assert change.kind == "still"
+    first = Feedback(priced).step(plain(**high), targets)
+    assert first.changes[0].changed == "reward.carbon_usd_per_kg"
+    assert "USD/kg" in first.reason and "carbon_kg_per_day_at_most" in first.reason and "碳价" in first.reason_zh
+    with pytest.raises(SettingsError, match=r"reward\.carbon_usd_per_kg = 0\.0: must be > 0 where"):
+        Feedback(replace(REWARD, carbon_usd_per_kg=0.0)).step(plain(**high), targets)
+
+
 def test_a_weight_of_zero_is_woken_by_its_target():
     change = Feedback(Reward(1.0, 0.5, 0.0)).step(plain(r_cost=1.0), Targets(cost_ratio_at_most=0.5))
     assert change.reward.w_cost > 0.0

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from attribution_sched.attribution.attributor import AccountAttributor, as_attributor
+from attribution_sched.cluster.counters import counters, throughput
+from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.config import load_settings
+from attribution_sched.scheduler.beliefs import AttributionBeliefs, DemandBeliefs
+from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.thinking import Think, known_tasks
 from tests.small_world import small
 
@@ -90,6 +95,36 @@ def test_the_interval_of_an_attribution_reaches_what_is_thought_of():
     assert thought >= 4 and moved >= thought // 2
 
 
+def test_with_the_pace_kept_the_vector_earns_its_place_on_the_testbed(tell):
+    """Cut: the same days, the measured pace still read, attributions not. Fresh days; nothing was tuned on them."""
+    weights, count = load(SHIPPED), 120
+    days = Days(load_settings("testbed").build_world(), count, weights)
+    tasks = [days.engine.pool.task(row, days.world.kinds) for row in range(len(days.engine.pool))]
+    found = {}
+    for name, vector in (("both", True), ("pace", False)):
+        days.believe(AttributionBeliefs(days.world, weights.attributions, attributions=vector).of(tasks))
+        found[name] = days.returns(weights.theta, 1_992_000)
+    worth = found["both"] - found["pace"]
+    error = float(worth.std(ddof=1) / np.sqrt(count))
+    tell("J2", preset="testbed", days=count, worth=float(worth.mean()), error=error)
+    assert worth.mean() - 2.0 * error > 0.0
+
+
+@pytest.mark.parametrize("preset", ["cross-domain", "testbed"])
+def test_the_vector_never_makes_the_belief_worse(preset):
+    """Held-out simulated tasks of every kind: compute, memory and host time, with the vector and without."""
+    world, weights = load_settings(preset).build_world(), load(SHIPPED)
+    rng = np.random.default_rng(11)
+    beliefs = DemandBeliefs(world.kinds, weights.attributions, world.idiosyncrasy)
+    for k, kind in enumerate(world.kinds):
+        drawn = draw_demands([kind.model] * 300, rng, world.idiosyncrasy, training=kind.training)
+        states = weights.attributions(counters(drawn, rng).values)
+        speed, kinds, truth = throughput(drawn, rng), np.full(300, k), np.log(drawn.factors)
+        both = beliefs.log_factors(kinds, states, speed) - truth
+        pace = beliefs.log_factors(kinds, np.zeros_like(states), speed) - truth
+        assert ((both**2).mean(axis=0) <= 1.02 * (pace**2).mean(axis=0)).all(), kind.model.name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["cross-domain", "testbed"])
 def test_with_thinking_a_cut_changes_five_decisions_in_a_hundred(preset, tell):
@@ -97,5 +132,5 @@ def test_with_thinking_a_cut_changes_five_decisions_in_a_hundred(preset, tell):
     tell("J2", preset=preset, thinking=1, states=200, **found, wanted=0.05)
     assert found["inverted"] >= 0.05 and found["zeroed"] > 0.0
     if found["zeroed"] < 0.05:
-        # Since the agents decide, who read hours off pace first: zeroed 0.025 on cross-domain (0.08 on the testbed).
+        # On cross-domain true demands themselves are worth no more than pace: most of a step is compute there.
         pytest.xfail(f"missed: zeroed attributions change {found['zeroed']:.3f} of decisions, 0.05 wanted")

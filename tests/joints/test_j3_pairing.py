@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
+from scipy.stats import t as student
 
 from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.pairing import Packing
 from attribution_sched.scheduler.registry import make_policy
 
 
@@ -46,15 +49,61 @@ def test_tasks_share_devices_where_a_policy_chooses_it(tell):
     assert sharing > 0
 
 
-def test_cutting_the_freedom_to_share_changes_the_world(tell):
-    world = site()
-    seeds = range(2)
+def days(seeds):
+    """Days with and without the freedom to share, the queue so long that none is turned away: who is pays nothing."""
+    settings = load_settings("shared").model_dump(mode="json")
+    settings["domain_defaults"]["devices"] = 16
+    settings["arrivals"]["rate_per_hour"] = 4.0
+    settings["episode"] |= {"horizon_s": 86_400.0, "pool_size": 512, "queue_capacity": 224, "max_running": 32}
+    world = load_settings(settings).build_world()
     free = [play(world, make_policy("gavel-sharing"), seed) for seed in seeds]
     cut = [play(replace(world, share_limit=1), make_policy("gavel-sharing"), seed) for seed in seeds]
-    waited = sum(one.waiting_h for one in free), sum(one.waiting_h for one in cut)
-    reward = sum(one.reward for one in free), sum(one.reward for one in cut)
-    tell("J3", waiting_h_shared=waited[0], waiting_h_cut=waited[1], reward_shared=reward[0], reward_cut=reward[1])
-    assert waited[0] < waited[1]
+    assert not any(one.turned_away for one in free + cut)
+    return free, cut
+
+
+def log_ratio(free, cut, figure):
+    """Mean of the days' logarithm of what the freedom multiplies a figure by, and half its 95 % interval."""
+    found = np.array([np.log(figure(a) / figure(b)) for a, b in zip(free, cut, strict=True)])
+    return found.mean(), student.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
+
+
+def test_cutting_the_freedom_to_share_costs_time_work_and_reward(tell):
+    free, cut = days(range(6))
+    time, half_time = log_ratio(free, cut, lambda one: one.mean_completion_h)
+    loss, half_loss = log_ratio(free, cut, lambda one: -one.reward)
+    work_h = sum(one.baseline_running_h for one in free), sum(one.baseline_running_h for one in cut)
+    cost = sum(one.r_cost for one in free) / work_h[0], sum(one.r_cost for one in cut) / work_h[1]
+    tell("J3", load=0.9, completion_log_ratio=time, half_time=half_time, loss_log_ratio=loss, half_loss=half_loss,
+         work_h_shared=work_h[0], work_h_cut=work_h[1], r_cost_of_work=cost[0], r_cost_of_work_cut=cost[1])  # fmt: skip
+    assert time < -half_time
+    assert loss < -half_loss
+    assert work_h[0] > 1.05 * work_h[1]
+    assert cost[0] < cost[1]
+
+
+def test_two_on_a_device_are_priced_by_what_the_meter_gives_them():
+    """R_cost of a pair is its own joules: the same work above idle, half the idle power; not the whole device twice."""
+    world = site()
+    engine = Engine(world)
+    engine.seed([1])
+    engine.reset()
+    policy, checked, idle_w = Packing(least_work=0.1), 0, world.cluster.domains[0].gpu.idle_w
+    usd_per_j = world.reward.energy_usd_per_kwh / 3.6e6
+    while engine.state.event[0, st.DONE] == 0 and checked < 20:
+        seen = view(engine)
+        engine.step(encode(engine, policy.decide(seen), seen.kind_index)[None])
+        tasks, slots, occupant = engine.state.tasks[0], engine.state.slots[0], engine.state.occupant[0, 0]
+        for slot in np.flatnonzero((slots[:, st.STATUS] == st.RUNNING) & (tasks[:, st.SHARED] > 0)):
+            kind = engine.arrays.kinds[engine.pool.kinds[slots[slot, st.POOL]]]
+            held = (occupant == slot).any(axis=1)
+            together = (held & (occupant[:, 1] >= 0)).sum()
+            alone_j, step_s = kind[st.K_BASE_COST] / usd_per_j, tasks[slot, st.STEP]
+            above_idle_j = alone_j - held.sum() * idle_w * kind[st.K_BASE_STEP]
+            joules = above_idle_j + (held.sum() - 0.5 * together) * idle_w * step_s
+            assert tasks[slot, st.T_COST] == pytest.approx(joules / alone_j, rel=1e-9)
+            checked += 1
+    assert checked >= 20
 
 
 def test_harm_to_a_neighbour_is_paid_for():

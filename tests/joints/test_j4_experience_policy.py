@@ -1,8 +1,11 @@
 """J4 experience → policy: what the agents have learnt, against the rule they began as, without thinking time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from attribution_sched.cluster.gpus import gpu
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
@@ -10,6 +13,9 @@ from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.hi_ppo.rule import Rule
 from attribution_sched.scheduler.hi_ppo.upper_agent import rule_theta
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.training_worlds import training_world
+
+OTHER_MIXTURE = (("H100-80", 8), ("A100-80", 16), ("A100-40", 32), ("V100-32", 32))
 
 FIRST_SEED = 1_900_000
 """Days that nothing was tuned on."""
@@ -20,13 +26,30 @@ def error(gain):
 
 
 def test_what_was_learnt_beats_the_rule_and_cutting_it_loses_the_gain(tell):
-    network, count = load(SHIPPED), 400
-    days = Days(load_settings("cross-domain").build_world(), count, network)
+    weights, count = load(SHIPPED), 400
+    days = Days(load_settings("cross-domain").build_world(), count, weights)
     rule = days.returns(None, FIRST_SEED)
-    gain, cut = days.returns(network.theta, FIRST_SEED) - rule, days.returns(rule_theta(), FIRST_SEED) - rule
+    gain, cut = days.returns(weights.theta, FIRST_SEED) - rule, days.returns(rule_theta(), FIRST_SEED) - rule
     tell("J4", days=count, gain=float(gain.mean()), error=error(gain), cut=float(cut.mean()), cut_error=error(cut))
     assert gain.mean() - 2.0 * error(gain) > 0.5
     assert cut.mean() + 2.0 * error(cut) < gain.mean() - 2.0 * error(gain)
+
+
+@pytest.mark.parametrize(("name", "count"), [("mixed-other", 100), ("domains-8", 24), ("testbed", 60)])
+def test_what_was_learnt_loses_nothing_in_other_worlds(name, count, tell):
+    """Also where the GPUs are mixed otherwise than in training, with twice the domains, and on one node."""
+    weights = load(SHIPPED)
+    world = training_world("mixed" if name == "mixed-other" else name)
+    if name == "mixed-other":
+        domains = tuple(
+            replace(domain, gpu=gpu(kind), devices=devices)
+            for domain, (kind, devices) in zip(world.cluster.domains, OTHER_MIXTURE, strict=True)
+        )
+        world = replace(world, cluster=replace(world.cluster, domains=domains))
+    days = Days(world, count, weights)
+    gain = days.returns(weights.theta, FIRST_SEED) - days.returns(None, FIRST_SEED)
+    tell("J4", world=name, days=count, gain=float(gain.mean()), error=error(gain))
+    assert gain.mean() + 2.0 * error(gain) > 0.0
 
 
 @pytest.mark.slow

@@ -100,8 +100,8 @@ def test_the_interval_of_an_attribution_decides_how_much_it_is_believed():
     np.testing.assert_allclose(np.linalg.det(endless.root), np.linalg.det(nothing.root), rtol=0.2)
     # What the agents read is the same belief.
     rows = [task.attribution for task in tasks]
-    hours = beliefs.log_compute(
+    hours = beliefs.log_factors(
         np.array([task.kind_index for task in tasks]), np.array([row.state for row in rows], dtype=np.float64),
         np.array([task.samples_per_s for task in tasks]), {i: row.state_covariance for i, row in enumerate(rows)},
     )  # fmt: skip
-    np.testing.assert_allclose(hours, beliefs.of(tasks).mean[:, 0], atol=1e-12)
+    np.testing.assert_allclose(hours, beliefs.of(tasks).mean[:, :3], atol=1e-12)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.decision import encode, view
+from attribution_sched.cluster.decision import CoRunners, encode, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.interference import measured_jobs
@@ -14,12 +14,20 @@ from attribution_sched.errors import PlanError
 from attribution_sched.planning.candidates import feasible
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.lucid import sharing_score
-from attribution_sched.scheduler.pairing import LawBelief, Packing, ReferenceBelief, nearest_job, plan_beside
+from attribution_sched.scheduler.pairing import (
+    TYPICAL,
+    LawBelief,
+    Packing,
+    ReferenceBelief,
+    TrialBelief,
+    nearest_job,
+    plan_beside,
+)
 from attribution_sched.scheduler.policy import pairs
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 from attribution_sched.types import Task
 
-PACKERS = ("packing", "lucid", "gavel-sharing", "matching", "matching[reference]")
+PACKERS = ("packing", "lucid", "gavel-sharing", "matching", "matching[reference]", "pair-learner")
 
 
 def crowded(hours=6.0, rate_per_hour=9.0):
@@ -137,3 +145,66 @@ def test_energy_is_kept_when_devices_are_shared():
     found = play(world, make_policy("gavel-sharing"), 1)
     assert found.task_energy_kwh + found.idle_energy_kwh == pytest.approx(found.energy_kwh, rel=1e-9)
     assert 0.0 < found.utilisation <= 1.0
+
+
+def co_running(view_, speeds, tasks):
+    return replace(view_, co_runners=(CoRunners(*tasks, speeds),))
+
+
+def test_a_belief_of_trials_learns_from_the_pairs_it_sees_and_forgets(moment):
+    _, seen = moment
+    jobs = measured_jobs()
+    first, second, other = (Task(counters=jobs.counters[i], samples_per_s=float(jobs.samples[i])) for i in (2, 12, 17))
+    belief = TrialBelief()
+    assert belief.speeds(first, second) == (TYPICAL, TYPICAL)
+    assert belief.learn(co_running(seen, (0.9, 0.3), (first, second)))
+    assert not belief.learn(co_running(seen, (0.9, 0.3), (first, second)))
+    told = belief.speeds(first, second)
+    assert told == pytest.approx((0.9, 0.3), abs=0.05)
+    assert belief.speeds(second, first) == pytest.approx(told[::-1])
+    # Who was never seen is believed closer to typical than who was.
+    assert abs(belief.speeds(other, other)[0] - TYPICAL) < abs(told[0] - TYPICAL)
+    belief.forget()
+    assert belief.speeds(first, second) == (TYPICAL, TYPICAL)
+
+
+def paired(engine, seen):
+    """The pending task beside some neighbour with whom the engine lets it run."""
+    for neighbour in seen.neighbours:
+        plan = plan_beside(seen, seen.kind_index, None, neighbour)
+        if plan is not None and engine.probe(0, encode(engine, plan, seen.kind_index)[None])["code"][0] == 1:
+            return plan
+    raise AssertionError("no neighbour fits")
+
+
+def test_co_runners_are_seen_and_one_gets_devices_of_its_own():
+    settings = load_settings("shared").model_dump(mode="json")
+    settings["domain_defaults"]["devices"] = 16
+    settings["episode"] |= {"horizon_s": 86_400.0, "pool_size": 64, "queue_capacity": 8, "max_running": 8}
+    settings["kinds"] = [kind | {"epoch_steps": 60} for kind in settings["kinds"]]
+    settings["arrivals"]["rate_per_hour"] = 60.0
+    engine = Engine(load_settings(settings).build_world())
+    # Two language models: 0.71 of its speed each, and they fit.
+    engine.arrays.pool[:, st.P_TYPE] = measured_jobs().names.index("LM (batch size 10)")
+    engine.arrays.pool[:, st.P_STEPS] = 40_000.0
+    engine.seed([4])
+    engine.reset()
+    policy, alone = Packing(), Packing(least_work=9.0)
+    seen = view(engine)
+    engine.step(encode(engine, alone.decide(seen), seen.kind_index)[None])
+    while (seen := view(engine)).replanning or seen.kind.measured_devices > seen.neighbours[0].devices:
+        engine.step(encode(engine, None, seen.kind_index)[None])
+    engine.step(encode(engine, paired(engine, seen), seen.kind_index)[None])
+    # Nobody else comes; at the next checkpoint one of the two is offered.
+    engine.state.clock[0, st.NEXT_ARRIVAL] = 1e9
+    while not (seen := view(engine)).replanning:
+        engine.step(encode(engine, None, seen.kind_index)[None])
+    seen = replace(seen, queue=())
+    (pair,) = seen.co_runners
+    assert 0.0 < min(pair.speeds) < 1.0
+    plan = policy.decide(seen)
+    assert plan is not None and plan.beside is None
+    engine.step(encode(engine, plan, seen.kind_index)[None])
+    assert engine.state.outcome[0, st.D_CODE] == 2
+    assert (engine.state.occupant[0, 0, :, 1] < 0).all()
+    assert engine.totals()["migrations"][0] == 1

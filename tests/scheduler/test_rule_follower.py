@@ -8,24 +8,32 @@ import pytest
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.fork import Copies
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.hi_ppo.cluster_batch import ClusterBatch
-from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.hi_ppo.rule import Rule
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from tests.small_world import small
 
 DAYS = 3
 
 
+def nothing_known(counters):
+    return np.zeros((len(counters), 7))
+
+
 def by_the_rule(world):
-    """Return of each of some days by the rule, choice by choice."""
-    field = ClusterBatch(world, DAYS, 123, None)
-    found = np.full(DAYS, np.nan)
-    while np.isnan(found).any():
-        before = len(field.returns)
-        ended = np.flatnonzero(field.step(ShortestFirst()).ended)
-        for cluster, value in zip(ended, field.returns[before:], strict=True):
-            found[cluster] = value if np.isnan(found[cluster]) else found[cluster]
-    return found, field.planner
+    """Return of each of some days by the rule, choice by choice, and its tables."""
+    rule, tables = Rule(nothing_known, search=False), []
+
+    class Looking(Rule):
+        def decide(self, decision):
+            tables.append(rule._coordinator.planner(decision))
+            return rule.decide(decision)
+
+        def select(self, decision):
+            return rule.select(decision)
+
+    found = [play(world, Looking(nothing_known, search=False), 123 + day).reward for day in range(DAYS)]
+    return np.array(found), tables[0]
 
 
 @pytest.mark.parametrize(("preset", "hours"), [("small", 1.0), ("cross-domain", 10.0), ("testbed", 0.5)])
@@ -41,7 +49,7 @@ def test_whole_days_are_the_same_and_the_ledger_adds_up(preset, hours):
     ledger[:, :, :2] = np.nan
     actions = np.zeros((DAYS, world.max_segments, 5), dtype=np.int64)
     copies = Copies(
-        engine.arrays, engine.state, nothing, nothing, actions, np.zeros(len(engine.pool)), ledger,
+        engine.arrays, engine.state, nothing, nothing, actions, np.zeros((len(engine.pool), 4)), ledger,
         np.zeros((DAYS, 3)), nothing.copy(), not world.reward.per_decision, engine._scratch, {}, world,
         np.ones((DAYS, 2000), dtype=bool),
     )  # fmt: skip

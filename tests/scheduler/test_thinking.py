@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.decision import view
+from attribution_sched.cluster.fork import fork
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
-from attribution_sched.scheduler.thinking import Option, Think, _judge
+from attribution_sched.scheduler.rule_follower import RuleFollower
+from attribution_sched.scheduler.thinking import Option, Think, _judge, priced
 from tests.cluster.fork_cases import engine_at
 
 LITTLE = Think(screen=2, keep=2, confirm=3, hours=0.3)
@@ -87,3 +89,26 @@ def test_settings_that_make_no_sense_are_refused():
     for given in ({"screen": 0}, {"changes": 0}, {"confirm": 1}, {"hours": 0.0}):
         with pytest.raises(SettingsError, match="think"):
             Think(**given)
+
+
+def test_copies_pay_the_prices_in_force_not_those_the_world_began_with():
+    """Feedback that raises the price of carbon must reach what is compared; cut, nothing would change."""
+    moment = view(engine_at()).moment
+    reward = moment.world.reward
+    dear = replace(reward, carbon_usd_per_kg=reward.carbon_usd_per_kg + 1000.0)
+    assert priced(moment, reward) is moment
+    own, more = (
+        fork(each, (), 2, 1.0, RuleFollower.of(moment), 1).totals[0] for each in (moment, priced(moment, dear))
+    )
+    assert (more[:, 4] > own[:, 4]).all()
+    assert np.array_equal(more[:, 5:], own[:, 5:])
+
+
+def test_dearer_carbon_in_the_reward_changes_what_thinking_finds():
+    seen, gains = view(engine_at(0)), []
+    for price in (0.0, 1e4):
+        policy = RuleFork(think=LITTLE)
+        policy.reset(0)
+        policy.select(replace(seen, reward=replace(seen.reward, carbon_usd_per_kg=price)))
+        gains.append(policy._coordinator._chosen[1].thought.gain)
+    assert not np.allclose(*gains)

@@ -177,6 +177,16 @@ def segment_slowdown(world: WorldArrays, state: StateArrays, e: int, slot: int, 
 
 
 @kernel
+def shared_devices(world: WorldArrays, state: StateArrays, e: int, slot: int, domain: int) -> int:
+    """Devices of a task in a domain that another task is on too."""
+    found = 0
+    for d in range(world.domains.rows[domain].devices):
+        first, second = state.occupant[e, domain, d, 0], state.occupant[e, domain, d, 1]
+        found += second >= 0 and (first == slot or second == slot)
+    return found
+
+
+@kernel
 def _demands(
     world: WorldArrays, shares: tuple[float, float, float], busy: float, bus: float, row_load: FloatArray
 ) -> None:
@@ -252,7 +262,9 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
         here = world.domains.rows[domain]
         devices = segments[row, DP] * segments[row, TP] * segments[row, PP]
         power_w, busy_s = segment_out[row, POWER_W], segment_out[row, BUSY_S]
-        joules = segment_energy_j(devices, here.idle_w, power_w, busy_s, plan_out[STEP_S])
+        # Beside another a task computes as long as alone, only later, and answers for half the idle power (``meter``).
+        joules = segment_energy_j(devices, here.idle_w, power_w, busy_s / slowdown[row], plan_out[STEP_S])
+        joules -= 0.5 * shared_devices(world, state, e, slot, domain) * here.idle_w * plan_out[STEP_S]
         priced_j += joules * world.signals[st.ELECTRICITY, hour, domain]
         carbon_g += joules * here.carbon_g_per_j * world.signals[st.CARBON, hour, domain]
         # M·(f + b) and M times adding f and b may differ in the last bit.
@@ -322,12 +334,8 @@ def links_left(
 def shares_devices(world: WorldArrays, state: StateArrays, e: int, slot: int) -> bool:
     """Whether a task has a co-runner on any of its devices."""
     for row in range(state.slots[e, slot, st.SEGMENTS]):
-        domain = state.plans[e, slot, row, DOMAIN]
-        for d in range(world.domains.rows[domain].devices):
-            if state.occupant[e, domain, d, 1] < 0:
-                continue
-            if state.occupant[e, domain, d, 0] == slot or state.occupant[e, domain, d, 1] == slot:
-                return True
+        if shared_devices(world, state, e, slot, state.plans[e, slot, row, DOMAIN]) > 0:
+            return True
     return False
 
 
@@ -1154,7 +1162,11 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
     rows = np.zeros((action.shape[0], state.plans.shape[3]), dtype=np.int64)
     count, code = decode(world, kind, action, rows)
     seconds, dollars = 0.0, 0.0
-    if code == 0 and count > 0 and not (not placing and _same_plan(state, e, slot, rows, count)):
+    keeps = not placing and _same_plan(state, e, slot, rows, count)
+    if keeps and world.layouts[action[0, A_LAYOUT] % world.layouts.shape[0], L_SHARE] == 0:
+        # The same layout on devices of its own is another plan for a task that shares.
+        keeps = not shares_devices(world, state, e, slot)
+    if code == 0 and count > 0 and not keeps:
         old_count = state.slots[e, slot, st.SEGMENTS]
         old_plan = state.plans[e, slot].copy()
         old_loads = state.loads[e, slot].copy()

@@ -318,7 +318,8 @@ class Dispatcher:
         reason = self.floor.refusal(job, plan)
         if not reason:
             plan = self.prices.share_batch(plan, job.kind_index)
-            if before is not None and before.same_plan(plan):
+            # The same layout on devices of its own is another plan for a job that shares.
+            if before is not None and before.same_plan(plan) and (share or not before.shares):
                 self._log("kept", job)
                 return False
             reason = self.floor.place(job, plan, share, ANYBODY if beside is None else beside)

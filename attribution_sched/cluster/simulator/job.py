@@ -273,6 +273,11 @@ class Deployment:
         rows = PlanBatch.of([other]).segments
         return rows.shape == self.batch.segments.shape and bool((rows == self.batch.segments).all())
 
+    @property
+    def shares(self) -> bool:
+        """Whether another job is on any of its devices."""
+        return any(len(device.jobs) > 1 for row in self.devices for device in row)
+
     def parts(self) -> list[tuple[Segment, list[Device], SegmentLoad]]:
         """Segments with their devices and loads, in plan order."""
         return list(zip(self.segments, self.devices, self.loads, strict=True))

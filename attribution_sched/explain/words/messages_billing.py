@@ -23,6 +23,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "按{by}计费，规则 {rule}：{hours:.1f} 小时；数据来源：{provenance}",
     ),
     "bill.part.energy": ("energy", "能耗"),
+    "bill.part.idle": ("idle", "空闲"),
     "bill.part.CPU_time": ("CPU time", "CPU 时间"),
     "bill.part.electricity": ("electricity", "电费"),
     "bill.part.carbon": ("carbon", "碳"),

@@ -22,6 +22,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "feedback.no_target": ("no target is asked for any more", "不再有任何目标"),
     "feedback.weights": ("so {moved}", "因此 {moved}"),
     "feedback.price": ("so energy inside R_cost is priced {price} USD/kWh", "因此 R_cost 中的电价 {price} USD/kWh"),
+    "feedback.carbon": (
+        "so carbon inside R_cost is priced {price} USD/kg",
+        "因此 R_cost 中的碳价 {price} USD/kg",
+    ),
     # Explanations.
     "feedback.coupling": (
         "explanations say that what is good for {component} is {effect} for {other} "

@@ -10,10 +10,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "策略为何如此决定，而非其最佳的另一选择",
     ),
     "target.terms": ("the plan's own reward terms, as the policy expects them", "策略所预期的方案自身奖励"),
-    "target.returns": (
-        "what the cluster earns from here on, as the policy's critic expects it",
-        "策略评论器所预期的集群后续收益",
-    ),
     "target.simulator": ("the plan's own reward terms, as the simulator works them out", "仿真器算出的方案自身奖励"),
     "target.log_probability": ("the log-probability of choosing this plan", "选中该方案的对数概率"),
     "target.log_odds": ("the log-odds of this plan against the other", "该方案相对另一方案的对数几率"),
@@ -297,6 +293,11 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "why.next": (
         "{task} waits only for its turn: asked about it now, the policy starts it.",
         "{task} 只是在等轮到它：此刻问到它，策略就会启动它。",
+    ),
+    "why.cleaner_hour": (
+        "a cleaner hour comes in {hours} h: {kg} ± {error} kg of accounted carbon and {usd} USD of electricity less "
+        "are expected, for {hours} h of delay",
+        "{hours} 小时后电力更清洁：预计核算碳排放少 {kg} ± {error} 千克、电费少 {usd} 美元，代价是推迟 {hours} 小时",
     ),
     "why.policy_waits": (
         "{task} waits: there is room for it, and the policy prefers to wait even with nobody else in the queue.",

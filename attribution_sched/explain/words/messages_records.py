@@ -204,11 +204,9 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "output_unit.R_util": ("compute time / step time", "计算时间／步长时间"),
     "output_unit.R_cost": ("× the baseline's bill", "相对基线费用的倍数"),
     "output_unit.R": ("weighted reward", "加权奖励"),
-    "output_unit.returns": ("weighted reward-hours", "奖励·小时"),
     "output_unit.log_probability": ("nats", "nat"),
     "output_unit.log_odds": ("nats", "nat"),
     "output_unit.choice": ("share of choices", "选择比例"),
-    "output_unit.component_returns": ("reward-hours", "奖励·小时"),
     # A quantity of an input; the input, and where it is, by name.
     "quantity.of_input": ("{quantity} ({player})", "{player}的{quantity}"),
     "quantity.of_load": ("{quantity} (load {where})", "{where} 的{quantity}"),

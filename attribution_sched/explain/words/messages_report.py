@@ -270,7 +270,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.quality.head.8": ("time", "用时"),
     "report.quality.explained.terms": ("reward terms", "奖励分量"),
     "report.quality.explained.choice": ("choice", "选择"),
-    "report.quality.explained.returns": ("return", "回报"),
     "report.quality.explained.simulator": ("reward terms, simulated", "奖励分量（仿真）"),
     "report.quality.explained.log_probability": ("log-probability", "对数概率"),
     "report.quality.explained.log_odds": ("log-odds", "对数几率"),

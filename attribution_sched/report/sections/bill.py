@@ -13,7 +13,7 @@ from attribution_sched.report.format import listed, share
 
 LEAVES = "max-request-use"
 
-SHOWN = {"energy": ("kWh", 3.6e6), "CPU time": ("s", 1.0), "carbon": ("kg", 1e3)}
+SHOWN = {"energy": ("kWh", 3.6e6), "idle": ("kWh", 3.6e6), "CPU time": ("s", 1.0), "carbon": ("kg", 1e3)}
 """Parts told in another unit than they are kept in."""
 
 
@@ -97,7 +97,8 @@ def notes(bill: Billing, lang: str) -> list[str]:
     """What stands below a bill: that it adds up, what idle devices drew, the core, carbon."""
     words = [say("bill.sum", lang, gap=bill.gap)]
     if bill.provenance != "measured":
-        part = bill.idle / bill.meter["energy"] if bill.meter.get("energy") else 0.0
+        drawn = bill.meter.get("energy", 0.0) + bill.meter.get("idle", 0.0)
+        part = bill.idle / drawn if drawn else 0.0
         words.append(say("bill.idle", lang, share=share(part, lang), rule=bill.rule))
         words.append(say("bill.carbon", lang))
     words += [say("bill.repeated", lang, domain=name, hours=hours) for name, hours in bill.repeated]

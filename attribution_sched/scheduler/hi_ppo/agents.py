@@ -93,13 +93,15 @@ class Weighed:
     move: FloatArray
 
 
-def weighed_by(agents: Agents, decisions: Decisions, pace: FloatArray, fits: BoolArray, releases: Releases) -> Weighed:
+def weighed_by(
+    agents: Agents, decisions: Decisions, believed: FloatArray, fits: BoolArray, releases: Releases
+) -> Weighed:
     """Let the agents weigh decisions of one cluster.
 
     Args:
         agents: Who weighs.
         decisions: B of them.
-        pace: Logarithm of how much longer than nominal every candidate is believed to compute, shape ``(B, Q)``.
+        believed: Logarithms of compute, memory and host time of every candidate over nominal, shape ``(B, Q, 3)``.
         fits: Candidates of which a plan can be begun, shape ``(B, Q)``.
         releases: What is about to be free.
     """
@@ -107,7 +109,6 @@ def weighed_by(agents: Agents, decisions: Decisions, pace: FloatArray, fits: Boo
     k, j = len(agents.devices), agents.table.seconds.shape[2]
     seen = make_seen(q, k)
     seen.release_h[:] = releases.hours
-    spans = np.asarray(agents.nominal_s == agents.base_s)[decisions.kind]
     weights = np.column_stack([decisions.weights[:, 0], UTILISATION_SHARE * decisions.weights[:, 1]])
     moment = np.column_stack([
         decisions.waiting, decisions.event[:, 2], decisions.event[:, 3], np.full(b, releases.running),
@@ -119,7 +120,7 @@ def weighed_by(agents: Agents, decisions: Decisions, pace: FloatArray, fits: Boo
     )  # fmt: skip
     weigh_rows(
         agents, seen, make_said(q, k, j), np.ascontiguousarray(decisions.free), releases.devices, decisions.kind,
-        np.ascontiguousarray(decisions.left, dtype=np.float64), np.where(spans, 0.0, pace),
+        np.ascontiguousarray(decisions.left, dtype=np.float64), np.ascontiguousarray(believed),
         np.ascontiguousarray(decisions.waited_s, dtype=np.float64), np.ascontiguousarray(fits), weights, moment,
         decisions.replanning, found.chosen, found.score, found.patience, found.domain, found.size, found.layout,
         found.move,
@@ -133,15 +134,15 @@ class AgentsActor(ShortestFirst):
     Args:
         agents: Who weighs.
         decisions: What there is to decide.
-        pace: As for :func:`weighed_by`.
+        believed: As for :func:`weighed_by`.
         releases: What is about to be free.
         must_act: Whether waiting is out of the question.
     """
 
     def __init__(
-        self, agents: Agents, decisions: Decisions, pace: FloatArray, releases: Releases, *, must_act: bool = False
+        self, agents: Agents, decisions: Decisions, believed: FloatArray, releases: Releases, *, must_act: bool = False
     ) -> None:
-        self.agents, self.decisions, self.pace, self.releases = agents, decisions, pace, releases
+        self.agents, self.decisions, self.believed, self.releases = agents, decisions, believed, releases
         self.must_act = must_act
         self._weighed: Weighed | None = None
         self._task: IntArray = np.zeros(0, dtype=np.int64)
@@ -159,11 +160,11 @@ class AgentsActor(ShortestFirst):
         return self._task
 
     def _weigh(self, state: State) -> Weighed:
-        decisions, pace, rows = self.decisions, self.pace, len(state.mask)
+        decisions, believed, rows = self.decisions, self.believed, len(state.mask)
         if len(decisions) == 1 and rows > 1:
             # The same decision many times over, to be changed in one thing each.
-            decisions, pace = decisions.take(np.zeros(rows, dtype=np.int64)), np.repeat(pace, rows, axis=0)
-        return weighed_by(self.agents, decisions, pace, state.mask[:, :-1], self.releases)
+            decisions, believed = decisions.take(np.zeros(rows, dtype=np.int64)), np.repeat(believed, rows, axis=0)
+        return weighed_by(self.agents, decisions, believed, state.mask[:, :-1], self.releases)
 
     def retask(self, state: State, task: IntArray) -> None:
         """Go on with these tasks."""

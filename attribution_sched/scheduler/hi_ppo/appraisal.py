@@ -1,28 +1,25 @@
 """What Hi-PPO thinks of plans in many situations at once; what explanations are made of.
 
-Three answers, from three parts of the network:
-
 - *terms*, the plan's own R_eff, R_util and R_cost while it runs: the cost model's prices over the situation's links for
-  the demands that the task's attributions speak of (:mod:`~attribution_sched.scheduler.hi_ppo.demand_head`). Nothing
+  the demands that the task's attributions and pace speak of (:mod:`~attribution_sched.scheduler.beliefs`). Nothing
   else has a hand in them, so an input that cannot matter has exactly no effect. What moving a running task costs once
-  is not among them, and weights that were never fitted give the prices of a nominal task.
-- *returns*, Q_c(s, a): the critic's, in units of reward.
-- *log-probability*: of the choices that lead to the plan
-  (:mod:`~attribution_sched.scheduler.hi_ppo.retracing`).
+  is not among them.
+- *log-probability*: of both agents, task first, then domain and devices.
+
+What a choice earns later is the fork's to say (:mod:`~attribution_sched.explain.played`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import Decision, Decisions, own_first, states
+from attribution_sched.cluster.decision import Decision, Decisions, own_first
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.errors import PlanError, problem
@@ -35,22 +32,18 @@ from attribution_sched.scheduler.hi_ppo.agents import (
     task_log_probabilities,
     weighed_by,
 )
-from attribution_sched.scheduler.hi_ppo.decode import Actor, Planner, decode
-from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader, NominalTask
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor, Seen, look
+from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
 from attribution_sched.scheduler.hi_ppo.outcomes import (
     P_BILL_USD,
     P_CARBON_G,
     P_ENERGY_J,
     P_STEP_S,
     P_UTILISATION,
-    PLAN_FEATURES,
-    plan_features,
     reprice,
     reprice_each,
 )
 from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
-from attribution_sched.scheduler.hi_ppo.reward_weights import reward_scale, weighed
+from attribution_sched.scheduler.hi_ppo.reward_weights import weighed
 from attribution_sched.scheduler.policy import Appraisal
 
 if TYPE_CHECKING:
@@ -101,56 +94,28 @@ def appraise(
     situations: Decisions,
     plans: Sequence[Plan | None],
     *,
-    returns: bool = True,
     log_probability: bool = True,
 ) -> Appraisal:
     """Judge plans for the view's task; see :class:`~attribution_sched.scheduler.policy.Appraiser`.
 
     Raises:
         PlanError: If a situation holds a number that is not finite or is one of another cluster, or a plan cannot run.
-        ExplanationError: If a log-probability is asked for and no choices lead to (nearly) such a plan.
     """
     planner = policy.planner(view)
     acting = np.array([p for p, plan in enumerate(plans) if plan is not None], dtype=np.int64)
     batch = _carried_out(policy, view, tuple(plan for plan in plans if plan is not None))
-    asked = returns or log_probability
-    situations = _within(view, situations) if asked else _readable(view, situations, batch)
+    situations = _within(view, situations) if log_probability else _readable(view, situations, batch)
     _own_kind(situations, np.full(len(situations), view.kind_index))
     n, count = len(situations), len(plans)
-    found = Appraisal(np.zeros((n, count, 3)), np.zeros((n, count, 3)), np.zeros((n, count)))
+    found = Appraisal(np.zeros((n, count, 3)), np.zeros((n, count)))
     if len(acting):
-        reader = _reader(policy, view)
-        ratios = reader.ratios(_own_attributions(policy, [view]), situations.attribution[:, 0])
-        factors = reader.task.factors(ratios)
+        owner = np.zeros(n, dtype=np.int64)
+        factors = _factors(policy, [view], owner, situations, np.arange(n))
         prices = reprice(planner.tables, view.kind_index, batch, _links(view, situations, batch), factors)
         found.terms[:, acting] = _terms(view, prices)
-    if not asked:
-        return found
-    agents = policy.agents_actor(view, planner, situations) if log_probability else None
-    if agents is not None:
-        found.log_probability[:] = _agents_log_probability(agents, planner, situations, plans)
-        log_probability = False
-        if not returns:
-            return found
     if log_probability:
-        from attribution_sched.scheduler.hi_ppo.retracing import Retracer
-
-        retracer = Retracer(planner, policy.perceive(view), list(plans), policy.network)
-    scale = reward_scale(view.kinds, view.base_step_s, view.reward.interval_s)
-    with one_thread(), torch.no_grad():
-        for rows in _parts(n):
-            part = situations.take(rows)
-            seen = _see(policy, planner, part)
-            if returns:
-                features = np.zeros((len(part), count, PLAN_FEATURES), dtype=np.float32)
-                features[:, :, 0] = 1.0
-                if len(acting):
-                    links = part.links if _crosses(batch) else part.links[:1]
-                    prices = reprice(planner.tables, view.kind_index, batch, links, np.ones((len(part), 3)))
-                    features[:, acting] = plan_features(planner.tables, view.kind_index, batch, prices, part.step_s)
-                found.returns[rows] = scale * _returns(policy, seen, features)
-            if log_probability:
-                found.log_probability[rows] = retracer.log_probability(part, seen)
+        agents = policy.agents_actor(view, planner, situations)
+        found.log_probability[:] = _agents_log_probability(agents, planner, situations, plans)
     return found
 
 
@@ -160,8 +125,6 @@ def appraise_each(
     situations: Decisions,
     owner: IntArray,
     plans: Sequence[Plan | None],
-    *,
-    returns: bool = False,
 ) -> Appraisal:
     """Judge a plan of each of many decisions of one cluster; see :class:`~.policy.BatchAppraiser`."""
     planner = policy.planner(views[0])
@@ -175,13 +138,11 @@ def appraise_each(
     batch = _joined([
         _carried_out(policy, view, (plan,) if plan is not None else ()) for view, plan in zip(views, plans, strict=True)
     ])  # fmt: skip
-    situations = _within(views[0], situations) if returns else _readable(views[0], situations, batch)
+    situations = _readable(views[0], situations, batch)
     n, t = len(situations), planner.tables
     kinds = np.array([view.kind_index for view in views])
     _own_kind(situations, kinds[owner])
-    found = Appraisal(np.zeros((n, 1, 3)), np.zeros((n, 1, 3)), np.zeros((n, 1)))
-    features = np.zeros((n, 1, PLAN_FEATURES), dtype=np.float32)
-    features[:, :, 0] = 1.0
+    found = Appraisal(np.zeros((n, 1, 3)), np.zeros((n, 1)))
     rows = np.flatnonzero(acting[owner])
     if len(rows):
         at = (np.cumsum(acting) - 1)[owner[rows]]
@@ -193,26 +154,7 @@ def appraise_each(
             some = kinds[owner[rows]] == kind
             view = views[int(np.flatnonzero(kinds == kind)[0])]
             found.terms[rows[some]] = _terms(view, prices[some, None])
-        if returns:
-            nominal = reprice_each(t, kinds[acting], batch, at, links, _NOMINAL)
-            for p, decision in enumerate(np.flatnonzero(acting)):
-                own = at == p
-                one = PlanBatch(batch.segments[p : p + 1], batch.counts[p : p + 1], batch.schedules[p : p + 1])
-                step_s = situations.step_s[rows[own]]
-                features[rows[own]] = plan_features(t, int(kinds[decision]), one, nominal[own, None], step_s)
-    if returns:
-        scale = reward_scale(views[0].kinds, views[0].base_step_s, views[0].reward.interval_s)
-        with one_thread(), torch.no_grad():
-            for part in _parts(n):
-                seen = _see(policy, planner, situations.take(part))
-                found.returns[part] = scale * _returns(policy, seen, features[part])
     return found
-
-
-def _parts(n: int) -> Iterator[IntArray]:
-    """Rows that go through the network together, few of them filled up with the last one."""
-    for begin in range(0, n, ROWS):
-        yield np.arange(begin, max(min(n, begin + ROWS), begin + LEAST)).clip(max=n - 1)
 
 
 def _crosses(batch: PlanBatch) -> bool:
@@ -229,19 +171,11 @@ def _links(view: Decision, situations: Decisions, batch: PlanBatch) -> FloatArra
 def _factors(
     policy: HiPpo, views: Sequence[Decision], owner: IntArray, situations: Decisions, rows: IntArray
 ) -> FloatArray:
-    """Demand multipliers ``(len(rows), 3)`` of situations, all of one kind of task at once."""
-    kinds = np.array([view.kind_index for view in views])
-    found = np.ones((len(rows), 3))
-    for kind in np.unique(kinds[owner[rows]]):
-        alike = [int(decision) for decision in np.flatnonzero(kinds == kind)]
-        place = np.zeros(len(views), dtype=np.int64)
-        place[alike] = np.arange(len(alike))
-        own = _own_attributions(policy, [views[decision] for decision in alike])
-        reader = _reader(policy, views[alike[0]])
-        some = np.flatnonzero(kinds[owner[rows]] == kind)
-        given = situations.attribution[rows[some], 0]
-        found[some] = reader.task.factors(reader.ratios(own, given, place[owner[rows[some]]]))
-    return found
+    """Demand multipliers ``(len(rows), 3)`` of situations: their attributions, and the pace measured of the task."""
+    kinds = np.array([view.kind_index for view in views])[owner[rows]]
+    speed = np.array([view.samples_per_s if view.counters.size else 0.0 for view in views])[owner[rows]]
+    given = situations.attribution[rows, 0].astype(np.float64)
+    return np.exp(policy.demands(views[0].kinds).log_factors(kinds, given, speed))
 
 
 def _joined(parts: list[PlanBatch]) -> PlanBatch:
@@ -263,7 +197,7 @@ def propose(policy: HiPpo, view: Decision, situations: Decisions) -> list[Plan |
     with one_thread():
         for begin in range(0, len(situations), ROWS):
             part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
-            walked = decode(planner, part, chooser_of(policy, view, planner, part))
+            walked = decode(planner, part, policy.agents_actor(view, planner, part))
             acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
             chosen = acts & (walked.trace.task == 0)
             plans = [walked.batch.plan(row) if chosen[row] else None for row in range(len(part))]
@@ -273,19 +207,11 @@ def propose(policy: HiPpo, view: Decision, situations: Decisions) -> list[Plan |
             if policy.search and len(waiting_is_futile):
                 # It does not come to waiting there: the policy must place the task.
                 one = part.take(waiting_is_futile).only(0)
-                own = decode(planner, one, chooser_of(policy, view, planner, one, must_act=True))
+                own = decode(planner, one, policy.agents_actor(view, planner, one, must_act=True))
                 for row, at in enumerate(waiting_is_futile):
                     plans[at] = own.batch.plan(row) if own.batch.counts[row] else None
             found += [None if view.replanning and plan == view.current_plan else plan for plan in plans]
     return found
-
-
-def chooser_of(
-    policy: HiPpo, view: Decision, planner: Planner, situations: Decisions, *, must_act: bool = False
-) -> Actor:
-    """Who chooses in some situations of a decision: the agents, or the networks' heads where they have not learnt."""
-    agents = policy.agents_actor(view, planner, situations, must_act=must_act)
-    return agents if agents is not None else NetworkActor(policy.network, None, must_act=must_act)
 
 
 def _agents_log_probability(
@@ -293,7 +219,7 @@ def _agents_log_probability(
 ) -> FloatArray:
     """Log π of plans for candidate 0 in every situation, shape ``(n, P)``: task first, then domain and devices."""
     state, _ = planner.describe(situations)
-    weighed = weighed_by(agents.agents, situations, agents.pace, state.mask[:, :-1], agents.releases)
+    weighed = weighed_by(agents.agents, situations, agents.believed, state.mask[:, :-1], agents.releases)
     tasks = task_log_probabilities(weighed, situations.replanning)
     layouts = layout_log_probabilities(weighed, np.zeros(len(situations), dtype=np.int64))
     found = np.zeros((len(situations), len(plans)))
@@ -351,18 +277,6 @@ def _own_kind(situations: Decisions, kinds: IntArray) -> None:
         raise PlanError(problem(f"situations.kind[{other[0]}, 0]", given, rule, "Vary what perceive() returns"))
 
 
-def _reader(policy: HiPpo, view: Decision) -> DemandReader:
-    """Who reads demands off attributions of this kind of task, made once per cost model and state of the weights."""
-    head = policy.network.demands
-    state = tuple(weights._version for weights in head.layers())
-    known = policy._readers.setdefault(view.cost, {})
-    key = (view.kind_index, *state)
-    if key not in known:
-        task = NominalTask.of(view.kinds[view.kind_index], policy.attributions)
-        known[key] = DemandReader.of(head, task)
-    return known[key]
-
-
 def _carried_out(policy: HiPpo, view: Decision, plans: tuple[Plan, ...]) -> PlanBatch:
     """Plans as the cluster would run them, the last ones asked about remembered; one that cannot run is refused."""
     known = policy._batches.setdefault(view.cost, {})
@@ -384,30 +298,8 @@ def _carried_out(policy: HiPpo, view: Decision, plans: tuple[Plan, ...]) -> Plan
     return batch
 
 
-def _own_attributions(policy: HiPpo, views: Sequence[Decision]) -> Float32Array:
-    """Attributions of the views' own tasks as :func:`perceive` tells them, and samples per second: ``(≥ LEAST, 8)``."""
-    found = np.zeros((max(LEAST, len(views)), 8), dtype=np.float32)
-    found[: len(views), :7] = states([(view.counters, view.attribution) for view in views], policy.attributions)
-    found[: len(views), 7] = [view.samples_per_s if view.counters.size else 0.0 for view in views]
-    return found
-
-
 def _terms(view: Decision, prices: FloatArray) -> FloatArray:
     """R_eff, R_util and R_cost ``(n, plans, 3)`` of plans at their prices."""
     kind, columns = view.kind_index, (P_STEP_S, P_UTILISATION, P_BILL_USD, P_ENERGY_J, P_CARBON_G)
     of_steps = (prices[:, :, column] for column in columns)
     return priced_terms(view.reward, float(view.base_step_s[kind]), float(view.base_cost_usd[kind]), *of_steps)
-
-
-def _see(policy: HiPpo, planner: Planner, situations: Decisions) -> Seen:
-    """Describe and encode situations, candidate 0 being the task in question."""
-    state, _ = planner.describe(situations)
-    return look(policy.network, state, np.zeros(len(situations), dtype=np.int64))
-
-
-def _returns(policy: HiPpo, seen: Seen, features: Float32Array) -> FloatArray:
-    """Q_c(s, a) in units of the critics, shape ``(n, plans, 3)``."""
-    told = torch.from_numpy(features).to(seen.shared.device)
-    both = torch.cat([seen.shared, seen.context], dim=-1)[:, None, :].expand(-1, features.shape[1], -1)
-    found: torch.Tensor = policy.network.action_value(torch.cat([both, told], dim=-1))
-    return found.cpu().numpy().astype(np.float64)

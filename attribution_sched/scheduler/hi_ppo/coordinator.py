@@ -1,4 +1,4 @@
-"""Hi-PPO as a policy: the networks propose, a local search settles the details, a rule stands by."""
+"""Hi-PPO as a policy: both agents propose, a local search settles the details, thinking compares, a rule stands by."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
-from attribution_sched.scheduler.hi_ppo.constraints import COORDINATION_LIMIT_S, Deadline
+from attribution_sched.scheduler.beliefs import DemandBeliefs
+from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
-from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE, log_pace
+from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.policy import Appraisal, Policy, Preferred
 from attribution_sched.scheduler.rules import ShortestJobFirst
-from attribution_sched.scheduler.thinking import Think, Thinker, Thought, decision_seed, known_tasks
+from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, known_tasks
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.fork import Beliefs, Follower
     from attribution_sched.scheduler.hi_ppo.agents import AgentsActor
+    from attribution_sched.scheduler.hi_ppo.candidate_features import Described
     from attribution_sched.scheduler.hi_ppo.candidates import ComparedActor
-    from attribution_sched.scheduler.hi_ppo.demand_head import DemandReader
-    from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
+    from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
     from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
 
 CLUSTERS = 4
@@ -54,9 +55,9 @@ class Coordination:
         plan: What is done; None lets the task wait or stay.
         slot: The task it is for.
         source: ``policy``, ``policy+search``, ``search`` (a wide search, for a task that waiting would not help),
-            ``keeps``, ``waits``, ``thinking`` (another choice did better in copies of the cluster), or the fallback's
-            name after ``fallback:``.
-        reason: Why the fallback was taken; empty if it was not.
+            ``keeps``, ``waits``, ``ranker`` (experience prefers another choice), ``thinking`` (another choice did
+            better in copies of the cluster), or the fallback's name after ``fallback:``.
+        reason: Why the fallback was taken, or what waiting for a cleaner hour is for; empty if neither.
         upper_s: Time of the upper agent, its masks included.
         lower_s: Time of the lower agents.
         search_s: Time of the local search.
@@ -81,10 +82,9 @@ class HiPpo:
     """The hierarchical scheduler.
 
     Args:
-        weights: A checkpoint; the one that comes with the package by default.
-        network: A network to use instead of saved weights.
+        weights: A checkpoint, or what was read from one; the one that comes with the package by default.
         attributor: How counters become attributions where a decision does not carry them, and what attributions mean;
-            as the network has learnt it by default. A decision's own attributions are never worked out again.
+            as the weights have learnt it by default. A decision's own attributions are never worked out again.
         search: Whether a search settles details of a proposal, and places tasks that waiting would not help.
         widen: Whether the search around a proposal may always change numbers of devices and domains; devices that
             others wait for are charged.
@@ -105,8 +105,7 @@ class HiPpo:
 
     def __init__(
         self,
-        weights: str | Path | None = None,
-        network: HiPpoNetwork | None = None,
+        weights: str | Path | Weights | None = None,
         attributor: Attributor | None = None,
         *,
         search: bool = True,
@@ -129,11 +128,10 @@ class HiPpo:
         self.fallback: Policy = fallback or ShortestJobFirst()
         self.clock = clock
         self.last: Coordination | None = None
-        self._network = network
+        self._learnt: Weights | None = None
         self._planners: WeakKeyDictionary[CostModel, Planner] = WeakKeyDictionary()
         self._alike: dict[bytes, Planner] = {}
-        self._paces: dict[TaskKind, FloatArray] = {}
-        self._readers: WeakKeyDictionary[CostModel, dict[tuple[object, ...], DemandReader]] = WeakKeyDictionary()
+        self._demands: dict[tuple[TaskKind, ...], DemandBeliefs] = {}
         self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
         self._agents: WeakKeyDictionary[Planner, Agents] = WeakKeyDictionary()
         self._warm = False
@@ -143,13 +141,14 @@ class HiPpo:
         self._thinker: Thinker | None = None
 
     @property
-    def network(self) -> HiPpoNetwork:
-        """The network, loaded on first use."""
-        if self._network is None:
-            from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
+    def learnt(self) -> Weights:
+        """What both agents have learnt, read on first use."""
+        if self._learnt is None:
+            from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, Weights, load
 
-            self._network = load(self.weights or SHIPPED)
-        return self._network
+            given = self.weights
+            self._learnt = given if isinstance(given, Weights) else load(given or SHIPPED)
+        return self._learnt
 
     def reset(self, seed: int) -> None:
         """Forget the last episode."""
@@ -175,20 +174,18 @@ class HiPpo:
             alike = _digest(view)
             known = self._alike.get(alike)
             if known is None:
-                base, paces = (view.base_step_s, view.base_cost_usd), self._read_paces(view.kinds)
+                base, paces = (view.base_step_s, view.base_cost_usd), self.demands(view.kinds).paces
                 known = Planner.of(view.cost, view.kinds, *base, view.max_segments, paces)
                 self._alike = dict([*self._alike.items(), (alike, known)][-CLUSTERS:])
             self._planners[view.cost] = known
         return known
 
-    def _read_paces(self, kinds: tuple[TaskKind, ...]) -> FloatArray:
-        """What attributions say of the time tasks of some kinds take."""
-        from attribution_sched.scheduler.hi_ppo.runtime_estimate import read_paces
-
-        for kind in kinds:
-            if kind not in self._paces:
-                self._paces[kind] = read_paces(self.network.demands, [kind], self.attributions)[0]
-        return np.stack([self._paces[kind] for kind in kinds])
+    def demands(self, kinds: tuple[TaskKind, ...]) -> DemandBeliefs:
+        """What attributions and pace say of the demands of tasks of some kinds; made once."""
+        if kinds not in self._demands:
+            made = DemandBeliefs(kinds, self.attributions)
+            self._demands = dict([*self._demands.items(), (kinds, made)][-CLUSTERS:])
+        return self._demands[kinds]
 
     def select(self, view: Decision) -> int:
         """Choose which waiting task goes first; its plan is kept for :meth:`decide`."""
@@ -256,19 +253,24 @@ class HiPpo:
             # it for what this policy decides.
             reason = f"coordination took {settled - began:.3f} s of {self.deadline_s:.3f} s allowed, at: search"
             return self._fall_back(view, began, timings, reason)
-        thought = self._think(view, planner, decisions, slot, plan)
+        if self.learnt.ranker is not None:
+            slot, plan, source = self._rank(view, planner, decisions, slot, plan, source)
+        thought, reason = self._think(view, planner, decisions, slot, plan), ""
         if thought is not None and thought.chosen:
             better = thought.options[thought.chosen]
             slot, plan, source = better.slot, better.plan, "thinking"
             if plan is None or (view.replanning and plan == view.current_plan):
                 slot, plan = view.slot, None
+            reason = "" if better.later is None else str(better.later)
         done = self._done(plan, slot, source, began, timings, settled - agreed)
-        return done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought)
+        return (
+            done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought, reason=reason)
+        )
 
     def _agree(
         self, view: Decision, planner: Planner, decisions: Decisions, found: Decoded, others: int, late: float
     ) -> tuple[int, Plan | None, str]:
-        """What comes of the networks' proposal: the task, its plan and where that is from."""
+        """What comes of the agents' proposal: the task, its plan and where that is from."""
         slot, task = view.slot, int(found.trace.task[0])
         plan: Plan | None = None
         source = "search"
@@ -311,7 +313,7 @@ class HiPpo:
     def thinker(self) -> Thinker:
         """Who compares choices for it."""
         if self._thinker is None:
-            self._thinker = Thinker(self.think or Think(), self.attributions)
+            self._thinker = Thinker(self.think or Think(), self.attributions, self.learnt.theta)
         return self._thinker
 
     def foresight(self, view: Decision) -> tuple[Follower, Beliefs]:
@@ -335,23 +337,53 @@ class HiPpo:
         if view.backlog:
             # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
             return None
-        thinker = self.thinker()
-        listed = thinker.candidates(self._actor(view, planner, decisions), planner, decisions, slot, plan)
+        thinker, listed = self.thinker(), self.listed(view, planner, decisions, slot, plan)
+        listed += thinker.later(view, listed[0])
+        return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
+
+    def _rank(
+        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, source: str
+    ) -> tuple[int, Plan | None, str]:
+        """Let the ranker choose among what was settled on and what it would be compared with."""
+        ranker = self.learnt.ranker
+        if ranker is None or view.backlog:
+            return slot, plan, source
+        listed = self.listed(view, planner, decisions, slot, plan)
+        if len(listed) < 2:
+            return slot, plan, source
+        best = int(ranker.logits(self.described(view, planner, listed)).argmax())
+        if best == 0:
+            return slot, plan, source
+        better = listed[best]
+        if better.plan is None or (view.replanning and better.plan == view.current_plan):
+            return view.slot, None, "ranker"
+        return better.slot, better.plan, "ranker"
+
+    def listed(
+        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
+    ) -> list[Option]:
+        """The candidates of a decision: what was settled on, and what it is compared with."""
+        listed = self.thinker().candidates(self._actor(view, planner, decisions), planner, decisions, slot, plan)
         if view.replanning and plan is None and view.current_plan is not None and len(view.current_plan.domains) > 1:
             # A single change moves one end of a plan over several domains: a link that fails is left by moving both.
             single = decisions.only(0)
             elsewhere = self._search_widely(view, planner, single, len(view.queue), math.inf, thorough=False)
             if elsewhere is not None and elsewhere != view.current_plan:
                 listed.insert(1, replace(listed[0], plan=elsewhere))
-        return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
+        return listed
+
+    def described(self, view: Decision, planner: Planner, listed: Sequence[Option]) -> Described:
+        """The candidates as the ranker sees them, with what is believed of their tasks."""
+        from attribution_sched.scheduler.hi_ppo.candidate_features import describe_candidates
+
+        known = known_tasks(view)
+        slots = sorted(known)
+        means = self._beliefs(view, planner).of([known[slot] for slot in slots]).mean[:, :3]
+        believed = dict(zip(slots, means, strict=True))
+        return describe_candidates(view, listed, self.agents(planner), known, believed)
 
     def _actor(self, view: Decision, planner: Planner, decisions: Decisions) -> ComparedActor:
-        agents = self.agents_actor(view, planner, decisions)
-        if agents is not None:
-            return agents
-        from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
-
-        return NetworkActor(self.network, None)
+        return self.agents_actor(view, planner, decisions)
 
     def read(self, view: Decision, forecast_gbps: FloatArray | None = None) -> Decisions:
         """A decision as arrays, with the attributions that it carries.
@@ -361,13 +393,13 @@ class HiPpo:
         """
         schema = "" if view.attribution is None else view.attribution.schema
         if schema not in ("", ATTRIBUTION_SCHEMA):
-            rule = f"the network has learnt from {ATTRIBUTION_SCHEMA!r}"
+            rule = f"the weights have learnt from {ATTRIBUTION_SCHEMA!r}"
             raise PlanError(problem("attribution.schema", schema, rule, "Use an attributor of that schema"))
         return from_view(view, self.attributions, forecast_gbps)
 
     def attributions(self, counters: FloatArray) -> FloatArray:
         """States ``(n, 7)`` of counters ``(n, 12)`` that its weights have learnt from, for whoever makes decisions."""
-        return (self.attributor or self.network.attributions)(counters)
+        return (self.attributor or self.learnt.attributions)(counters)
 
     def _ahead(self, view: Decision) -> FloatArray | None:
         if not self.predict:
@@ -387,55 +419,44 @@ class HiPpo:
 
     def agents_actor(
         self, view: Decision, planner: Planner, decisions: Decisions, *, must_act: bool = False
-    ) -> AgentsActor | None:
-        """The learnt agents for some situations of a decision; None where only the networks' heads have learnt."""
-        theta = self.network.theta
-        if theta is None:
-            return None
+    ) -> AgentsActor:
+        """The learnt agents for some situations of a decision."""
         from attribution_sched.scheduler.hi_ppo.agents import AgentsActor, Releases
 
-        pace = self.believed_pace(view, planner, decisions)
-        return AgentsActor(self.agents(planner), decisions, pace, Releases.of(view), must_act=must_act)
+        believed = self.believed(view, planner, decisions)
+        return AgentsActor(self.agents(planner), decisions, believed, Releases.of(view), must_act=must_act)
 
     def agents(self, planner: Planner) -> Agents:
         """Both agents in a cluster, as they have learnt."""
         from attribution_sched.scheduler.rule_follower import agents_of
 
-        theta = self.network.theta
         known = self._agents.get(planner)
-        if known is None or not np.array_equal(known.theta, theta if theta is not None else known.theta):
-            known = agents_of(planner, np.array([1.0, UTILISATION_SHARE]), theta)
+        if known is None:
+            known = agents_of(planner, np.array([1.0, UTILISATION_SHARE]), self.learnt.theta)
             self._agents[planner] = known
         return known
 
-    def believed_pace(self, view: Decision, planner: Planner, decisions: Decisions) -> FloatArray:
-        """Logarithm of how much longer than nominal every candidate computes, by attributions and pace, ``(B, Q)``."""
+    def believed(self, view: Decision, planner: Planner, decisions: Decisions) -> FloatArray:
+        """Logarithms of compute, memory and host time of every candidate over nominal, ``(B, Q, 3)``."""
         kinds, states = decisions.kind, decisions.attribution
         b, q = kinds.shape
-        if view.moment is None:
-            flat = [
-                log_pace(planner.paces[k], state) if k >= 0 else 0.0
-                for k, state in zip(kinds.ravel().tolist(), states.reshape(b * q, -1), strict=True)
-            ]
-            return np.array(flat, dtype=np.float64).reshape(b, q)
         measured, slots = known_tasks(view), decisions.slot.ravel().tolist()
         speed = np.array([measured[slot].samples_per_s if slot in measured else 0.0 for slot in slots])
         vectors = ((row, measured[slot].attribution) for row, slot in enumerate(slots) if slot in measured)
         unsure = {row: v.state_covariance for row, v in vectors if v is not None and v.state_covariance is not None}
-        beliefs = self.thinker().beliefs(view.moment.world, planner)
+        beliefs = self._beliefs(view, planner)
         there = np.maximum(kinds.ravel(), 0)
-        return beliefs.log_compute(there, states.reshape(b * q, -1).astype(np.float64), speed, unsure).reshape(b, q)
+        found = beliefs.log_factors(there, states.reshape(b * q, -1).astype(np.float64), speed, unsure)
+        return found.reshape(b, q, 3)
+
+    def _beliefs(self, view: Decision, planner: Planner) -> DemandBeliefs:
+        """What is believed of the tasks of a decision: by the law of its world, if its moment tells one."""
+        if view.moment is None:
+            return self.demands(view.kinds)
+        return self.thinker().beliefs(view.moment.world, planner)
 
     def _decode(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
-        from attribution_sched.kernels import one_thread
-
-        agents = self.agents_actor(view, planner, decisions)
-        if agents is not None:
-            return decode(planner, decisions, agents, timings, self.clock)
-        from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
-
-        with one_thread():
-            return decode(planner, decisions, NetworkActor(self.network, None), timings, self.clock)
+        return decode(planner, decisions, self.agents_actor(view, planner, decisions), timings, self.clock)
 
     def _settle(
         self, view: Decision, planner: Planner, chosen: Decisions, found: Decoded, others: int, late: float
@@ -470,21 +491,16 @@ class HiPpo:
         thorough: bool = True,
     ) -> Plan | None:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
-        from attribution_sched.scheduler.hi_ppo.multi_start import plan_alone, search_around
+        from attribution_sched.scheduler.hi_ppo.multi_start import search_around
 
         kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
         factors = self._believed(view, planner, int(chosen.slot[0, 0]))
         search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
-        actor = self._must_act(view, planner, chosen)
-        if actor is None:
-            return plan_alone(
-                self.network, planner, chosen, search, thorough=thorough, expired=lambda: self.clock() > late
-            )  # fmt: skip
-        own = decode(planner, chosen, actor).batch
+        own = decode(planner, chosen, self._must_act(view, planner, chosen)).batch
         return search_around(own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late)
 
-    def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor | None:
-        """Who proposes a plan where waiting is out of the question; None leaves it to draws of the networks."""
+    def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor:
+        """Who proposes a plan where waiting is out of the question."""
         return self.agents_actor(view, planner, chosen, must_act=True)
 
     def _done(
@@ -515,13 +531,12 @@ class HiPpo:
         situations: Decisions,
         plans: Sequence[Plan | None],
         *,
-        returns: bool = True,
         log_probability: bool = True,
     ) -> Appraisal:
         """Judge plans for the view's task in many situations; see :class:`~.policy.Appraiser`."""
         from attribution_sched.scheduler.hi_ppo.appraisal import appraise
 
-        return appraise(self, view, situations, plans, returns=returns, log_probability=log_probability)
+        return appraise(self, view, situations, plans, log_probability=log_probability)
 
     def appraise_each(
         self,
@@ -529,28 +544,26 @@ class HiPpo:
         situations: Decisions,
         owner: IntArray,
         plans: Sequence[Plan | None],
-        *,
-        returns: bool = False,
     ) -> Appraisal:
         """Judge one plan of each of many decisions; see :class:`~.policy.BatchAppraiser`."""
         from attribution_sched.scheduler.hi_ppo.appraisal import appraise_each
 
-        return appraise_each(self, views, situations, owner, plans, returns=returns)
+        return appraise_each(self, views, situations, owner, plans)
 
     def propose(self, view: Decision, situations: Decisions) -> list[Plan | None]:
-        """What the network would do with the view's task in each situation, before the local search."""
+        """What the agents would do with the view's task in each situation, before the local search."""
         from attribution_sched.scheduler.hi_ppo.appraisal import propose
 
         return propose(self, view, situations)
 
     def log_odds(self, view: Decision, situations: Decisions, plan: Plan | None) -> FloatArray:
-        """By how much the network prefers a choice in each situation; see :class:`~.policy.ChoiceOdds`."""
+        """By how much the agents prefer a choice in each situation; see :class:`~.policy.ChoiceOdds`."""
         from attribution_sched.scheduler.hi_ppo.log_odds import log_odds
 
         return log_odds(self, view, situations, plan)
 
     def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
-        """What the network chooses for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""
+        """What the agents choose for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""
         from attribution_sched.scheduler.hi_ppo.log_odds import prefer
 
         return prefer(self, view, situations)

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attribution_sched.scheduler.hi_ppo.policy_search import Days, Gain, Search, gains, next_group, spreads
+from attribution_sched.scheduler.hi_ppo.upper_agent import rule_theta
 from attribution_sched.types import FloatArray
 
 HELD_OUT = 900_000
@@ -59,6 +60,7 @@ class Round:
 def learn(
     days: Mapping[str, Days], groups: int, *, size: int = 20, every: int = 10, seed: int = 0,
     search: Search | None = None, told: Callable[[Round, Search], None] | None = None,
+    best: FloatArray | None = None, stop: Callable[[], bool] | None = None,
 ) -> FloatArray:  # fmt: skip
     """Let both agents learn; returns their numbers, those that did best on held-out days.
 
@@ -70,11 +72,15 @@ def learn(
         seed: Of draws, and of the days.
         search: Where an earlier run stopped.
         told: Told after every look, with the state to go on from.
+        best: Best numbers of an earlier run; what is not better on the held-out days does not replace them.
+        stop: Asked after every group; True ends it.
     """
     found = search or Search.begun()
     unit = spreads(list(days.values()), HELD_OUT - FAR)
-    best, most = found.theta, -np.inf if search is not None else 0.0
-    while found.groups < groups:
+    kept_numbers, most = rule_theta() if best is None else best, 0.0
+    if best is not None:
+        most = _worth(gains(days, best, HELD_OUT), unit)
+    while found.groups < groups and not (stop is not None and stop()):
         first = FAR * (1 + (100 * seed + found.groups) % 800)
 
         def worth(theta: FloatArray, first: int = first) -> float:
@@ -85,10 +91,15 @@ def learn(
         found = next_group(found, worth, size, seed)  # Line 8.
         if found.groups % every == 0 or found.groups == groups:
             gained = gains(days, found.theta, HELD_OUT)
-            total = float(sum(gain.mean / x for gain, x in zip(gained.values(), unit, strict=True)))
+            total = _worth(gained, unit)
             kept = total > most
             if kept:
-                best, most = found.theta, total
+                kept_numbers, most = found.theta, total
             if told is not None:
                 told(Round(found.groups, gained, kept), found)
-    return best
+    return kept_numbers
+
+
+def _worth(gained: Mapping[str, Gain], unit: FloatArray) -> float:
+    """Gains of all worlds, each in units of how much a change of the agents moves its days."""
+    return float(sum(gain.mean / x for gain, x in zip(gained.values(), unit, strict=True)))

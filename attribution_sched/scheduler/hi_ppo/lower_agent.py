@@ -3,6 +3,11 @@
     s_low  = (free devices, next release of the domain, hours of the task, who else waits)
     a_low  = number of devices; layout (dp, tp, pp), format and microbatch level are the best of that number
     score  = u·U − t·T/T_base·(1 + p·n),   p = (c·others/devices + d)·exp(θ·z)
+    T      = T_nominal·exp(e·f),   f what attributions and pace tell of the task, e how the plan's time hangs on it
+
+f are logarithms of the task's compute, memory and host time over its kind's
+(:mod:`~attribution_sched.scheduler.beliefs`), e their elasticities: one task that is slow because it computes more is
+worth more devices, another that is as slow because its host is late is not. Pace alone cannot tell the two apart.
 
 T/T_base is the step time of the plan over the baseline's, U its utilisation, n its devices. p is what a device held
 for an hour costs those that wait and those that will come; with θ = 0 it is the rule's price. The rule has u = 1.2,
@@ -17,9 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attribution_sched.cluster.cost import Workload
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
-from attribution_sched.planning.memory_feasibility import FORMATS, PlannerTables, fill
+from attribution_sched.planning.memory_feasibility import FORMATS, PlannerTables, fill, whole_step
 from attribution_sched.scheduler.hi_ppo.teachers import CROWD, SOON, USE
 from attribution_sched.types import FloatArray, IntArray
 
@@ -33,6 +39,12 @@ PRICE: tuple[str, ...] = ("utilisation", "time", "others", "coming")
 
 PRICE_OF_THE_RULE = (USE, 1.0, CROWD, SOON)
 
+FACTORS = 3
+"""What is believed of a task: logarithms of its compute, memory and host time over its kind's."""
+
+USUAL_LOG = 0.3
+"""How far these usually are from 0."""
+
 SHORTEST_H = 0.02
 """Hours are not told apart below this."""
 
@@ -44,11 +56,13 @@ class LayoutTable(NamedTuple):
     Attributes:
         seconds: Seconds of a step, shape ``(n, C, J)``; infinite where the model does not fit.
         use: Share of the time that the devices compute, shape ``(n, C, J)``.
+        shares: Elasticities of the seconds by compute, memory and host time of the task, shape ``(n, C, J, 3)``.
         pick: Layout, format and microbatch level, shape ``(n, C, J, 3)``; −1 where there is none.
     """
 
     seconds: FloatArray
     use: FloatArray
+    shares: FloatArray
     pick: IntArray
 
 
@@ -57,6 +71,7 @@ def layout_table(t: PlannerTables, weights: FloatArray) -> LayoutTable:
     kinds, classes, most = len(t.batch), len(t.class_domain), int(np.log2(max(1, int(t.sizes.max())))) + 1
     seconds, use = np.full((kinds, classes, most), np.inf), np.zeros((kinds, classes, most))
     pick = np.full((kinds, classes, most, 3), -1, dtype=np.int64)
+    shares = np.zeros((kinds, classes, most, FACTORS))
     for kind in range(kinds):
         n = int(t.cost.n_layers[kind])
         for c in range(classes):
@@ -73,7 +88,27 @@ def layout_table(t: PlannerTables, weights: FloatArray) -> LayoutTable:
                     seconds[kind, c, j], use[kind, c, j] = times.flat[best], busy.flat[best]
                     lay, rest = divmod(best, FORMATS * BATCH_LEVELS)
                     pick[kind, c, j] = lay, rest // BATCH_LEVELS, rest % BATCH_LEVELS
-    return LayoutTable(seconds, use, pick)
+                    _elasticities(t, kind, c, *pick[kind, c, j], shares[kind, c, j])
+    return LayoutTable(seconds, use, shares, pick)
+
+
+@kernel(allocates=True)
+def _elasticities(t: PlannerTables, kind: int, c: int, lay: int, q: int, v: int, out: FloatArray) -> None:
+    """By how much a step takes longer if compute, memory or host time of the task do, in logarithms."""
+    more = np.exp(USUAL_LOG)
+    for f in range(FACTORS):
+        high, low = np.ones(FACTORS), np.ones(FACTORS)
+        high[f], low[f] = more, 1.0 / more
+        slow, _ = whole_step(t, Workload(kind, t.training[kind], high[0], high[1], high[2]), c, lay, q, v)
+        fast, _ = whole_step(t, Workload(kind, t.training[kind], low[0], low[1], low[2]), c, lay, q, v)
+        out[f] = np.log(slow / fast) / (2.0 * USUAL_LOG)
+
+
+@kernel
+def step_s(table: LayoutTable, kind: int, c: int, j: int, factors: FloatArray) -> float:
+    """Seconds of a step of one very task on 2^j devices; infinite where it does not fit."""
+    e = table.shares[kind, c, j]
+    return float(table.seconds[kind, c, j] * np.exp(e[0] * factors[0] + e[1] * factors[1] + e[2] * factors[2]))
 
 
 @kernel
@@ -87,11 +122,10 @@ def pressure(theta: FloatArray, z: FloatArray, others: float, devices: float, ow
 
 @kernel
 def layout_score(
-    table: LayoutTable, kind: int, c: int, j: int, base_s: float, weights: FloatArray, own: FloatArray, p: float
+    seconds: float, use: float, j: int, base_s: float, weights: FloatArray, own: FloatArray, p: float
 ) -> float:
     """What a number of devices (2^j) is worth to a task; −inf where it does not fit. ``own`` is head ``price``."""
-    s = table.seconds[kind, c, j]
-    if not np.isfinite(s):
+    if not np.isfinite(seconds):
         return -np.inf
-    time = own[1] * weights[0] * s / base_s
-    return float(own[0] * weights[1] * table.use[kind, c, j] - time * (1.0 + p * 2.0**j))
+    time = own[1] * weights[0] * seconds / base_s
+    return float(own[0] * weights[1] * use - time * (1.0 + p * 2.0**j))

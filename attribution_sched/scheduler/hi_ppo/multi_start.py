@@ -1,4 +1,4 @@
-"""The best plan for a task by itself: many proposals of the policy, a wide search around the best of them.
+"""The best plan for a task by itself: a wide search around what the policy proposes.
 
 For a model that no single domain holds, or a task that nothing else competes with, the snapshot is all there is to
 judge by: nothing is gained by keeping devices free inside the domains, so the search may change everything.
@@ -9,22 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
-from attribution_sched.kernels import one_thread
 from attribution_sched.planning.local_search import IteratedLocalSearch, LocalSearch
-from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
-from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-PROPOSALS = 32
-"""Plans drawn from the policy, beside its likeliest."""
 
 STARTS, KEEP = 48, 24
 """Starts of the local search times domains, and how many of these it goes on with."""
@@ -34,40 +25,6 @@ LOOKS = 5_000
 
 MOST_DOMAINS = 8
 """Domains that the local search looks at: those of the likeliest plan, then those of the plans drawn."""
-
-
-def plan_alone(
-    network: HiPpoNetwork,
-    planner: Planner,
-    decisions: Decisions,
-    search: LocalSearch,
-    *,
-    thorough: bool = True,
-    seed: int = 0,
-    expired: Callable[[], bool] | None = None,
-) -> Plan | None:
-    """Draw proposals for a task, search around the best, and give the best plan found; None if nothing fits.
-
-    Args:
-        network: Who proposes.
-        planner: The cluster.
-        decisions: One decision with the task as its only candidate.
-        search: Prices plans of that task, and lists changes; it must allow all kinds of changes. Domains that are not
-            looked at are left out of it from then on.
-        thorough: Whether the search goes on from several plans and perturbs the best; else it descends from few, which
-            takes a fifth of the time.
-        seed: Of the draws and of the search.
-        expired: Says when there is no time left; what was found until then counts.
-    """
-    with one_thread():
-        likeliest = decode(planner, decisions, NetworkActor(network, None, must_act=True))
-        rows, counts = likeliest.batch.segments, likeliest.batch.counts
-        if expired is None or not expired():
-            source = torch.Generator(device=next(network.parameters()).device).manual_seed(seed)
-            many = decisions.take(np.zeros(PROPOSALS, dtype=np.int64))
-            drawn = decode(planner, many, NetworkActor(network, source, must_act=True)).batch
-            rows, counts = np.concatenate([rows, drawn.segments]), np.concatenate([counts, drawn.counts])
-    return search_around(rows, counts, search, thorough=thorough, seed=seed, expired=expired)
 
 
 def search_around(
@@ -84,8 +41,10 @@ def search_around(
     Args:
         rows: Segment rows of the proposals, shape ``(P, S, 10)``.
         counts: Segments of each, shape ``(P,)``; 0 for a proposal to do nothing, which is left out.
-        search: As for :func:`plan_alone`.
-        thorough: As for :func:`plan_alone`.
+        search: Prices plans of that task, and lists changes; it must allow all kinds of changes. Domains that are not
+            looked at are left out of it from then on.
+        thorough: Whether the search goes on from several plans and perturbs the best; else it descends from few, which
+            takes a fifth of the time.
         seed: Of the search.
         expired: Says when there is no time left; what was found until then counts.
     """

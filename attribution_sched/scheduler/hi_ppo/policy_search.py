@@ -25,9 +25,8 @@ from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
+from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
 from attribution_sched.scheduler.hi_ppo.decode import Planner
-from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork
-from attribution_sched.scheduler.hi_ppo.runtime_estimate import paces_of
 from attribution_sched.scheduler.hi_ppo.upper_agent import SCALES, SIZE, rule_theta
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import FloatArray
@@ -45,33 +44,31 @@ class Days:
     Args:
         world: The world.
         days: How many side by side.
-        network: Whose attributions, and reading of them, count.
+        weights: Whose attributions count.
 
     Attributes:
         decided: Decisions that were taken in all.
     """
 
-    def __init__(self, world: World, days: int, network: HiPpoNetwork) -> None:
+    def __init__(self, world: World, days: int, weights: Weights) -> None:
         self.world, self.days = world, days
         self.engine = engine = Engine(world, days)
-        engine.pool = engine.pool.attributed(state_vectors(network.attributions, DEMAND_NAMES))
-        kinds, paces = engine.arrays.kinds, paces_of(network, world.kinds)
+        engine.pool = engine.pool.attributed(state_vectors(weights.attributions, DEMAND_NAMES))
+        kinds, beliefs = engine.arrays.kinds, AttributionBeliefs(world, weights.attributions)
         base = kinds[:, st.K_BASE_STEP].copy(), kinds[:, st.K_BASE_COST].copy()
-        planner = Planner.of(engine.cost, world.kinds, *base, world.max_segments, paces)
-        believed = AttributionBeliefs(world, network.attributions, paces).of(
-            [engine.pool.task(row, world.kinds) for row in range(len(engine.pool))]
-        )
+        planner = Planner.of(engine.cost, world.kinds, *base, world.max_segments, beliefs.paces)
+        believed = beliefs.of([engine.pool.task(row, world.kinds) for row in range(len(engine.pool))])
         self.rule, self.agents = RuleFollower(planner, world), RuleFollower(planner, world, rule_theta())
         self.decided = 0
         self.believe(believed)
 
     def believe(self, believed: Belief) -> None:
         """From now on, let this be believed of the tasks of the world's pool."""
-        self._rule_pace, self._pace = believed.pace, believed.mean[:, 0].copy()
+        self._believed = np.column_stack([believed.pace, believed.mean[:, :3]])
 
     def returns(self, theta: FloatArray | None, seed: int) -> FloatArray:
         """Return of every day, shape ``(days,)``, by the agents with these numbers, or by the rule."""
-        follower, pace = (self.rule, self._rule_pace) if theta is None else (self.agents, self._pace)
+        follower = self.rule if theta is None else self.agents
         if theta is not None:
             follower.learnt.agents.theta[:] = theta
         engine, n = self.engine, self.days
@@ -82,8 +79,9 @@ class Days:
         ledger[:, :, :2] = np.nan
         self.decided += follower.play(Copies(
             engine.arrays, engine.state, nothing, nothing,
-            np.zeros((n, self.world.max_segments, 5), dtype=np.int64), pace, ledger, np.zeros((n, 3)), nothing.copy(),
-            not self.world.reward.per_decision, engine._scratch, {}, self.world, np.ones((n, TASKS), dtype=np.bool_),
+            np.zeros((n, self.world.max_segments, 5), dtype=np.int64), self._believed, ledger, np.zeros((n, 3)),
+            nothing.copy(), not self.world.reward.per_decision, engine._scratch, {}, self.world,
+            np.ones((n, TASKS), dtype=np.bool_),
         ))  # fmt: skip
         reward = self.world.reward
         weights = np.array([reward.w_eff, reward.w_util, reward.w_cost])
@@ -111,9 +109,10 @@ class Search:
     groups: int = 0
 
     @classmethod
-    def begun(cls) -> Search:
-        """At the rule."""
-        return cls(np.zeros(SIZE), np.eye(SIZE), np.zeros(SIZE), np.zeros(SIZE))
+    def begun(cls, theta: FloatArray | None = None) -> Search:
+        """At the rule, or at other numbers."""
+        mean = np.zeros(SIZE) if theta is None else (theta - rule_theta()) / SCALES
+        return cls(mean, np.eye(SIZE), np.zeros(SIZE), np.zeros(SIZE))
 
     @property
     def theta(self) -> FloatArray:

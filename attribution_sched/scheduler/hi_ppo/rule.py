@@ -19,7 +19,7 @@ from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
-from attribution_sched.scheduler.thinking import Think
+from attribution_sched.scheduler.thinking import Think, Thinker
 from attribution_sched.types import Attributor, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -51,6 +51,12 @@ class _RuleInCharge(HiPpo):
 
     def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor:
         return _MustAct()
+
+    def thinker(self) -> Thinker:
+        """Whose copies the rule plays on: nothing that was learnt takes part."""
+        if self._thinker is None:
+            self._thinker = Thinker(self.think or Think(), self.attributions)
+        return self._thinker
 
 
 class Rule:

@@ -25,6 +25,7 @@ from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.scheduler.hi_ppo.action_masks import bounded_log, log2_floor
 from attribution_sched.scheduler.hi_ppo.lower_agent import (
+    FACTORS,
     PRESSURE,
     PRICE,
     PRICE_OF_THE_RULE,
@@ -32,6 +33,7 @@ from attribution_sched.scheduler.hi_ppo.lower_agent import (
     LayoutTable,
     layout_score,
     pressure,
+    step_s,
 )
 from attribution_sched.scheduler.hi_ppo.teachers import (
     EARNING,
@@ -93,6 +95,7 @@ class Agents(NamedTuple):
         theta: What was learnt, shape ``(SIZE,)``, names in :data:`HEADS`.
         table: The best layout of every number of devices.
         nominal_s: Step time of every kind alone in an empty domain, shape ``(n_kinds,)``.
+        nominal_shares: Elasticities of that by a task's compute, memory and host time, shape ``(n_kinds, 3)``.
         base_s: Step time of every kind's baseline, shape ``(n_kinds,)``.
         domain_class: Hardware class of every domain, shape ``(K,)``.
         devices: Devices of every domain, shape ``(K,)``.
@@ -101,6 +104,7 @@ class Agents(NamedTuple):
     theta: FloatArray
     table: LayoutTable
     nominal_s: FloatArray
+    nominal_shares: FloatArray
     base_s: FloatArray
     domain_class: IntArray
     devices: IntArray
@@ -116,7 +120,8 @@ class Seen(NamedTuple):
         release_devices: Devices free then, shape ``(K,)``.
         kind: Kind of every candidate, −1 for none, shape ``(Q,)``.
         left: Its steps left, shape ``(Q,)``.
-        pace: Logarithm of how much longer than nominal it is believed to compute, shape ``(Q,)``.
+        factors: What is believed of it, logarithms of compute, memory and host time over its kind's, shape ``(Q, 3)``.
+        pace: Logarithm of how much longer than nominal that makes it, shape ``(Q,)``; written by :func:`weigh`.
         waited_s: Since when it waits, shape ``(Q,)``.
         fits: Whether a plan of it can be begun now, shape ``(Q,)``.
         weights: w_eff and what counts of w_util, shape ``(2,)``.
@@ -129,6 +134,7 @@ class Seen(NamedTuple):
     release_devices: IntArray
     kind: IntArray
     left: FloatArray
+    factors: FloatArray
     pace: FloatArray
     waited_s: FloatArray
     fits: BoolArray
@@ -168,7 +174,8 @@ def make_seen(candidates: int, domains: int) -> Seen:
     """Room for what the agents see of one decision."""
     return Seen(
         np.zeros(domains, dtype=np.int64), np.zeros(domains), np.zeros(domains, dtype=np.int64),
-        np.full(candidates, -1, dtype=np.int64), np.zeros(candidates), np.zeros(candidates), np.zeros(candidates),
+        np.full(candidates, -1, dtype=np.int64), np.zeros(candidates), np.zeros((candidates, FACTORS)),
+        np.zeros(candidates), np.zeros(candidates),
         np.zeros(candidates, dtype=np.bool_), np.zeros(2), np.zeros(6),
     )  # fmt: skip
 
@@ -197,7 +204,8 @@ def _place(a: Agents, s: Seen, q: int, p: float, hours: float, out: Said) -> Non
             continue
         c, room = a.domain_class[k], log2_floor(s.free[k])
         for j in range(min(room, a.table.seconds.shape[2] - 1) + 1):
-            worth = layout_score(a.table, kind, c, j, base, s.weights, th[U:R], p)
+            seconds = step_s(a.table, kind, c, j, s.factors[q])
+            worth = layout_score(seconds, a.table.use[kind, c, j], j, base, s.weights, th[U:R], p)
             if not np.isfinite(worth):
                 continue
             left = s.free[k] - 2.0**j
@@ -210,7 +218,17 @@ def _place(a: Agents, s: Seen, q: int, p: float, hours: float, out: Said) -> Non
             if score > most:
                 most = score
                 out.domain[q], out.size[q] = k, j
-                out.best[0], out.best[1], out.best[2] = worth, a.table.seconds[kind, c, j], 2.0**j
+                out.best[0], out.best[1], out.best[2] = worth, seconds, 2.0**j
+
+
+@kernel
+def _pace(a: Agents, s: Seen, q: int) -> None:
+    """Write how much longer than nominal a candidate takes; of models that no domain holds alone nothing is said."""
+    kind, f = s.kind[q], s.factors[q]
+    if a.nominal_s[kind] == a.base_s[kind]:
+        f[0], f[1], f[2] = 0.0, 0.0, 0.0
+    e = a.nominal_shares[kind]
+    s.pace[q] = e[0] * f[0] + e[1] * f[1] + e[2] * f[2]
 
 
 @kernel
@@ -224,6 +242,9 @@ def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
         free += s.free[k]
         soon = min(soon, s.release_h[k])
     queue_h = 0.0
+    for q in range(candidates):
+        if s.kind[q] >= 0:
+            _pace(a, s, q)
     if not running:
         for q in range(candidates):
             if s.kind[q] >= 0:
@@ -254,17 +275,17 @@ def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
                 # It only needs to wait for room in one domain.
                 continue
         else:
-            now_h = s.left[q] * out.best[1] * np.exp(s.pace[q]) / 3600.0
+            now_h = s.left[q] * out.best[1] / 3600.0
             later_h, release_h = NEVER_H, NEVER_H
             for k in range(s.free.size):
                 if s.release_h[k] < NEVER_H and s.release_devices[k] > s.free[k]:
                     room = min(log2_floor(s.release_devices[k]), a.table.seconds.shape[2] - 1)
-                    then_s = a.table.seconds[kind, a.domain_class[k], room]
-                    then_h = s.release_h[k] + s.left[q] * then_s * np.exp(s.pace[q]) / 3600.0
+                    then_s = step_s(a.table, kind, a.domain_class[k], room, s.factors[q])
+                    then_h = s.release_h[k] + s.left[q] * then_s / 3600.0
                     if then_h < later_h:
                         later_h, release_h = then_h, s.release_h[k]
             sooner = max(-2.0, min(1.0, (now_h - later_h) / (now_h + 1e-6)))
-            slowed, log_h = np.log(out.best[1] / nominal), np.log(now_h + SHORTEST_H)
+            slowed, log_h = np.log(out.best[1] / nominal) - s.pace[q], np.log(now_h + SHORTEST_H)
             if release_h < NEVER_H:
                 out.patience[q] = (
                     th[W] + th[W + 1] * sooner + th[W + 2] * np.log1p(release_h) + th[W + 3] * z[1]
@@ -290,15 +311,14 @@ def _moves(a: Agents, s: Seen, waiting: float, devices: float, out: Said) -> int
     if not s.fits[0]:
         return -1
     base = a.base_s[kind]
-    slower = s.pace[0] if a.nominal_s[kind] != base else 0.0
-    step_s, held = s.moment[N_STEP_S], s.moment[N_HELD]
+    own_s, held = s.moment[N_STEP_S], s.moment[N_HELD]
     best_s = np.inf
     for k in range(s.free.size):
         if s.free[k] > 0:
             for j in range(min(log2_floor(s.free[k]), a.table.seconds.shape[2] - 1) + 1):
-                best_s = min(best_s, a.table.seconds[kind, a.domain_class[k], j])
-    gain = max(-2.0, min(2.0, bounded_log(step_s / best_s) - slower))
-    hours = s.left[0] * step_s / 3600.0
+                best_s = min(best_s, step_s(a.table, kind, a.domain_class[k], j, s.factors[0]))
+    gain = max(-2.0, min(2.0, bounded_log(own_s / best_s)))
+    hours = s.left[0] * own_s / 3600.0
     held_up = min(
         gain - MUCH * np.exp(th[M]),
         min(np.log((hours + 1e-9) / SOME_HOURS) - th[M + 1], (FEW * np.exp(th[M + 2]) + 0.5 - waiting) / 4.0),
@@ -312,7 +332,7 @@ def _moves(a: Agents, s: Seen, waiting: float, devices: float, out: Said) -> int
     p = pressure(th[P : P + z.size], z, waiting, devices, th[U:R])
     _place(a, s, 0, p, hours, out)
     if out.domain[0] >= 0:
-        now = -th[U + 1] * s.weights[0] * step_s * np.exp(-slower) / base * (1.0 + p * held)
+        now = -th[U + 1] * s.weights[0] * own_s / base * (1.0 + p * held)
         better = out.best[0] - now - th[M + 6] - th[M + 7] / max(hours, SHORTEST_H)
         out.move[0] = min(out.move[0], better)
     return 0 if out.move[0] > 0.0 else -1
@@ -321,7 +341,7 @@ def _moves(a: Agents, s: Seen, waiting: float, devices: float, out: Said) -> int
 @kernel
 def weigh_rows(
     a: Agents, s: Seen, out: Said, free: IntArray, released: IntArray, kind: IntArray, left: FloatArray,
-    pace: FloatArray, waited_s: FloatArray, fits: BoolArray, weights: FloatArray, moment: FloatArray,
+    factors: FloatArray, waited_s: FloatArray, fits: BoolArray, weights: FloatArray, moment: FloatArray,
     running: BoolArray, chosen: IntArray, score: FloatArray, patience: FloatArray, domain: IntArray, size: IntArray,
     layout: FloatArray, move: FloatArray,
 ) -> None:  # fmt: skip
@@ -332,7 +352,9 @@ def weigh_rows(
             s.free[k] = free[b, k]
             s.release_devices[k] = free[b, k] + released[k]
         for q in range(candidates):
-            s.kind[q], s.left[q], s.pace[q] = kind[b, q], left[b, q], pace[b, q]
+            s.kind[q], s.left[q] = kind[b, q], left[b, q]
+            for f in range(FACTORS):
+                s.factors[q, f] = factors[b, q, f]
             s.waited_s[q], s.fits[q] = waited_s[b, q], fits[b, q]
             out.layout[q] = -np.inf
             out.score[q], out.patience[q], out.domain[q], out.size[q] = -np.inf, -1.0, -1, 0
@@ -351,7 +373,7 @@ def weigh_rows(
 
 @kernel
 def see_cluster(
-    world: WorldArrays, state: StateArrays, e: int, awake: IntArray, pace: FloatArray, s: Seen, slots: IntArray
+    world: WorldArrays, state: StateArrays, e: int, awake: IntArray, believed: FloatArray, s: Seen, slots: IntArray
 ) -> int:
     """Fill what the agents see of the pending decision of a simulated cluster; returns the number of candidates.
 
@@ -382,7 +404,8 @@ def see_cluster(
             slots[candidates] = slot
             s.kind[candidates] = kind_of(world, state, e, slot)
             s.left[candidates] = task[st.LEFT]
-            s.pace[candidates] = pace[state.slots[e, slot, st.POOL]]
+            for f in range(FACTORS):
+                s.factors[candidates, f] = believed[state.slots[e, slot, st.POOL], 1 + f]
             s.waited_s[candidates] = 0.0 if running else now - task[st.ARRIVAL]
             candidates += 1
     angle = 2.0 * np.pi * now / 86_400.0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.decision import view
+from attribution_sched.cluster.fork import Belief
 from attribution_sched.config import load_settings
 from attribution_sched.errors import ModelFitError
 from attribution_sched.scheduler.episode import play
@@ -18,15 +19,8 @@ from attribution_sched.scheduler.hi_ppo.upper_agent import HEADS, SIZE, W, rule_
 from . import worlds
 
 
-def learnt(theta, seed=0):
-    """A network whose agents have these numbers."""
-    made = worlds.network(seed)
-    made.set_agents(theta)
-    return made
-
-
 def policy(theta, **options):
-    return HiPpo(network=learnt(theta), attributor=worlds.attributor, deadline_s=np.inf, **options)
+    return HiPpo(worlds.weights(theta), attributor=worlds.attributor, deadline_s=np.inf, **options)
 
 
 def moments(world, count, seed=0):
@@ -48,7 +42,9 @@ def test_heads_have_a_name_for_every_number():
 
 def test_where_nothing_was_learnt_the_agents_decide_as_the_rule():
     world = replace(load_settings("cross-domain").build_world(), horizon_s=8 * 3600.0)
-    days = Days(world, 48, worlds.network())
+    days = Days(world, 48, worlds.weights())
+    many = len(days.engine.pool)
+    days.believe(Belief(np.zeros((many, 4)), np.zeros((many, 4, 4)), np.zeros(many)))
     apart = days.returns(rule_theta(), 3_000) - days.returns(None, 3_000)
     assert np.mean(np.abs(apart) < 1e-6) > 0.5 and abs(apart.mean()) < 0.5
 
@@ -57,8 +53,8 @@ def test_the_cluster_is_decided_as_the_simulated_days_in_which_was_learnt():
     world = replace(load_settings("cross-domain").build_world(), horizon_s=6 * 3600.0)
     theta = rule_theta()
     theta[0] += 0.5
-    days = Days(world, 3, learnt(theta))
-    asked = HiPpo(network=learnt(theta), search=False, deadline_s=np.inf)
+    days = Days(world, 3, worlds.weights(theta))
+    asked = HiPpo(worlds.weights(theta), search=False, deadline_s=np.inf)
     played = [play(world, asked, 40 + day).reward for day in range(3)]
     assert np.allclose(played, days.returns(theta, 40), atol=1.5)
 
@@ -95,8 +91,8 @@ def test_probabilities_of_a_decision_sum_to_one():
     for seen in moments(worlds.worlds()["equal"], 6):
         situations, planner = asked.perceive(seen), asked.planner(seen)
         fits = planner.describe(situations)[0].mask[:, :-1]
-        pace = asked.believed_pace(seen, planner, situations)
-        weighed = weighed_by(asked.agents(planner), situations, pace, fits, Releases.of(seen))
+        believed = asked.believed(seen, planner, situations)
+        weighed = weighed_by(asked.agents(planner), situations, believed, fits, Releases.of(seen))
         assert np.exp(task_log_probabilities(weighed, situations.replanning)).sum() == pytest.approx(1.0)
 
 
@@ -109,8 +105,8 @@ def test_other_numbers_decide_otherwise():
 
 
 def test_numbers_of_another_length_are_refused():
-    with pytest.raises(ModelFitError, match="agents"):
-        worlds.network().set_agents(np.zeros(SIZE + 1))
+    with pytest.raises(ModelFitError, match="theta"):
+        worlds.weights(np.zeros(SIZE + 1))
 
 
 def test_a_moment_tells_what_is_next_released():

@@ -4,22 +4,17 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attribution_sched.cluster.decision import Decisions, encode, from_view, view
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
-from attribution_sched.errors import ExplanationError, PlanError
+from attribution_sched.errors import PlanError
 from attribution_sched.explain.masked_states import stacked, widened
-from attribution_sched.scheduler.hi_ppo.cloning import stack
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import decode
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor, judge
-from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
-from attribution_sched.scheduler.hi_ppo.reward_weights import AdaptiveWeights, RewardWeights, reward_scale
-from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
+from attribution_sched.scheduler.hi_ppo.reward_weights import AdaptiveWeights, RewardWeights
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Selective
 
 from . import worlds
@@ -27,19 +22,9 @@ from . import worlds
 CASES = ["equal", "mixed", "tight", "many", "served"]
 
 
-def policy(seed=0, **options):
-    given = {"network": worlds.network(seed, scale=4.0), "attributor": worlds.attributor, "deadline_s": np.inf}
+def policy(**options):
+    given = {"weights": worlds.weights(), "attributor": worlds.attributor, "deadline_s": np.inf}
     return HiPpo(**(given | options))
-
-
-def taught(seed=0):
-    """A policy whose head of demands says something, if not the truth."""
-    made = policy(seed)
-    source = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weights in made.network.demands.layers():
-            weights.copy_(0.3 * torch.randn(weights.shape, generator=source))
-    return made
 
 
 def seen(name="mixed", seed=2):
@@ -47,10 +32,9 @@ def seen(name="mixed", seed=2):
 
 
 def drawn(asked, one, seed):
-    """A plan for the view's own task that the network draws, with how it came about."""
+    """A plan for the view's own task drawn at random."""
     alone = asked.perceive(replace(one, queue=tuple(task for task in one.queue if task.slot == one.slot)))
-    chooser = NetworkActor(asked.network, torch.Generator().manual_seed(seed), must_act=True)
-    found = decode(asked.planner(one), alone, chooser)
+    found = decode(asked.planner(one), alone, worlds.chooser(seed, must_act=True))
     return found.batch.plan(0) if found.batch.counts[0] else None
 
 
@@ -104,7 +88,7 @@ def test_a_task_further_back_comes_first_and_the_others_keep_their_order():
 
 def test_asking_changes_no_later_decision():
     def run(ask):
-        asked, told = policy(2), []
+        asked, told = policy(), []
         for i in range(4):
             one = seen("mixed", 3)
             one = replace(one, link_gbps=one.link_gbps * (1.0 + 0.2 * i), link_time_s=60.0 * i)
@@ -129,89 +113,22 @@ def test_wishes_are_perceived():
     assert asked.perceive(one).weights[0].tolist() == [reward.w_eff, reward.w_util, reward.w_cost]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_at_the_decision_itself_it_says_what_the_network_said(name):
-    compared = 0
-    for seed in range(6):
-        asked, one = policy(seed), seen(name, seed)
-        decision = asked.perceive(one)
-        chooser = NetworkActor(asked.network, torch.Generator().manual_seed(seed), must_act=True)
-        found = decode(asked.planner(one), decision, chooser)
-        said = judge(asked.network, found.trace)
-        plan = found.batch.plan(0) if found.drafts.status[0] == DONE and found.batch.counts[0] else None
-        if found.trace.task[0] != 0 or plan is None:
-            continue
-        compared += 1
-        told = asked.appraise(one, decision, [plan, None])
-        assert told.log_probability[0, 0] == pytest.approx(float((said.upper + said.lower).detach()), abs=1e-5)
-        unit = reward_scale(one.kinds, one.base_step_s, one.reward.interval_s)
-        assert np.allclose(told.returns[0, 0] / unit, said.action_values[0].detach(), atol=1e-5)
-        assert told.terms[0, 1].tolist() == [0.0, 0.0, 0.0] and told.log_probability[0, 1] < 0.0
-    assert compared > 0
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_in_a_situation_where_the_same_is_on_offer_it_says_what_the_network_would_say(name):
-    asked, one = policy(1), seen(name, 2)
-    decision = asked.perceive(one)
-    plan = drawn(asked, one, 3)
-    if plan is None:
-        pytest.skip("nothing fits")
-    some = varied(decision, 5, 0, free=decision.free, weights=decision.weights, waiting=decision.waiting)
-    told = asked.appraise(one, some, [plan])
-    rows = [PlanBatch.of([plan]).segments[0]] * len(some)
-    tables = asked.planner(one).tables
-    follower = PlanFollower(tables, np.zeros(len(some), dtype=np.int64), rows, some.kind[:, 0])
-    found = decode(asked.planner(one), some, follower)
-    follower.compare(found.drafts)
-    assert follower.followed.all()
-    said = judge(asked.network, found.trace)
-    assert np.allclose(told.log_probability[:, 0], (said.upper + said.lower).detach(), atol=1e-5)
-    unit = reward_scale(one.kinds, one.base_step_s, one.reward.interval_s)
-    assert np.allclose(told.returns[:, 0] / unit, said.action_values.detach(), atol=1e-5)
-
-
-def test_what_is_wanted_shows_in_every_choice():
-    """Where other weights leave the same on offer, a decode with these weights says the same."""
-    asked, one = policy(1), seen("mixed", 2)
-    decision, plan = asked.perceive(one), drawn(asked, one, 3)
-    near = decision.weights * np.exp(np.random.default_rng(1).normal(0.0, 0.05, (40, 3)))
-    some = varied(decision, 40, 0, free=decision.free, weights=near, waiting=decision.waiting)
-    tables = asked.planner(one).tables
-    rows = [PlanBatch.of([plan]).segments[0]] * len(some)
-    follower = PlanFollower(tables, np.zeros(len(some), dtype=np.int64), rows, some.kind[:, 0])
-    found = decode(asked.planner(one), some, follower)
-    follower.compare(found.drafts)
-    itself = decode(
-        asked.planner(one), decision, PlanFollower(tables, np.zeros(1, np.int64), rows[:1], some.kind[:1, 0])
-    )
-    said = judge(asked.network, found.trace)
-    told = asked.appraise(one, some, [plan], returns=False).log_probability[:, 0]
-    same = follower.followed.copy()
-    for row in np.flatnonzero(same):
-        for head, steps in found.trace.steps.items():
-            own = steps.offer.mask[steps.offer.decision == row]
-            same[row] &= np.array_equal(own, itself.trace.steps[head].offer.mask)
-    assert same.sum() >= 5
-    assert np.allclose(told[same], (said.upper + said.lower).detach()[same], atol=1e-5)
-
-
 @settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 10_000), name=st.sampled_from(CASES))
 def test_what_was_on_offer_is_never_impossible(seed, name):
-    asked, one = taught(seed % 7), seen(name, seed % 5)
+    asked, one = policy(), seen(name, seed % 5)
     plan = drawn(asked, one, seed)
     if plan is None:
         return
     told = asked.appraise(one, varied(asked.perceive(one), 6, seed), [plan, None])
-    for array in (told.terms, told.returns, told.log_probability):
+    for array in (told.terms, told.log_probability):
         assert np.isfinite(array).all()
     assert (told.log_probability <= 1e-6).all()
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_many_situations_are_judged_as_one_by_one(name):
-    asked, one = taught(1), seen(name, 2)
+    asked, one = policy(), seen(name, 2)
     some = varied(asked.perceive(one), 7, 1)
     some.attribution[:4, 0] = asked.perceive(one).attribution[0, 0]
     plans = [drawn(asked, one, 1), None, drawn(asked, one, 2)]
@@ -225,7 +142,7 @@ def test_many_situations_are_judged_as_one_by_one(name):
 def test_more_situations_than_go_together_are_judged_alike(monkeypatch):
     from attribution_sched.scheduler.hi_ppo import appraisal
 
-    asked, one = taught(1), seen()
+    asked, one = policy(), seen()
     some, plan = varied(asked.perceive(one), 9, 1), drawn(asked, one, 1)
     whole = asked.appraise(one, some, [plan])
     proposed = asked.propose(one, some)
@@ -236,32 +153,20 @@ def test_more_situations_than_go_together_are_judged_alike(monkeypatch):
     assert asked.propose(one, some) == proposed
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_without_a_fitted_head_terms_are_those_of_a_nominal_task(name):
-    asked, one = policy(), seen(name)
-    plan = drawn(asked, one, 0)
-    some = varied(asked.perceive(one), 4, 3)
-    told = asked.appraise(one, some, [plan], returns=False, log_probability=False)
-    for row in range(4):
-        there = replace(one, bandwidth_gbps=some.links[row, 0], latency_s=some.links[row, 1])
-        worth = value(there, PlanBatch.of([plan]))
-        expected = [worth.r_eff[0], worth.r_util[0], worth.r_cost[0]]
-        assert np.allclose(told.terms[row, 0], expected, rtol=1e-12, atol=1e-12)
-    assert not told.returns.any() and not told.log_probability.any()
-
-
 def test_energy_and_carbon_are_part_of_the_cost_where_they_have_a_price():
     asked, one = policy(), seen("equal")
+    # Nothing was measured of it: a nominal task.
+    one = replace(one, counters=np.zeros(0), queue=tuple(replace(t, counters=np.zeros(0)) for t in one.queue))
     priced = replace(one, reward=replace(one.reward, energy_usd_per_kwh=0.2, carbon_usd_per_kg=0.1))
     plan = drawn(asked, one, 0)
-    told = asked.appraise(priced, asked.perceive(one), [plan], returns=False, log_probability=False)
-    assert told.terms[0, 0, 2] == pytest.approx(value(priced, PlanBatch.of([plan])).r_cost[0], rel=1e-12)
+    told = asked.appraise(priced, asked.perceive(one), [plan], log_probability=False)
+    assert told.terms[0, 0, 2] == pytest.approx(value(priced, PlanBatch.of([plan])).r_cost[0], rel=0.05)
     assert told.terms[0, 0, 2] > value(one, PlanBatch.of([plan])).r_cost[0]
 
 
 @pytest.mark.parametrize("name", ["mixed", "tight", "many"])
 def test_what_cannot_matter_to_a_plan_does_not(name):
-    asked, one = taught(2), seen(name)
+    asked, one = policy(), seen(name)
     decision, plan = asked.perceive(one), drawn(asked, one, 5)
     unused = [k for k in range(len(one.free_devices)) if k not in plan.domains]
     moved = varied(decision, 5, 1, attribution=decision.attribution)
@@ -270,25 +175,13 @@ def test_what_cannot_matter_to_a_plan_does_not(name):
     for k in unused:
         kept[:, :, k, :], kept[:, :, :, k] = moved.links[:, :, k, :], moved.links[:, :, :, k]
     moved.links[:] = kept
-    terms = asked.appraise(one, moved, [plan], returns=False, log_probability=False).terms
-    itself = asked.appraise(one, decision, [plan], returns=False, log_probability=False).terms
+    terms = asked.appraise(one, moved, [plan], log_probability=False).terms
+    itself = asked.appraise(one, decision, [plan], log_probability=False).terms
     assert (terms == itself).all() and itself.any()
 
 
-def test_an_attribution_of_another_task_changes_only_its_own_demand():
-    """The PCIe demand has no part in the time of a task alone on its devices; conv has none in a transformer."""
-    asked, one = taught(2), seen("equal")
-    decision, plan = asked.perceive(one), drawn(asked, one, 5)
-    some = decision.take(np.zeros(7, dtype=np.int64))
-    some.attribution[np.arange(7), 0, np.arange(7)] += 0.1
-    terms = asked.appraise(one, some, [plan], returns=False, log_probability=False).terms[:, 0]
-    itself = asked.appraise(one, decision, [plan], returns=False, log_probability=False).terms[0, 0]
-    moved = (terms != itself).any(axis=1)
-    assert moved.tolist() == [True, True, True, False, False, True, True]
-
-
 def test_a_task_that_was_not_measured_has_no_demands_to_replace():
-    asked, one = taught(2), seen("equal")
+    asked, one = policy(), seen("equal")
     blank = replace(one, counters=np.zeros(0), queue=tuple(replace(t, counters=np.zeros(0)) for t in one.queue))
     told = asked.appraise(blank, asked.perceive(blank), [drawn(asked, one, 5)], log_probability=False)
     assert np.isfinite(told.terms).all()
@@ -298,7 +191,7 @@ def test_a_task_that_was_not_measured_has_no_demands_to_replace():
 def test_proposals_are_those_behind_the_coordination(name):
     proposed = 0
     for seed in range(8):
-        asked, one = policy(seed, search=False), seen(name, seed)
+        asked, one = policy(search=False), seen(name, seed)
         agreed = asked.coordinate(one)
         found = asked.propose(one, asked.perceive(one))
         expected = agreed.plan if agreed.slot == one.slot else None
@@ -310,7 +203,7 @@ def test_proposals_are_those_behind_the_coordination(name):
 
 
 def test_a_proposal_uses_the_devices_of_the_situation():
-    asked, one = policy(1), seen("equal")
+    asked, one = policy(), seen("equal")
     decision = asked.perceive(one)
     none = replace(decision, free=np.zeros_like(decision.free))
     more = replace(decision, free=np.full_like(decision.free, 1_000))
@@ -321,7 +214,7 @@ def test_a_proposal_uses_the_devices_of_the_situation():
 
 @pytest.mark.parametrize("name", ["mixed", "tight", "equal"])
 def test_running_tasks_can_be_asked_about(name):
-    asked, found = taught(3), 0
+    asked, found = policy(), 0
     engine = worlds.begun(worlds.worlds()[name], 1, 1)
     for _ in range(60):
         one = view(engine)
@@ -334,19 +227,14 @@ def test_running_tasks_can_be_asked_about(name):
         decision = asked.perceive(one)
         terms = asked.appraise(one, decision, [one.current_plan, None], log_probability=False)
         assert decision.step_s[0] > 0.0 and np.isfinite(terms.terms[0, 0]).all()
-        try:
-            told = asked.appraise(one, decision, [one.current_plan, None])
-        except ExplanationError as error:
-            # What the wide search writes over several domains, no choices need lead to.
-            assert len(one.current_plan.segments) > 1 and "could have written" in str(error)
-            continue
+        told = asked.appraise(one, decision, [one.current_plan, None])
         found += 1
         assert np.isfinite(told.log_probability).all()
     assert found > 0
 
 
 def test_a_plan_that_is_not_on_offer_is_judged_by_the_nearest():
-    asked, one = policy(1), seen("equal")
+    asked, one = policy(), seen("equal")
     decision = asked.perceive(one)
     plan = next(p for p in (drawn(asked, one, i) for i in range(99)) if p.domains[1:] and p.segments[0].stop > 3)
     (replica, *more) = plan.replicas
@@ -358,21 +246,19 @@ def test_a_plan_that_is_not_on_offer_is_judged_by_the_nearest():
 
     assert not (asked.planner(one).tables.layouts == [1, 1, 3]).all(axis=1).any()
     odd, *near = asked.appraise(
-        one, decision, [with_layout(1, 1, 3), with_layout(1, 1, 2), with_layout(1, 1, 4)], returns=False
+        one, decision, [with_layout(1, 1, 3), with_layout(1, 1, 2), with_layout(1, 1, 4)]
     ).log_probability[0]
     assert np.isfinite(odd) and min(abs(odd - one) for one in near) == 0.0
 
 
-def test_a_domain_that_is_not_on_offer_has_no_probability():
-    asked, one = policy(1), seen("equal")
-    plan = next(p for p in (drawn(asked, one, i) for i in range(99)) if len(p.domains) == 1)
+def test_a_domain_that_is_not_on_offer_has_next_to_no_probability():
+    asked, one = policy(), seen("equal")
+    plan = next(p for p in (drawn(asked, one, i) for i in range(99)) if len(p.segments) == 1)
     full = np.array(one.free_devices)
     full[plan.domains[-1]] = 0
     less = replace(one, free_devices=full)
-    with pytest.raises(ExplanationError, match="not on offer"):
-        asked.appraise(less, asked.perceive(less), [plan])
-    told = asked.appraise(less, asked.perceive(less), [plan], log_probability=False)
-    assert np.isfinite(told.terms).all()
+    told = asked.appraise(less, asked.perceive(less), [plan])
+    assert told.log_probability[0, 0] <= -50.0 and np.isfinite(told.terms).all()
 
 
 def test_bad_situations_and_plans_are_refused():
@@ -391,19 +277,19 @@ def test_bad_situations_and_plans_are_refused():
         asked.appraise(one, replace(decision, kind=1 - decision.kind), [plan])
     with pytest.raises(PlanError, match="must be <"):
         asked.appraise(one, replace(decision, kind=decision.kind + 9), [plan])
-    (replica,) = plan.replicas
+    empty = replace(plan.replicas[0], segments=())
     with pytest.raises(PlanError):
-        asked.appraise(one, decision, [replace(plan, replicas=(replace(replica, segments=()),))])
+        asked.appraise(one, decision, [replace(plan, replicas=(empty,))])
 
 
 def test_situations_of_several_decisions_can_be_put_together():
-    asked, one = taught(1), seen("mixed", 2)
-    some = stack([asked.perceive(one), varied(asked.perceive(one), 2, 0)])
+    asked, one = policy(), seen("mixed", 2)
+    some = stacked([asked.perceive(one), varied(asked.perceive(one), 2, 0)])
     assert asked.appraise(one, some, [None]).log_probability.shape == (3, 1)
 
 
 def test_many_decisions_judged_together_are_judged_as_each_by_itself():
-    asked = taught(3)
+    asked = policy()
     views = [seen("mixed", seed) for seed in range(2, 8)]
     parts = [varied(asked.perceive(one), 5, seed) for seed, one in enumerate(views)]
     plans = [drawn(asked, one, seed) if seed != 2 else None for seed, one in enumerate(views)]
@@ -411,12 +297,11 @@ def test_many_decisions_judged_together_are_judged_as_each_by_itself():
     rows = stacked([widened(part, width) for part in parts])
     owner = np.repeat(np.arange(len(views)), 5)
     order = np.random.default_rng(0).permutation(len(owner))
-    together = asked.appraise_each(views, rows.take(order), owner[order], plans, returns=True)
+    together = asked.appraise_each(views, rows.take(order), owner[order], plans)
     for decision, (one, part, plan) in enumerate(zip(views, parts, plans, strict=True)):
         alone = asked.appraise(one, part, [plan], log_probability=False)
         at = [int(np.flatnonzero(order == 5 * decision + row)[0]) for row in range(5)]
         assert np.allclose(together.terms[at], alone.terms, rtol=1e-9)
-        assert np.allclose(together.returns[at], alone.returns, rtol=1e-4, atol=1e-5)
     assert isinstance(asked, BatchAppraiser) and isinstance(asked, Selective)
     other = seen("many", 2)
     with pytest.raises(PlanError, match="one cluster"):
@@ -424,14 +309,32 @@ def test_many_decisions_judged_together_are_judged_as_each_by_itself():
 
 
 def test_terms_depend_on_what_they_are_said_to_depend_on():
-    asked, one = taught(1), seen("mixed", 3)
+    asked, one = policy(), seen("mixed", 3)
     own = asked.perceive(one)
     inside = next(p for p in (drawn(asked, one, seed) for seed in range(50)) if p and len(p.segments) == 1)
     assert asked.terms_read([inside]) == {"attribution"}
-    base = asked.appraise(one, own, [inside], returns=False, log_probability=False).terms
+    base = asked.appraise(one, own, [inside], log_probability=False).terms
     moved = varied(own, 6, 4)
     for field in fields(Decisions):
         if field.name in ("kind", "slot", "replanning", "attribution"):
             continue
         part = replace(stacked([own] * 6), **{field.name: getattr(moved, field.name)})
-        assert np.allclose(asked.appraise(one, part, [inside], returns=False, log_probability=False).terms, base)
+        assert np.allclose(asked.appraise(one, part, [inside], log_probability=False).terms, base)
+
+
+def test_attributions_and_pace_price_the_plan_as_the_beliefs_say():
+    """The terms are the cost model's for the demands that are believed of the task: cut the vector and they move."""
+    asked, one = policy(), seen("equal")
+    decision, plan = asked.perceive(one), drawn(asked, one, 5)
+    some = decision.take(np.zeros(3, dtype=np.int64))
+    some.attribution[1, 0] *= -1.0
+    some.attribution[2, 0] = 0.0
+    told = asked.appraise(one, some, [plan], log_probability=False).terms[:, 0]
+    speed = np.full(3, one.samples_per_s if one.counters.size else 0.0)
+    given = some.attribution[:, 0].astype(np.float64)
+    factors = np.exp(asked.demands(one.kinds).log_factors(some.kind[:, 0], given, speed))
+    for row in range(3):
+        step_s = one.cost.score(plan, one.kind_index, bandwidth_gbps=one.bandwidth_gbps, latency_s=one.latency_s,
+                                factors=tuple(factors[row])).step_s[0]  # fmt: skip
+        assert told[row, 0] == pytest.approx(1.0 - step_s / one.base_step_s[one.kind_index], rel=1e-9)
+    assert (np.abs(told[1:] - told[0]).max(axis=1) > 1e-4).all()

@@ -1,31 +1,42 @@
-"""Tasks that waiting would not help: they are placed, by a wide search, whatever the network would rather do."""
+"""Tasks that waiting would not help: they are placed, by a wide search, whatever the agents would rather do."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from attribution_sched.cluster.decision import from_view, view
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.planning.local_search import LocalSearch
+from attribution_sched.scheduler.hi_ppo.agents import AgentsActor
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import decode
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
-from attribution_sched.scheduler.hi_ppo.multi_start import MOST_DOMAINS, plan_alone
+from attribution_sched.scheduler.hi_ppo.multi_start import MOST_DOMAINS, search_around
+from attribution_sched.scheduler.hi_ppo.upper_agent import W, rule_theta
 
 from ...cluster.engine_worlds import BERT, GPT2, tiny_cluster, tiny_world
 from ..states import GIANT
 from . import worlds
 
 
-def idler(seed=0, **options):
-    """A policy whose network would rather do nothing, always."""
-    network = worlds.network(seed, scale=10.0)
-    with torch.no_grad():
-        network.upper.nothing.bias.fill_(1e4)
-    return HiPpo(network=network, attributor=worlds.attributor, deadline_s=np.inf, **options)
+def idler(**options):
+    """A policy whose agents would rather wait, always."""
+    theta = rule_theta()
+    theta[W] = 1e4
+    made = HiPpo(worlds.weights(theta), attributor=worlds.attributor, deadline_s=np.inf, **options)
+
+    class Waits(AgentsActor):
+        def task(self, state):
+            found = super().task(state)
+            return found if self.must_act else np.full(len(found), state.mask.shape[1] - 1)
+
+    def waiting(view, planner, decisions, *, must_act=False):
+        own = HiPpo.agents_actor(made, view, planner, decisions, must_act=must_act)
+        return Waits(own.agents, own.decisions, own.believed, own.releases, must_act=must_act)
+
+    made.agents_actor = waiting
+    return made
 
 
 def first(name, kind=None, busy=()):
@@ -44,7 +55,8 @@ def both_for(policy, seen, **options):
     planner = policy.planner(seen)
     search = LocalSearch(seen, planner.tables, widen=True)
     decisions = from_view(seen, worlds.attributor)
-    return plan_alone(policy.network, planner, decisions, search, **options), planner, decisions
+    own = decode(planner, decisions, policy._must_act(seen, planner, decisions)).batch
+    return search_around(own.segments, own.counts, search, **options), planner, decisions
 
 
 def test_kinds_that_no_empty_domain_holds_are_known():
@@ -82,7 +94,7 @@ def test_the_large_model_is_taken_out_of_the_queue():
 def test_a_task_is_not_alone_while_others_wait_whoever_is_asked_about():
     seen = first("mixed")
     others = tuple(replace(seen.queue[0], slot=seen.slot + i) for i in range(1, 4))
-    eager = HiPpo(network=worlds.network(0, scale=10.0), attributor=worlds.attributor, deadline_s=np.inf)
+    eager = HiPpo(worlds.weights(), attributor=worlds.attributor, deadline_s=np.inf)
     eager.warm_up(seen)
     eager._search_widely = None  # would fail if it were called
     assert eager.decide(replace(seen, queue=(*seen.queue, *others))) is not None
@@ -108,25 +120,25 @@ def test_what_is_proposed_for_such_a_task_is_a_plan():
     assert policy.propose(small, policy.perceive(small)) == [None]
 
 
-def test_without_the_search_the_network_has_the_last_word():
+def test_without_the_search_the_agents_have_the_last_word():
     policy = idler(search=False)
     assert policy.decide(first("giant", 1)) is None and policy.last.source == "waits"
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_is_worth_no_less_than_what_the_network_would_write(seed):
-    policy, seen = idler(seed), first("giant", 1)
+def test_it_is_worth_no_less_than_plans_drawn_at_random(seed):
+    policy, seen = idler(), first("giant", 1)
     plan, planner, decisions = both_for(policy, seen)
     many = decisions.take(np.zeros(50, dtype=np.int64))
-    drawn = decode(planner, many, NetworkActor(policy.network, torch.Generator().manual_seed(9), must_act=True))
+    drawn = decode(planner, many, worlds.chooser(seed, must_act=True))
     others = [drawn.batch.plan(i) for i in np.flatnonzero(drawn.batch.counts)]
     worth = value(seen, PlanBatch.of([plan, *others])).reward
     assert len(others) > 10 and worth[0] >= worth.max()
 
 
-def test_a_task_alone_in_an_idle_cluster_is_searched_for_though_the_network_would_place_it():
+def test_a_task_alone_in_an_idle_cluster_is_searched_for_though_the_agents_would_place_it():
     seen = first("mixed")
-    eager = HiPpo(network=worlds.network(0, scale=10.0), attributor=worlds.attributor, deadline_s=np.inf)
+    eager = HiPpo(worlds.weights(), attributor=worlds.attributor, deadline_s=np.inf)
     quick, *_ = both_for(eager, seen, thorough=False)
     assert eager.decide(seen) == quick and eager.last.source == "policy+search"
     eager._search_widely = None  # would fail if it were called
@@ -148,6 +160,8 @@ def test_of_many_domains_it_looks_at_some():
     policy = idler()
     planner = policy.planner(seen)
     search = LocalSearch(seen, planner.tables, widen=True)
-    plan = plan_alone(policy.network, planner, from_view(seen, worlds.attributor), search)
+    decisions = from_view(seen, worlds.attributor)
+    own = decode(planner, decisions, policy._must_act(seen, planner, decisions)).batch
+    plan = search_around(own.segments, own.counts, search)
     assert len(set(plan.domains)) > 1 and (search.free_devices > 0).sum() <= MOST_DOMAINS
     assert set(plan.domains) <= set(np.flatnonzero(search.free_devices > 0))

@@ -46,7 +46,7 @@ def test_a_group_is_even():
 
 def test_what_does_not_help_on_held_out_days_is_undone():
     world = replace(load_settings("testbed").build_world(), horizon_s=900.0)
-    days, rounds = {"testbed": Days(world, 4, worlds.network())}, []
+    days, rounds = {"testbed": Days(world, 4, worlds.weights())}, []
     found = learn(days, 2, size=4, every=1, told=lambda one, search: rounds.append(one))
     assert len(rounds) == 2
     if not any(one.kept for one in rounds):

@@ -1,9 +1,8 @@
-"""Tiny worlds, networks and random choosers for the laws of Hi-PPO's core."""
+"""Tiny worlds, weights and random choosers for the laws of Hi-PPO's core."""
 
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from attribution_sched.cluster.decision import Decisions, gather
 from attribution_sched.cluster.engine import state as st
@@ -13,13 +12,10 @@ from attribution_sched.cluster.models import model
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind
 from attribution_sched.scheduler.hi_ppo.decode import Planner
-from attribution_sched.scheduler.hi_ppo.evaluate import NetworkActor
-from attribution_sched.scheduler.hi_ppo.network import HiPpoNetwork, NetworkSize
+from attribution_sched.training import untrained
 
 from ...cluster.engine_worlds import BERT, GPT2, SERVE, tiny_cluster, tiny_world
 from ..states import GIANT, small_worlds
-
-SIZE = NetworkSize(width=16, hidden=8, rounds=1)
 
 TALL = TaskKind(model("gpt3-2.7b"), 16, (1, 2, 4, 8), (20, 60), 20)
 """Weights and states of 42 GB: three or more cards of 16 GB."""
@@ -47,20 +43,36 @@ def worlds():
     }
 
 
-def network(seed=0, size=SIZE, scale=1.0):
-    """An untrained network; a larger ``scale`` gives it stronger preferences."""
-    made = HiPpoNetwork(size, torch.Generator().manual_seed(seed))
-    with torch.no_grad():
-        for name, weights in made.named_parameters():
-            if name.endswith(("score.weight", "nothing.weight", "end.2.weight")):
-                weights.mul_(scale)
-    return made
+def weights(theta=None):
+    """Weights that decide as the rule does, or by other numbers."""
+    made = untrained()
+    return made if theta is None else made.with_agents(theta)
 
 
-def chooser(seed=0, sampling=True, scale=10.0, **options):
-    """A network with random weights and strong preferences that samples."""
-    source = torch.Generator().manual_seed(seed) if sampling else None
-    return NetworkActor(network(seed, scale=scale), source, **options)
+class Anything:
+    """Chooses at random among what is allowed."""
+
+    def __init__(self, seed=0, must_act=False):
+        self.rng, self.must_act = np.random.default_rng(seed), must_act
+
+    def _one(self, mask):
+        return np.where(mask, self.rng.random(mask.shape), -1.0).argmax(axis=1)
+
+    def task(self, state):
+        """Any candidate, or nothing where that may be."""
+        mask = state.mask.copy()
+        if self.must_act:
+            mask[:, -1] &= ~mask[:, :-1].any(axis=1)
+        return self._one(mask)
+
+    def choose(self, head, offer, drafts, rows):
+        """Any choice that is offered."""
+        return self._one(offer.mask)
+
+
+def chooser(seed=0, must_act=False):
+    """Who chooses at random."""
+    return Anything(seed, must_act)
 
 
 def attributor(counters):

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from attribution_sched.scheduler.seq2seq.network import NetworkSize
-from attribution_sched.scheduler.seq2seq.traces import Range, at, build_view, draw_decision, draw_world
+from research.pointer_draws import Range, at, build_view, draw_decision, draw_world
 from research.pointer_training import fresh
 
 SMALL = NetworkSize(width=16, rounds=2)

@@ -1,0 +1,274 @@
+"""What each sense and each freedom is worth to one policy: paired days of the same arrivals, 95 % intervals.
+
+    attribution-sched bench senses shared --days 8               # tasks that share devices
+    attribution-sched bench senses cross-domain-hourly --days 4  # models that no region holds; rule + fork
+
+*shared*: the preset's site at a quarter of its size. The policy packs; the arms differ in what it believes of a pair.
+*nothing*: any partner is as good as any; *kind*: the mean of measured pairs of the two models' names; *pace*, *pace +
+raw counters*, *pace + EmSHAP vector*: what pairs of this cluster were seen to do, carried over to tasks that look alike
+by these readings (no table, no name: nothing of a job's family is known before); *true demands*: the measured table
+itself. Beside them the freedom to share at all. *cross-domain-hourly*: the rule with the fork; arms differ in what the
+fork believes of tasks, links and carbon, and in whether models may be cut. A negative number is a sense that costs.
+Days that were played are kept in a folder (one JSON line each) and not played again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attribution_sched.cluster.cost import BYTES_PER_GBIT
+from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.interference import measured_jobs
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.world import World
+from attribution_sched.config import load_settings
+from attribution_sched.errors import SettingsError, problem
+from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.scheduler.episode import EpisodeSummary, play
+from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
+from attribution_sched.scheduler.pairing import Packing, ReferenceBelief, TrialBelief, nearest_job, profile_of
+from attribution_sched.scheduler.thinking import Think, Thinker
+from attribution_sched.types import FloatArray, Task
+
+FIRST_SEED = 3_190_000
+FIGURES = ("baseline_running_h", "mean_completion_h", "waiting_h", "reward", "task_energy_kwh")
+SPREAD = 1.5
+"""Length of one standard deviation of an attribution: that of the logarithm of a counter of the measured jobs."""
+
+LOADS = {"0.9": 4.0, "1.4": 6.2}
+"""Tasks per hour on 16 devices that ask for so many of them alone."""
+
+
+class NameBelief:
+    """The mean of measured pairs of the two models' names: what a scheduler knows that is told the model."""
+
+    def __init__(self) -> None:
+        jobs = measured_jobs()
+        families = np.array(jobs.families)
+        self._mean = np.array([
+            [np.nanmean(jobs.pair_speed[np.ix_(families == a, families == b)]) for b in jobs.families]
+            for a in jobs.families
+        ])  # fmt: skip
+
+    def speeds(self, own: Task, other: Task) -> tuple[float, float]:
+        """Mean speeds of the two families."""
+        a, b = nearest_job(own), nearest_job(other)
+        return float(self._mean[a, b]), float(self._mean[b, a])
+
+
+class AnyPartner:
+    """Nothing is known: every pair is believed to do the same."""
+
+    def speeds(self, own: Task, other: Task) -> tuple[float, float]:
+        """The same for all."""
+        return 0.65, 0.65
+
+
+def pace_of(task: Task) -> FloatArray:
+    """Pace alone."""
+    return np.log(np.maximum([task.samples_per_s], 1e-6))
+
+
+def vector_reader(world: World, attribute: Callable[[Any], Any]) -> Callable[[Task], FloatArray]:
+    """Pace and the attribution vector; its seven numbers in units of how much tasks of this world differ in them."""
+    pool = Engine(world).pool
+    states = np.array([attribute(pool.task(i, world.kinds)).state for i in range(0, len(pool), 4)], dtype=np.float64)
+    spread = states.std(axis=0) + 1e-6
+
+    def read(task: Task) -> FloatArray:
+        state = task.attribution.state if task.attribution is not None else None
+        told = np.zeros(len(spread)) if state is None else np.asarray(state, dtype=np.float64) / spread
+        return np.append(SPREAD * told, pace_of(task))
+
+    return read
+
+
+def site(load: str) -> World:
+    """A quarter of the shared site for two days; the queue holds whoever comes."""
+    settings = load_settings("shared").model_dump(mode="json")
+    settings["domain_defaults"]["devices"] = 16
+    settings["arrivals"]["rate_per_hour"] = LOADS[load]
+    settings["episode"] |= {"horizon_s": 172_800.0, "pool_size": 1024, "queue_capacity": 128, "max_running": 32}
+    return load_settings(settings).build_world()
+
+
+def shared_arms(load: str) -> dict[str, Callable[[int], EpisodeSummary]]:
+    """Arms of the shared site: seed → what the days came to."""
+    from attribution_sched.attribution.attributor import as_attributor
+    from attribution_sched.attribution.vector import state_vectors
+    from attribution_sched.cluster.demands import DEMAND_NAMES
+
+    world = site(load)
+    attribute = state_vectors(as_attributor(None, world), DEMAND_NAMES)
+    read = vector_reader(world, attribute)
+
+    def arm(make: Callable[[], Any], world: World = world) -> Callable[[int], EpisodeSummary]:
+        return lambda seed: play(world, Packing(make()), seed, attribute=attribute)
+
+    return {
+        "alone (sharing cut)": arm(AnyPartner, replace(world, share_limit=1)),
+        "nothing": arm(AnyPartner),
+        "kind (model's name)": arm(NameBelief),
+        "pace": arm(lambda: TrialBelief(pace_of)),
+        "pace + raw counters": arm(lambda: TrialBelief(profile_of)),
+        "pace + EmSHAP vector": arm(lambda: TrialBelief(read)),
+        "true demands": arm(ReferenceBelief),
+    }
+
+
+class Sees:
+    """The rule with the fork, which believes only what an arm allows; links as they are, or at their nominal speed.
+
+    Args:
+        reads: Of ``attributions`` and ``pace``; neither is the kind alone.
+        links: Whether it is shown what links carry now.
+        cut: Whether it may cut models over several domains.
+        fork: Whether it thinks at all; the rule alone does not.
+    """
+
+    name = "rule+fork"
+
+    def __init__(self, reads: tuple[str, ...], *, links: bool = True, cut: bool = True, fork: bool = True) -> None:
+        self._policy = RuleFork() if fork else Rule()
+        coordinator = self._policy._coordinator
+        if fork:
+            coordinator._thinker = Thinker(Think(), coordinator.attributions, reads=reads)
+        self.links, self.cut = links, cut
+
+    def reset(self, seed: int) -> None:
+        """Forget the last episode."""
+        self._policy.reset(seed)
+
+    def select(self, seen: Decision) -> int:
+        """Choose which waiting task goes first."""
+        return self._policy.select(self._shown(seen))
+
+    def decide(self, seen: Decision) -> Plan | None:
+        """Place, defer, move or keep."""
+        return self._policy.decide(self._shown(seen))
+
+    def attributions(self, counters: FloatArray) -> FloatArray:
+        """As the rule reads them."""
+        return self._policy.attributions(counters)
+
+    def _shown(self, seen: Decision) -> Decision:
+        if not self.cut:
+            seen = replace(seen, max_segments=1)
+        if self.links or seen.moment is None:
+            return seen
+        base = seen.moment.arrays.base[0] / BYTES_PER_GBIT
+        state = seen.moment.state
+        links = state.links.copy()
+        links[0, 0], links[0, 1] = 0.0, seen.moment.arrays.base[0]
+        moment = replace(seen.moment, state=state._replace(links=links))
+        return replace(seen, bandwidth_gbps=base, link_gbps=base, moment=moment)
+
+
+def crossing_arms(preset: str) -> dict[str, Callable[[int], EpisodeSummary]]:
+    """Arms of regions whose models must be cut: seed → what the day came to."""
+    world = load_settings(preset).build_world()
+    both = ("attributions", "pace")
+
+    def arm(policy: Callable[[], Any]) -> Callable[[int], EpisodeSummary]:
+        return lambda seed: play(world, policy(), seed)
+
+    return {
+        "kind": arm(lambda: Sees(())),
+        "pace": arm(lambda: Sees(("pace",))),
+        "pace + EmSHAP vector": arm(lambda: Sees(both)),
+        "links unknown": arm(lambda: Sees(both, links=False)),
+        "cutting not allowed": arm(lambda: Sees(both, cut=False)),
+        "rule": arm(lambda: Sees((), fork=False)),
+        "rule, links unknown": arm(lambda: Sees((), links=False, fork=False)),
+        "rule, cutting not allowed": arm(lambda: Sees((), cut=False, fork=False)),
+    }
+
+
+def played(
+    folder: Path, name: str, arms: dict[str, Callable[[int], EpisodeSummary]], seeds: range, cpu_s: float
+) -> Any:
+    """Play what is missing, day by day and arm by arm, while time is left; arm → seed → figures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, began = folder / f"{name}.jsonl", time.process_time()
+    found: dict[str, dict[int, dict[str, Any]]] = {arm: {} for arm in arms}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            told = json.loads(line)
+            if told["arm"] in found:
+                found[told["arm"]][told["seed"]] = told
+    for seed in seeds:
+        for arm, run in arms.items():
+            if seed in found[arm]:
+                continue
+            if time.process_time() - began > cpu_s:
+                return found
+            summary = run(seed)
+            row = {"arm": arm, "seed": seed} | {
+                key: round(value, 6) for key, value in vars(summary).items() if isinstance(value, int | float)
+            }
+            found[arm][seed] = row
+            with path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+    return found
+
+
+def table(found: dict[str, dict[int, dict[str, Any]]], against: str) -> str:
+    """Figures of every arm, and its difference to one of them with its 95 % interval, paired by day."""
+    days = sorted(set.intersection(*(set(rows) for rows in found.values())))
+    lines = [f"{len(days)} days, seeds {days[0]} to {days[-1]}" if days else "no day is whole yet"]
+    if len(days) < 2:
+        return lines[0]
+    draws = PairedBootstrap(len(days), 0)
+    for figure in FIGURES:
+        lines.append(f"\n{figure:26} {'mean':>10}   minus {against}")
+        base = np.array([found[against][day][figure] for day in days])
+        for arm, rows in found.items():
+            values = np.array([rows[day][figure] for day in days])
+            told = draws.estimate(draws.means(values - base))
+            share = 100.0 * told.value / abs(base.mean()) if base.mean() else 0.0
+            lines.append(
+                f"  {arm:26} {values.mean():10.2f}   {told.value:+9.2f} [{told.low:+.2f}, {told.high:+.2f}]"
+                f" {share:+.1f} %"
+            )
+    return "\n".join(lines)
+
+
+def measure_senses(
+    preset: str, days: int, load: str, seed: int, cpu_minutes: float, folder: Path, only: str = ""
+) -> str:
+    """Play what is missing of so many days, and lay out all that was played so far.
+
+    Args:
+        preset: ``shared``, or one whose tasks are placed by the rule with the fork.
+        days: Days (of ``shared``, pairs of days) of every arm.
+        load: Of the shared site, one of :data:`LOADS`.
+        seed: Of the first day.
+        cpu_minutes: No further day is begun after so many.
+        folder: Where days are kept.
+        only: Arms whose name begins so; all by default.
+
+    Raises:
+        SettingsError: If there is no such load, or fewer than one day.
+    """
+    if load not in LOADS:
+        raise SettingsError(problem("load", load, f"must be one of {', '.join(LOADS)}", "Use 0.9"))
+    if days < 1:
+        raise SettingsError(problem("days", days, "must be >= 1", "Use 8"))
+    shared = preset == "shared"
+    arms = shared_arms(load) if shared else crossing_arms(preset)
+    name = f"shared_load_{load}" if shared else preset
+    arms = {arm: run for arm, run in arms.items() if arm.startswith(only)}
+    if not arms:
+        raise SettingsError(problem("only", only, "is the beginning of no arm", "Leave it out to play all"))
+    found = played(folder, name, arms, range(seed, seed + days), 60.0 * cpu_minutes)
+    where = f"{preset}, load {load}, 16 devices, two days each" if shared else preset
+    usual = "nothing" if shared else "pace + EmSHAP vector"
+    return f"{where}\n{table(found, usual if usual in arms else next(iter(arms)))}"

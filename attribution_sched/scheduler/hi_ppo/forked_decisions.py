@@ -1,0 +1,134 @@
+"""What the ranker learns from: decisions of whole days, every candidate of each forked under the same futures.
+
+    Q(a) = R of the copy in which a was chosen,  per component, mean over the futures;  noise from their paired spread
+
+Futures come in two halves, so that what was chosen by one can be judged by the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from attribution_sched.cluster.decision import Decision, Decisions
+from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.world import World
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE, Described
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.decode import Planner
+from attribution_sched.scheduler.hi_ppo.reward_weights import reward_scale
+from attribution_sched.scheduler.thinking import Option, Think, Thought, decision_seed
+from attribution_sched.types import FloatArray, IntArray
+
+MOST = 16
+"""Candidates of a decision that are kept."""
+
+MOST_DOMAINS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class ForkedDecisions:
+    """N decisions with their forked candidates, padded to A candidates and K domains.
+
+    Attributes:
+        candidates: Shape ``(N, A, len(FEATURES))``.
+        group: Upper choice of every candidate, shape ``(N, A)``.
+        domain: First domain of every candidate, shape ``(N, A)``.
+        there: Which candidates exist, shape ``(N, A)``.
+        nodes: Shape ``(N, K, len(NODE))``.
+        edges: Shape ``(N, K, K, len(EDGE))``.
+        standing: Which domains exist, shape ``(N, K)``.
+        q: R over the own choice, in units of the world's, per candidate and future, shape ``(N, A, F)``.
+        components: Mean R_eff, R_util and R_cost over the own choice's, shape ``(N, A, 3)``.
+        day: Seed of the day, shape ``(N,)``.
+    """
+
+    candidates: FloatArray
+    group: IntArray
+    domain: IntArray
+    there: FloatArray
+    nodes: FloatArray
+    edges: FloatArray
+    standing: FloatArray
+    q: FloatArray
+    components: FloatArray
+    day: IntArray
+
+    def __len__(self) -> int:
+        return len(self.day)
+
+    def save(self, path: Path) -> None:
+        """Write the arrays."""
+        np.savez_compressed(path, **{field.name: getattr(self, field.name) for field in fields(self)})
+
+    @classmethod
+    def load(cls, *paths: Path) -> ForkedDecisions:
+        """Read files and put them together."""
+        held = [np.load(path) for path in paths]
+        return cls(**{field.name: np.concatenate([one[field.name] for one in held]) for field in fields(cls)})
+
+    def take(self, rows: IntArray) -> ForkedDecisions:
+        """Some of the decisions."""
+        return ForkedDecisions(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+class ForkingHiPpo(HiPpo):
+    """Hi-PPO that forks every candidate of its decisions, writes down what was found, and acts as it would have."""
+
+    def __init__(self, futures: int = 16, **options: object) -> None:
+        super().__init__(think=Think(screen=1, confirm=futures), deadline_s=np.inf, **options)  # type: ignore[arg-type]
+        self.futures = futures
+        self.rows: list[tuple[Described, FloatArray, FloatArray]] = []
+
+    def _think(
+        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
+    ) -> Thought | None:
+        listed = self.listed(view, planner, decisions, slot, plan)
+        if len(listed) > 1:
+            self.write(view, planner, listed[:MOST])
+        return None
+
+    def write(self, view: Decision, planner: Planner, listed: list[Option]) -> None:
+        """Fork the candidates of a decision and keep what was found."""
+        worth = self.thinker().worths(view, planner, listed, self.futures, decision_seed(view), 0)
+        if worth is None:
+            return
+        totals, terms = worth
+        unit = min(1.0, reward_scale(view.kinds, view.base_step_s, view.reward.interval_s))
+        self.rows.append((self.described(view, planner, listed), totals / unit, terms / unit))
+
+
+def collect(world: World, seeds: range, futures: int = 16, **options: object) -> ForkedDecisions:
+    """Play days of a world and fork all their decisions.
+
+    Args:
+        world: The world.
+        seeds: Of the days.
+        futures: That every candidate meets.
+        options: Of :class:`~.coordinator.HiPpo`.
+    """
+    policy, day, rows = ForkingHiPpo(futures, **options), [], []
+    for seed in seeds:
+        policy.rows = []
+        play(world, policy, seed)
+        rows += policy.rows
+        day += [seed] * len(policy.rows)
+    n, a, k = len(rows), MOST, MOST_DOMAINS
+    made = ForkedDecisions(
+        np.zeros((n, a, len(FEATURES)), dtype=np.float32), np.full((n, a), -2, dtype=np.int64),
+        np.full((n, a), -1, dtype=np.int64), np.zeros((n, a), dtype=np.float32),
+        np.zeros((n, k, len(NODE)), dtype=np.float32), np.zeros((n, k, k, len(EDGE)), dtype=np.float32),
+        np.zeros((n, k), dtype=np.float32), np.zeros((n, a, futures), dtype=np.float32),
+        np.zeros((n, a, 3), dtype=np.float32), np.array(day, dtype=np.int64),
+    )  # fmt: skip
+    for i, (seen, q, terms) in enumerate(rows):
+        many, nodes = len(seen.candidates), len(seen.nodes)
+        made.candidates[i, :many] = seen.candidates
+        made.group[i, :many], made.domain[i, :many] = seen.group, seen.domain
+        made.there[i, :many], made.nodes[i, :nodes], made.standing[i, :nodes] = 1.0, seen.nodes, 1.0
+        made.edges[i, :nodes, :nodes] = seen.edges
+        made.q[i, :many], made.components[i, :many] = q, terms
+    return made

@@ -1,0 +1,53 @@
+"""What senses are worth: days are kept and not played again, differences are paired, wrong words are refused."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from attribution_sched.cli.senses import FIGURES, measure_senses, played, table, vector_reader
+from attribution_sched.cluster.world import World
+from attribution_sched.config import load_settings
+from attribution_sched.errors import SettingsError
+from attribution_sched.types import Task
+
+
+def arm(worth, calls):
+    def run(seed):
+        calls.append(seed)
+        return SimpleNamespace(**dict.fromkeys(FIGURES, worth + seed % 5))
+
+    return run
+
+
+def test_days_are_kept_and_differences_are_paired(tmp_path):
+    calls = []
+    arms = {"nothing": arm(1.0, calls), "pace": arm(3.0, calls)}
+    found = played(tmp_path, "world", arms, range(10, 14), 60.0)
+    assert len(calls) == 8
+    played(tmp_path, "world", arms, range(10, 14), 60.0)
+    assert len(calls) == 8
+    told = table(found, "nothing")
+    # Days differ by 1 to 4; the difference between arms is 2 on every one of them.
+    assert "4 days" in told and "+2.00 [+2.00, +2.00]" in told
+    assert played(tmp_path, "other", arms, range(2), -1.0) == {"nothing": {}, "pace": {}}
+    assert "no day is whole" in table({"nothing": {}, "pace": {}}, "nothing")
+
+
+def test_a_vector_is_read_in_units_of_how_much_tasks_differ():
+    world: World = load_settings("testbed").build_world()
+    rng = np.random.default_rng(0)
+    scale = np.array([1.0, 10.0, 0.1, 1.0, 1.0, 1.0, 1.0])
+
+    def attribute(task):
+        return SimpleNamespace(state=scale * rng.standard_normal(7))
+
+    read = vector_reader(world, attribute)
+    told = read(Task(attribution=SimpleNamespace(state=scale), samples_per_s=1.0))
+    assert told[:7] == pytest.approx(1.5, rel=0.3) and told[7] == 0.0
+
+
+@pytest.mark.parametrize(("load", "days"), [("7", 1), ("0.9", 0)])
+def test_wrong_words_are_refused(tmp_path, load, days):
+    with pytest.raises(SettingsError, match="must be"):
+        measure_senses("shared", days, load, 0, 1.0, tmp_path)

@@ -1,0 +1,35 @@
+"""Forked decisions: every candidate under the same futures, acted as it would have, and found again on disk."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.hi_ppo.candidate_features import FEATURES
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, ForkingHiPpo, collect
+from tests.small_world import small
+
+
+def world():
+    return replace(small().build_world(), horizon_s=3600.0)
+
+
+def test_candidates_are_described_by_name_and_forked(tmp_path):
+    data = collect(world(), range(2), 4)
+    assert len(data) > 3 and set(np.unique(data.day)) == {0, 1}
+    own = data.candidates[:, 0, FEATURES.index("own")]
+    assert (own == 1.0).all() and (data.candidates[:, 1:, FEATURES.index("own")] == 0.0).all()
+    assert (data.q[:, 0] == 0.0).all() and np.isfinite(data.q).all()
+    assert (np.abs(data.q).max(axis=(1, 2)) > 0.0).any()
+    # The EmSHAP vector is among the numbers.
+    assert np.abs(data.candidates[..., FEATURES.index("memory_bandwidth")]).max() > 0.0
+    data.save(tmp_path / "a.npz")
+    again = ForkedDecisions.load(tmp_path / "a.npz", tmp_path / "a.npz")
+    assert len(again) == 2 * len(data)
+    for field in fields(data):
+        assert np.array_equal(getattr(again.take(np.arange(len(data))), field.name), getattr(data, field.name))
+
+
+def test_forking_changes_nothing_that_is_done():
+    assert play(world(), ForkingHiPpo(4), 5).reward == play(world(), HiPpo(deadline_s=np.inf), 5).reward
