@@ -1076,7 +1076,8 @@ class System:
 
         with self._turn:
             seen, holders, allowed, behind = moment_of(self.cluster, task)
-            quota, asked = self.cluster.quota_reason(seen), self._memory.looks()
+            # What it remembers of the links is part of what it would do now.
+            quota, asked = self.cluster.quota_reason(seen), self._memory.looks(remembers=True)
             share = self.cluster.share_reason(seen.task.tenant) if seen.task is not None else None
         seen = weighted(seen, self.reward)
         return why_waiting(asked, seen, holders, allowed, private=private, behind=behind, quota=quota, share=share)

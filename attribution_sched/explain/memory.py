@@ -225,9 +225,9 @@ class Memory:
             known = {kept.number for kept in self._kept.values()}
         return not known.issuperset(range(max(first, self._since), until))
 
-    def looks(self) -> Policy:
+    def looks(self, *, remembers: bool = False) -> Policy:
         """A copy of the policy that can be asked, or shown what was seen, without anybody noticing."""
-        return twin(self._policy)
+        return twin(self._policy, remembers=remembers)
 
     def eyes(self) -> Policy:
         """A copy that is shown again what was seen long ago, as at the start; for one who explains at a time.

@@ -260,8 +260,8 @@ def unhurried(policy: Policy) -> Iterator[None]:
         policy.deadline_s = deadline_s
 
 
-def twin(policy: Policy) -> Policy:
-    """A copy that can be asked without the original noticing, as at the start of an episode.
+def twin(policy: Policy, *, remembers: bool = False) -> Policy:
+    """A copy that can be asked without the original noticing, as at the start of an episode or with what it remembers.
 
     It has all the time it needs: what is explained, learnt or reshaped must not differ on a busy machine.
     """
@@ -271,7 +271,7 @@ def twin(policy: Policy) -> Policy:
         other = copy.deepcopy(policy)
     except Exception:  # What a foreign policy holds (a socket, a handle) may refuse to be copied deeply.
         other = copy.copy(policy)
-    if isinstance(other, Episodic):
+    if isinstance(other, Episodic) and not remembers:
         other.reset(0)
     if isinstance(other, Hurried):
         other.deadline_s = math.inf
