@@ -621,11 +621,12 @@ def _commands(folder: Path) -> Target:
     def patch() -> None:
         import attribution_sched.cli.profile_measure
         import attribution_sched.cli.run
+        import attribution_sched.cli.senses
         import attribution_sched.executors.probes
         import attribution_sched.journal.journal
         import attribution_sched.scheduler.arena
         import attribution_sched.scheduler.episode
-        import attribution_sched.training
+        import attribution_sched.training_worlds
 
         attribution_sched.cli.run.RunRequest.open = refuse  # type: ignore[method-assign]
         attribution_sched.cli.profile_measure.measure = refuse
@@ -634,8 +635,9 @@ def _commands(folder: Path) -> Target:
         attribution_sched.executors.probes.serve_probes = refuse
         attribution_sched.scheduler.arena.fingerprint = refuse
         attribution_sched.scheduler.episode.play = refuse
+        attribution_sched.cli.senses.play = refuse
         attribution_sched.journal.journal.temporary_copy = refuse
-        attribution_sched.training.build_worlds = refuse
+        attribution_sched.training_worlds.training_world = refuse
         home.mkdir(exist_ok=True)
         os.chdir(home)
         with System("testbed", "sjf", journal=home / "run.sqlite") as system:
