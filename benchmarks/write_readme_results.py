@@ -132,14 +132,15 @@ ROWS = (
         "python benchmarks/when_starts.py --runs 4",
     ),
     Row(
-        "Why is it waiting: the named running tasks removed, the task is placed",
-        "{held} of {asked} (`sjf`); Hi-PPO: a blocker could be named in {named} of {hi} answers, all of which hold",
-        "advice to change a request: **none was called for, so none was judged**",
+        "Why is it waiting: {answers} answers; what was named removed, or advice followed, the job starts",
+        "blockers {held} of {asked} (Hi-PPO's {hi} of {hi_all}); **advice {followed} of {advised}**",
+        "{wrong} contradictions in {decisions} decisions (**none in 10⁵ asked**)",
         "results_explain.md",
         (
-            rf"places the task in (?P<held>{N}) of (?P<asked>{N})",
-            rf"--answers (?P<hi>{N}) --policy hi-ppo",
-            rf"trying in (?P<named>{N}) \(",
+            rf"\| together \| (?P<answers>{N}) \| \*\*(?P<held>{N}) of (?P<asked>{N})\*\* "
+            rf"\([^;]*; hi-ppo (?P<hi>{N}) of (?P<hi_all>{N})",
+            rf"\| together .*\*\*(?P<followed>{N}) of (?P<advised>{N})\*\* \([\d.]+ %\) \| \|",
+            rf"\*\*(?P<wrong>Six) contradictions\*\* in {N} answers over (?P<decisions>{N}) decisions",
         ),
         "python benchmarks/why_waiting.py",
     ),

@@ -784,7 +784,7 @@ def replay(
     known = moment.arrays.pool[list(order)] if order else np.zeros((0, pool.shape[1]))
     k = moment.arrays.base.shape[1]
     future = Future(
-        np.concatenate([known, pool]), np.zeros(t + len(pool)), np.concatenate([np.zeros(t), arrival_s]),
+        np.concatenate([known, pool]), np.zeros((t + len(pool), FACTORS)), np.concatenate([np.zeros(t), arrival_s]),
         np.array([float(moment.state.clock[0, st.LAST_TICK]) - 1e-6]), np.ones((1, k, k)), moment.arrays.incidents,
         moment.arrays.signals,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The one normalisation: what the shipped network learnt from, to the last bit, and back and forth."""
+"""The one normalisation, back and forth."""
 
 import numpy as np
 import pytest
@@ -8,17 +8,12 @@ from hypothesis.extra.numpy import arrays
 
 from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form, decode, encode
 from attribution_sched.errors import ModelFitError
-from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 
 COUNTERS = np.random.default_rng(2).uniform(0.01, 50.0, (200, 12)) * np.resize(closed_form().unit, 12)
 
 
-def test_the_shipped_network_learnt_from_it_to_the_last_bit():
-    network, form = load(SHIPPED), closed_form()
-    for name in ("unit", "weight", "bias"):
-        assert getattr(network, f"attribution_{name}").numpy().tobytes() == getattr(form, name).tobytes(), name
-    assert network.attributions(COUNTERS).tobytes() == form(COUNTERS).tobytes()
-    assert form.schema == ATTRIBUTION_SCHEMA
+def test_it_names_its_schema():
+    assert closed_form().schema == ATTRIBUTION_SCHEMA
 
 
 def test_a_tasks_numbers_do_not_depend_on_the_tasks_beside_it():

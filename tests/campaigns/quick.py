@@ -16,7 +16,7 @@ from attribution_sched.scheduler.thinking import Think
 LITTLE = partial(Think, screen=1, keep=1, confirm=2, hours=1.0, changes=3)
 """All parts of thinking, few copies of the cluster."""
 
-SEARCH = {"PROPOSALS": 4, "STARTS": 8, "KEEP": 3, "LOOKS": 60}
+SEARCH = {"LOOKS": 60}
 """All parts of the wide search, few plans."""
 
 

@@ -31,7 +31,6 @@ LONG = "a" * 300
         (("report", "-j", LONG, "-o", "x.html"), (LONG[:50],)),
         (("train", "-o", LONG), ("at most 255 bytes",)),
         (("train", "-o", "x", "--preset", LONG), ("at most 255 bytes",)),
-        (("train", "-o", "x", "--device", "meta"), ("--device = 'meta'", "cpu, cuda")),
         (("bench", "schedulers", "-o", LONG), ("at most 255 bytes",)),
         (("bench", "schedulers", "--workers", "100000"), ("workers = 100000", "1..256")),
         (("simulate", "--preset", "/" + "é" * 200), ("parts of at most 255 bytes, not 400",)),

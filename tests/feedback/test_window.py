@@ -57,7 +57,7 @@ def test_one_decision_says_nothing_about_the_spread():
 
 def test_only_comparable_explanations_are_held_against_outcomes():
     shares = np.zeros((4, 3))
-    listed = (told(shares), None, told(shares, target="returns"), told(shares, against="another plan"))
+    listed = (told(shares), None, told(shares, target="log_odds"), told(shares, against="another plan"))
     assert Window((outcome(),) * 4, listed).comparable() == [0]
 
 

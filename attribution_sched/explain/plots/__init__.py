@@ -9,7 +9,7 @@ from attribution_sched.explain.plots.changes import changes
 from attribution_sched.explain.plots.components import components
 from attribution_sched.explain.plots.contenders import contenders
 from attribution_sched.explain.plots.counterfactual import counterfactual
-from attribution_sched.explain.plots.gantt import Bar, gantt
+from attribution_sched.explain.plots.gantt import gantt
 from attribution_sched.explain.plots.influence import influence
 from attribution_sched.explain.plots.rewards import rewards
 from attribution_sched.explain.plots.timeline import timeline
@@ -17,7 +17,6 @@ from attribution_sched.explain.plots.traffic import traffic
 from attribution_sched.explain.plots.waterfall import waterfall
 
 __all__ = [
-    "Bar",
     "accounts",
     "attributions",
     "beeswarm",

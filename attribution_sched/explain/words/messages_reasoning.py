@@ -198,10 +198,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "成本越高 R 越低。",
     ),
     # Why a task waits.
-    "devices.one": ("1 device", "1 块设备"),
-    "devices.many": ("{count} devices", "{count} 块设备"),
-    "go_first.one": ("1 waiting task goes first", "有 1 个等待任务排在它前面"),
-    "go_first.many": ("{count} waiting tasks go first", "有 {count} 个等待任务排在它前面"),
+    "count.go_first.one": ("1 waiting task goes first", "有 1 个等待任务排在它前面"),
+    "count.go_first.many": ("{count} waiting tasks go first", "有 {count} 个等待任务排在它前面"),
     "why.misconfigured": (
         "{task} waits: it asks for {asked}, and no domain holds it on fewer than {need}.",
         "{task} 在等待：它只申请了 {asked}，而任何域至少需要 {need} 才能容纳它。",

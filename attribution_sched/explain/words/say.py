@@ -136,5 +136,5 @@ def _read(value: Any) -> Any:
 
 
 def counted(what: str, count: int) -> Phrase:
-    """So many of something, one of it in the singular: messages ``what.one`` and ``what.many``."""
-    return Phrase(f"{what}.{'one' if count == 1 else 'many'}", count=int(count))
+    """So many of something, one of it in the singular: messages ``count.what.one`` and ``count.what.many``."""
+    return Phrase(f"count.{what}.{'one' if count == 1 else 'many'}", count=int(count))

@@ -7,6 +7,7 @@ from functools import partial
 
 from attribution_sched.explain import plots
 from attribution_sched.explain.digits import number
+from attribution_sched.explain.plots.gantt import Bar
 from attribution_sched.explain.wording import output_name
 from attribution_sched.explain.words import say
 from attribution_sched.feedback.targets import KINDS
@@ -148,10 +149,7 @@ def _picture(report: Report, lang: str) -> Picture | None:
     course = report.course
     if course is None or not course.holdings:
         return None
-    bars = [
-        plots.Bar(one.kind, one.domain, one.devices, one.start_s / 3600.0, one.end_s / 3600.0)
-        for one in course.holdings
-    ]
+    bars = [Bar(one.kind, one.domain, one.devices, one.start_s / 3600.0, one.end_s / 3600.0) for one in course.holdings]
     series = ([edge / 3600.0 for edge in course.edges_s], course.busy, course.waiting)
     domains = list(zip(report.run.domains, report.run.devices, strict=True))
     draw = partial(plots.gantt, bars, domains, series, lang=lang)

@@ -13,6 +13,7 @@ from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.explain import plots
 from attribution_sched.explain.comparison import compare
 from attribution_sched.explain.overview import Overview
+from attribution_sched.explain.plots.gantt import Bar
 from tests.explain.factory import DOMAINS, PLAYERS, contrast, episode, explanation, full, log_odds
 
 
@@ -47,9 +48,7 @@ def changed() -> list[Any]:
     return [replace(one, values=one.values * 1.4) for one in episode(12)]
 
 
-BARS = [
-    plots.Bar(kind, at % 4, 4.0, 2.0 * at, 2.0 * at + 5.0) for at, kind in enumerate(("llama-2-7b", "vit-l-16") * 4)
-]
+BARS = [Bar(kind, at % 4, 4.0, 2.0 * at, 2.0 * at + 5.0) for at, kind in enumerate(("llama-2-7b", "vit-l-16") * 4)]
 COURSE = (np.linspace(0.0, 20.0, 9), np.linspace(0.1, 0.9, 8), np.arange(8.0))
 
 GALLERY: dict[str, Callable[..., Any]] = {

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
 
 from attribution_sched.errors import ExplanationError
-from attribution_sched.explain.plots import Bar, gantt, style
+from attribution_sched.explain.plots import gantt, style
+from attribution_sched.explain.plots.gantt import Bar
 
 
 @pytest.fixture(autouse=True)
