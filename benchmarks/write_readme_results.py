@@ -107,8 +107,23 @@ ROWS = (
         "python benchmarks/carbon_days.py",
     ),
     Row(
-        "J5 · explanations of 40 placements: rank correlation after all weights are shuffled; top driver put back",
-        "{shuffled}; flips {flips} of decisions (put back to *any* earlier value {any}: **75 % missed**)",
+        "J3 · what the decisions are worth: cutting models (`cross-domain-hourly`, 8 days), sharing (`shared`, 6)",
+        "cutting {cut} % of work [{low}, {high}]; without sharing tasks take {longer} % longer",
+        "cut: neither allowed. What links carry at the moment is worth nothing to the rule; names of models are worth "
+        "{name} % of work, counters and pace {raw} %, the EmSHAP vector {vector} % (**its interval includes 0**)",
+        "results_senses.md",
+        (
+            rf"cutting is worth (?P<cut>{N}) % of work\s+\[(?P<low>\d+), (?P<high>\d+)\]",
+            rf"tasks take (?P<longer>{N}) % longer",
+            rf"is worth (?P<name>{N}) % of work over any",
+            rf"without any name \((?P<raw>{N}) %\)",
+            rf"is worth less \((?P<vector>{N}) %, its interval includes 0\)",
+        ),
+        "attribution-sched bench senses",
+    ),
+    Row(
+        "J5 · explanations of 19 placements: rank correlation after all weights are shuffled; top driver put back",
+        "{shuffled} (**0.2 missed**); flips {flips} of decisions (put back to *any* earlier value {any})",
         "another sampling seed {again}; a random input {random}",
         "results_explain.md",
         (
@@ -138,7 +153,7 @@ ROWS = (
         "results_explain.md",
         (
             rf"\| together \| (?P<answers>{N}) \| \*\*(?P<held>{N}) of (?P<asked>{N})\*\* "
-            rf"\([^;]*; hi-ppo (?P<hi>{N}) of (?P<hi_all>{N})",
+            r"\([^;]*; hi-ppo (?P<hi>\d+) of (?P<hi_all>\d+)",
             rf"\| together .*\*\*(?P<followed>{N}) of (?P<advised>{N})\*\* \([\d.]+ %\) \| \|",
             rf"\*\*(?P<wrong>Six) contradictions\*\* in {N} answers over (?P<decisions>{N}) decisions",
         ),
@@ -198,71 +213,6 @@ ROWS = (
         "python benchmarks/vector_worth.py",
     ),
     Row(
-        "Hi-PPO without thinking, return a day, ±30 % network, 6 days",
-        "{ours}; over more days {lead} ahead of `sjf`, {ahead} of `exact-switch`, {resolve} of exact re-solving",
-        "`exact-switch` {switch}, `sjf` {sjf}, `sailor` {sailor}, static uniform {uniform}",
-        "results_hi_ppo.md",
-        (
-            _arena("hi-ppo", "ours", 0), _arena("exact-switch", "switch", 0), _arena("sjf", "sjf", 0),
-            _arena("sailor", "sailor", 0), _arena("static-uniform", "uniform", 0),
-            rf"^\| lead over sjf \| \**(?P<lead>{N} \[[^]]*\])",
-            rf"^\| lead over exact-switch \| \**(?P<ahead>{N} \[[^]]*\])",
-            rf"^\| lead over exact-resolve \| \**(?P<resolve>{N} \[[^]]*\])",
-        ),
-        "attribution-sched bench schedulers",
-    ),
-    Row(
-        "The same with a domain lost for six hours, and with a burst of arrivals, 42 days",
-        "ahead of exact re-solving by {lost} and {burst}",
-        "ahead of `exact-switch` by {lost_switch} (84 days) and {burst_switch}",
-        "results_hi_ppo.md",
-        (
-            rf"^\| lead over exact-resolve \|(?:[^|]*\|){{3}} \**(?P<lost>{N} \[[^]]*\])",
-            rf"^\| lead over exact-resolve \|(?:[^|]*\|){{4}} \**(?P<burst>{N} \[[^]]*\])",
-            rf"^\| lead over exact-switch \|(?:[^|]*\|){{3}} \**(?P<lost_switch>{N} \[[^]]*\])",
-            rf"^\| lead over exact-switch \|(?:[^|]*\|){{4}} \**(?P<burst_switch>{N} \[[^]]*\])",
-        ),
-        "attribution-sched bench schedulers --scenarios domain-lost,burst --episodes 42",
-    ),
-    Row(
-        "Domains of half the size: models near 70B fit into none and must be cut; return a day, 18 days",
-        "{ours}",
-        "`sjf` {sjf}, `dual-smoothing` {dual}, `speed-proportional` {proportional}, `sailor` {sailor}",
-        "results_hi_ppo.md",
-        tuple(
-            rf"^\| \**{policy}\** \| \**(?P<{name}>{N} \[[^]]*\])\** \| [^|]* \| {N} USD"
-            for policy, name in (
-                ("hi-ppo", "ours"), ("sjf", "sjf"), ("dual-smoothing", "dual"), ("speed-proportional", "proportional"),
-                ("sailor", "sailor"),
-            )
-        ),
-        "attribution-sched bench schedulers --scenarios half-domains --episodes 18",
-    ),
-    Row(
-        "Hi-PPO's decisions where memory is tight: gap to the best plan known, 3 to 8 domains",
-        "mean {mean} %, 95th percentile {p95} % (target 3), largest {largest} % (target 8)",
-        "proportional split {rules} %, Sailor-style {sailor} %",
-        "results_hi_ppo.md",
-        (
-            rf"^all +\d+ +\d+ +\d+ \| +(?P<mean>{N}) +(?P<p95>{N}) +(?P<largest>{N})",
-            rf"p95 ≤ 3 % \({N}, met\), max ≤ 8 % \({N}, met\)",
-            r"(?P<rules>\d+-\d+) % \(proportional\), (?P<sailor>\d+-\d+) % \(Sailor-style\)",
-        ),
-        "python benchmarks/hi_ppo_gaps.py",
-    ),
-    Row(
-        "Time of a Hi-PPO decision without thinking, 99th percentile",
-        "{four} ms with 4 domains, {sixty_four} ms with 64",
-        "target 200 ms",
-        "results_hi_ppo.md",
-        (
-            rf"^ou30 .*/ +(?P<four>{N}) \| \d+$",
-            rf"^domains-64 .*/ +(?P<sixty_four>{N}) \| \d+$",
-            r"everything < 200 ms: all met",
-        ),
-        "python benchmarks/hi_ppo_latency.py",
-    ),
-    Row(
         "Time of Shapley values of a network's choice, 32 inputs",
         "{quick} ms quick, {standard} ms standard",
         "to the same error: shap Permutation {shap} as long, best of shapiq {shapiq}, captum {captum}",
@@ -274,18 +224,6 @@ ROWS = (
             rf"^\| captum\.[^|]*probability \|(?:[^|]*\|){{3}} (?P<captum>{N}×)",
         ),
         "python benchmarks/explain_speed.py",
-    ),
-    Row(
-        "Drivers of a placement as Hi-PPO expects them, beside the simulator's truth (signed rank correlation, R)",
-        "{all}; attributions alone {own}; returns over the future {returns} (**target missed**)",
-        "target 0.8",
-        "results_explain.md",
-        (
-            rf"^\| all \| \d+ \| all \|(?:[^|]*\|){{2}} (?P<all>{N} \[[^]]*\])",
-            rf"^\| all \| \d+ \| attributions \|(?:[^|]*\|){{2}} (?P<own>{N} \[[^]]*\])",
-            rf"^\| R, per decision \|[^|]*\| (?P<returns>{N} \[[^]]*\])",
-        ),
-        "python benchmarks/explain_faithful.py",
     ),
     Row(
         "A decision of the whole system, journal on disk, and with its explanation (99th percentile)",
