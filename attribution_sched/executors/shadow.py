@@ -570,6 +570,8 @@ def _json_job(told: Mapping[str, Any]) -> ShadowJob | None:
         return None
     running = not state.startswith("PENDING")
     start, minutes = _number_of(told.get("start_time")) or None, _number_of(told.get("time_limit"))
+    # JSON knows Infinity: a job without a limit, as Slurm says it in words.
+    minutes = None if minutes is not None and math.isinf(minutes) else minutes
     return ShadowJob(
         str(told.get("job_id", "")), str(told.get("partition", "")).split(",")[0],
         _asked(

@@ -256,3 +256,15 @@ def test_a_live_queue_is_read_and_nothing_else_is_asked():
     assert found.used_shares == (0.5, 0.5)
     with pytest.raises(ExecutorError, match="is not in the queue"):
         found.job("99")
+
+
+@pytest.mark.parametrize("limit", ["Infinity", "NaN", "1e400", "-1"])
+def test_a_limit_that_is_no_number_is_none(limit):
+    job = (
+        '{"job_id": 7, "partition": "east", "job_state": "%s", "submit_time": 1, "start_time": 5, "time_limit": %s, '
+        '"priority": 4, "tres_req_str": "gres/gpu=4"}'
+    )
+    jobs = [job % ("RUNNING", limit), (job % ("PENDING", limit)).replace("7", "8", 1)]
+    queue = f'{{"jobs": [{", ".join(jobs)}]}}'
+    nodes = '{"nodes": [{"name": "n", "partitions": ["east"], "state": ["mixed"], "tres": "gres/gpu=4"}]}'
+    assert len(advise(read_json(queue, nodes, 1e6), draws=2)) == 1
