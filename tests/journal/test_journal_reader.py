@@ -36,6 +36,7 @@ def test_reading_a_long_journal_needs_no_more_memory_than_a_short_one():
             tracemalloc.stop()
             return found
 
+    peak(100)  # What the first reading of a process keeps for all later ones.
     assert peak(3000) < 1.2 * peak(1000)
 
 
