@@ -3,9 +3,10 @@
 With one choice among candidate plans: ``attribution_sched/CrossDomainPlans-v0``, ``attribution_sched/SharedPlans-v0``,
 ``attribution_sched/TestbedPlans-v0`` (:mod:`attribution_sched.scheduler.candidate_env`).
 
-Importing this module registers them, and so does importing the package after Gymnasium;
-``gym.make("attribution_sched.registration:attribution_sched/Testbed-v0")`` does both at once. (Gymnasium 1 has no entry
-point for plugins any more, so a package that nobody imports cannot be found by name.)
+``import attribution_sched`` registers them, before or after ``import gymnasium``; then
+``gym.make("attribution_sched/Testbed-v0")``. Without the import, name the package:
+``gym.make("attribution_sched:attribution_sched/Testbed-v0")``. (Gymnasium 1 reads no entry points of plugins any more,
+so a package that nobody imports cannot be found by name.)
 
 Each takes ``preset`` (a preset name, a YAML path or ``Settings``), and ``attributor``, anything that ``System`` takes
 there: by default what the shipped networks were trained with, the same as in ``System``.
@@ -13,6 +14,7 @@ there: by default what the shipped networks were trained with, the same as in ``
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -79,6 +81,31 @@ def make_plans(preset: Any, attributor: Any = None, **kwargs: Any) -> gym.Env[An
     from attribution_sched.scheduler.candidate_env import CandidateEnv
 
     return CandidateEnv(*_world(preset, attributor), **kwargs)
+
+
+AGENTS = "attribution_sched/Agents-v0"
+"""Name of the environment of several agents in Ray's registry."""
+
+
+def make_agents(config: Mapping[str, Any]) -> Any:
+    """Build the environment of several agents for RLlib (extra ``ray``).
+
+    Args:
+        config: ``preset``, ``attributor``, ``game`` (``domains`` or ``levels``), ``seed`` of the first episode.
+    """
+    from attribution_sched.scheduler.rllib import ClusterAgentsEnv
+
+    asked = dict(config)
+    return ClusterAgentsEnv(*_world(asked.pop("preset", "cross-domain"), asked.pop("attributor", None)), **asked)
+
+
+def register_rllib() -> None:
+    """Tell Ray the names of the environments: of several agents, and those with candidate plans."""
+    from ray.tune.registry import register_env
+
+    register_env(AGENTS, make_agents)
+    for name, preset in PLANS.items():
+        register_env(name, lambda config, preset=preset: make_plans(**({"preset": preset} | dict(config))))
 
 
 def register() -> None:

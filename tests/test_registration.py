@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from attribution_sched.cluster.env import CrossDomainVectorEnv, TestbedVectorEnv
 from attribution_sched.errors import SettingsError
-from attribution_sched.registration import CROSS_DOMAIN, TESTBED, register
+from attribution_sched.registration import CROSS_DOMAIN, PLANS, TESTBED, register
 
 
 @pytest.mark.parametrize("name", [TESTBED, CROSS_DOMAIN])
@@ -53,9 +53,28 @@ def test_an_unknown_preset_names_the_nearest():
 
 
 @pytest.mark.parametrize(
-    "first", ["import gymnasium as gym, attribution_sched", "from attribution_sched import registration"]
+    "first",
+    [
+        "import attribution_sched; import gymnasium as gym",
+        "import gymnasium as gym; import attribution_sched",
+        "from attribution_sched import registration; import gymnasium as gym",
+        "import attribution_sched; from gymnasium.spaces import Box; import gymnasium as gym",
+    ],
 )
-def test_importing_the_package_after_gymnasium_is_enough(first):
-    probe = f"{first}; import gymnasium as gym; print(gym.spec('{TESTBED}').id, gym.spec('{CROSS_DOMAIN}').id)"
+def test_importing_both_in_any_order_is_enough(first):
+    names = [TESTBED, CROSS_DOMAIN, *PLANS]
+    probe = f"{first}; print(*(gym.spec(name).id for name in {names}))"
     run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == [TESTBED, CROSS_DOMAIN]
+    assert run.stdout.split() == names
+
+
+def test_the_package_as_a_prefix_is_enough_without_an_import():
+    probe = f"import gymnasium as gym; print(gym.make('attribution_sched:{TESTBED}').spec.id)"
+    run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == [TESTBED]
+
+
+def test_importing_the_package_does_not_load_gymnasium():
+    probe = "import sys, attribution_sched; print('gymnasium' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False"]

@@ -17,7 +17,9 @@ sb3-contrib's MaskablePPO asks for; ``info["action_mask"]`` has the same.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -132,6 +134,65 @@ class Candidates:
         return found
 
 
+class CandidateCluster:
+    """One cluster of the compiled engine, and the plans it would carry out at the decision it stands at.
+
+    Args:
+        world: The scheduling problem.
+        most: Most plans at a decision.
+    """
+
+    def __init__(self, world: World, most: int = CHOICES - 1) -> None:
+        self.engine, self.most = Engine(world), most
+        self.engine.seed([0])
+        self._kind = 0
+
+    def reset(self, seed: int | None) -> None:
+        """Begin an episode; a seed restarts the cluster's random streams, none lets them go on."""
+        self.engine.seed([seed])
+        self.engine.reset()
+
+    @property
+    def time_s(self) -> float:
+        """Seconds since the episode began."""
+        return float(self.engine.state.clock[0, st.NOW])
+
+    def look(self) -> tuple[Decision | None, list[Plan]]:
+        """The decision at hand (None after the last one) and the plans that the cluster would carry out."""
+        seen = view(self.engine, moment=False)
+        if seen is None:
+            return None, []
+        self._kind = seen.kind_index
+        plans = candidate_plans(seen, self.most)
+        if not plans:
+            return seen, []
+        codes = self.engine.probe(0, np.stack([encode(self.engine, plan, self._kind) for plan in plans]))["code"]
+        # What the engine refuses (memory or power that two tasks leave) is no choice, nor is the plan in force.
+        return seen, [plan for plan, code in zip(plans, codes, strict=True) if code > 0]
+
+    def carry_out(self, plan: Plan | None) -> Step:
+        """Carry a plan out (None waits or keeps) and run to the next decision."""
+        rewards, terms = self.engine.step(encode(self.engine, plan, self._kind)[None])
+        state = self.engine.state
+        return Step(float(rewards[0]), terms[0], bool(state.outcome[0, st.D_CODE] > 0), bool(state.event[0, st.DONE]))
+
+
+class Step(NamedTuple):
+    """What came of one decision.
+
+    Attributes:
+        reward: Paid until the next decision.
+        terms: R_eff, R_util and R_cost of it.
+        placed: Whether a plan took effect.
+        done: Whether the episode is over.
+    """
+
+    reward: float
+    terms: FloatArray
+    placed: bool
+    done: bool
+
+
 class CandidateEnv(gym.Env[Float32Array, Any]):
     """One cluster, one decision a step, one choice among plans; see the module for the tables.
 
@@ -144,13 +205,11 @@ class CandidateEnv(gym.Env[Float32Array, Any]):
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(self, world: World, attributor: Attributor | None = None, choices: int = CHOICES) -> None:
-        self.engine, self.candidates = Engine(world), Candidates(attributor, choices)
+        self.cluster, self.candidates = CandidateCluster(world, choices - 1), Candidates(attributor, choices)
         size = self.candidates.size(len(world.cluster))
         self.observation_space = gym.spaces.Box(-10.0, 10.0, (size,), np.float32)
         self.action_space = gym.spaces.Discrete(choices)
-        self.engine.seed([0])
         self._plans: list[Plan] = []
-        self._kind = 0
         self._allowed = np.zeros(choices, dtype=np.bool_)
 
     def reset(
@@ -158,46 +217,65 @@ class CandidateEnv(gym.Env[Float32Array, Any]):
     ) -> tuple[Float32Array, dict[str, Any]]:
         """Begin an episode; a seed restarts the cluster's random streams, none lets them go on."""
         super().reset(seed=seed)
-        self.engine.seed([seed])
-        self.engine.reset()
+        self.cluster.reset(seed)
         return self._look(), self._info()
 
     def step(self, action: Any) -> tuple[Float32Array, float, bool, bool, dict[str, Any]]:
         """Carry out a choice and run to the next decision; a choice that the mask forbids waits."""
         chosen = int(action)
-        plan = self._plans[chosen - 1] if 0 < chosen <= len(self._plans) and self._allowed[chosen] else None
-        rewards, terms = self.engine.step(encode(self.engine, plan, self._kind)[None])
-        placed = bool(self.engine.state.outcome[0, st.D_CODE] > 0)
-        done = bool(self.engine.state.event[0, st.DONE])
+        plan = self._plans[chosen - 1] if 0 < chosen <= len(self._plans) else None
+        done = self.cluster.carry_out(plan)
         seen = self._look()
-        return seen, float(rewards[0]), False, done, self._info() | {"placed": placed, "reward_terms": terms[0]}
+        return seen, done.reward, False, done.done, self._info() | {"placed": done.placed, "reward_terms": done.terms}
 
     def action_masks(self) -> BoolArray:
         """Choices that the cluster would carry out now, shape ``(choices,)``; waiting always is one."""
         return self._allowed.copy()
 
     def _look(self) -> Float32Array:
-        seen = view(self.engine)
+        seen, self._plans = self.cluster.look()
         self._allowed[:] = False
-        self._allowed[0] = True
-        self._plans = []
+        self._allowed[: len(self._plans) + 1] = True
         if seen is None:
             return np.zeros(self.observation_space.shape or (0,), dtype=np.float32)
-        self._kind = seen.kind_index
-        plans = candidate_plans(seen, self.candidates.choices - 1)
-        if plans:
-            rows = np.stack([encode(self.engine, plan, seen.kind_index) for plan in plans])
-            codes = self.engine.probe(0, rows)["code"]
-            # What the engine refuses (memory or power that two tasks leave) is no choice, nor is the plan in force.
-            self._plans = [plan for plan, code in zip(plans, codes, strict=True) if code > 0]
-            self._allowed[1 : len(self._plans) + 1] = True
         return self.candidates.observe(seen, self._plans, self._allowed)
 
     def _info(self) -> dict[str, Any]:
-        return {"action_mask": self.action_masks(), "time_s": float(self.engine.state.clock[0, st.NOW])}
+        return {"action_mask": self.action_masks(), "time_s": self.cluster.time_s}
 
 
-class SB3Policy:
+class AgentPolicy:
+    """Whoever learnt on :class:`CandidateEnv`, as a scheduler for ``System``, the arena and ``explain``.
+
+    Args:
+        choose: Observation and mask → action.
+        choices: Size of the action space it learnt with.
+        attributor: As in training.
+        name: What tables call it.
+    """
+
+    pairs, plays_copies = True, False
+
+    def __init__(
+        self,
+        choose: Callable[[Float32Array, BoolArray], int],
+        choices: int = CHOICES,
+        attributor: Attributor | None = None,
+        name: str = "agent",
+    ) -> None:
+        self.choose, self.name = choose, name
+        self._candidates = Candidates(attributor, choices)
+
+    def decide(self, seen: Decision) -> Plan | None:
+        """The plan of the choice; None waits or keeps."""
+        plans = candidate_plans(seen, self._candidates.choices - 1)
+        allowed = np.zeros(self._candidates.choices, dtype=np.bool_)
+        allowed[: len(plans) + 1] = True
+        at = int(self.choose(self._candidates.observe(seen, plans, allowed), allowed))
+        return plans[at - 1] if 0 < at <= len(plans) else None
+
+
+class SB3Policy(AgentPolicy):
     """A Stable-Baselines3 or sb3-contrib model as a scheduler for ``System``, the arena and ``explain``.
 
     Args:
@@ -207,22 +285,11 @@ class SB3Policy:
         name: What tables call it.
     """
 
-    pairs = True
-
     def __init__(self, model: Any, attributor: Attributor | None = None, name: str = "sb3") -> None:
-        self.model, self.name = model, name
-        space = model.action_space
-        self._candidates = Candidates(attributor, int(space.n))
+        super().__init__(self._predict, int(model.action_space.n), attributor, name)
+        self.model = model
+        self._masks = "action_masks" in signature(model.predict).parameters
 
-    def decide(self, seen: Decision) -> Plan | None:
-        """The plan of the choice; None waits or keeps."""
-        plans = candidate_plans(seen, self._candidates.choices - 1)
-        allowed = np.zeros(self._candidates.choices, dtype=np.bool_)
-        allowed[: len(plans) + 1] = True
-        observation = self._candidates.observe(seen, plans, allowed)
-        try:
-            chosen, _ = self.model.predict(observation, action_masks=allowed, deterministic=True)
-        except TypeError:
-            chosen, _ = self.model.predict(observation, deterministic=True)
-        at = int(chosen)
-        return plans[at - 1] if 0 < at <= len(plans) else None
+    def _predict(self, observation: Float32Array, allowed: BoolArray) -> int:
+        more = {"action_masks": allowed} if self._masks else {}
+        return int(self.model.predict(observation, deterministic=True, **more)[0])
