@@ -2,10 +2,10 @@
 
     python benchmarks/explain_brought.py [--seed 57000] [--decisions 100] [--futures 16] [--truth 96] [--policy hi-ppo]
 
-Placements, waits and moves of fresh days of ``cross-domain``, each against the best other choice by the fork. What the
-product prints (``futures`` a coalition) is held against the same Shapley values of ``truth`` other futures: Spearman's
-ρ over all drivers of all decisions that are not printed as 0, and over the drivers of one decision (mean over
-decisions), per component; the truth's own ceiling is the correlation of its two halves, stepped up to all of it
+Placements, waits and moves of fresh days of ``cross-domain-easy``, each against the best other choice by the fork. What
+the product prints (``futures`` a coalition) is held against the same Shapley values of ``truth`` other futures:
+Spearman's ρ over all drivers of all decisions that are not printed as 0, and over the drivers of one decision (mean
+over decisions), per component; the truth's own ceiling is the correlation of its two halves, stepped up to all of it
 (Spearman and Brown). *Covered*: 95 % intervals that hold the truth's mean; *wide*: the same with the truth's own error
 taken off the miss.
 """
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=500.0, help="stop then and print what there is")
     args = parser.parse_args()
     policy, began = make_policy(args.policy), time.process_time()
-    taken = days(load_settings("cross-domain").build_world(), policy, args.seed, 3 * args.decisions, per_day=100)
+    taken = days(load_settings("cross-domain-easy").build_world(), policy, args.seed, 3 * args.decisions, per_day=100)
     told: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
     took, crossing = [], []
     for one in spread(taken, 3 * args.decisions):

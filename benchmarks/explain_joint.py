@@ -1,18 +1,20 @@
 """J5: does an explanation hang on the policy, and does the decision hang on what it names?
 
-    python benchmarks/explain_joint.py [--seed 41000] [--placements 120] [--others 60] [--policy hi-ppo] [--quick]
+    python benchmarks/explain_joint.py [--seed 41000] [--placements 40] [--others 20] [--presets cross-domain,testbed]
+        [--runs explain_joint.jsonl] [--seconds 300] [--brought] [--quick]
 
-Decisions of fresh days of the ``cross-domain`` preset; the background are earlier days of the same world. All of it is
-about the default explanation: the decision of the policy against the best other choice.
+Decisions of fresh days of each preset, without thinking; the background are earlier days of the same world. All of it
+is about the default explanation: the decision of the policy against the best other choice. A line per decision is kept
+in ``--runs``, so a run that was ended goes on where it was.
 
 - *shuffled*: every weight of the network in another order, the same decisions explained again with the same budget;
   Spearman's ρ of the shares over all players, mean over decisions; and with intact weights and another sampling seed.
 - *flips*: the driver that speaks most for the choice is put back to its value in each state of the reference group,
   everything else stays, and the whole deployed policy (network and search) decides again. Counted are only resets after
-  which the chosen plan still fits; their share is printed. The same for an input drawn at random. The same with values
-  of every earlier state in which the policy would have chosen otherwise, near or not; and with values of any earlier
-  state, beside the best that any single input could have done there (an oracle that tries all) and beside *everything*
-  but the room put back to it, beyond which no input can go.
+  which the chosen plan still fits; their share is printed. The same for an input drawn at random, and both with values
+  of any earlier state, beside *everything* but the room put back to it, beyond which no input can go.
+- *forced*: decisions at which nothing else was on offer (nobody else could start, and waiting was out of the question).
+  No weight has a say in these, so shuffling weights cannot change what decided them; ρ is printed with and without.
 - *outside*: placements with a certain driver (interval excludes 0) that is no attribution.
 - *explained*: waits and keeps with a certain driver, or of which it is known that no earlier situation would have
   changed them.
@@ -21,8 +23,12 @@ about the default explanation: the decision of the policy against the best other
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +37,8 @@ from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.batch import Prepared
-from attribution_sched.explain.explainer import STEADFAST, Explainer
+from attribution_sched.explain.decision_table import decision_table
+from attribution_sched.explain.explainer import FORCED, STEADFAST, Explainer
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.preference import devices_needed, redecided, where
 from attribution_sched.explain.quality import rank_correlation
@@ -88,42 +95,24 @@ def flips(policy: Policy, ready: Prepared, player: int | list[int], states: np.n
     return len(fits), sum(where(one) != where(plan) for one in made)
 
 
-def flip_rates(
-    explainer: Explainer, one: Decided, told: Explanation, rng: np.random.Generator, *, oracle: bool
-) -> dict[str, tuple]:
-    """Fitting resets and flips: of the top driver, of random inputs, of these against any state, of the best input."""
+def flip_rates(explainer: Explainer, one: Decided, told: Explanation, rng: np.random.Generator) -> dict[str, tuple]:
+    """Fitting resets and flips: of the top driver, of random inputs, and of everything but the room."""
     policy = explainer.policy
     group, anywhere = explainer._prepare(one, "decision", None), explainer._prepare(one, "choice", None)
     top = int(np.argmax(told.values[: len(group.cast.names), 0]))
     others = [int(i) for i in anywhere.game.seats if i != top]
     found = {}
-    otherwise = contrasts(group, anywhere)
-    for name, ready, pool in (
-        ("group", group, np.arange(len(group.background))),
-        ("contrast", anywhere, otherwise),
-        ("any", anywhere, np.arange(len(anywhere.background))),
-    ):
+    for name, ready in (("group", group), ("any", anywhere)):
+        pool = np.arange(len(ready.background))
         states = rng.choice(pool, min(RESETS, len(pool)), replace=False)
         found[f"{name}: top"] = flips(policy, ready, top, states)
         chance = [flips(policy, ready, int(rng.choice(others)), states[i : i + 1]) for i in range(len(states))]
         found[f"{name}: random"] = tuple(np.sum(chance, axis=0))
         found[f"{name}: tried"] = (len(states), 0)
-        if name == "any" and oracle:
-            each = [flips(policy, ready, int(i), states) for i in ready.game.seats]
-            found["any: oracle"] = max((pair for pair in each if pair[0]), key=lambda pair: pair[1] / pair[0])
+        if name == "any":
             free = [i for i, family in enumerate(ready.cast.groups) if family != "load"]
             found["any: everything"] = flips(policy, ready, free, states)
     return found
-
-
-def contrasts(group: Prepared, anywhere: Prepared) -> np.ndarray:
-    """Earlier states in which, with all of its inputs and room for the plan, the policy chooses otherwise."""
-    states = np.arange(len(anywhere.background))
-    nobody = np.ones((len(states), len(anywhere.cast.names)), dtype=bool)
-    nobody[:, anywhere.game.seats] = False
-    aim = group.game.target
-    scores = aim.score(aim.roomy(anywhere.blend(nobody, states, 0 * states))[0])
-    return np.flatnonzero(scores <= 0.0)
 
 
 def interval(values: Sequence[float]) -> str:
@@ -142,94 +131,157 @@ def rate(pairs: Sequence[tuple[int, int]]) -> list[float]:
     return [flipped / fits if fits else float("nan") for fits, flipped in pairs]
 
 
-def measure(policy: Policy, seed: int, placements: int, others: int, seconds: float) -> list[str]:
-    """The table; each group of decisions is left when its time is up."""
-    world = load_settings("cross-domain").build_world()
-    background = Background.of(days(world, policy, USUAL, 600), "earlier days")
-    taken = days(world, policy, seed, max(400, 6 * max(placements, others)))
-    groups = {
+def shuffled_policy(policy: Policy, seed: int) -> Policy | None:
+    """The policy with every weight in another place; None if it has none that could be shuffled."""
+    if not isinstance(policy, HiPpo):
+        return None
+    forgot = policy.learnt.with_agents(np.random.default_rng(seed).permutation(policy.learnt.theta))
+    return HiPpo(forgot, deadline_s=NO_DEADLINE_S)
+
+
+def drawn(taken: Sequence[Decided], placements: int, others: int) -> dict[str, list[Decided]]:
+    """Decisions of each sort, evenly over the days."""
+    return {
         "placements": spread([d for d in taken if d.plan is not None and not d.view.replanning], placements),
         "waits": spread([d for d in taken if d.plan is None and not d.view.replanning], others),
         "keeps": spread([d for d in taken if d.plan is None and d.view.replanning], others),
         "moves": spread([d for d in taken if d.plan is not None and d.view.replanning], others),
     }
+
+
+def measure_preset(args: argparse.Namespace, preset: str, known: set[str]) -> None:
+    """Explain decisions of one world and write a line for each that is not known yet."""
+    policy = HiPpo(deadline_s=NO_DEADLINE_S) if args.policy == "hi-ppo" else make_policy(args.policy)
+    world = load_settings(preset).build_world()
+    background = Background.of(days(world, policy, USUAL, 600), "earlier days")
+    taken = days(world, policy, args.seed, max(400, 6 * max(args.placements, args.others)))
     explainer = Explainer(policy, background)
-    blank = None
-    if isinstance(policy, HiPpo):
-        forgot = policy.learnt.with_agents(np.random.default_rng(seed).permutation(policy.learnt.theta))
-        blank = Explainer(HiPpo(forgot, deadline_s=NO_DEADLINE_S), background)
-    rng = np.random.default_rng(seed)
-    lines = ["| decisions | figure | measured |", "|---|---|---|"]
-    for name, group in groups.items():
+    forgetful = shuffled_policy(policy, args.seed)
+    blank = None if forgetful is None else Explainer(forgetful, background)
+    # In turn, so that a run that is ended early has some of each sort.
+    groups = drawn(taken, args.placements, args.others)
+    turns = [(name, one) for row in zip_longest(*groups.values()) for name, one in zip(groups, row, strict=True) if one]
+    for name, one in turns:
+        key = f"{preset} {one.id}"
+        if key in known:
+            continue
+        if time.process_time() > args.seconds:
+            return
+        line = {"key": key, "preset": preset, "sort": name, **of_one(explainer, blank, one, args)}
+        with args.runs.open("a") as file:
+            file.write(json.dumps(line, default=float) + "\n")
+
+
+def of_one(explainer: Explainer, blank: Explainer | None, one: Decided, args: argparse.Namespace) -> dict[str, Any]:
+    """All figures of one decision."""
+    rng = np.random.default_rng([args.seed, int(one.id.rpartition("-")[2])])
+    began = time.process_time()
+    told = explainer.explain(one)
+    took = time.process_time() - began
+    sure = told.significant()
+    other = explainer.explain(one, seed=1, sure=False)
+    line: dict[str, Any] = {
+        "took": took, "again": rank_correlation(*(without_rounding(each.values[:, 0]) for each in (told, other))),
+        "outside": bool(any(sure[i] and p.group != "attribution" for i, p in enumerate(told.players))),
+        "explained": bool(sure.any() or STEADFAST in told.notes), "names": list(told.names),
+        "groups": [p.group for p in told.players], "values": told.values.tolist(), "outputs": list(told.outputs),
+        "steadfast": STEADFAST in told.notes, "forced": FORCED in told.notes,
+    }  # fmt: skip
+    if blank is not None:
+        empty = blank.explain(one, sure=False)
+        line |= {"shuffled_values": empty.values.tolist(), "shuffled_names": list(empty.names)}
+    line["flips"] = flip_rates(explainer, one, told, rng)
+    if args.brought:
+        gain = decision_table(explainer.policy, one, seed=args.seed, drivers=True).brought
+        line["cost_driver"] = None if gain is None else any(d.spans[2].certain for d in gain.drivers)
+    return line
+
+
+def without_rounding(shares: np.ndarray) -> np.ndarray:
+    """Shares with those at 0 that are only rounding: their order would be chance."""
+    return np.where(np.abs(shares) > 1e-9 * np.abs(shares).max(initial=0.0), shares, 0.0)
+
+
+def shuffled_correlation(line: dict[str, Any]) -> float:
+    """ρ of the shares of an intact and a shuffled policy over all players; 0 if either has no shares at all."""
+    ours = dict(zip(line["names"], np.array(line["values"])[:, 0], strict=True))
+    theirs = dict(zip(line["shuffled_names"], np.array(line["shuffled_values"])[:, 0], strict=True))
+    names = [name for name in ours if name in theirs]
+    return float(
+        np.nan_to_num(rank_correlation(np.array([ours[n] for n in names]), np.array([theirs[n] for n in names])))
+    )
+
+
+def table(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """The figures of all decisions that were measured, by sort."""
+    rows = ["| decisions | figure | measured |", "|---|---|---|"]
+    for name in ("placements", "waits", "keeps", "moves"):
+        group = [line for line in lines if line["sort"] == name]
         if not group:
             continue
-        shuffled, again, outside, explained, took, resets = [], [], [], [], [], []
-        started = time.process_time()
-        for one in group:
-            began = time.process_time()
-            told = explainer.explain(one)
-            took.append(time.process_time() - began)
-            sure = told.significant()
-            outside.append(float(any(sure[i] and p.group != "attribution" for i, p in enumerate(told.players))))
-            explained.append(float(bool(sure.any()) or STEADFAST in told.notes))
-            other = explainer.explain(one, seed=1, sure=False)
-            again.append(rank_correlation(told.values[:, 0], other.values[:, 0]))
-            if blank is not None:
-                empty = blank.explain(one, sure=False)
-                # One that has no shares at all agrees with nothing.
-                shuffled.append(float(np.nan_to_num(rank_correlation(told.values[:, 0], empty.values[:, 0]))))
-            # Trying all inputs takes most of the time, and a quarter of the decisions tells as much.
-            resets.append(flip_rates(explainer, one, told, rng, oracle=len(resets) % 4 == 0))
-            if time.process_time() - started > seconds:
-                break
-        rows = [("another sampling seed, ρ", interval(again))]
-        if shuffled:
-            rows.append(("all weights shuffled, ρ", interval(shuffled)))
-        rows += [
-            ("a certain driver that is no attribution", interval(outside)),
-            ("a certain driver, or known to be steadfast", interval(explained)),
+        told = [("another sampling seed, ρ", interval([line["again"] for line in group]))]
+        blind = [line for line in group if "shuffled_values" in line]
+        if blind:
+            free = [shuffled_correlation(line) for line in blind if not line["forced"]]
+            forced = sum(line["forced"] for line in blind)
+            told += [
+                ("all weights shuffled, ρ", interval([shuffled_correlation(line) for line in blind])),
+                (f"the same without the {forced} at which nothing else was on offer", interval(free)),
+            ]
+        told += [
+            ("a certain driver that is no attribution", interval([float(line["outside"]) for line in group])),
+            ("a certain driver, or known to be steadfast", interval([float(line["explained"]) for line in group])),
         ]
+        costs = [float(line["cost_driver"]) for line in group if line.get("cost_driver") is not None]
+        if costs:
+            told.append(("a certain driver of ΔR_cost", interval(costs)))
         for place, words in (
             ("group", "values of the reference group"),
-            ("contrast", "values of any earlier state in which it chooses otherwise"),
             ("any", "values of any earlier state"),
         ):
-            tops = [one[f"{place}: top"] for one in resets]
-            tried = sum(one[f"{place}: tried"][0] for one in resets)
-            top, chance = rate(tops), rate([one[f"{place}: random"] for one in resets])
+            flips = [line["flips"] for line in group]
+            tops = [one[f"{place}: top"] for one in flips]
+            tried = sum(one[f"{place}: tried"][0] for one in flips)
+            top, chance = rate(tops), rate([one[f"{place}: random"] for one in flips])
             times = np.nanmean(top) / max(np.nanmean(chance), 1e-9) if np.isfinite(top).any() else float("nan")
-            rows += [
+            told += [
                 (f"top driver put back to {words}: flips", interval(top)),
                 (f"a random input put back to {words}: flips", f"{interval(chance)}; ratio {times:.0f}"),
                 (f"resets to {words} after which the plan fits", f"{sum(f for f, _ in tops) / max(1, tried):.2f}"),
             ]
-        rows.append(
-            (
-                "best single input, any earlier state (oracle)",
-                interval(rate([o["any: oracle"] for o in resets if "any: oracle" in o])),
-            )
-        )
-        everything = interval(rate([o["any: everything"] for o in resets if "any: everything" in o]))
-        rows.append(("everything but the room, any earlier state (ceiling)", everything))
-        rows.append(("CPU ms, median and p95", f"{1e3 * np.median(took):.0f}, {1e3 * np.quantile(took, 0.95):.0f}"))
-        lines += [f"| {len(took)} {name} | {what} | {figure} |" for what, figure in rows]
-        print("\n".join(lines[-len(rows) :]), flush=True)
-    return lines
+        everything = interval(rate([line["flips"]["any: everything"] for line in group]))
+        told.append(("everything but the room put back to any earlier state (ceiling): flips", everything))
+        took = [line["took"] for line in group]
+        told.append(("CPU ms, median and p95", f"{1e3 * np.median(took):.0f}, {1e3 * np.quantile(took, 0.95):.0f}"))
+        rows += [f"| {len(group)} {name} | {what} | {figure} |" for what, figure in told]
+    return rows
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=41_000, help="first day that is explained")
-    parser.add_argument("--placements", type=int, default=120)
-    parser.add_argument("--others", type=int, default=60, help="waits, keeps and moves, each")
+    parser.add_argument("--placements", type=int, default=40, help="in each world")
+    parser.add_argument("--others", type=int, default=20, help="waits, keeps and moves, each, in each world")
     parser.add_argument("--policy", default="hi-ppo")
-    parser.add_argument("--seconds", type=float, default=1e9, help="CPU seconds for each group of decisions at most")
+    parser.add_argument("--presets", default="cross-domain,cross-domain-easy,testbed")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="CPU seconds at most; what is left is for a next run"
+    )
+    parser.add_argument("--brought", action="store_true", help="share out what each choice brought, too")
+    parser.add_argument("--runs", type=Path, default=Path("explain_joint.jsonl"), help="a line per decision")
     parser.add_argument("--quick", action="store_true", help="a few decisions only")
     args = parser.parse_args()
-    policy = HiPpo(deadline_s=NO_DEADLINE_S) if args.policy == "hi-ppo" else make_policy(args.policy)
-    few = (8, 4) if args.quick else (args.placements, args.others)
-    measure(policy, args.seed, *few, args.seconds)
+    if args.quick:
+        args.placements, args.others = 4, 2
+    known = [json.loads(line) for line in args.runs.read_text().splitlines()] if args.runs.exists() else []
+    for preset in args.presets.split(","):
+        measure_preset(args, preset, {line["key"] for line in known})
+    lines = [json.loads(line) for line in args.runs.read_text().splitlines()] if args.runs.exists() else []
+    for preset in (*args.presets.split(","), None):
+        chosen = [line for line in lines if preset in (None, line["preset"])]
+        print(f"\n{preset or 'all'}: {len(chosen)} decisions")
+        print("\n".join(table(chosen)), flush=True)
 
 
 if __name__ == "__main__":

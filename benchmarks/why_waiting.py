@@ -1,18 +1,21 @@
 """Must: "why is it waiting" answers that hold when they are followed.
 
-    python benchmarks/why_waiting.py [--seed 91000] [--answers 1000] [--policy sjf] [--preset cross-domain]
-        [--planted 100] [--skip 0]
+    python benchmarks/why_waiting.py [--seed 91000] [--days 4] [--policy sjf] [--preset cross-domain] [--every 10]
+        [--per-day 300] [--planted 100] [--skip 0] [--runs why_waiting.jsonl] [--seconds 300]
 
 Fresh days of a preset, as a system runs them. Beside what arrives, people submit tasks that ask for a number of devices
-(drawn, whatever is free). After every placement tasks that wait are asked about (``System.why``), and the answer is
-followed, not by what gave the answer but by the system itself:
+(drawn, whatever is free). After every so many placements tasks that wait are asked about (``System.why``), and the
+answer is followed, not by what gave the answer but by the system itself:
 
 - *blockers*: in a copy of the live cluster the running tasks that were named are stopped and the waiting ones that go
-  first withdrawn; then the deployed policy decides, task after task, until time passes: did the task start?
+  first withdrawn; then the deployed policy decides, task after task, until time passes: did the task start? Every
+  tenth answer is followed in the live system, with ``System.cancel`` and ``System.withdraw``: there is no way back.
 - *advice*: the task is withdrawn and submitted anew as advised, in the live system, which goes on until time passes:
   did it start?
 - *contradictions*: a cause that was removed as stated and a task that did not start.
 - *planted causes*: clusters and policies made so that one cause is the binding one, as many of each token as asked for.
+
+A line per day is kept in ``--runs``; days that are there already are not played again, and all of them are summed up.
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from types import MappingProxyType
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +44,9 @@ from attribution_sched.explain.room import empty_cluster, fits_at_all
 from attribution_sched.explain.why import Cause, Why, why_waiting
 from attribution_sched.explain_memory import moment_of
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
+from attribution_sched.live_trial import copied
 from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.scheduler.policy import twin
 from attribution_sched.types import Task
 
 FAST_GBPS = 500.0
@@ -49,33 +55,35 @@ SIZES = (1, 2, 4, 8, 16)
 """Devices that people ask for."""
 
 
-def copied(cluster: SimulatedCluster) -> SimulatedCluster:
-    """A live cluster once more; what never changes is shared."""
-    copy._deepcopy_dispatch[MappingProxyType] = lambda value, _: value  # type: ignore[attr-defined]
-    shared = (cluster.world, cluster.engine.world, cluster.engine.cost, cluster.attribute)
-    return copy.deepcopy(cluster, {id(each): each for each in shared})
-
-
 def starts_without(system: System, task: str, why: Why) -> bool:
     """Whether the task starts at once in a copy of the live cluster without those that the answer names."""
-    cluster, policy, call = copied(system.cluster), copy.deepcopy(system.policy), PolicyCall()
+    cluster, policy, call = copied(system.cluster), twin(system.policy, remembers=True), PolicyCall()
+    call.state = system._policy_call.state
     for name in why.blockers:
         cluster.stop(name)
     for name in why.ahead:
         cluster.take_out(name)
-    return _starts(cluster, policy, call, task)
-
-
-def _starts(cluster: SimulatedCluster, policy: Any, call: PolicyCall, task: str) -> bool:
-    """Whether a task starts before time passes."""
     now_s = cluster.now_s
     while cluster.advance() and cluster.now_s <= now_s + 1e-6:
-        asked = call.ask(policy, cluster)
+        asked = call.ask(policy, cluster, system.reward)
         cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
         call.note(asked)
         if cluster.place_of(task) == "running":
             return True
     return cluster.place_of(task) == "running"
+
+
+def starts_really(system: System, task: str, why: Why) -> bool:
+    """Whether the task starts at once in the live system when those that the answer names are really taken out."""
+    for name in why.blockers:
+        system.cancel(name)
+    for name in why.ahead:
+        system.withdraw(name)
+    then_s = system.now_s
+    while (result := system.schedule_next_task()) is not None and result.cluster_time_s <= then_s + 1e-6:
+        if result.task.id == task:
+            return True
+    return False
 
 
 def follow(system: System, task: str, change: dict[str, int], request: dict[str, Any]) -> tuple[str, bool]:
@@ -145,7 +153,7 @@ def waits(policy: Any, seed: int, world: Any) -> Iterator[tuple[SimulatedCluster
 
 def planted(cause: Cause, seed: int, count: int) -> tuple[int, int]:
     """Planted cases of a cause, and how many of them are named."""
-    world = load_settings("cross-domain").build_world()
+    world = load_settings("cross-domain-easy").build_world()
     never = Never()
     policies = {Cause.HELD_FOR_ANOTHER: Alone(), Cause.LINK_OR_PRICE: Impatient(), Cause.NO_ROOM: Greedy()}
     policy = policies.get(cause, never)
@@ -192,57 +200,60 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=91_000)
-    parser.add_argument("--answers", type=int, default=1000)
+    parser.add_argument("--days", type=int, default=4, help="days from the first seed on")
     parser.add_argument("--planted", type=int, default=0)
     parser.add_argument("--policy", default="sjf")
     parser.add_argument("--preset", default="cross-domain")
     parser.add_argument("--skip", type=int, default=0, help="placements of a day before the first question")
     parser.add_argument("--requests-only", action="store_true", help="nothing arrives but what people submit")
-    parser.add_argument("--seconds", type=float, default=1e9, help="CPU seconds after which no more is asked")
-    parser.add_argument("--per-day", type=int, default=150, help="placements of a day that are looked at")
+    parser.add_argument("--seconds", type=float, default=1e9, help="CPU seconds after which no day is begun")
+    parser.add_argument("--per-day", type=int, default=300, help="placements of a day")
+    parser.add_argument("--every", type=int, default=10, help="placements between questions")
+    parser.add_argument("--runs", type=Path, default=Path("why_waiting.jsonl"), help="a line per day")
     args = parser.parse_args()
     if args.planted:
         for cause in Cause:
             found, right = planted(cause, args.seed, args.planted)
             print(f"planted {cause.value}: named {right} of {found}", flush=True)
-    measure(args)
+    known = [json.loads(line) for line in args.runs.read_text().splitlines()] if args.runs.exists() else []
+    played = {(line["preset"], line["policy"], line["seed"]) for line in known}
+    for seed in range(args.seed, args.seed + args.days):
+        if (args.preset, args.policy, seed) in played or time.process_time() > args.seconds:
+            continue
+        line = {"preset": args.preset, "policy": args.policy, "seed": seed, **day(args, seed)}
+        known.append(line)
+        with args.runs.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    report(known)
 
 
-def measure(args: argparse.Namespace) -> None:
-    """Ask, follow, count."""
+def day(args: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """Ask, follow, count on one day."""
     causes: Counter[str] = Counter()
     tally: Counter[str] = Counter()
     took: list[float] = []
-    decisions, seed = 0, args.seed
-    while sum(causes.values()) < args.answers:
-        rng = np.random.default_rng(seed)
-        queue = "empty" if args.requests_only else "preset"
-        with System(args.preset, args.policy, seed=seed, queue=queue) as system:
-            requests: dict[str, dict[str, Any]] = {}
-            for _ in range(24 if args.requests_only else 0):
+    rng = np.random.default_rng(seed)
+    queue = "empty" if args.requests_only else "preset"
+    with System(args.preset, args.policy, seed=seed, queue=queue) as system:
+        requests: dict[str, dict[str, Any]] = {}
+        for _ in range(24 if args.requests_only else 0):
+            submit_one(system, rng, requests)
+        if args.skip:
+            system.run(args.skip)
+        for number in range(args.per_day):
+            if system.schedule_next_task() is None:
+                break
+            if args.requests_only or number % args.every == args.every - 1:
                 submit_one(system, rng, requests)
-            if args.skip:
-                system.run(args.skip)
-            for number in range(args.per_day):
-                result = system.schedule_next_task()
-                if result is None or sum(causes.values()) >= args.answers or time.process_time() > args.seconds:
-                    break
-                if number % 2 == 0 or args.requests_only:
-                    submit_one(system, rng, requests)
-                rows = [row.id for row in system.queue().itertuples() if row.state == "window"]
-                own = [name for name in rows if name in requests]
-                others = [name for name in rows if name not in requests]
-                for name in (*own[:2], *rng.permutation(others)[: 2 if number % 2 else 1]):
-                    if system.cluster.place_of(name) in (None, "running"):
-                        continue
+            if number % args.every:
+                continue
+            rows = [row.id for row in system.queue().itertuples() if row.state == "window"]
+            own = [name for name in rows if name in requests]
+            others = [name for name in rows if name not in requests]
+            for name in (*own[:2], *rng.permutation(others)[:2]):
+                if system.cluster.place_of(name) not in (None, "running"):
                     ask(system, str(name), requests, causes, tally, took)
-                    if sum(causes.values()) % 100 == 0:
-                        report(args, seed + 1, causes, tally, took, decisions + system.journal.count())
-            decisions += system.journal.count()
-        seed += 1
-        report(args, seed, causes, tally, took, decisions)
-        if time.process_time() > args.seconds:
-            break
+        return {"decisions": system.journal.count(), "causes": causes, "tally": tally, "took": took}
 
 
 def submit_one(system: System, rng: np.random.Generator, requests: dict[str, dict[str, Any]]) -> None:
@@ -276,7 +287,10 @@ def ask(
     causes[why.cause.value] += 1
     if why.blockers or why.ahead or why.cause is Cause.BEHIND:
         kind = "blockers" if why.blockers else "ahead" if why.ahead else "next"
-        held = starts_without(system, name, why)
+        tally["followed"] += 1
+        really = tally["followed"] % 10 == 0
+        held = (starts_really if really else starts_without)(system, name, why)
+        tally["followed in the live system"] += really
         tally[f"{kind} named"] += 1
         tally[f"{kind} held"] += held
         tally["contradictions"] += not held
@@ -293,18 +307,32 @@ def ask(
             print("  advice failed:", system.seed, name, why.cause.value, why.change, request, flush=True)
 
 
-def report(
-    args: argparse.Namespace, seed: int, causes: Counter[str], tally: Counter[str], took: list[float], decisions: int
-) -> None:
-    """Print what was counted so far."""
-    count = sum(causes.values())
-    print(f"{args.preset}, {args.policy}: {count} answers, seeds {args.seed}–{seed - 1}, {decisions} decisions")
-    print(f"  {dict(causes)}")
-    for kind in ("blockers", "ahead", "next"):
-        print(f"  {kind} named {tally[f'{kind} named']}, removed it starts {tally[f'{kind} held']}")
-    print(f"  advised {tally['advised']}, followed it starts {tally['advice held']}; ", end="")
-    print(f"contradictions {tally['contradictions']}; CPU ms ", end="")
-    print(f"median {1e3 * np.median(took):.0f}, p99 {1e3 * np.quantile(took, 0.99):.0f}", flush=True)
+def report(lines: list[dict[str, Any]]) -> None:
+    """Print what was counted, per world and policy and together."""
+    pairs = sorted({(line["preset"], line["policy"]) for line in lines})
+    print("| world, policy | days, seeds | decisions | answers | blockers | ahead | next | advice | contradictions "
+          "| CPU ms median, p99 |\n|---|---|---:|---:|---|---|---|---|---:|---|")  # fmt: skip
+    for pair in (*pairs, None):
+        some = [line for line in lines if pair in (None, (line["preset"], line["policy"]))]
+        tally = sum((Counter(line["tally"]) for line in some), Counter())
+        answers = sum(sum(line["causes"].values()) for line in some)
+        took = [each for line in some for each in line["took"]] or [0.0]
+        seeds = [line["seed"] for line in some]
+        held = [
+            f"{tally[f'{kind} held']} of {tally[f'{kind} named']}" if tally[f"{kind} named"] else "–"
+            for kind in ("blockers", "ahead", "next")
+        ]
+        advice = f"{tally['advice held']} of {tally['advised']}" if tally["advised"] else "–"
+        name = "together" if pair is None else ", ".join(pair)
+        cells = [
+            name, f"{len(some)}, {min(seeds)}–{max(seeds)}", f"{sum(line['decisions'] for line in some):,}",
+            f"{answers:,}", *held, advice, str(tally["contradictions"]),
+            f"{1e3 * np.median(took):.0f}, {1e3 * np.quantile(took, 0.99):.0f}",
+        ]  # fmt: skip
+        print(f"| {' | '.join(cells)} |", flush=True)
+    causes = sum((Counter(line["causes"]) for line in lines), Counter())
+    live = sum(line["tally"].get("followed in the live system", 0) for line in lines)
+    print(f"causes {dict(causes)}; followed in the live system itself: {live}", flush=True)
 
 
 if __name__ == "__main__":

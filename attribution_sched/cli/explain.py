@@ -216,15 +216,14 @@ def show(explanation: Explanation, lang: str, most: int) -> None:
     console, width = out(), columns()
     parts = sections(explanation, lang)
     console.print(f"[bold]{escape(parts.pop('decision'))}[/bold]", width=width)
+    if explanation.target == "decision":
+        console.print(parts.pop("drivers"), width=width, markup=False)
     console.print(_drivers(explanation, lang, most))
     console.print(say("cli.key", lang), style="dim", width=width)
     console.print(_facts(explanation, lang))
     method = parts.pop("method", "")
     for section in ("rule", "counterfactual"):  # They stand in the table above.
         parts.pop(section, None)
-    if explanation.target == "decision":
-        # As do what it is compared with and its drivers.
-        parts = {name: text for name, text in parts.items() if name not in ("worth", "drivers")}
     if parts:
         reasons = say("cli.why.sentences", lang, parts=tuple(parts.values()))
         console.print(f"[bold]{say('cli.why', lang)}[/bold]  {escape(reasons)}", width=width)
@@ -263,7 +262,7 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
             room -= wide
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     shown.add_column("", width=1)
-    shown.add_column(say("table.what", lang), min_width=24)
+    shown.add_column(say("table.what", lang), min_width=24, overflow="fold")
     for c in kept:
         shown.add_column(heads[c], justify="right", no_wrap=True)
     for row, every in rows:
@@ -309,6 +308,8 @@ NAMED = 32
 """Characters for what a row is."""
 SMALL = 5e-4
 """Below this a difference of R is rounding."""
+CERTAIN = 2e-3
+"""An error below this part of its difference is not told."""
 
 
 def _difference(value: float | None) -> str:
@@ -329,10 +330,14 @@ def _played(played: Played | None) -> list[str]:
 def _spans(spans: tuple[Span, ...]) -> list[str]:
     from attribution_sched.explain.digits import share
 
-    return [
-        "0" if max(abs(span.low), abs(span.high)) < SMALL else share(span.mean, (span.high - span.low) / 2.0)
-        for span in spans
-    ]
+    def told(span: Span) -> str:
+        if max(abs(span.low), abs(span.high)) < SMALL:
+            return "0"
+        half = (span.high - span.low) / 2.0
+        # An error that no digit shown would tell is none.
+        return share(span.mean, half if half > CERTAIN * abs(span.mean) else 0.0)
+
+    return [told(span) for span in spans]
 
 
 def _drivers(explanation: Explanation, lang: str, most: int) -> Any:
@@ -345,7 +350,7 @@ def _drivers(explanation: Explanation, lang: str, most: int) -> Any:
 
     outputs = facts.per_output(explanation)
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
-    table.add_column(say("cli.driver", lang), footer=say("cli.sum", lang), max_width=34)
+    table.add_column(say("cli.driver", lang), footer=say("cli.sum", lang), max_width=34, overflow="fold")
     for output in outputs:
         c = explanation.column(output)
         levels = " → ".join(alike(float(explanation.base[c]), float(explanation.value[c])))
@@ -399,11 +404,11 @@ def _facts(explanation: Explanation, lang: str) -> Any:
     from rich.table import Table
 
     from attribution_sched.explain.digits import apart, percent
-    from attribution_sched.explain.wording import plan_words
+    from attribution_sched.explain.wording import short_plan
     from attribution_sched.explain.words import input_name, say, unit_name
 
     def plan(text: str) -> str:
-        return escape(plan_words(text, lang))
+        return escape(short_plan(text, lang))
 
     def named(player: str, quantity: str) -> str:
         who, what = input_name(player, lang), input_name(quantity, lang)
@@ -414,7 +419,7 @@ def _facts(explanation: Explanation, lang: str) -> Any:
 
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     confidence = explanation.confidence
     if confidence is not None:
         if not math.isnan(confidence.probability):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,14 +21,26 @@ from attribution_sched.cluster.reward import price, worth
 from attribution_sched.explain.brought import Brought, brought
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
+from attribution_sched.explain.players import FORECAST
 from attribution_sched.explain.preference import devices_needed, redecided
 from attribution_sched.explain.recorder import Decided
-from attribution_sched.explain.room import best_across, best_inside, empty_cluster
+from attribution_sched.explain.room import best_by_domains, best_inside, best_over, cut_elsewhere, empty_cluster
+from attribution_sched.explain.when import span_words
+from attribution_sched.explain.wording import KEEP, WAIT
 from attribution_sched.explain.words import Phrase, counted, in_language, say
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.scheduler.policy import Policy
 
 SECONDS_PER_H = 3600.0
+
+GBPS = 0
+"""Row of the links of a decision: bandwidth now."""
+
+SLOWER = (0.5, 0.2)
+"""Factors on a link that a plan crosses, tried one after the other."""
+
+LEAST_DELAY_S = 60.0
+"""A delay shorter than this is no reason."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,7 @@ class Alternative:
         carbon_g: Carbon for the steps left, less that of what was done.
         change: The one change with which the policy does it, tried; empty if none was found.
         played: What it would have brought over what was done, everybody included; None where it cannot be played.
+        domains: Names of the domains it is about; none if it is about none in particular.
     """
 
     what: str
@@ -63,6 +77,7 @@ class Alternative:
     carbon_g: float | None = None
     change: str = ""
     played: Played | None = None
+    domains: tuple[str, ...] = ()
 
     def why_not(self, task: str, domain: str, lang: str = "en") -> str:
         """The row as an answer to why a task is not in a domain: what is missing, what it would be worth, what wins."""
@@ -130,47 +145,116 @@ def decision_table(
     """
     view, own = decided.view, decided.plan
     names = [domain.name for domain in view.cost.cluster.domains]
-    listed: list[tuple[str, Plan | None, str, int | None]] = [(_words(own, names, view), own, "", None)]
-    inside = {k: best_inside(view, k) for k in range(len(names))}
-    mine = set() if own is None else set(own.domains)
-    for k, plan in inside.items():
-        if mine != {k}:
-            listed.append((names[k], plan, "" if plan is not None else _missing(view, k), k))
-    if own is not None and len(mine) == 1:
-        (at,) = mine
-        devices = sum(segment.device_count for segment in own.segments)
-        for least, most in ((1, devices - 1), (devices + 1, None)):
-            plan = best_inside(view, at, least=least, most=most) if devices > 1 or most is None else None
-            if plan is not None:
-                listed.append((_words(plan, names, view), plan, "", None))
-    across = best_across(view) if len(names) > 1 else None
-    if across is not None and (own is None or set(across.domains) != mine):
-        listed.append((_words(across, names, view), across, "", None))
-    if own is not None:
-        listed.append((_words(None, names, view), None, "", None))
-    known = _priced(view, [plan for _, plan, _, _ in listed])
+    listed = [_Choice(_words(own, names, view), own), *_others(view, own, names)]
+    known = _priced(view, [one.plan for one in listed])
     if own is None and view.current_plan is not None:
         # What stays is what runs already.
         known[0] = _priced(view, [view.current_plan])[0]
     # What does not fit cannot be played.
-    able = [i for i, (_, _, missing, _) in enumerate(listed) if not missing]
+    able = [i for i, one in enumerate(listed) if not one.missing]
     played: dict[int, Played | None] = {}
     if futures:
-        choices = [listed[i][1] for i in able]
+        choices = [listed[i].plan for i in able]
         played = dict(
             zip(able, play_choices(policy, view, choices, futures=futures, hours=hours, seed=seed), strict=True)
         )
+    wins = _winning_changes(policy, decided, listed[1:], names)
     rows = []
-    for i, ((what, _, missing, domain), numbers) in enumerate(zip(listed, known, strict=True)):
+    for i, (one, numbers) in enumerate(zip(listed, known, strict=True)):
         differences = _less(numbers, known[0]) if i else {}
-        change = "" if domain is None else _winning_change(policy, decided, domain, names)
-        rows.append(Alternative(what, i == 0, missing, **differences, change=change, played=played.get(i)))
+        over = tuple(names[k] for k in sorted(one.over))
+        change = wins.get(one.over, "") if i else ""
+        rows.append(
+            Alternative(one.what, i == 0, one.missing, **differences, change=change, played=played.get(i), domains=over)
+        )
     others = {i: one.reward.mean for i, one in played.items() if one is not None}
     gain = None
     if drivers and others:
         best = max(others, key=lambda i: others[i])
-        gain = brought(policy, view, own, listed[best][1], against=listed[best][0], hours=hours, seed=seed)
-    return DecisionTable(decided.id, _sentence(decided, rows, inside, names), tuple(rows), gain)
+        gain = brought(policy, view, own, listed[best].plan, against=listed[best].what, hours=hours, seed=seed)
+    return DecisionTable(decided.id, _sentence(decided, rows, names), tuple(rows), gain)
+
+
+MOST_CUTS = 3
+"""Other sets of domains that a model is cut over in the table, the best first."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A row before anything was priced or played: the choice in words, its plan, what it lacks, and where it runs."""
+
+    what: str
+    plan: Plan | None
+    missing: str = ""
+    over: frozenset[int] = frozenset()
+
+
+def _others(view: Decision, own: Plan | None, names: Sequence[str]) -> list[_Choice]:
+    """What else could be done: elsewhere, on fewer or more devices, cut over others or elsewhere, or nothing."""
+    # What stays is compared with being anywhere else.
+    home = view.current_plan if own is None and view.replanning else own
+    mine = frozenset() if home is None else frozenset(home.domains)
+    listed: list[_Choice] = []
+    small: list[int] = []
+    for k, name in enumerate(names):
+        if mine == {k}:
+            continue
+        plan = best_inside(view, k)
+        if plan is not None:
+            listed.append(_Choice(name, plan, "", frozenset({k})))
+        elif (need := least_devices(view, k)) is not None:
+            free = int(view.free_devices[k])
+            listed.append(
+                _Choice(name, None, Phrase("table.needs", need=counted("devices", need), free=free), frozenset({k}))
+            )
+        else:
+            small.append(k)
+    if own is not None:
+        devices = sum(segment.device_count for segment in own.segments)
+        for least, most in ((1, devices - 1), (devices + 1, None)):
+            if most == 0:
+                continue
+            if len(mine) == 1:
+                (at,) = mine
+                plan = best_inside(view, at, least=least, most=most)
+            else:
+                plan = best_over(view, mine, least=least, most=most)
+            if plan is not None:
+                listed.append(_Choice(_words(plan, names, view), plan, "", mine))
+        elsewhere = cut_elsewhere(view, own)
+        if elsewhere is not None:
+            first = elsewhere.segments[0].stop
+            what = Phrase("table.cut_at", plan=_words(elsewhere, names, view), layer=first)
+            listed.append(_Choice(what, elsewhere, "", mine))
+    across = [plan for plan in best_by_domains(view) if frozenset(plan.domains) != mine] if len(names) > 1 else []
+    # Where a domain holds the model by itself, cutting is one alternative; where none does, whom to cut it over is all.
+    shown = across[: MOST_CUTS if small else 1]
+    listed += [_Choice(_words(plan, names, view), plan, "", frozenset(plan.domains)) for plan in shown]
+    if len(small) == len(names) and own is None and not across and not view.replanning:
+        listed += _lacking_together(view, names)
+    if small:
+        alone = Phrase("table.alone", domains=tuple(names[k] for k in small))
+        if len(small) == len(names):
+            alone = Phrase("table.any_alone")
+        over = frozenset(small) if len(small) == 1 else frozenset()
+        listed.append(_Choice(alone, None, Phrase("table.too_small"), over))
+    if own is not None:
+        listed.append(_Choice(_words(None, names, view), None))
+    return listed
+
+
+def _lacking_together(view: Decision, names: Sequence[str]) -> list[_Choice]:
+    """The best sets of domains for a model that no domain holds and that has no room now: what each lacks."""
+    listed = []
+    for plan in best_by_domains(empty_cluster(view))[:MOST_CUTS]:
+        need = devices_needed(plan, len(names))
+        lacks = [
+            Phrase("table.needs_in", domain=names[k], need=int(need[k]), free=int(view.free_devices[k]))
+            for k in np.flatnonzero(need > np.asarray(view.free_devices)).tolist()
+        ]
+        what, over = _words(plan, names, view), frozenset(plan.domains)
+        listed.append(_Choice(what, None, Phrase("list.together", parts=tuple(lacks)), over))
+    return listed
 
 
 def _words(plan: Plan | None, names: Sequence[str], view: Decision) -> str:
@@ -190,13 +274,6 @@ def least_devices(view: Decision, domain: int) -> int | None:
             return size
         size *= 2
     return None
-
-
-def _missing(view: Decision, domain: int) -> str:
-    need, free = least_devices(view, domain), int(view.free_devices[domain])
-    if need is None:
-        return Phrase("table.too_small")
-    return Phrase("table.needs", need=need, free=free)
 
 
 def _priced(view: Decision, plans: Sequence[Plan | None]) -> list[dict[str, float] | None]:
@@ -237,65 +314,103 @@ def with_free(decided: Decided, free: dict[int, int]) -> tuple[Decision, Decisio
     return replace(view, free_devices=devices), Decisions(**whole)
 
 
-def _winning_change(policy: Policy, decided: Decided, domain: int, names: Sequence[str]) -> str:
-    """The first single change of free devices with which the policy goes to a domain, in words."""
-    view = decided.view
-    total = int(view.cost.domains.rows.devices[domain])
+def _with_link(decided: Decided, ends: tuple[int, int], factor: float) -> Decisions:
+    """What was seen, with the link between two domains faster or slower both ways, now and as forecast."""
+    whole = {field.name: np.array(getattr(decided.seen, field.name)) for field in fields(Decisions)}
+    i, j = ends
+    for row in (GBPS, FORECAST):
+        for here, there in ((i, j), (j, i)):
+            whole["links"][0, row, here, there] *= factor
+    return Decisions(**whole)
+
+
+def _winning_changes(
+    policy: Policy, decided: Decided, listed: Sequence[_Choice], names: Sequence[str]
+) -> dict[frozenset[int], str]:
+    """For sets of domains the first single change with which the policy goes there, in words; each was tried."""
+    view, found = decided.view, dict[frozenset[int], str]()
+    taken = devices_needed(decided.plan, len(names))
+    mine = frozenset(np.flatnonzero(taken).tolist())
+    wanted = {one.over for one in listed if one.over and one.over != mine}
     tries: list[dict[int, int]] = []
-    need = least_devices(view, domain)
-    if need is not None and int(view.free_devices[domain]) < total:
-        tries += [{domain: size} for size in dict.fromkeys((need, total)) if size > int(view.free_devices[domain])]
-    if decided.plan is not None:
-        taken = devices_needed(decided.plan, len(names))
-        tries += [{int(k): int(taken[k]) - 1} for k in np.flatnonzero(taken) if k != domain]
-    for free in tries:
-        changed, seen = with_free(decided, free)
-        plan = redecided(policy, changed, seen)[0]
-        if plan is not None and domain in plan.domains:
-            ((where, count),) = free.items()
-            before = int(view.free_devices[where])
-            return Phrase("table.change", domain=names[where], before=before, after=count)
-    return ""
+    for domains in wanted:
+        for domain in domains if len(domains) == 1 else ():
+            free, total = int(view.free_devices[domain]), int(view.cost.domains.rows.devices[domain])
+            need = least_devices(view, domain) if free < total else None
+            if need is not None:
+                tries += [{domain: size} for size in dict.fromkeys((need, total)) if size > free]
+    tries += [{int(k): int(taken[k]) - 1} for k in np.flatnonzero(taken)]
+
+    def note(plan: Plan | None, words: Phrase) -> None:
+        if plan is not None and frozenset(plan.domains) in wanted:
+            found.setdefault(frozenset(plan.domains), words)
+
+    for free_devices in tries:
+        changed, seen = with_free(decided, free_devices)
+        ((where, count),) = free_devices.items()
+        before = int(view.free_devices[where])
+        words = Phrase("table.change", domain=names[where], before=before, after=count)
+        note(redecided(policy, changed, seen)[0], words)
+    if decided.plan is not None and len(mine) > 1 and wanted - found.keys():
+        for first, second in pairwise(decided.plan.domains):
+            now = float(decided.seen.links[0, GBPS, first, second])
+            for factor in SLOWER:
+                plan = redecided(policy, view, _with_link(decided, (first, second), factor))[0]
+                link = f"{names[first]}–{names[second]}"
+                note(plan, Phrase("table.change_link", link=link, before=number(now, 2), after=number(factor * now, 2)))
+    return found
 
 
-def _sentence(
-    decided: Decided, rows: Sequence[Alternative], inside: dict[int, Plan | None], names: Sequence[str]
-) -> str:
+def _sentence(decided: Decided, rows: Sequence[Alternative], names: Sequence[str]) -> str:
     """The binding reason in at most 25 words: what is missing, or what the best other choice would have brought."""
     view, plan = decided.view, decided.plan
     task, free = view.kind.model.name, np.asarray(view.free_devices)
-    rooms = [k for k, found in inside.items() if found is not None]
+    others = [row for row in rows[1:] if not row.missing]
+    elsewhere = [row for row in others if row.what not in (WAIT, KEEP)]
     if plan is None:
         if view.replanning:
-            return Phrase("sentence.keeps", task=task, verdict=_verdict(rows[1:]))
-        if not rooms:
-            needs = [need for k in range(len(names)) if (need := least_devices(view, k)) is not None]
-            if not needs:
-                return Phrase("sentence.waits_span", task=task, free=counted("devices", int(free.sum())))
-            most = int(np.argmax(free))
-            least = counted("devices", min(needs))
-            return Phrase("sentence.waits_room", task=task, need=least, free=int(free[most]), domain=names[most])
-        return Phrase("sentence.waits_choice", task=task, domain=names[rooms[0]], verdict=_verdict(rows[1:]))
+            return Phrase("sentence.keeps", task=task, verdict=_verdict(elsewhere))
+        if elsewhere:
+            best = next((row for row in elsewhere if row.domains), elsewhere[0])
+            return Phrase("sentence.waits_choice", task=task, domain=best.what, verdict=_verdict(elsewhere))
+        needs = [need for k in range(len(names)) if (need := least_devices(view, k)) is not None]
+        if not needs:
+            return Phrase("sentence.waits_span", task=task, free=counted("devices", int(free.sum())))
+        most = int(np.argmax(free))
+        least = counted("devices", min(needs))
+        return Phrase("sentence.waits_room", task=task, need=least, free=int(free[most]), domain=names[most])
     domains = tuple(dict.fromkeys(names[k] for k in plan.domains))
     devices = sum(segment.device_count for segment in plan.segments)
-    acting = [row for row in rows[1:] if not isinstance(row.what, Phrase) or row.what.message != "plan.wait"]
     if len(domains) > 1:
-        return Phrase("sentence.cut", task=task, devices=devices, domains=domains, verdict=_verdict(acting))
-    if len(rooms) == 1:
+        return Phrase(
+            "sentence.cut", task=task, devices=devices, domains=domains, verdict=_verdict(elsewhere or others)
+        )
+    away = [row for row in elsewhere if row.domains != domains]
+    if len(names) > 1 and not away:
+        waiting = next((row.played for row in others if row.what == WAIT), None)
+        if waiting is not None and waiting.start_s >= LEAST_DELAY_S:
+            delay = span_words(waiting.start_s)
+            return Phrase("sentence.only_delay", task=task, domain=domains[0], devices=devices, delay=delay)
         return Phrase("sentence.only", task=task, domain=domains[0], free=int(free[plan.domains[0]]), devices=devices)
-    return Phrase("sentence.preferred", task=task, domain=domains[0], devices=devices, verdict=_verdict(acting))
+    return Phrase("sentence.preferred", task=task, domain=domains[0], devices=devices, verdict=_verdict(away or others))
 
 
 def _verdict(others: Sequence[Alternative]) -> Phrase:
     """The best other choice that has room, and what it would have brought."""
-    able = [row for row in others if not row.missing]
-    if not able:
+    if not others:
         return Phrase("sentence.nothing_else")
-    played = [(row, row.played) for row in able if row.played is not None]
+    played = [(row, row.played) for row in others if row.played is not None]
     if not played:
-        return Phrase("sentence.unplayed", what=able[0].what)
+        return Phrase("sentence.unplayed", what=_doing(others[0]))
     row, found = max(played, key=lambda each: each[1].reward.mean)
     if not found.reward.certain:
-        return Phrase("sentence.level", what=row.what)
+        return Phrase("sentence.level", what=_doing(row))
     kind = "less" if found.reward.mean < 0.0 else "more"
-    return Phrase(f"sentence.{kind}", what=row.what, reward=number(abs(found.reward.mean), 2))
+    return Phrase(f"sentence.{kind}", what=_doing(row), reward=number(abs(found.reward.mean), 2))
+
+
+def _doing(row: Alternative) -> str:
+    """A row as what is done, where a sentence goes on with "would"."""
+    if row.what in (WAIT, KEEP):
+        return Phrase("sentence.waiting" if row.what == WAIT else "sentence.staying")
+    return row.what

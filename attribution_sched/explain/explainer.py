@@ -82,6 +82,9 @@ REASKED = Phrase("note.reasked")
 STEADFAST = Phrase("note.steadfast")
 """Said where no earlier situation is known in which the policy would have chosen otherwise."""
 
+FORCED = Phrase("note.forced")
+"""Said where nothing else was on offer: no weight of the policy had a say."""
+
 FIXED = Phrase("note.fixed")
 """Said where the background is read as all there is."""
 
@@ -193,6 +196,9 @@ class Explainer:
         )  # fmt: skip
         if ready.foil is not None:
             told = replace(told, rows=told.rows + ready.foil.rows, against=self._instead(ready))
+            policy, plan = self.policy, decided.plan
+            if isinstance(policy, ChoiceOdds) and policy.forced(decided.view, ready.seen, plan)[0]:
+                told = replace(told, notes=(*told.notes, FORCED))
         elif said is not None and SETTLED not in told.notes and self._settled(ready):
             told = replace(told, notes=(*told.notes, SETTLED))
         if interactions:
@@ -329,7 +335,7 @@ class Explainer:
         target, notes = self._preference(decided, seen)
         moving = np.flatnonzero(target.movable(cast, alike.differing(seen)[0]))
         refuse_none(moving, alike.background)
-        foil = find_foil(self.policy, target, blend, moving, len(cast.names))
+        foil = find_foil(self.policy, target, blend, moving, cast)
         group = alike.background.only(foil.states)
         # Inputs that no state of the group has otherwise have no share in the contrast.
         alike = Alike.of(group, cast)

@@ -113,6 +113,14 @@ class Preference:
         """All that differ."""
         return differing
 
+    def rooms(self, cast: Lineup) -> list[int]:
+        """Players whose free devices the plan takes."""
+        if self.plan is None or self.view.replanning:
+            return []
+        names = [domain.name for domain in self.view.cost.cluster.domains]
+        wanted = [f"load {names[domain]}" for domain in dict.fromkeys(self.plan.domains)]
+        return [cast.names.index(name) for name in wanted if name in cast.names]
+
     def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
         """Outputs ``(n, C)``."""
         roomy, fits = self.roomy(situations)
@@ -175,7 +183,7 @@ class Foil:
     rows: int
 
 
-def find_foil(policy: Policy, target: Preference, blend: Blender, seats: IntArray, n_players: int) -> Foil:
+def find_foil(policy: Policy, target: Preference, blend: Blender, seats: IntArray, cast: Lineup) -> Foil:
     """Find the reference group of a decision, and the inputs that matter there.
 
     Args:
@@ -183,8 +191,9 @@ def find_foil(policy: Policy, target: Preference, blend: Blender, seats: IntArra
         target: The decision as a target.
         blend: Puts situations together from all of the background.
         seats: Players that can make a difference.
-        n_players: All players.
+        cast: All players.
     """
+    n_players = len(cast.names)
     count = len(blend.background)
     most, tried, players = (POOL, FOILS, KEPT) if target.odds else (REASKED_POOL, REASKED_FOILS, REASKED_KEPT)
     pool = _evenly(np.arange(count), most)
@@ -201,9 +210,17 @@ def find_foil(policy: Policy, target: Preference, blend: Blender, seats: IntArra
     own = float(score(everybody[None], pool[:1])[0])
     bare = score(np.repeat(nobody[None], len(pool), axis=0), pool)
     otherwise = np.flatnonzero(bare <= 0.0)
+
+    def choices(at: IntArray) -> list[tuple[object, Preferred]]:
+        rows = blend(np.repeat(nobody[None], len(at), axis=0), pool[at], 0 * pool[at])
+        return _made(policy, target, target.roomy(rows)[0])
+
+    if len(otherwise):
+        # Odds below 0 are no other choice where the task must act all the same: such states contrast with nothing.
+        differ = [one.another or where(one.plan) != where(target.plan) for _, one in choices(otherwise)]
+        otherwise = otherwise[np.array(differ)]
     kept = _evenly(otherwise if len(otherwise) else np.arange(len(pool)), tried)
-    states = pool[kept]
-    made = _made(policy, target, target.roomy(blend(np.repeat(nobody[None], len(kept), axis=0), states, 0 * states))[0])
+    states, made = pool[kept], choices(kept)
     # One input after the other is given up to each of these states.
     without = np.repeat(everybody[None], len(seats), axis=0)
     without[np.arange(len(seats)), seats] = False
@@ -226,6 +243,9 @@ def find_foil(policy: Policy, target: Preference, blend: Blender, seats: IntArra
     effect = moved.mean(axis=1)
     order = np.argsort(-effect, kind="stable")
     matter = seats[order[effect[order] > TRIFLE * effect.max()][:players]]
+    # Whose devices the plan takes can leave it no room: players of their own, however little they move the preference.
+    rooms = [p for p in target.rooms(cast) if p in seats and p not in matter]
+    matter = np.concatenate([matter[: players - min(len(rooms), players // 2)], rooms[: players // 2]]).astype(np.int64)
     return Foil(
         states[group], first.plan, first.another, len(pool), len(otherwise), bool(len(near)), matter, rows
     )  # fmt: skip

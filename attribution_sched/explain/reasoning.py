@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain import facts
+from attribution_sched.explain.decision_words import decision_sentence, joined, why_sentences
 from attribution_sched.explain.digits import alike, apart, number, percent, share
 from attribution_sched.explain.explanation import COMPONENTS, Explanation
 from attribution_sched.explain.findings import Change, Player
 from attribution_sched.explain.wording import KEEP, WAIT, output_name, plan_words, quantity_of, task_and_plan, unit_of
-from attribution_sched.explain.words import Phrase, check_language, in_language, input_name, known, say, spaced
+from attribution_sched.explain.words import (
+    Phrase,
+    check_language,
+    counted,
+    in_language,
+    input_name,
+    known,
+    say,
+    spaced,
+)
 from attribution_sched.explain.words.catalogue import MESSAGES
 
 SECTIONS: tuple[str, ...] = (
@@ -26,6 +37,9 @@ SECTIONS: tuple[str, ...] = (
 
 RULES = 2
 """Thresholds that are told at most."""
+
+TOLD_OTHERWISE = ("note.steadfast", "note.fixed", "note.forced")
+"""Notes that the sentences on a decision say themselves."""
 
 
 def reasoning(explanation: Explanation, lang: str = "en", most: int = 3) -> str:
@@ -47,6 +61,8 @@ def sections(explanation: Explanation, lang: str = "en", most: int = 3) -> dict[
     if most < 1:
         raise ExplanationError(problem("most", most, "must be >= 1", "Use 3"))
     check_language(lang)
+    if explanation.target == "decision":
+        return _of_the_decision(explanation, lang, most)
     told = {
         "decision": _decision(explanation, lang),
         "outcome": in_language(explanation.outcome, lang),
@@ -61,9 +77,29 @@ def sections(explanation: Explanation, lang: str = "en", most: int = 3) -> dict[
     return {name: text for name, text in shown.items() if text}
 
 
+def _of_the_decision(explanation: Explanation, lang: str, most: int) -> dict[str, str]:
+    """The parts where the decision itself is explained: sentences to forward, the numbers are in the table."""
+    method = say("did.method", lang, rows=explanation.rows, count=counted("earlier", explanation.background))
+    # What is said already: that it is steadfast, and what intervals are about.
+    notes = [note for note in explanation.notes if getattr(note, "message", "") not in TOLD_OTHERWISE]
+    told = {
+        "decision": decision_sentence(explanation, lang),
+        "outcome": in_language(explanation.outcome, lang),
+        "drivers": joined(why_sentences(explanation, lang, most), lang),
+        "interaction": _interaction(explanation, lang),
+        "rule": _rule(explanation, lang),
+        "counterfactual": _counterfactual(explanation, lang),
+    }
+    shown = {name: _set(text, lang) for name, text in told.items()}
+    shown["method"] = joined([_set(method, lang), *_notes(replace(explanation, notes=tuple(notes)), lang)], lang)
+    return {name: text for name, text in shown.items() if text}
+
+
 def headline(explanation: Explanation, lang: str = "en") -> str:
     """What was decided and how surely: the first sentence of :func:`reasoning`."""
     check_language(lang)
+    if explanation.target == "decision":
+        return _set(decision_sentence(explanation, lang), lang)
     return _set(_decision(explanation, lang), lang)
 
 

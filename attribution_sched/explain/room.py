@@ -7,15 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions
-from attribution_sched.cluster.plan import DP, PP, TP, Plan, PlanBatch
+from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, PP, STOP, TP, Plan, PlanBatch
+from attribution_sched.cluster.reward import value
 from attribution_sched.planning.candidates import best_of, taken
-from attribution_sched.planning.domain_orders import chain_plans, connected_orders
+from attribution_sched.planning.domain_orders import all_orders, chain_plans, connected_orders
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import plans_inside
 from attribution_sched.types import BoolArray, IntArray
 
 ORDERS = 24
 """Orders of domains that are tried for each number of domains."""
+
+FAR = 8
+"""A cut is elsewhere if it is at least this part of the layers away."""
 
 
 def sizes(batch: PlanBatch) -> IntArray:
@@ -60,6 +64,55 @@ def best_across(
             if fewest:
                 break
     return best_of(view, PlanBatch.of(found, view.max_segments)) if found else None
+
+
+def best_by_domains(view: Decision, most: int | None = None) -> list[Plan]:
+    """The plan of highest reward over every set of two or more domains that holds the task, the best first.
+
+    Args:
+        view: The decision.
+        most: Devices that a plan may take in all; any by default.
+    """
+    instance, best = Instance.of(view), dict[frozenset[int], tuple[float, Plan]]()
+    for segments in range(2, min(view.max_segments, len(instance.open_domains)) + 1):
+        batch = chain_plans(instance, connected_orders(instance, segments, ORDERS))
+        if len(batch) == 0:
+            continue
+        rewards = np.where(sizes(batch) <= (np.inf if most is None else most), value(view, batch).reward, -np.inf)
+        for row in np.argsort(-rewards, kind="stable"):
+            if not np.isfinite(rewards[row]):
+                break
+            over = frozenset(batch.segments[row, :segments, DOMAIN].tolist())
+            if over not in best:
+                best[over] = float(rewards[row]), batch.plan(int(row))
+    return [plan for _, plan in sorted(best.values(), key=lambda each: -each[0])]
+
+
+def best_over(view: Decision, domains: frozenset[int], *, least: int = 1, most: int | None = None) -> Plan | None:
+    """The plan of highest reward over exactly these domains, on ``least`` to ``most`` devices; None if none fits."""
+    instance = Instance.of(view)
+    if not domains <= set(instance.open_domains.tolist()) or len(domains) > view.max_segments:
+        return None
+    batch = chain_plans(instance, all_orders(sorted(domains), len(domains)))
+    devices = sizes(batch)
+    wanted = (devices >= least) & (devices <= (devices.max(initial=0) if most is None else most))
+    return best_of(view, taken(batch, np.flatnonzero(wanted)))
+
+
+def cut_elsewhere(view: Decision, plan: Plan) -> Plan | None:
+    """A plan over several domains with its first cut well away from where it is: the best such; None if none fits."""
+    if len(plan.segments) < 2 or len(plan.replicas) > 1:
+        return None
+    batch = PlanBatch.of([plan], view.max_segments)
+    row, n_layers = batch.segments[0], plan.segments[-1].stop
+    away, low, high = max(1, n_layers // FAR), plan.segments[0].pp, plan.segments[1].stop - plan.segments[1].pp
+    cuts = [cut for cut in range(low, high + 1) if abs(cut - plan.segments[0].stop) >= away]
+    if not cuts:
+        return None
+    rows = np.repeat(row[None], len(cuts), axis=0)
+    rows[:, 0, STOP] = rows[:, 1, FIRST] = cuts
+    repeated = [np.repeat(each, len(cuts)) for each in (batch.counts, batch.schedules)]
+    return best_of(view, PlanBatch(rows, *repeated))
 
 
 def fits_at_all(view: Decision, most: int | None = None) -> bool:

@@ -192,7 +192,11 @@ def _check(futures: int, level: float) -> None:
 
 def _after(time_s: float, now_s: float) -> Phrase:
     """A time from now, in the largest unit that counts."""
-    seconds = max(0.0, time_s - now_s)
+    return span_words(max(0.0, time_s - now_s))
+
+
+def span_words(seconds: float) -> Phrase:
+    """A span of time in the largest unit that counts."""
     if seconds < 1.0:
         return Phrase("when.now")
     for unit, length_s in (("hour", 3600.0), ("minute", 60.0)):

@@ -8,10 +8,10 @@ and those who would go before it gone, or with the request changed, the policy s
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -55,8 +55,23 @@ MOST_TRIED = 6
 MOST_ROOMS = 2
 """Of these, so many are tried with a policy that looks ahead, and so many with those gone who would go first."""
 
+MOST_HOLDERS = 12
+"""Running tasks at most of which the fewest are sought without which the task starts."""
+
 MOST_ROUNDS = 64
 """How often those who go first are taken out of the queue too."""
+
+
+class Confirm(Protocol):
+    """Tries what is about to be said where it counts: in the live cluster once more."""
+
+    def starts_without(self, gone: Collection[str]) -> bool:
+        """Whether the task starts at once if these, waiting or running, are not there."""
+        ...
+
+    def asking(self, task: Task) -> bool:
+        """Whether the task starts at once if it is handed in anew with this request."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -127,6 +142,7 @@ def why_waiting(
     behind: int = 0,
     quota: Phrase | None = None,
     share: Phrase | None = None,
+    confirm: Confirm | None = None,
 ) -> Why:
     """Say why the task of a decision waits.
 
@@ -139,11 +155,13 @@ def why_waiting(
         behind: Tasks before it, if the policy does not look at it yet; 0 if it does.
         quota: What the quota of its tenant leaves it, in words; None if it has none.
         share: What the share rule means for its tenant, in words; told where the turn of the task matters.
+        confirm: Tries in the live cluster once more what a copy of this decision says; only what holds there too is
+            told. Without it, the copy's word is taken.
 
     Raises:
         SettingsError: If the decision does not carry its moment.
     """
-    return _Question(policy, view, holders, allowed, private, behind, quota, share).answer()
+    return _Question(policy, view, holders, allowed, private, behind, quota, share, confirm).answer()
 
 
 def _cleaner_hour(policy: Policy, view: Decision) -> Phrase | None:
@@ -165,8 +183,9 @@ class _Question:
 
     def __init__(
         self, policy: Policy, view: Decision, holders: Sequence[Holder], allowed: IntArray | None, private: bool,
-        behind: int, quota: Phrase | None, share: Phrase | None,
+        behind: int, quota: Phrase | None, share: Phrase | None, confirm: Confirm | None,
     ) -> None:  # fmt: skip
+        self.confirm = confirm
         self.policy, self.view, self.holders, self.private, self.behind = policy, view, holders, private, behind
         self.quota, self.share = quota, share
         self.task = view.task if view.task is not None else Task(kind_index=view.kind_index, slot=view.slot)
@@ -250,12 +269,32 @@ class _Question:
             ahead = self._ahead(who)
             if ahead is not None:
                 return self._told(Cause.NO_ROOM, blockers=who, ahead=ahead, **room)
+        several = self._fewest()
+        if several is not None:
+            return self._told(Cause.NO_ROOM, blockers=several, **room)
         return self._told(Cause.NO_ROOM, unwilling=True, **room)
 
     def _confirmed(self, sets: Iterator[tuple[str, ...]]) -> tuple[str, ...] | None:
         """The first of some sets of tasks without which the whole policy starts the task; few are tried."""
-        some = islice(sets, MOST_ROOMS)
-        return next((who for who in some if not self.trial.looks_ahead or self.trial.starts_without(who)), None)
+        return next((who for who in islice(sets, MOST_ROOMS) if self._holds(who)), None)
+
+    def _holds(self, gone: tuple[str, ...]) -> bool:
+        """Whether the whole policy starts the task if these are not there: in the live cluster, if it can be tried."""
+        if self.confirm is not None:
+            return self.confirm.starts_without(gone)
+        return self.trial.starts_without(gone)
+
+    def _fewest(self) -> tuple[str, ...] | None:
+        """Running tasks without which it starts, none of which could stay; None if it waits even with all gone."""
+        who = tuple(each.task for each in sorted(self.holders, key=lambda each: sum(each.devices)))
+        if not who or len(who) > MOST_HOLDERS or not self._holds(who):
+            return None
+        for each in who:
+            # The smallest first: who holds most of the room is named last, and stays named.
+            fewer = tuple(name for name in who if name != each)
+            if fewer and self._holds(fewer):
+                who = fewer
+        return who
 
     def _holding(self) -> list[tuple[str, ...]]:
         """Sets of running tasks without which a plan fits, the smallest first, of these those that hold least."""
@@ -294,9 +333,10 @@ class _Question:
             one = (slot for slot in waiting[:MOST_TRIED] if self.trial.without((*blockers, slot)).starts)
             first = next(one, None)
             ahead = waiting if first is None else (first,)
-        if not self.trial.starts_without((*blockers, *ahead)):
-            return None
-        return tuple(tasks[slot].id for slot in ahead)
+        names = tuple(tasks[slot].id for slot in ahead)
+        if self.confirm is None:
+            return names if self.trial.starts_without((*blockers, *ahead)) else None
+        return names if self.confirm.starts_without((*blockers, *names)) else None
 
     def _told(
         self, cause: Cause, blockers: tuple[str, ...] = (), ahead: tuple[str, ...] = (), named: tuple[str, ...] = (),
@@ -335,9 +375,13 @@ class _Question:
             return None, ""
         for devices, task in self._other_requests():
             view = put_up(replace(self.view, free_devices=self.may), task)
-            if fits_at_all(view, task.devices) and self.trial.asking(task):
+            if fits_at_all(view, task.devices) and self.trial.asking(task) and self._works(task):
                 return {"devices": devices}, Phrase("why.advice_devices", devices=counted("devices", devices))
         return None, ""
+
+    def _works(self, task: Task) -> bool:
+        """Whether the advice holds in the live cluster; an opaque job of another size is another job there."""
+        return self.confirm is None or is_opaque(self.view.kind.model) or self.confirm.asking(task)
 
     def _other_requests(self) -> Iterator[tuple[int, Task]]:
         """The task with other numbers of devices asked for, the nearest number first."""

@@ -39,6 +39,7 @@ __all__ = [
     "output_unit",
     "plan_words",
     "quantity_of",
+    "short_plan",
     "spaced",
     "task_and_plan",
     "unit_name",
@@ -128,6 +129,27 @@ def describe_plan(plan: Plan | None, domain_names: Sequence[str], lang: str = "e
 def plan_words(plan: str, lang: str) -> str:
     """A plan that was described, in a language; waiting and keeping are known by their words alone."""
     return in_language(next((each for each in (WAIT, KEEP) if each == plan), plan), lang)
+
+
+def short_plan(plan: str, lang: str) -> str:
+    """Where a plan that was described runs, and on how many devices; all its words if they are words only."""
+    found = _places(plan)
+    if found is None:
+        return plan_words(plan, lang)
+    return in_language(found, lang)
+
+
+def _places(plan: str) -> Phrase | None:
+    if not isinstance(plan, Phrase):
+        return None
+    values = plan.values
+    if plan.message == "plan.replica":
+        parts = tuple(f"{s.values['domain']} ×{s.values['devices']}" for s in values["segments"])
+        return Phrase("list.segments", parts=parts)
+    if plan.message == "plan.replicas":
+        each = [_places(replica) for replica in values["replicas"]]
+        return Phrase("list.replicas", parts=tuple(one for one in each if one is not None))
+    return _places(values["plan"]) if plan.message in ("plan.gpipe", "plan.beside", "plan.shared") else None
 
 
 def _plan(plan: Plan, domain_names: Sequence[str]) -> Phrase:

@@ -15,7 +15,7 @@ from attribution_sched.explain.room import best_across
 @cache
 def decided():
     """A placement in a busy cluster, and the best plan over several domains beside it."""
-    with System("cross-domain", "sjf", seed=5) as system:
+    with System("cross-domain-easy", "sjf", seed=5) as system:
         results = [system.schedule_next_task() for _ in range(24)]
         for result in reversed(results):
             one = system._recall(result.id)

@@ -15,7 +15,7 @@ from attribution_sched.scheduler.policy import go_on_as
 
 @pytest.fixture(scope="module")
 def system():
-    made = System("cross-domain", "rule", seed=3)
+    made = System("cross-domain-easy", "rule", seed=3)
     while not len(made.queue()):
         made.schedule_next_task()
     return made

@@ -80,7 +80,7 @@ def test_a_task_that_waits_for_room_is_explained_by_the_lack_of_it():
     told = made.explain(full)
     assert told.outputs == ("choice", "nothing_fits") and told.value.tolist() == [1.0, 1.0]
     assert any(told.names[i].startswith("load") for i in told.drivers(sure=True))
-    assert "lack of room" in reasoning(told) and "空间不足" in reasoning(told, "zh")
+    assert "No plan fits now: 0 free in" in reasoning(told) and "没有任何方案放得下" in reasoning(told, "zh")
 
 
 def test_the_same_question_has_the_same_answer():

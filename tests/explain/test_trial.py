@@ -51,7 +51,7 @@ def test_nothing_changed_starts_nobody_and_changes_nothing():
 
 
 def test_a_policy_is_bound_by_what_a_task_asks_for_and_may_have():
-    with System("cross-domain", "sjf", queue="empty") as system:
+    with System("cross-domain-easy", "sjf", queue="empty") as system:
         name = system.submit("gpt3-13b", steps=500)
         view = moment_of(system.cluster, name)[0]
     free = len(view.free_devices)

@@ -11,7 +11,7 @@ from attribution_sched.explain_memory import present_moment
 
 @pytest.fixture(scope="module")
 def system():
-    made = System("cross-domain", "rule", seed=3)
+    made = System("cross-domain-easy", "rule", seed=3)
     while len(made.queue()) < 2:
         made.schedule_next_task()
     return made

@@ -15,7 +15,7 @@ from attribution_sched.explain_memory import present_moment
 
 def waiting(policy="rule", seed=3):
     """A system in which somebody waits, and who."""
-    system = System("cross-domain", policy, seed=seed)
+    system = System("cross-domain-easy", policy, seed=seed)
     while not len(queue := system.queue()):
         system.schedule_next_task()
     return system, str(queue["id"].iloc[0])

@@ -21,15 +21,15 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "cli.quantity": ("{player}: {quantity}", "{player}的{quantity}"),
     "cli.rule.above": (
         "{quantity} stays above {limit} (is {value}); else {plan}",
-        "{quantity}高于 {limit}（当前为 {value}）；否则选择{plan}",
+        "{quantity}高于 {limit}（当前为 {value}）；否则选择 {plan}",
     ),
     "cli.rule.below": (
         "{quantity} stays below {limit} (is {value}); else {plan}",
-        "{quantity}低于 {limit}（当前为 {value}）；否则选择{plan}",
+        "{quantity}低于 {limit}（当前为 {value}）；否则选择 {plan}",
     ),
     "cli.more": ("and {count} more, with {option}", "另有 {count} 项，见 {option}"),
     "cli.counterfactual": ("Smallest flip", "最小翻转"),
-    "cli.counterfactual.changes": ("{parts:, }; then {plan}", "{parts:、}；则选择{plan}"),
+    "cli.counterfactual.changes": ("{parts:, }; then {plan}", "{parts:、}；则选择 {plan}"),
     "cli.why": ("Why", "原因"),
     "cli.why.sentences": ("{parts: }", "{parts:}"),
     "cli.method": ("How found", "方法"),

@@ -182,6 +182,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "In every earlier situation looked at it would have chosen the same.",
         "在所查看的每一个早先情形中，策略都会作出同样的选择。",
     ),
+    "note.forced": (
+        "Nothing else was on offer: no other task could start, and waiting was out of the question.",
+        "没有其他选择：没有别的任务可以启动，等待也无济于事。",
+    ),
     "note.fixed": (
         "Intervals are about these very background states, not about what else they might have been.",
         "置信区间只针对所用的这些背景状态，不涵盖背景本身的抽样误差。",

@@ -1,0 +1,88 @@
+"""The live cluster once more, with something changed: does a task start before time passes?
+
+What ``why`` says is tried here last: a copy of the cluster itself, not of what a decision shows of it, in which the
+deployed policy is asked as the system asks it. Quotas, share rules, the queue behind the window, what the policy
+remembers of the links and what it has put off at this very moment are all as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection
+from dataclasses import replace
+
+from attribution_sched.cluster.world import Reward
+from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, TaskInstance
+from attribution_sched.scheduler.policy import Policy, Recallable
+from attribution_sched.types import Task
+
+INSTANT_S = 1e-6
+"""Less than this passes between decisions of one instant."""
+
+
+def copied(cluster: SimulatedCluster) -> SimulatedCluster:
+    """A live cluster once more; what never changes is shared, among it every task: a long queue costs little."""
+    shared = (
+        cluster.world, cluster.engine.world, cluster.engine.cost, cluster.attribute,
+        *cluster.backlog, *cluster.residents.values(), *cluster.held.values(),
+    )  # fmt: skip
+    other: SimulatedCluster = copy.deepcopy(cluster, {id(each): each for each in shared})
+    return other
+
+
+class LiveTrial:
+    """Tries changes of a live cluster, and counts.
+
+    Args:
+        cluster: The live one; it is only copied.
+        policy: A copy of the policy, with what it remembers; see :func:`~attribution_sched.scheduler.policy.twin`.
+        call: How far the system has asked at this moment.
+        reward: Weights in force.
+        task: Whose start is in question.
+    """
+
+    def __init__(
+        self, cluster: SimulatedCluster, policy: Policy, call: PolicyCall, reward: Reward | None, task: str
+    ) -> None:
+        self._before, self._state, self._reward, self._task = copied(cluster), call.state, reward, task
+        self._policy = policy
+        # What it remembers is given back before every trial: one trial must not teach the next.
+        self._memory = policy.memory() if isinstance(policy, Recallable) else None
+        self.count = 0
+
+    def starts_without(self, gone: Collection[str]) -> bool:
+        """Whether the task starts at once if these, waiting or running, are not there."""
+        cluster = copied(self._before)
+        for name in gone:
+            if cluster.place_of(name) == "running":
+                cluster.stop(name)
+            else:
+                cluster.take_out(name)
+        return self._starts(cluster, self._task)
+
+    def asking(self, task: Task) -> bool:
+        """Whether the task starts at once if it is withdrawn and handed in anew with this request."""
+        cluster = copied(self._before)
+        waiting = cluster.take_out(self._task)
+        changed = replace(waiting.task, devices=task.devices, steps=task.steps)
+        name = f"{self._task} anew"
+        return cluster.hand_in(TaskInstance(changed, waiting.demands), name) and self._starts(cluster, name)
+
+    def _starts(self, cluster: SimulatedCluster, task: str) -> bool:
+        self.count += 1
+        policy, call, now_s = self._fresh(), PolicyCall(), cluster.now_s
+        call.state = self._state
+        while cluster.advance(now_s + INSTANT_S) and cluster.now_s <= now_s + INSTANT_S:
+            asked = call.ask(policy, cluster, self._reward)
+            cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
+            call.note(asked)
+            if cluster.place_of(task) == "running":
+                return True
+        return cluster.place_of(task) == "running"
+
+    def _fresh(self) -> Policy:
+        if self._memory is None:
+            return copy.deepcopy(self._policy)
+        assert isinstance(self._policy, Recallable)
+        self._policy.recall(self._memory)
+        return self._policy
