@@ -870,6 +870,14 @@ def _score(
         )  # fmt: skip
 
 
+@kernel(allocates=True)
+def _share_all(
+    tables: CostTables, domains: DomainArrays, model: int, batch_size: float, rows: IntArray, counts: IntArray
+) -> None:
+    for p in range(counts.size):
+        share_batch(tables, domains, model, batch_size, rows[p], counts[p], rows[p, counts[p] - 1, REPLICA] + 1)
+
+
 class CostModel:
     """Scores plans of a fixed set of models on a fixed cluster.
 
@@ -950,6 +958,14 @@ class CostModel:
         )  # fmt: skip
         columns = dict(zip(PLAN_COLUMNS, plan_out.T.copy(), strict=True))
         return PlanCosts(**columns, traffic_bytes=traffic, segments=segment_out)
+
+    def microbatch_counts(self, model: int, batch_size: int, batch: PlanBatch) -> IntArray:
+        """Microbatches that the cluster would give every segment's replica, shape ``(n_plans, P)``; 0 where unused."""
+        rows = np.array(batch.segments, order="C")
+        rows[:, :, MICROBATCHES] = 0
+        _share_all(self.tables, self.domains, model, float(batch_size), rows, batch.counts)
+        counts: IntArray = rows[:, :, MICROBATCHES]
+        return counts
 
     def check(self, plan: Plan, model: int = 0) -> None:
         """Raise ``PlanError`` if the plan is malformed, uses hardware that is not there, or overflows memory."""

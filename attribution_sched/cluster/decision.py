@@ -118,6 +118,7 @@ def capture(engine: Engine, cluster: int = 0) -> Moment:
     # What job an opaque task really is, nobody who looks at the moment may know.
     pool[:, st.P_TYPE] = -1.0
     now = float(kept["clock"][0, st.NOW])
+    from_history = isinstance(engine.world.arrivals, Philly | PhillyWeek)
     for slot in present:
         row = int(kept["slots"][0, slot, st.POOL])
         task = engine.pool.task(row, engine.world.kinds)
@@ -128,6 +129,10 @@ def capture(engine: Engine, cluster: int = 0) -> Moment:
             # What was done shows; what is left is known only as far as the request told the truth.
             done = true[st.P_STEPS] - kept["tasks"][0, slot, st.LEFT]
             kept["tasks"][0, slot, st.LEFT] = max(task.steps - done, LEAST_LEFT * task.steps)
+            if from_history:
+                # The tenant's history tells more the longer a task has run; the two together say what was done.
+                kept["tasks"][0, slot, st.LEFT] = believed_left_s(task.tenant, max(0.0, done))
+                pool[slot, st.P_STEPS] = max(0.0, done) + kept["tasks"][0, slot, st.LEFT]
         left = float(kept["tasks"][0, slot, st.LEFT])
         tasks[slot] = task.at(slot, left, now - float(kept["tasks"][0, slot, st.ARRIVAL]))
         kept["slots"][0, slot, st.POOL] = slot

@@ -40,6 +40,7 @@ from attribution_sched.cluster.engine.engine import (
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import I_END, I_START, DomainLoss, pack
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
+from attribution_sched.cluster.philly import Philly, PhillyWeek, drawn_left_s
 from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.signals import possible
@@ -223,8 +224,15 @@ class PriorBeliefs:
         return Belief(self.mean[kinds], self.root[kinds], np.zeros(len(kinds)))
 
 
+LAW_TASKS = 512
+"""Tasks that stand for a log's law."""
+
+
 def law_pool(world: World) -> TaskPool:
     """Tasks of the world's law: other instances than its own, and none of those that a recording still holds."""
+    if isinstance(world.arrivals, Philly | PhillyWeek):
+        # Constants fitted to the log before its test weeks: tenants, requests and durations as they may be known.
+        return build_pool(replace(world, pool_seed=LAW_SEED, arrivals=Philly(1.0), pool_size=LAW_TASKS))
     return build_pool(replace(world, pool_seed=LAW_SEED, arrivals=Poisson(1.0)))
 
 
@@ -258,6 +266,10 @@ class Future:
         links: Bandwidth over base from then on, shape ``(L, K, K)``.
         incidents: Failures under way, with an end.
         signals: Prices of electricity and carbon by the hour from the present one on, shape ``(2, H, K)``.
+        left: Steps that each task present has left, shape ``(n,)``; NaN where that is known.
+        partners: Speed of each task beside each other one, over its speed alone, shape ``(T, T)``; 0 where the two are
+            not to be put together, and no rows where nothing is believed of pairs.
+        jobs: Rows of :class:`WorldArrays` for the same tasks, shape ``(T, 6)``.
     """
 
     pool: FloatArray
@@ -267,6 +279,17 @@ class Future:
     links: FloatArray
     incidents: FloatArray
     signals: FloatArray
+    left: FloatArray
+    partners: FloatArray
+    jobs: FloatArray
+
+
+class PairTable(Protocol):
+    """What is believed of tasks that share devices."""
+
+    def of(self, tasks: Sequence[Task], coming: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Speeds ``(T, T)`` and job rows ``(T, 6)`` of tasks present, then of those of the law's pool that come."""
+        ...
 
 
 MOST_ARRIVALS = 4096
@@ -276,6 +299,7 @@ MOST_ARRIVALS = 4096
 def draw_futures(
     moment: Moment, beliefs: Beliefs, futures: int, until_s: float, seed: int, added: Sequence[Task] = (),
     tasks: Mapping[int, Task] | None = None, arrive_until_s: float | None = None, first: int = 0,
+    pairs: PairTable | None = None,
 ) -> list[Future]:  # fmt: skip
     """Draw futures of a moment; future i depends on the seed and on i only, and what a task demands on itself too.
 
@@ -289,6 +313,7 @@ def draw_futures(
         tasks: Slot → record to go by instead of the moment's own, for example with other attributions.
         arrive_until_s: When tasks stop coming; ``until_s`` by default.
         first: Number of the first future.
+        pairs: What is believed of tasks on the same devices.
     """
     given = moment.tasks if tasks is None else {**moment.tasks, **{k: v for k, v in tasks.items() if k in moment.tasks}}
     order = resident_slots(moment)
@@ -307,6 +332,9 @@ def draw_futures(
     fresh[:, st.P_TYPE] = -1.0
     for i, task in enumerate(added):
         fresh[i, st.P_KIND], fresh[i, st.P_STEPS] = task.kind_index, task.steps
+        fresh[i, st.P_RAISED] = task.priority - moment.world.kinds[task.kind_index].priority
+        if task.deadline_s is not None:
+            fresh[i, st.P_ALLOWED_S] = max(0.0, task.deadline_s - moment.now_s)
     facts = np.concatenate([known, fresh])
     kinds = facts[:, st.P_KIND].astype(np.int64)
     inputs = np.array([kind.model.layers[0].input_elements for kind in moment.world.kinds], dtype=np.float64)
@@ -323,18 +351,40 @@ def draw_futures(
             moment, beliefs, until_s if arrive_until_s is None else arrive_until_s, seed, first + f
         )
         link_times, links = _links(moment, until_s, seed, first + f)
+        pool = np.concatenate([rows, beliefs.pool[instances]])
+        speeds, jobs = _NOBODY if pairs is None else pairs.of(records, instances)
+        if len(speeds):
+            # In a future every task is a job of its own, with what is believed of it beside each of the others.
+            pool[:, st.P_TYPE] = np.arange(len(pool))
         drawn.append(
             Future(
-                np.concatenate([rows, beliefs.pool[instances]]),
+                pool,
                 np.concatenate([told, beliefs.pool_believed[instances]]),
                 np.concatenate([np.zeros(len(rows)), times]),
                 link_times,
                 links,
                 _incidents(moment, seed, first + f),
                 signals[f],
+                _left(moment, order, seed, first + f),
+                speeds,
+                jobs,
             )
         )
     return drawn
+
+
+_NOBODY: tuple[FloatArray, FloatArray] = (np.zeros((0, 0)), np.zeros((0, 6)))
+
+
+def _left(moment: Moment, order: Sequence[int], seed: int, future: int) -> FloatArray:
+    """Steps left of the tasks present: of one that only its tenant's history tells of, one of those that go on."""
+    found = np.full(len(order), np.nan)
+    if isinstance(moment.world.arrivals, Philly | PhillyWeek):
+        for i, slot in enumerate(order):
+            done_s = float(moment.arrays.pool[slot, st.P_STEPS] - moment.state.tasks[0, slot, st.LEFT])
+            level = np.random.default_rng([seed, 6, moment_key(moment, slot, i), future]).random()
+            found[i] = drawn_left_s(moment.tasks[slot].tenant, done_s, level)
+    return found
 
 
 def resident_slots(moment: Moment) -> list[int]:
@@ -579,6 +629,7 @@ class Copies:
         setting: The world that is played.
         present: Which tasks of the future's pool each copy has or will have, shape ``(n, T)``.
         limits: What tenants may use, and tasks on hold.
+        partners: As in :class:`Future`: what followers believe of tasks that share devices.
     """
 
     world: WorldArrays
@@ -596,6 +647,7 @@ class Copies:
     setting: World
     present: BoolArray
     limits: TenantLimits = field(default_factory=no_limits)
+    partners: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 class Follower(Protocol):
@@ -697,6 +749,7 @@ def fork(
     tasks: Mapping[int, Task] | None = None,
     drain_hours: float = 0.0,
     first: int = 0,
+    pairs: PairTable | None = None,
 ) -> Fork:
     """Copy a cluster, change one thing in each copy, and play all of them on under the same futures.
 
@@ -711,6 +764,7 @@ def fork(
         tasks: Slot → record to go by instead of the moment's, for example with other attributions.
         drain_hours: How long to play on after ``hours`` without new tasks.
         first: Number of the first future, to go on where an earlier call stopped.
+        pairs: What is believed of tasks on the same devices; without it followers put nobody beside another.
 
     Raises:
         SettingsError: If there are no futures, no time, or a change that does not go with the cluster.
@@ -725,7 +779,7 @@ def fork(
         _check_added(state, task)
     order = resident_slots(state)
     t = len(order) + len(added)
-    drawn = draw_futures(state, beliefs, futures, until_s, seed, added, tasks, min(stop_s, until_s), first)
+    drawn = draw_futures(state, beliefs, futures, until_s, seed, added, tasks, min(stop_s, until_s), first, pairs)
     groups = _groups(state, changes, follower)
     n = len(changes) + 1
     ledger = np.full((n, futures, t, len(LEDGER_COLUMNS)), np.nan)
@@ -737,7 +791,7 @@ def fork(
     for f, future in enumerate(drawn):
         base = _future_world(state, future, until_s)
         if any((state.state.slots[0, :, st.STATUS] == st.RUNNING).tolist()):
-            spare = _copies(state, base, [AS_IT_IS], order, t)
+            spare = _copies(state, base, [AS_IT_IS], order, t, future)
             calibrate(base, spare, scratch)
         at_added = 0
         for members, variant, who in groups:
@@ -786,7 +840,7 @@ def replay(
     future = Future(
         np.concatenate([known, pool]), np.zeros((t + len(pool), FACTORS)), np.concatenate([np.zeros(t), arrival_s]),
         np.array([float(moment.state.clock[0, st.LAST_TICK]) - 1e-6]), np.ones((1, k, k)), moment.arrays.incidents,
-        moment.arrays.signals,
+        moment.arrays.signals, np.full(t, np.nan), *_NOBODY,
     )  # fmt: skip
     world = _future_world(moment, future, until_s)
     present = [moment.tasks[slot].tenant for slot in order]
@@ -908,8 +962,8 @@ class _Variant:
 
 
 _OF_A_FUTURE = (
-    "pool", "arrival_kind", "arrival_times_s", "trace_times_s", "trace_multiplier", "trace_period_s", "incidents",
-    "signals", "signals_from_h", "horizon_s",
+    "pool", "jobs", "pair_speed", "arrival_kind", "arrival_times_s", "trace_times_s", "trace_multiplier",
+    "trace_period_s", "incidents", "signals", "signals_from_h", "horizon_s",
 )  # fmt: skip
 
 
@@ -933,8 +987,11 @@ def _groups(
 
 
 def _future_world(moment: Moment, future: Future, until_s: float) -> WorldArrays:
+    paired = len(future.partners) > 0
     return moment.arrays._replace(
         pool=future.pool,
+        jobs=future.jobs if paired else moment.arrays.jobs,
+        pair_speed=future.partners if paired else moment.arrays.pair_speed,
         arrival_kind=int(ArrivalKind.TRACE),
         arrival_times_s=future.arrival_times_s,
         trace_times_s=future.link_times_s,
@@ -946,13 +1003,17 @@ def _future_world(moment: Moment, future: Future, until_s: float) -> WorldArrays
     )
 
 
-def _copies(moment: Moment, world: WorldArrays, members: Sequence[int], order: Sequence[int], t: int) -> StateArrays:
+def _copies(
+    moment: Moment, world: WorldArrays, members: Sequence[int], order: Sequence[int], t: int, future: Future
+) -> StateArrays:
     """Copies of a moment's cluster in a future: task i of the future's pool has the serial number i."""
     n = len(members)
     state = StateArrays(**{name: np.repeat(array, n, axis=0) for name, array in moment.state._asdict().items()})
     for row, slot in enumerate(order):
         state.slots[:, slot, st.POOL] = row
         state.slots[:, slot, st.SERIAL] = row
+        if not np.isnan(future.left[row]):
+            state.tasks[:, slot, st.LEFT] = future.left[row]
     state.event[:, st.TAKEN] = t
     state.event[:, st.DONE] = 0
     state.totals[:] = 0.0
@@ -965,7 +1026,7 @@ def _stand(
     moment: Moment, world: WorldArrays, members: Sequence[int], changes: Sequence[Change], order: Sequence[int], t: int,
     future: Future, scratch: Scratch, added: int, tenants: Sequence[str] = (),
 ) -> Copies:  # fmt: skip
-    state = _copies(moment, world, members, order, t)
+    state = _copies(moment, world, members, order, t, future)
     if not tenants:
         tenants = _tenants(moment, changes, order, future)
     n, width = len(members), moment.world.max_segments
@@ -1010,8 +1071,15 @@ def _stand(
     return Copies(
         world, state, begin, slot, action, future.believed, ledger, np.zeros((n, 3)), np.zeros(n, dtype=np.int64),
         not moment.world.reward.per_decision, scratch, {i: moment.tasks[s] for i, s in enumerate(order)}, moment.world,
-        present, make_limits(moment.world, tenants, n, moment.spent, holds),
+        present, make_limits(moment.world, tenants, n, moment.spent, holds, _asked(moment, changes, order)),
+        future.partners,
     )  # fmt: skip
+
+
+def _asked(moment: Moment, changes: Sequence[Change], order: Sequence[int]) -> dict[int, int]:
+    """Task of a future's pool → devices that it asked for at most."""
+    known = [moment.tasks[slot] for slot in order] + [change.task for change in changes if isinstance(change, Add)]
+    return {row: task.devices for row, task in enumerate(known) if task.devices is not None}
 
 
 def _tenants(moment: Moment, changes: Sequence[Change], order: Sequence[int], future: Future) -> list[str]:

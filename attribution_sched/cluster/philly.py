@@ -229,3 +229,12 @@ def believed_left_s(tenant: str, done_s: float) -> float:
     at = bisect_right(history, done_s)
     # Older than anything known: a tenth of what it has done already, and a minute at least.
     return means[at] - done_s if at < len(means) else max(60.0, 0.1 * done_s)
+
+
+def drawn_left_s(tenant: str, done_s: float, level: float) -> float:
+    """What is left of a task that has done so much, at a level in [0, 1) of those of its tenant that took longer."""
+    history, _ = _longer(tenant)
+    at = bisect_right(history, done_s)
+    if at == len(history):
+        return believed_left_s(tenant, done_s)
+    return max(1.0, history[at + int(level * (len(history) - at))] - done_s)

@@ -1,4 +1,4 @@
-"""Quotas, budgets, the share rule and holds inside copies of a cluster: what a system obeys, its copies obey too.
+"""Quotas, budgets, the share rule, holds and tasks' own limits in copies of a cluster: they obey what a system obeys.
 
 The laws of :class:`~attribution_sched.live_cluster.SimulatedCluster`, compiled: a tenant whose budget is used up or
 whose devices are all taken is not asked about; one that holds its share is asked about after those below theirs;
@@ -45,6 +45,7 @@ class TenantLimits(NamedTuple):
         window_s: Length of the window, shape ``(M,)``.
         used: Number of the window and what was used in it, shape ``(n, M, 5)``.
         not_before_s: When each task may be asked about, shape ``(n, T)``.
+        most: Devices that each task asked for at most, shape ``(T,)``.
         rates: Buffer: what each tenant uses an hour, shape ``(M, 4)``.
         held: Buffer: devices of each tenant, shape ``(M,)``.
         state: Buffer: 0 may take devices, 1 not now, 2 later at this moment, shape ``(M,)``.
@@ -60,6 +61,7 @@ class TenantLimits(NamedTuple):
     window_s: FloatArray
     used: FloatArray
     not_before_s: FloatArray
+    most: IntArray
     rates: FloatArray
     held: IntArray
     state: IntArray
@@ -67,7 +69,7 @@ class TenantLimits(NamedTuple):
 
 def make_limits(
     world: World, tenants: Sequence[str], copies: int, used: FloatArray | None = None,
-    holds: Mapping[tuple[int, int], float] | None = None,
+    holds: Mapping[tuple[int, int], float] | None = None, asked: Mapping[int, int] | None = None,
 ) -> TenantLimits:  # fmt: skip
     """The limits of a world for the tasks of a future's pool.
 
@@ -77,8 +79,9 @@ def make_limits(
         copies: How many there are.
         used: Number of the window and what each quota's tenant has used in it, shape ``(Q, 5)``; nothing by default.
         holds: Copy and task → when it may be asked about at the earliest.
+        asked: Task → devices that it asked for at most.
     """
-    active = bool(world.quotas) or world.share_rule != "none" or bool(holds)
+    active = bool(world.quotas) or world.share_rule != "none" or bool(holds) or bool(asked)
     names = [quota.tenant for quota in world.quotas] + sorted(set(tenants) - {quota.tenant for quota in world.quotas})
     at = {name: place for place, name in enumerate(names)}
     m, t = max(1, len(names)), len(tenants) if active else 1
@@ -94,11 +97,14 @@ def make_limits(
     not_before_s = np.zeros((copies, t))
     for (copy, task), until_s in (holds or {}).items():
         not_before_s[copy, task] = until_s
+    most = np.full(t, NO_LIMIT, dtype=np.int64)
+    for task, devices_asked in (asked or {}).items():
+        most[task] = devices_asked
     whose = [at[name] for name in tenants] if active else [0]
     return TenantLimits(
         active, world.share_rule == "fair-share", world.cluster.devices, world.reward.energy_usd_per_kwh,
         np.array(whose, dtype=np.int64), devices, budgets, window_s, np.repeat(spent[None], copies, axis=0),
-        not_before_s, np.zeros((m, len(BUDGETS))), np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64),
+        not_before_s, most, np.zeros((m, len(BUDGETS))), np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64),
     )  # fmt: skip
 
 
@@ -106,7 +112,7 @@ def no_limits() -> TenantLimits:
     """Nobody is limited."""
     nothing, none = np.zeros((1, 1 + len(BUDGETS))), np.zeros(1, dtype=np.int64)
     return TenantLimits(
-        False, False, 0, 0.0, none, none, nothing, nothing[0], nothing[None], nothing, nothing, none, none
+        False, False, 0, 0.0, none, none, nothing, nothing[0], nothing[None], nothing, none, nothing, none, none
     )  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
 A log says when a job came, how many GPUs it held, for how long, and for whom. It hardly ever says what ran. So a model
 is *drawn* for every job from the task kinds of a preset, by their shares, with a seed; and the job gets as many steps
-of it as take its recorded duration when it is alone on the GPUs it asked for, by the cost model. Both are said in the
-result. GPU count and duration stay in the trace beside them (``gpus``, ``duration_s``).
+of it as take its recorded duration when it is alone on the GPUs it asked for, by the cost model. Opaque kinds are drawn
+only for jobs of their own number of devices; a number that none has is rounded down, and counted. All of this is said
+in the result. GPU count and duration stay in the trace beside them (``gpus``, ``duration_s``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.wan import read_trace_rows
 from attribution_sched.errors import TraceError, nearest, problem
 from attribution_sched.text import csv_text
@@ -59,6 +61,7 @@ class Imported:
         gpu_hours: GPU-hours of those written.
         tenants: Tenants among them.
         drawn: Model → jobs that it was drawn for; a log does not say what ran.
+        rounded: Jobs whose kind has fewer devices than the log says: no opaque kind has as many.
     """
 
     jobs: int
@@ -66,6 +69,7 @@ class Imported:
     gpu_hours: float
     tenants: int
     drawn: dict[str, int]
+    rounded: int = 0
 
 
 def _error(path: str | Path, line: int, field: str, value: object, rule: str, fix: str) -> TraceError:
@@ -213,13 +217,14 @@ def import_log(
     origin = jobs[0].submitted_s + (hours[0] * 3600.0 if hours else 0.0)
     end = jobs[0].submitted_s + hours[1] * 3600.0 if hours else math.inf
     most = world.cluster.devices
-    shares = np.array([kind.share for kind in world.kinds])
+    draw = _draws(world)
     skipped = {"no GPU or no time": 0, "not kept": 0, "larger than the cluster": 0, "outside the hours": 0}
     step_s = _step_times(world)
-    rows, drawn, tenants, gpu_s = [], dict.fromkeys((kind.model.name for kind in world.kinds), 0), set(), 0.0
+    rows, drawn, tenants = [], dict.fromkeys((kind.model.name for kind in world.kinds), 0), set()
+    gpu_s, rounded = 0.0, 0
     for job in jobs:
         # Every job takes its numbers, so that a window or a limit leaves the others' models as they are.
-        coin, choice = rng.random(), int(rng.choice(len(shares), p=shares / shares.sum()))
+        coin, choice = rng.random(), draw(job.gpus, rng.random())
         if not origin <= job.submitted_s < end:
             skipped["outside the hours"] += 1
         elif job.gpus < 1 or job.duration_s <= 0:
@@ -238,6 +243,7 @@ def import_log(
             rows.append((f"{job.submitted_s - origin:.3f}", kind.model.name, steps, kind.batch_size, kind.priority,
                          csv_text(job.tenant), mode, job.gpus, f"{job.duration_s:.3f}"))  # fmt: skip
             drawn[kind.model.name] += 1
+            rounded += is_opaque(kind.model) and kind.measured_devices < job.gpus
             tenants.add(job.tenant)
             gpu_s += job.gpus * job.duration_s
     if not rows:
@@ -246,7 +252,22 @@ def import_log(
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows(rows)
-    return Imported(len(rows), {k: n for k, n in skipped.items() if n}, gpu_s / 3600.0, len(tenants), drawn)
+    return Imported(len(rows), {k: n for k, n in skipped.items() if n}, gpu_s / 3600.0, len(tenants), drawn, rounded)
+
+
+def _draws(world: World) -> Callable[[int, float], int]:
+    """A job's GPUs and a number in [0, 1) → a kind, by the shares of those that may stand for it."""
+    opaque = np.array([is_opaque(kind.model) for kind in world.kinds])
+    sizes = np.array([kind.measured_devices for kind in world.kinds])
+    shares = np.array([kind.share for kind in world.kinds])
+
+    def draw(gpus: int, at: float) -> int:
+        own = sizes[opaque]
+        size = max((int(each) for each in own if each <= gpus), default=int(own.min())) if own.size else 0
+        weights = np.where(~opaque | (sizes == size), shares, 0.0).cumsum()
+        return int(np.searchsorted(weights, at * weights[-1], side="right"))
+
+    return draw
 
 
 def _step_times(world: World) -> Callable[[int, int], float]:

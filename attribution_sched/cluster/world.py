@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -205,7 +206,7 @@ class TaskKind(KindFields):
             math.log2(self.batch_size) / 16.0,
         )
 
-    @property
+    @cached_property
     def measured_devices(self) -> int:
         """Devices whose samples a measured throughput counts: all that an opaque job asked for, else the reference."""
         return self.batch_size if is_opaque(self.model) else 1

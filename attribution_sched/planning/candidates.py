@@ -12,13 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from attribution_sched.cluster import plan as rules
-from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost import CostModel, DomainArrays, share_batch
+from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import (
     ANYBODY,
     MICROBATCHES,
-    REPLICA,
     Limits,
     Plan,
     PlanBatch,
@@ -27,7 +25,6 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError
-from attribution_sched.kernels import kernel
 from attribution_sched.types import BoolArray, IntArray
 
 
@@ -57,27 +54,10 @@ def best_of(view: Decision, batch: PlanBatch, kind_index: int | None = None) -> 
     return batch.plan(best) if np.isfinite(reward[best]) else None
 
 
-@kernel(allocates=True)
-def _share_all(
-    tables: CostTables, domains: DomainArrays, model: int, batch_size: float, rows: IntArray, counts: IntArray
-) -> None:
-    for p in range(counts.size):
-        share_batch(tables, domains, model, batch_size, rows[p], counts[p], rows[p, counts[p] - 1, REPLICA] + 1)
-
-
-def microbatch_counts(cost: CostModel, model: int, batch_size: int, batch: PlanBatch) -> IntArray:
-    """Microbatches that the cluster would give every segment's replica, shape ``(n_plans, P)``; 0 where unused."""
-    rows = np.array(batch.segments, order="C")
-    rows[:, :, MICROBATCHES] = 0
-    _share_all(cost.tables, cost.domains, model, float(batch_size), rows, batch.counts)
-    counts: IntArray = rows[:, :, MICROBATCHES]
-    return counts
-
-
 def as_carried_out(cost: CostModel, model: int, batch_size: int, plan: Plan) -> Plan:
     """Write the microbatch counts into a plan that the cluster would run it with."""
     batch = PlanBatch.of([plan])
-    batch.segments[:, :, MICROBATCHES] = microbatch_counts(cost, model, batch_size, batch)
+    batch.segments[:, :, MICROBATCHES] = cost.microbatch_counts(model, batch_size, batch)
     return batch.plan(0)
 
 

@@ -73,7 +73,6 @@ from attribution_sched.cluster.reward import (
 )
 from attribution_sched.cluster.world import within_budgets
 from attribution_sched.kernels import by_reference, kernel
-from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.planning.segment_table import (
     BACKWARD_S,
@@ -495,7 +494,7 @@ class LocalSearch:
         """Worth of plans, −∞ where they do not fit; microbatches are shared out as the cluster does."""
         batch = PlanBatch(rows, counts, np.zeros(len(rows), dtype=np.int64))
         batch_size = self.view.kinds[self.kind].batch_size
-        rows[:, :, MICROBATCHES] = microbatch_counts(self.view.cost, self.kind, batch_size, batch)
+        rows[:, :, MICROBATCHES] = self.view.cost.microbatch_counts(self.kind, batch_size, batch)
         self.priced += len(rows)
         view = self.view
         costs = view.cost.score(

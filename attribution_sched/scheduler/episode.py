@@ -14,7 +14,15 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.world import Attribute, World
 from attribution_sched.kernels import clock
-from attribution_sched.scheduler.policy import AttributionReader, Episodic, Policy, QueueOrder, pairs, unhurried
+from attribution_sched.scheduler.policy import (
+    AttributionReader,
+    Episodic,
+    Policy,
+    QueueOrder,
+    pairs,
+    plays_copies,
+    unhurried,
+)
 from attribution_sched.types import FloatArray, IntArray
 
 Progress = Callable[[float], None]
@@ -146,9 +154,9 @@ def _play(
     deferred: set[tuple[float, int]] = set()
     if isinstance(policy, Episodic):
         policy.reset(seed)
-    paired = pairs(policy)
+    paired, copied = pairs(policy), plays_copies(policy)
     while engine.state.event[0, st.DONE] == 0:
-        seen = view(engine, neighbours=paired)
+        seen = view(engine, neighbours=paired, moment=copied)
         began = clock()
         if seen and not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
             chosen = policy.select(seen)
@@ -156,7 +164,7 @@ def _play(
             # Asking twice at one instant for a task that was not placed would never end.
             if (seen.time_s, chosen) not in deferred:
                 pend(engine, chosen)
-                seen = view(engine, neighbours=paired)
+                seen = view(engine, neighbours=paired, moment=copied)
             began = clock() - thought_s
         plan = policy.decide(seen) if seen else None
         if seen and plan is None and not seen.replanning:

@@ -22,7 +22,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError, SettingsError, problem
-from attribution_sched.planning.candidates import microbatch_counts, taken
+from attribution_sched.planning.candidates import taken
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.local_search import SAME_FORMATS, Neighbourhood
 from attribution_sched.scheduler.exact_policy import switching_gain
@@ -129,7 +129,7 @@ def neighbourhood(view: Decision, plan: Plan) -> PlanBatch:
     rows = np.unique(rows, axis=0)
     rows = np.concatenate([start[None], rows[(rows != start).any(axis=(1, 2))]])
     batch = PlanBatch(rows, np.full(len(rows), len(start)), np.full(len(rows), int(plan.schedule)))
-    rows[1:, :, MICROBATCHES] = microbatch_counts(view.cost, view.kind_index, instance.batch_size, batch)[1:]
+    rows[1:, :, MICROBATCHES] = view.cost.microbatch_counts(view.kind_index, instance.batch_size, batch)[1:]
     keep = np.isfinite(value(view, batch).reward)
     keep[0] = True
     return taken(batch, np.flatnonzero(keep))

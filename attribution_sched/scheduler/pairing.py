@@ -7,7 +7,7 @@ would, whatever devices they have. That is the rule here; what policies differ i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Protocol
@@ -16,6 +16,7 @@ import numpy as np
 
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import CoRunners, Decision, Neighbour
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.interference import (
     PCIE_BYTES_PER_S,
     measured_jobs,
@@ -25,7 +26,7 @@ from attribution_sched.cluster.interference import (
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.scheduler.rules import first_with_room
-from attribution_sched.types import FloatArray, Task
+from attribution_sched.types import FloatArray, IntArray, Task
 
 _AT = {name: i for i, name in enumerate(COUNTER_NAMES)}
 _OPERATORS = [_AT[name] for name in ("conv", "fc", "attention")]
@@ -99,7 +100,7 @@ class TrialBelief:
 
     def forget(self) -> None:
         """As if no pair had been seen."""
-        self._seen: dict[tuple[int, int], tuple[Task, Task, tuple[float, float]]] = {}
+        self._seen: dict[bytes, tuple[FloatArray, FloatArray, tuple[float, float]]] = {}
         self._features: FloatArray = np.zeros((0, 2, 0))
         self._weights: FloatArray = np.zeros(0)
 
@@ -107,15 +108,33 @@ class TrialBelief:
         """Take note of the pairs that run; says whether there were new ones."""
         new = False
         for pair in view.co_runners:
-            key = id(pair.task.counters), id(pair.other.counters)
-            if key not in self._seen and pair.task.counters.size and pair.other.counters.size:
-                self._seen[key] = (pair.task, pair.other, pair.speeds)
+            if not pair.task.counters.size or not pair.other.counters.size:
+                continue
+            mine, theirs = self.profile(pair.task), self.profile(pair.other)
+            key = mine.tobytes() + theirs.tobytes()
+            if key not in self._seen:
+                self._seen[key] = (mine, theirs, pair.speeds)
                 new = True
         if new:
             for key in list(self._seen)[: -self.most]:
                 del self._seen[key]
             self._fit()
         return new
+
+    def memory(self) -> dict[str, FloatArray]:
+        """What was seen: profiles ``(n, 2, p)`` and speeds ``(n, 2)``."""
+        seen = list(self._seen.values())
+        if not seen:
+            return {}
+        return {"profiles": np.array([[a, b] for a, b, _ in seen]), "speeds": np.array([s for _, _, s in seen])}
+
+    def recall(self, memory: Mapping[str, FloatArray]) -> None:
+        """Remember what was seen."""
+        self.forget()
+        for (a, b), speeds in zip(memory.get("profiles", ()), memory.get("speeds", ()), strict=True):
+            self._seen[a.tobytes() + b.tobytes()] = (a, b, (float(speeds[0]), float(speeds[1])))
+        if self._seen:
+            self._fit()
 
     def speeds(self, own: Task, other: Task) -> tuple[float, float]:
         """Speed of each beside the other, as far as pairs like them were seen."""
@@ -128,8 +147,17 @@ class TrialBelief:
         found = np.clip(TYPICAL + _pair_kernel(asked, self._features) @ self._weights, 0.05, 1.0)
         return float(found[0]), float(found[1])
 
+    def speeds_among(self, profiles: FloatArray) -> FloatArray:
+        """Speed of each of n tasks with profiles ``(n, p)`` beside each of the others, shape ``(n, n)``."""
+        if not self._weights.size:
+            return np.full((len(profiles), len(profiles)), TYPICAL)
+        # The kernel is a product, so n profiles against those seen are enough for all n² pairs.
+        own, beside = (_likeness(profiles, self._features[:, role]) for role in (0, 1))
+        found = (own @ self._weights)[:, None] + (beside @ self._weights)[None] + (own * self._weights) @ beside.T
+        return np.asarray(np.clip(TYPICAL + SPEED_VARIANCE * found, 0.05, 1.0))
+
     def _fit(self) -> None:
-        rows = [(self.profile(a), self.profile(b), s) for a, b, s in self._seen.values()]
+        rows = list(self._seen.values())
         self._features = np.array([both for a, b, _ in rows for both in ((a, b), (b, a))])
         seen = np.array([speed for _, _, s in rows for speed in s])
         covariance = _pair_kernel(self._features, self._features) + SEEN_VARIANCE * np.eye(len(seen))
@@ -141,6 +169,12 @@ def profile_of(task: Task) -> FloatArray:
     read = np.append(task.counters, task.samples_per_s)
     found: FloatArray = np.log(np.maximum(read, 1e-3 * np.append(_typical(), 1.0)))
     return found
+
+
+def _likeness(one: FloatArray, other: FloatArray) -> FloatArray:
+    """How alike profiles ``(n, p)`` and ``(m, p)`` are, shape ``(n, m)``."""
+    gap = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None] - 2.0 * one @ other.T
+    return np.asarray(np.exp(-np.maximum(gap, 0.0) / (2.0 * LIKENESS**2)))
 
 
 def _pair_kernel(one: FloatArray, other: FloatArray) -> FloatArray:
@@ -210,7 +244,7 @@ class Packing:
     """
 
     name = "packing"
-    pairs = True
+    pairs, plays_copies = True, False
 
     def __init__(self, belief: PairBelief | None = None, least_work: float = 1.05) -> None:
         self.belief = belief if belief is not None else LawBelief()
@@ -332,3 +366,52 @@ class PairLearner(Packing):
 
     def __init__(self) -> None:
         super().__init__(TrialBelief())
+
+
+class PairTables:
+    """What is believed of pairs, as copies of a cluster are played by it; see :class:`~.fork.PairTable`.
+
+    Args:
+        belief: What pairs of this cluster were seen to do.
+        law: Tasks that may come, as the beliefs' pool lists them.
+        memory_bytes: Of a device.
+    """
+
+    def __init__(self, belief: TrialBelief, law: Sequence[Task], memory_bytes: float) -> None:
+        self.belief, self.memory_bytes = belief, memory_bytes
+        self._law_profiles = np.array([belief.profile(task) for task in law])
+        self._law_jobs = np.array([_job_row(task) for task in law])
+        self._running: dict[tuple[int, int], tuple[float, float]] = {}
+        self._known: tuple[tuple[int, ...], FloatArray, FloatArray] | None = None
+
+    def see(self, view: Decision) -> PairTables:
+        """Take the pairs that run as fast as they are measured to."""
+        self._running = {
+            (id(pair.task.counters), id(pair.other.counters)): pair.speeds
+            for one in view.co_runners for pair in (one, seen_from_other(one))
+        }  # fmt: skip
+        return self
+
+    def of(self, tasks: Sequence[Task], coming: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Speeds ``(T, T)`` and job rows ``(T, 6)``; 0 where two tasks do not fit a device together."""
+        key = tuple(id(task.counters) for task in tasks)
+        if self._known is None or self._known[0] != key:
+            own = np.array([self.belief.profile(task) for task in tasks]).reshape(-1, self._law_profiles.shape[1])
+            self._known = key, own, np.array([_job_row(task) for task in tasks]).reshape(-1, 6)
+        jobs = np.concatenate([self._known[2], self._law_jobs[coming]])
+        speeds = self.belief.speeds_among(np.concatenate([self._known[1], self._law_profiles[coming]]))
+        held = jobs[:, st.J_MEMORY]
+        speeds[held[:, None] + held[None] > self.memory_bytes] = 0.0
+        for i, one in enumerate(key):
+            for j, other in enumerate(key) if self._running else ():
+                if (one, other) in self._running:
+                    speeds[i, j] = self._running[one, other][0]
+        return speeds, jobs
+
+
+def _job_row(task: Task) -> FloatArray:
+    """A task as the engine knows measured jobs: demands as its counters tell, memory, share that a device works."""
+    if not task.counters.size:
+        return np.array([0.0, 1.0, 1.0, 0.0, np.inf, 1.0])
+    busy = float(np.clip(task.counters[[_AT["sm_active"], _AT["dram_active"]]].max(), 0.05, 1.0))
+    return np.array([*demands_of(task.counters), task.memory_bytes, busy])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.decision import Moment
@@ -35,6 +35,11 @@ class Policy(Protocol):
 def pairs(policy: Policy) -> bool:
     """Whether a policy puts two tasks on one device; it says so by an attribute ``pairs``."""
     return bool(getattr(policy, "pairs", False))
+
+
+def plays_copies(policy: Policy) -> bool:
+    """Whether a policy may look at a decision's ``moment``; one that never does says so by ``plays_copies = False``."""
+    return bool(getattr(policy, "plays_copies", True))
 
 
 @runtime_checkable
@@ -168,6 +173,10 @@ class ChoiceOdds(Protocol):
             situations: n variations of it; the view's task is candidate 0 of each.
             plan: The choice; None lets the task wait (or stay).
         """
+        ...
+
+    def forced(self, view: Decision, situations: Decisions, plan: Plan | None) -> BoolArray:
+        """Where a choice is all that is on offer, shape ``(n,)``: nothing that was learnt has a say there."""
         ...
 
     def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:

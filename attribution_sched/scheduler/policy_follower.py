@@ -154,4 +154,5 @@ def _left(one: StateArrays, limits: TenantLimits, seen: Decision) -> int:
     """Devices that the quota of a decision's tenant leaves it, its own counted."""
     own = 0 if seen.current_plan is None else sum(segment.device_count for segment in seen.current_plan.segments)
     tenant = int(limits.tenant[one.slots[0, seen.slot, st.POOL]])
-    return int(devices_left(one, 0, limits, tenant)) + own
+    most = int(limits.most[one.slots[0, seen.slot, st.POOL]])
+    return min(int(devices_left(one, 0, limits, tenant)) + own, most)

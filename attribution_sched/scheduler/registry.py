@@ -144,6 +144,7 @@ _SPECS = (
         "attribution_sched.scheduler.hi_ppo.coordinator",
         "HiPpo",
         MappingProxyType({"think": True}),
+        pairs=True,
     ),
     PolicySpec(
         "rule",
@@ -191,6 +192,7 @@ _SPECS = (
         "the rule, its choice compared with single changes of it in copies of the cluster",
         "attribution_sched.scheduler.hi_ppo.rule",
         "RuleFork",
+        pairs=True,
     ),
     PolicySpec(
         "auto",
@@ -210,7 +212,7 @@ _SPECS = (
 def _hi_ppo(option: str, description: str, **settings: Any) -> PolicySpec:
     """Hi-PPO with an option, by the name ``hi-ppo[option]``."""
     home = "attribution_sched.scheduler.hi_ppo.coordinator"
-    return PolicySpec(f"hi-ppo[{option}]", f"hi-ppo, {description}", home, "HiPpo", MappingProxyType(settings))
+    return PolicySpec(f"hi-ppo[{option}]", f"hi-ppo, {description}", home, "HiPpo", MappingProxyType(settings), True)
 
 
 _VARIANTS = (

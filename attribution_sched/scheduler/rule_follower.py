@@ -9,7 +9,9 @@ from attribution_sched.cluster.decision import Moment
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.state import StateArrays
 from attribution_sched.cluster.fork import Copies
-from attribution_sched.cluster.plan import layout_table
+from attribution_sched.cluster.gpus import PRECISIONS
+from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment, layout_table
+from attribution_sched.cluster.reward import cost_usd, r_cost, samples, usd_per_g, usd_per_j
 from attribution_sched.cluster.world import BATCH_LEVELS, Domain, World
 from attribution_sched.planning.memory_feasibility import FORMATS
 from attribution_sched.scheduler.hi_ppo.decode import Planner
@@ -17,7 +19,7 @@ from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.lower_agent import layout_table as layouts_by_size
 from attribution_sched.scheduler.hi_ppo.partial_plans import LAYOUT_CHOICE, open_partial_plans
 from attribution_sched.scheduler.hi_ppo.upper_agent import Agents, make_said, make_seen, rule_theta
-from attribution_sched.scheduler.rule_kernel import Buffers, Learnt, RuleArrays, follow, value_at_end
+from attribution_sched.scheduler.rule_kernel import Buffers, Learnt, RuleArrays, follow, plan_alone, value_at_end
 from attribution_sched.types import FloatArray
 
 
@@ -49,6 +51,7 @@ class RuleFollower:
             quickest=np.full((kinds, classes, devices + 1), np.nan),
             picks=np.full((kinds, classes, devices + 1, waits, 3), -1, dtype=np.int64),
             worth=np.full((kinds, classes, devices + 1, waits), np.nan),
+            empty=np.zeros((kinds, 4)),
         )
         one = np.zeros(1, dtype=np.int64)
         n_layouts, slots = len(t.sizes), world.max_running + world.queue_capacity
@@ -71,11 +74,38 @@ class RuleFollower:
             slots=np.zeros((slots, 4), dtype=np.int64),
             tasks=np.zeros((slots, len(st.TASK_COLUMNS))),
         )
+        self.rule.empty[:] = self._in_the_empty_cluster(world)
         self.asks_agents = theta is not None
         self.learnt = Learnt(
             agents_of(planner, self.rule.weights, theta), make_seen(slots, k), make_said(slots, k, _sizes(planner)),
             np.zeros(slots, dtype=np.int64),
         )  # fmt: skip
+
+    def _in_the_empty_cluster(self, world: World) -> FloatArray:
+        """What every kind can expect once placed, see ``RuleArrays.empty``; its baseline if it fits nowhere."""
+        t, reward = self.planner.tables, world.reward
+        cost = CostModel(world.cluster, [kind.model for kind in world.kinds], [kind.training for kind in world.kinds])
+        action = np.zeros((world.max_segments, 5), dtype=np.int64)
+        self.buffers.drafts.free[0] = t.domains.rows.devices
+        found = np.zeros((len(world.kinds), 4))
+        for k, kind in enumerate(world.kinds):
+            found[k] = t.base_step_s[k], world.cluster.devices, 0.0, 1.0
+            if not plan_alone(self.rule, self.buffers, k, 0, action):
+                continue
+            segments, first = [], 0
+            for domain, stop, row, precision, _ in action[action[:, 0] < len(world.cluster)].tolist():
+                dp, tp, pp = t.layouts[self.rule.layout_rows.tolist().index(row)].tolist()
+                segments.append(Segment(domain, first, stop, dp, tp, pp, PRECISIONS[precision]))
+                first = stop
+            micro = kind.microbatches[int(action[0, 4])]
+            plan = Plan((Replica(tuple(segments), micro, max(1, kind.batch_size // micro)),))
+            priced = cost.score(PlanBatch.of([plan]), k, breakdown=False)
+            norm = kind.batch_size / float(samples(PlanBatch.of([plan]))[0])
+            usd = cost_usd(priced.bill_usd, priced.energy_j, priced.carbon_g, usd_per_j(reward), usd_per_g(reward))
+            expected = r_cost(norm * float(usd[0]), float(t.base_cost_usd[k]))
+            devices = sum(segment.device_count for segment in segments)
+            found[k] = norm * float(priced.step_s[0]), devices, float(priced.utilisation[0]), expected
+        return found
 
     @classmethod
     def of(cls, moment: Moment, paces: FloatArray | None = None) -> RuleFollower:
@@ -91,13 +121,13 @@ class RuleFollower:
         follow(
             copies.world, copies.state, copies.begin, copies.slot, copies.action, self.rule, copies.believed,
             self.buffers, self.learnt, self.asks_agents, action, copies.paid_by_work, copies.ledger, copies.ends,
-            copies.code, copies.scratch, decided, copies.limits,
+            copies.code, copies.scratch, decided, copies.limits, copies.partners,
         )  # fmt: skip
         return int(decided.sum())
 
     def value(self, copies: Copies, state: StateArrays, e: int) -> None:
         """Write what the tasks of one copy can expect beyond the horizon."""
-        value_at_end(copies.world, state, 0, self.rule, copies.believed, self.buffers, copies.ends[e])
+        value_at_end(copies.world, state, 0, self.rule, copies.believed, self.buffers, copies.ends[e], copies.limits)
 
     def elsewhere(self, world: World) -> RuleFollower:
         """The rule in a cluster with other devices; what attributions mean stays."""

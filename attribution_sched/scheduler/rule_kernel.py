@@ -25,10 +25,11 @@ from attribution_sched.cluster.engine.engine import (
     kind_of,
     open_page,
     reprice,
+    shares_devices,
 )
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.fork import begin_copy
-from attribution_sched.cluster.plan import DP, PP, TP
+from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, TP
 from attribution_sched.cluster.tenant_limits import (
     TenantLimits,
     close_budgets,
@@ -85,6 +86,8 @@ class RuleArrays(NamedTuple):
         picks: Layout, format and level by kind, class, free devices and others that wait, shape
             ``(n_kinds, C, D + 1, W, 3)``; −1 until asked for.
         worth: What the best layout adds to R, by the same but the last axis; NaN until asked for.
+        empty: Seconds of a step, devices, utilisation and R_cost of every kind as the rule places it in the empty
+            cluster, shape ``(n_kinds, 4)``: what a task that still waits can expect.
     """
 
     tables: PlannerTables
@@ -95,6 +98,7 @@ class RuleArrays(NamedTuple):
     quickest: FloatArray
     picks: IntArray
     worth: FloatArray
+    empty: FloatArray
 
 
 @by_reference
@@ -241,7 +245,7 @@ def _cut(rule: RuleArrays, b: Buffers) -> bool:
 
 
 @kernel(allocates=True)
-def _plan(rule: RuleArrays, b: Buffers, kind: int, others: int, action: IntArray) -> bool:
+def plan_alone(rule: RuleArrays, b: Buffers, kind: int, others: int, action: IntArray) -> bool:
     """Write the rule's plan of one task as an action of the engine; False if none works out."""
     t, d = rule.tables, b.drafts
     domains = d.free.shape[1]
@@ -348,9 +352,11 @@ def rule_decides(
             holding += segment[DP] * segment[TP] * segment[PP]
         held_up = gain > MUCH and hours > SOME_HOURS and waiting <= FEW
         in_the_way = holding / devices >= LARGE and hours > LONG_HOURS and waiting >= MANY
+        # A model that no domain holds would hold as many devices after it was moved.
+        in_the_way &= rule.nominal_s[kind] != base
         if not (held_up or in_the_way):
             return False, True
-        return _plan(rule, b, kind, min(waiting, rule.worth.shape[3] - 1), action), True
+        return plan_alone(rule, b, kind, min(waiting, rule.worth.shape[3] - 1), action), True
     chosen, shortest, serial = -1, np.float32(np.inf), 0
     possible = False
     for slot in range(state.slots.shape[1]):
@@ -377,7 +383,7 @@ def rule_decides(
     if chosen < 0:
         return False, possible
     kind = kind_of(world, state, e, chosen)
-    if not _plan(rule, b, kind, min(max(0, waiting - 1), rule.worth.shape[3] - 1), action):
+    if not plan_alone(rule, b, kind, min(max(0, waiting - 1), rule.worth.shape[3] - 1), action):
         return False, possible
     state.event[e, st.SLOT] = chosen
     return True, possible
@@ -426,7 +432,7 @@ def agents_decide(
     kind, k = s.kind[chosen], learnt.said.domain[chosen]
     if k < 0:
         waiting = int(s.moment[0]) - (0 if running else 1)
-        if not _plan(rule, b, kind, min(max(0, waiting), rule.worth.shape[3] - 1), action):
+        if not plan_alone(rule, b, kind, min(max(0, waiting), rule.worth.shape[3] - 1), action):
             return False, possible
     else:
         pick = learnt.agents.table.pick[kind, t.domain_class[k], learnt.said.size[chosen]]
@@ -434,6 +440,63 @@ def agents_decide(
         action[0, 2], action[0, 3], action[0, 4] = rule.layout_rows[pick[0]], pick[1], pick[2]
     state.event[e, st.SLOT] = learnt.slots[chosen]
     return True, possible
+
+
+LEAST_WORK = 1.05
+"""Work of a pair, over one task's, from which two tasks are put together."""
+
+
+@kernel
+def pair_up(world: WorldArrays, state: StateArrays, e: int, partners: FloatArray, action: IntArray) -> bool:
+    """Put the shortest waiting task that has one beside the neighbour with which most work is believed to be done.
+
+    The event's slot and the action are written; False if nobody has a neighbour worth it.
+    """
+    slots, now = state.slots.shape[1], state.clock[e, st.NOW]
+    layouts = world.layouts.shape[0]
+    last_left, last_serial = -1.0, -1
+    while True:
+        # In order of what is left, as the queue is worked off; not sorted, because mostly the first finds somebody.
+        chosen, left, serial = -1, np.inf, 0
+        for slot in range(slots):
+            if state.slots[e, slot, st.STATUS] != st.QUEUED or state.tasks[e, slot, st.OFFERED] > now:
+                continue
+            own, number = state.tasks[e, slot, st.LEFT], state.slots[e, slot, st.SERIAL]
+            later = own > last_left or (own == last_left and number > last_serial)
+            if later and (own < left or (own == left and number < serial)):
+                chosen, left, serial = slot, own, number
+        if chosen < 0:
+            return False
+        last_left, last_serial = left, serial
+        row = state.slots[e, chosen, st.POOL]
+        kind = kind_of(world, state, e, chosen)
+        asked = int(world.kinds[kind, st.K_BATCH])
+        best, beside = LEAST_WORK, -1
+        for other in range(slots):
+            if state.slots[e, other, st.STATUS] != st.RUNNING or state.tasks[e, other, st.SHARED] > 0.0:
+                continue
+            theirs = state.slots[e, other, st.POOL]
+            one, two = partners[row, theirs], partners[theirs, row]
+            if one <= 0.0 or two <= 0.0 or one + two <= best:
+                continue
+            segment = state.plans[e, other, 0]
+            if segment[DP] * segment[TP] * segment[PP] < asked or shares_devices(world, state, e, other):
+                continue
+            best, beside = one + two, other
+        if beside < 0:
+            continue
+        for at in range(layouts):
+            if (
+                world.layouts[at, 0] == asked and world.layouts[at, 1] == 1
+                and world.layouts[at, 2] == 1 and world.layouts[at, 3] == 1
+            ):  # fmt: skip
+                action[:, :] = 0
+                action[:, 0] = world.domains.rows.size
+                action[0, 0], action[0, 1] = state.plans[e, beside, 0, DOMAIN], world.tables.n_layers[kind]
+                action[0, 2], action[0, 3] = at + layouts * (beside + 1), state.plans[e, beside, 0, PRECISION]
+                state.event[e, st.SLOT] = chosen
+                return True
+        return False
 
 
 @kernel
@@ -444,14 +507,15 @@ def _defer_all(world: WorldArrays, state: StateArrays, e: int) -> None:
             state.tasks[e, slot, st.OFFERED] = now + world.retry_s
 
 
-SPANNING_USE = 0.3
-"""Utilisation that a model which no domain holds alone is expected to reach."""
+E_SECONDS, E_DEVICES, E_USE, E_COST = range(4)
+"""Columns of ``RuleArrays.empty``."""
 
 
 @kernel(allocates=True)
 def value_at_end(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers, ends: FloatArray
-) -> None:
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers,
+    ends: FloatArray, limits: TenantLimits,
+) -> None:  # fmt: skip
     """Write what the tasks still present can expect: running ones go on as they are, waiting ones drain.
 
     A waiting task is expected to run as the rule would place it in an empty domain, after the device time of all that
@@ -482,7 +546,9 @@ def value_at_end(
         for p in range(state.slots[e, slot, st.SEGMENTS]):
             segment = state.plans[e, slot, p]
             holding += segment[DP] * segment[TP] * segment[PP]
-        ahead += holding * (task[st.LEFT] * task[st.STEP] + pause)
+        # Devices that two tasks share are worked off by both at once.
+        share = 0.5 if shares_devices(world, state, e, slot) else 1.0
+        ahead += share * holding * (task[st.LEFT] * task[st.STEP] + pause)
     others = min(max(0, waiting - 1), rule.worth.shape[3] - 1)
     # Shortest first: whoever is shorter is worked off before.
     last_s, last_serial = -1.0, -1
@@ -493,9 +559,12 @@ def value_at_end(
                 continue
             kind = kind_of(world, state, e, slot)
             left = state.tasks[e, slot, st.LEFT]
-            if np.isfinite(_quickest(rule, kind, largest, t.domains.rows[largest].devices)):
+            room = t.domains.rows[largest].devices
+            if limits.active:
+                room = min(room, limits.most[state.slots[e, slot, st.POOL]])
+            if np.isfinite(_quickest(rule, kind, largest, room)):
                 d.kind[0], d.stop[0] = kind, t.cost.n_layers[kind]
-                d.free[0, largest] = t.domains.rows[largest].devices
+                d.free[0, largest] = room
                 d.wishes[0, 0], d.wishes[0, 1], d.wishes[0, 2] = rule.weights[0], rule.weights[1], others / devices
                 _whole(rule, b, largest, others)
                 c = t.domain_class[largest]
@@ -503,7 +572,8 @@ def value_at_end(
                 own_s = left * t.whole_s[kind, c, lay, q, v] * np.exp(believed[state.slots[e, slot, st.POOL], 0])
                 own_size, own_use = t.sizes[lay], t.whole_use[kind, c, lay, q, v]
             else:
-                own_s, own_size, own_use = left * t.base_step_s[kind], devices // 2, SPANNING_USE
+                own = rule.empty[kind]
+                own_s, own_size, own_use = left * own[E_SECONDS], int(own[E_DEVICES]), own[E_USE]
             number = state.slots[e, slot, st.SERIAL]
             later = own_s > last_s or (own_s == last_s and number > last_serial)
             if later and (own_s < alone_s or (own_s == alone_s and number < serial)):
@@ -511,9 +581,12 @@ def value_at_end(
         if chosen < 0:
             break
         last_s, last_serial = alone_s, serial
-        work = state.tasks[e, chosen, st.LEFT] * t.base_step_s[kind_of(world, state, e, chosen)]
+        kind = kind_of(world, state, e, chosen)
+        work = state.tasks[e, chosen, st.LEFT] * t.base_step_s[kind]
         ends[0] += (work - alone_s + world.waiting_r_eff * ahead / devices) / world.interval_s
         ends[1] += use * work / world.interval_s
+        # Whoever runs pays for the rest of its work; whoever waits will, or waiting would look cheap.
+        ends[2] += rule.empty[kind, E_COST] * work / world.interval_s
         ahead += alone_s * size
 
 
@@ -543,10 +616,12 @@ def _decide_within(
         return acts, possible
     chosen = state.event[e, st.SLOT]
     moving = state.event[e, st.EVENT] == st.REPLAN
-    left = devices_left(state, e, limits, limits.tenant[state.slots[e, chosen, st.POOL]])
+    row = state.slots[e, chosen, st.POOL]
+    left = devices_left(state, e, limits, limits.tenant[row])
     for p in range(state.slots[e, chosen, st.SEGMENTS] if moving else 0):
         segment = state.plans[e, chosen, p]
         left += segment[DP] * segment[TP] * segment[PP]
+    left = min(left, limits.most[row])
     if devices_taken(world, action) <= left:
         return acts, possible
     # Both read free devices through ``awake``: no domain shows more of them than the quota leaves.
@@ -571,8 +646,9 @@ def follow(
     world: WorldArrays, state: StateArrays, begin: IntArray, slot: IntArray, first: IntArray, rule: RuleArrays,
     believed: FloatArray, b: Buffers, learnt: Learnt, asks_agents: bool, action: IntArray, paid_by_work: bool,
     ledger: FloatArray, ends: FloatArray, codes: IntArray, scratch: Scratch, decided: IntArray, limits: TenantLimits,
+    partners: FloatArray,
 ) -> None:  # fmt: skip
-    """Play every cluster to the horizon by the rule or by the agents.
+    """Play every cluster to the horizon by the rule or by the agents; where pairs are believed in, they are made.
 
     ``decided`` counts the decisions at which something could be done.
     """
@@ -589,6 +665,9 @@ def follow(
                     )
                 else:
                     acts, possible = _decide(world, state, e, rule, believed, b, learnt, asks_agents, action)
+                if not acts and partners.shape[0] > 0 and state.event[e, st.EVENT] == st.PLACE:
+                    acts = pair_up(world, state, e, partners, action)
+                    possible |= acts
                 decided[e] += possible
                 if not acts and state.event[e, st.EVENT] == st.PLACE:
                     _defer_all(world, state, e)
@@ -611,4 +690,4 @@ def follow(
                     break
                 reprice(world, state, e, wanted == PRICE_NETWORK, scratch)
         if paid_by_work:
-            value_at_end(world, state, e, rule, believed, b, ends[e])
+            value_at_end(world, state, e, rule, believed, b, ends[e], limits)

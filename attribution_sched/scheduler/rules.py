@@ -56,6 +56,8 @@ def fewest_domains(view: Decision, kind_index: int) -> Plan | None:
 class _PlacedOnce:
     """What the rules share: a list of domains in order of preference, and no second thoughts."""
 
+    plays_copies = False
+
     def decide(self, view: Decision) -> Plan | None:
         """Place the task, or let it wait; a running task stays where it is."""
         return None if view.replanning else self.place(view, view.kind_index)

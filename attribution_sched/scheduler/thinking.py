@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions, Moment
-from attribution_sched.cluster.fork import Change, Choose, Fork, Hold, Wait, fork, within_arrivals
+from attribution_sched.cluster.fork import Change, Choose, Fork, Hold, PairTable, Wait, fork, within_arrivals
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of, usd_per_g, usd_per_j
 from attribution_sched.cluster.world import Reward, World
@@ -173,7 +173,7 @@ class Thinker:
         # In turns, so that both are heard where there is not room for all.
         for place in range(max(map(len, offered))):
             for options in offered:
-                if place < len(options) and len(listed) <= self.think.changes and _is_new(options[place], listed):
+                if place < len(options) and len(listed) <= self.think.changes and is_new(options[place], listed):
                     listed.append(options[place])
         return listed
 
@@ -209,7 +209,9 @@ class Thinker:
         found = later_start(view, own.plan, WAITED_SHARE * played_h)
         return [] if found is None else [replace(own, plan=None, later=found)]
 
-    def compare(self, view: Decision, planner: Planner, listed: Sequence[Option], seed: int) -> Thought:
+    def compare(
+        self, view: Decision, planner: Planner, listed: Sequence[Option], seed: int, pairs: PairTable | None = None
+    ) -> Thought:
         """Say what each of some choices is worth over the first one.
 
         Args:
@@ -217,13 +219,14 @@ class Thinker:
             planner: Tables of its cluster.
             listed: The choices, the policy's own first.
             seed: Of the futures.
+            pairs: What is believed of tasks on the same devices.
         """
         n, think = len(listed), self.think
         weights = np.array([view.reward.w_eff, view.reward.w_util, view.reward.w_cost])
         paired = [np.zeros(0)] * n
         alive, followed, first = list(range(n)), 0, 0
         for futures in (think.screen, think.confirm):
-            found = self._fork(view, planner, [listed[i] for i in alive], futures, seed, first)
+            found = self._fork(view, planner, [listed[i] for i in alive], futures, seed, first, pairs)
             followed, first = followed + found.decisions, first + futures
             worth = total_of(found.totals[..., 2:5] + think.end_value * found.ends, weights)[1:]
             refused = found.codes[1:].min(axis=1) < 0
@@ -255,7 +258,7 @@ class Thinker:
 
     def _fork(
         self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int,
-        first: int,
+        first: int, pairs: PairTable | None = None,
     ) -> Fork:  # fmt: skip
         if view.moment is None:
             fix = "Take decisions from a cluster, or decide without thinking"
@@ -265,7 +268,7 @@ class Thinker:
         known = known_tasks(view)
         return fork(
             moment, changes, futures, self._hours(moment), self.follower(planner, moment.world), seed,
-            beliefs=self.beliefs(moment.world, planner), tasks=known, first=first,
+            beliefs=self.beliefs(moment.world, planner), tasks=known, first=first, pairs=pairs,
         )  # fmt: skip
 
     def _hours(self, moment: Moment) -> float:
@@ -297,7 +300,7 @@ def _change(option: Option, *, replanning: bool) -> Change:
     return Choose(option.slot, option.plan) if option.plan is not None or replanning else Wait()
 
 
-def _is_new(option: Option, listed: Sequence[Option]) -> bool:
+def is_new(option: Option, listed: Sequence[Option]) -> bool:
     """Whether a choice is not listed yet; waiting is waiting, whichever task is up."""
     if option.plan is None:
         return all(other.plan is not None for other in listed)

@@ -4,6 +4,7 @@ import pytest
 
 from attribution_sched.cluster.arrivals import TraceArrivals
 from attribution_sched.cluster.trace_import import import_log, read_log
+from attribution_sched.config import load_settings
 from attribution_sched.errors import TraceError
 from tests.cluster.engine_worlds import tiny_world
 
@@ -55,6 +56,19 @@ def test_more_gpus_make_a_job_of_the_same_length_more_work(tmp_path):
     one = "1 0 0 36000 1 -1 -1 1 -1 -1 1 7 1 1 1 -1 -1 -1\n"
     (few,), (many,) = (written(tmp_path, "swf", text)[1] for text in (one, one.replace("36000 1 ", "36000 4 ")))
     assert few.model == many.model and many.steps > 1.5 * few.steps
+
+
+def test_an_opaque_job_stays_on_the_devices_it_asked_for(tmp_path):
+    """The kind was once drawn whatever the job asked for: eight GPUs became one."""
+    line = "{n} {n} 0 3600 {gpus} -1 -1 {gpus} -1 -1 1 7 1 1 1 -1 -1 -1"
+    asked = [1, 2, 3, 4, 8, 16, 1, 8]
+    log, trace = tmp_path / "log", tmp_path / "trace.csv"
+    log.write_text("\n".join(line.format(n=n, gpus=gpus) for n, gpus in enumerate(asked)))
+    found = import_log("swf", log, load_settings("shared").build_world(), trace)
+    rows = TraceArrivals.from_csv(trace).rows
+    assert [row.model for row in rows] == [f"opaque-{n}" for n in (1, 2, 2, 4, 8, 8, 1, 8)]
+    assert [row.gpus for row in rows] == asked
+    assert found.rounded == 2 and all(row.steps == 3600 for row in rows)
 
 
 def test_the_same_seed_draws_the_same_models(tmp_path):

@@ -25,7 +25,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError
-from attribution_sched.planning.candidates import as_carried_out, best_of, feasible, join, microbatch_counts
+from attribution_sched.planning.candidates import as_carried_out, best_of, feasible, join
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import first_twins, single_domain_plans
 from tests.cluster.engine_worlds import (
@@ -103,7 +103,7 @@ def test_the_share_rule_is_the_clusters(world):
         count, code = decode(engine.arrays, index, encode(engine, plan, index), rows)
         if code < 0:
             continue
-        found = microbatch_counts(engine.cost, index, kind.batch_size, PlanBatch.of([plan]))
+        found = engine.cost.microbatch_counts(index, kind.batch_size, PlanBatch.of([plan]))
         assert found[0].tolist() == rows[:count, MICROBATCHES].tolist()
         carried = as_carried_out(engine.cost, index, kind.batch_size, plan)
         assert [r.microbatches for r in carried.replicas] == [

@@ -36,7 +36,7 @@ def by_the_rule(world):
     return np.array(found), tables[0]
 
 
-@pytest.mark.parametrize(("preset", "hours"), [("small", 1.0), ("cross-domain", 10.0), ("testbed", 0.5)])
+@pytest.mark.parametrize(("preset", "hours"), [("small", 1.0), ("cross-domain-easy", 10.0), ("testbed", 0.5)])
 def test_whole_days_are_the_same_and_the_ledger_adds_up(preset, hours):
     settings = small() if preset == "small" else load_settings(preset)
     world = replace(settings.build_world(), horizon_s=3600.0 * hours)

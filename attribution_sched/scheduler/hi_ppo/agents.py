@@ -242,6 +242,23 @@ def plan_place(plan: Plan) -> tuple[int, int]:
     return plan.segments[0].domain, int(np.round(np.log2(devices)))
 
 
+def only_choice(weighed: Weighed, plan: Plan, waiting_is_futile: BoolArray) -> BoolArray:
+    """Where a plan for candidate 0 is all that is on offer, shape ``(B,)``: no weight has a say there.
+
+    Nobody else can go, waiting is out of the question, and no other layout fits or the rule cuts the model.
+    """
+    rows = np.arange(len(weighed.chosen))
+    patience = np.where(waiting_is_futile[:, None], -CERTAIN, WAIT_ODDS * weighed.patience)
+    others = (np.isfinite(weighed.score) & (patience <= 0.0))[:, 1:].any(axis=1)
+    layout = weighed.layout[:, 0].copy()
+    k, j = plan_place(plan)
+    own = np.isneginf(layout[:, k, min(j, layout.shape[2] - 1)])
+    layout[rows, k, min(j, layout.shape[2] - 1)] = -np.inf
+    alone = np.isneginf(layout.max(axis=(1, 2)))
+    found: BoolArray = ~others & waiting_is_futile & alone & ((weighed.domain[:, 0] < 0) | ~own)
+    return found
+
+
 def log_odds_of(weighed: Weighed, replanning: bool, plan: Plan | None, waiting_is_futile: BoolArray) -> FloatArray:
     """Log-odds ``(B,)`` of a plan for candidate 0, or of doing nothing, against the best other choice.
 

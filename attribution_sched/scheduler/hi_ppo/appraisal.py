@@ -24,7 +24,6 @@ from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.kernels import one_thread
-from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.scheduler.hi_ppo.agents import (
     AgentsActor,
     layout_log_probabilities,
@@ -291,7 +290,7 @@ def _carried_out(policy: HiPpo, view: Decision, plans: tuple[Plan, ...]) -> Plan
     batch = PlanBatch.of(list(plans), view.max_segments)
     if plans:
         size = view.kinds[view.kind_index].batch_size
-        batch.segments[:, :, MICROBATCHES] = microbatch_counts(view.cost, view.kind_index, size, batch)
+        batch.segments[:, :, MICROBATCHES] = view.cost.microbatch_counts(view.kind_index, size, batch)
     if len(known) >= REMEMBERED:
         known.clear()
     known[key] = batch

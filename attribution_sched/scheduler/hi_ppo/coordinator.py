@@ -21,16 +21,19 @@ from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.scheduler.beliefs import DemandBeliefs
+from attribution_sched.scheduler.hi_ppo.cuts import cuts
 from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
+from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
+from attribution_sched.scheduler.pairing import TrialBelief
 from attribution_sched.scheduler.policy import Appraisal, Policy, Preferred
-from attribution_sched.scheduler.rules import ShortestJobFirst
-from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, known_tasks
-from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, FloatArray, IntArray
+from attribution_sched.scheduler.rules import ShortestJobFirst, first_with_room
+from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, is_new, known_tasks
+from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.fork import Beliefs, Follower
@@ -42,6 +45,12 @@ if TYPE_CHECKING:
 
 CLUSTERS = 4
 """Clusters whose tables are kept."""
+
+CUTS, CUT_TASKS = 5, 3
+"""Sets of domains that the cut of one task is compared over, and tasks that are cut among a decision's candidates."""
+
+PAIRS = "pairs."
+"""How the names of what was learnt of pairs begin in a policy's memory."""
 
 Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
 """Time, free devices and waiting tasks: while none of these changes, what was chosen for the queue stands."""
@@ -55,8 +64,9 @@ class Coordination:
         plan: What is done; None lets the task wait or stay.
         slot: The task it is for.
         source: ``policy``, ``policy+search``, ``search`` (a wide search, for a task that waiting would not help),
-            ``keeps``, ``waits``, ``ranker`` (experience prefers another choice), ``thinking`` (another choice did
-            better in copies of the cluster), or the fallback's name after ``fallback:``.
+            ``keeps``, ``waits``, ``partner`` (beside another task, or apart from it), ``ranker`` (experience prefers
+            another choice), ``thinking`` (another choice did better in copies of the cluster), or the fallback's name
+            after ``fallback:``.
         reason: Why the fallback was taken, or what waiting for a cleaner hour is for; empty if neither.
         upper_s: Time of the upper agent, its masks included.
         lower_s: Time of the lower agents.
@@ -100,6 +110,7 @@ class HiPpo:
     """
 
     name = "hi-ppo"
+    pairs = True
     compares_window = True
     """Its upper agent chooses among all waiting tasks and waiting itself: one answer for the whole window."""
 
@@ -139,6 +150,7 @@ class HiPpo:
         self._forecast: ViewForecast | None = None
         self._memory: dict[str, NDArray[np.float64]] = {}
         self._thinker: Thinker | None = None
+        self.partners = Partners()
 
     @property
     def learnt(self) -> Weights:
@@ -155,15 +167,21 @@ class HiPpo:
         self._chosen = None
         self._forecast = None
         self._memory = {}
+        self.partners.reset(seed)
 
     def memory(self) -> dict[str, NDArray[np.float64]]:
-        """What the forecast of the links has learnt of them; the rest is worked out anew from what is seen."""
-        return dict(self._memory) if self._forecast is None else self._forecast.memory()
+        """What was learnt of the links and of pairs of tasks; the rest is worked out anew from what is seen."""
+        links = dict(self._memory) if self._forecast is None else self._forecast.memory()
+        pairs = self.partners.belief.memory() if isinstance(self.partners.belief, TrialBelief) else {}
+        return links | {PAIRS + name: array for name, array in pairs.items()}
 
     def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
-        """Remember what was learnt of the links."""
+        """Remember what was learnt of the links and of pairs."""
         self.reset(0)
-        self._memory = dict(memory)
+        self._memory = {name: array for name, array in memory.items() if not name.startswith(PAIRS)}
+        if isinstance(self.partners.belief, TrialBelief):
+            seen = {name.removeprefix(PAIRS): array for name, array in memory.items() if name.startswith(PAIRS)}
+            self.partners.belief.recall(seen)
 
     def planner(self, view: Decision) -> Planner:
         """Tables of the view's cluster, made once."""
@@ -233,7 +251,12 @@ class HiPpo:
         others = _others(view) if others is None else others
         began = self.clock()
         timings = {"upper": 0.0, "lower": 0.0}
-        if not (np.asarray(view.free_devices) > 0).any():
+        sharing = self.pairs and self.partners.apply(view)
+        if sharing:
+            self.partners.learn(view)
+            if view.replanning or not (np.asarray(view.free_devices) > 0).any():
+                return self._share(view, began, timings)
+        elif not (np.asarray(view.free_devices) > 0).any():
             return self._done(None, view.slot, "waits", began, timings, 0.0)
         if self.wishes is not None:
             view = weighed(view, self.wishes)
@@ -253,6 +276,8 @@ class HiPpo:
             # it for what this policy decides.
             reason = f"coordination took {settled - began:.3f} s of {self.deadline_s:.3f} s allowed, at: search"
             return self._fall_back(view, began, timings, reason)
+        if sharing and plan is None:
+            slot, plan, source = self._beside(view)
         if self.learnt.ranker is not None:
             slot, plan, source = self._rank(view, planner, decisions, slot, plan, source)
         thought, reason = self._think(view, planner, decisions, slot, plan), ""
@@ -262,10 +287,51 @@ class HiPpo:
             if plan is None or (view.replanning and plan == view.current_plan):
                 slot, plan = view.slot, None
             reason = "" if better.later is None else str(better.later)
+        if plan is not None:
+            self.partners.asked(view, slot, plan)
         done = self._done(plan, slot, source, began, timings, settled - agreed)
         return (
             done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought, reason=reason)
         )
+
+    def _beside(self, view: Decision) -> tuple[int, Plan | None, str]:
+        """The lower agent's proposal where nobody gets devices of its own: beside another, or waiting."""
+        found = self.partners.propose(view)
+        return (view.slot, None, "waits") if found is None else (*found, "partner")
+
+    def _share(self, view: Decision, began: float, timings: dict[str, float]) -> Coordination:
+        """Decide where devices can only be shared, or whether a task that shares gets devices of its own."""
+        slot, plan, source = view.slot, None, "keeps"
+        if not view.replanning:
+            slot, plan, source = self._beside(view)
+            others = [Option(view.slot, None)] if plan is not None else []
+        elif self.partners.shares(view):
+            plan = self.partners.separate(view)
+            source = "keeps" if plan is None else "partner"
+            apart = first_with_room(view, view.kind_index, range(len(view.free_devices))) if plan is None else None
+            others = [Option(view.slot, apart)] if apart is not None or plan is not None else []
+        else:
+            return self._done(None, slot, source, began, timings, 0.0)
+        settled, thought = self.clock(), None
+        if self.think is not None and view.moment is not None and not view.backlog:
+            own = Option(slot, plan)
+            listed = [own, *(each for each in self._partner_options(view, slot, own) if not view.replanning), *others]
+            if len(listed) > 1:
+                thinker, planner = self.thinker(), self.planner(view)
+                table = self.partners.table(view, view.moment.world)
+                thought = thinker.compare(view, planner, listed, decision_seed(view), table)
+                if thought.chosen:
+                    slot, plan = thought.options[thought.chosen].slot, thought.options[thought.chosen].plan
+                    slot, source = (view.slot if plan is None else slot), "thinking"
+        if plan is not None:
+            self.partners.asked(view, slot, plan)
+        done = self._done(plan, slot, source, began, timings, 0.0)
+        return replace(done, think_s=self.clock() - settled, thought=thought)
+
+    def _partner_options(self, view: Decision, slot: int, own: Option) -> list[Option]:
+        """Partners of a task and of others that wait, the own choice left out."""
+        found = [Option(each, plan, 0.0, odds) for each, odds, plan in self.partners.options(view, slot)]
+        return [each for each in found if (each.slot, each.plan) != (own.slot, own.plan)]
 
     def _agree(
         self, view: Decision, planner: Planner, decisions: Decisions, found: Decoded, others: int, late: float
@@ -339,7 +405,11 @@ class HiPpo:
             return None
         thinker, listed = self.thinker(), self.listed(view, planner, decisions, slot, plan)
         listed += thinker.later(view, listed[0])
-        return thinker.compare(view, planner, listed, decision_seed(view)) if len(listed) > 1 else None
+        pairs = None
+        if self.pairs and self.partners.apply(view):
+            listed += self._partner_options(view, slot, listed[0])
+            pairs = self.partners.table(view, view.moment.world)
+        return thinker.compare(view, planner, listed, decision_seed(view), pairs) if len(listed) > 1 else None
 
     def _rank(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, source: str
@@ -364,6 +434,10 @@ class HiPpo:
     ) -> list[Option]:
         """The candidates of a decision: what was settled on, and what it is compared with."""
         listed = self.thinker().candidates(self._actor(view, planner, decisions), planner, decisions, slot, plan)
+        if not view.replanning:
+            listed = self._with_cuts(view, planner, listed)
+            asked = {task.slot: task.devices for task in view.queue if task.devices is not None}
+            listed = [each for at, each in enumerate(listed) if at == 0 or not _beyond(each, asked)]
         if view.replanning and plan is None and view.current_plan is not None and len(view.current_plan.domains) > 1:
             # A single change moves one end of a plan over several domains: a link that fails is left by moving both.
             single = decisions.only(0)
@@ -371,6 +445,19 @@ class HiPpo:
             if elsewhere is not None and elsewhere != view.current_plan:
                 listed.insert(1, replace(listed[0], plan=elsewhere))
         return listed
+
+    def _with_cuts(self, view: Decision, planner: Planner, listed: list[Option]) -> list[Option]:
+        """Candidates with the cuts of models that no domain holds in the place of raw changes of one."""
+        kinds = {task.slot: task.kind_index for task in view.queue}
+        spans = [each.plan is not None and bool(planner.spanning[kinds[each.slot]]) for each in listed]
+        if not any(spans):
+            return listed
+        found = [each for at, each in enumerate(listed) if at == 0 or not spans[at]]
+        slots = dict.fromkeys(each.slot for each, spanning in zip(listed, spans, strict=True) if spanning)
+        for number, slot in enumerate(list(slots)[:CUT_TASKS]):
+            odds = next(each for each, spanning in zip(listed, spans, strict=True) if spanning and each.slot == slot)
+            found += [replace(odds, plan=cut) for cut in cuts(view, kinds[slot], CUTS if number == 0 else 1)]
+        return [each for at, each in enumerate(found) if is_new(each, found[:at])]
 
     def described(self, view: Decision, planner: Planner, listed: Sequence[Option]) -> Described:
         """The candidates as the ranker sees them, with what is believed of their tasks."""
@@ -562,6 +649,12 @@ class HiPpo:
 
         return log_odds(self, view, situations, plan)
 
+    def forced(self, view: Decision, situations: Decisions, plan: Plan | None) -> BoolArray:
+        """Where a choice is all that is on offer; see :class:`~.policy.ChoiceOdds`."""
+        from attribution_sched.scheduler.hi_ppo.log_odds import forced
+
+        return forced(self, view, situations, plan)
+
     def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
         """What the agents choose for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""
         from attribution_sched.scheduler.hi_ppo.log_odds import prefer
@@ -593,6 +686,13 @@ def _others(view: Decision) -> int:
 def _queue_pressure(view: Decision, others: int) -> float:
     """What holding a device costs those that wait, as a share of the time it is held."""
     return others / sum(domain.devices for domain in view.cost.cluster.domains)
+
+
+def _beyond(option: Option, asked: Mapping[int, int]) -> bool:
+    """Whether a choice gives a task more devices than it asked for."""
+    if option.plan is None or option.slot not in asked:
+        return False
+    return sum(segment.device_count for segment in option.plan.segments) > asked[option.slot]
 
 
 def _only(view: Decision) -> Decision:

@@ -16,7 +16,7 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.kernels import one_thread
-from attribution_sched.scheduler.hi_ppo.agents import log_odds_of, weighed_by
+from attribution_sched.scheduler.hi_ppo.agents import log_odds_of, only_choice, weighed_by
 from attribution_sched.scheduler.hi_ppo.appraisal import checked
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
 from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
@@ -36,6 +36,16 @@ def log_odds(policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | 
     agents = policy.agents_actor(view, planner, situations)
     weighed = weighed_by(agents.agents, situations, agents.believed, _fitting(planner, situations), agents.releases)
     return log_odds_of(weighed, view.replanning, plan, _in_vain(policy, planner, situations))
+
+
+def forced(policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | None) -> BoolArray:
+    """Where a plan is all that is on offer in a situation, shape ``(n,)``; never where nothing is done or moved."""
+    if plan is None or view.replanning:
+        return np.zeros(len(situations), dtype=np.bool_)
+    planner, situations = policy.planner(view), checked(view, situations)
+    agents = policy.agents_actor(view, planner, situations)
+    weighed = weighed_by(agents.agents, situations, agents.believed, _fitting(planner, situations), agents.releases)
+    return only_choice(weighed, plan, _in_vain(policy, planner, situations))
 
 
 def prefer(policy: HiPpo, view: Decision, situations: Decisions) -> list[Preferred]:

@@ -42,6 +42,8 @@ class _RuleInCharge(HiPpo):
 
     def __init__(self, attributor: Attributor | None, search: bool, think: Think | bool) -> None:
         super().__init__(attributor=attributor, search=search, think=think, deadline_s=np.inf)
+        # The rule itself knows no partners: what it gains by them is the fork's.
+        self.pairs = self.think is not None
 
     def _actor(self, view: Decision, planner: Planner, decisions: Decisions) -> ComparedActor:
         return RuleActor()
@@ -77,6 +79,7 @@ class Rule:
         self, attributor: Attributor | None = None, *, search: bool = True, think: Think | bool = False
     ) -> None:
         self._coordinator = _RuleInCharge(attributor, search, think)
+        self.pairs = self._coordinator.pairs
 
     @property
     def last(self) -> Coordination | None:

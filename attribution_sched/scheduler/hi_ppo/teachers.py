@@ -74,6 +74,8 @@ class ShortestFirst:
         waiting = 16.0 * state.globals[:, _QUEUE]
         held_up = (seen[:, 0, _GAIN] > MUCH) & (hours_left > SOME_HOURS) & (waiting <= FEW)
         in_the_way = (seen[:, 0, _HELD] >= LARGE) & (hours_left > LONG_HOURS) & (waiting >= MANY)
+        # A model that no domain holds would hold as many devices after it was moved, and its state is sent for nothing.
+        in_the_way &= seen[:, 0, _HOURS] != seen[:, 0, _BASELINE]
         nothing = ~np.isfinite(size).any(axis=1) | (runs & ~held_up & ~in_the_way)
         return np.asarray(np.where(nothing, size.shape[1], size.argmin(axis=1)), dtype=np.int64)
 

@@ -327,6 +327,9 @@ def _moves(a: Agents, s: Seen, waiting: float, devices: float, out: Said) -> int
         held / devices - LARGE * np.exp(th[M + 3]) + 1e-9,
         min(np.log((hours + 1e-9) / LONG_HOURS) - th[M + 4], (waiting + 0.5 - MANY * np.exp(th[M + 5])) / 4.0),
     )
+    if a.nominal_s[kind] == base:
+        # A model that no domain holds would hold as many devices after it was moved.
+        in_the_way = -1.0
     out.move[0] = max(held_up, in_the_way)
     z[2], z[4] = np.log(hours + SHORTEST_H), 0.0
     p = pressure(th[P : P + z.size], z, waiting, devices, th[U:R])

@@ -11,7 +11,6 @@ from torch import Tensor
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import FIRST, MICROBATCH, MICROBATCHES, PP, REPLICA, STOP, PlanBatch
 from attribution_sched.kernels import one_thread
-from attribution_sched.planning.candidates import microbatch_counts
 from attribution_sched.scheduler.seq2seq.features import (
     DecisionFeatures,
     Prefixes,
@@ -76,7 +75,7 @@ def decode(network: PointerNetwork, view: Decision, width: int = 32) -> Decoded:
     batch = PlanBatch(rows, counts, np.zeros(len(counts), dtype=np.int64))
     single = (rows[:, :, REPLICA].max(axis=1, initial=0) == 0)[:, None]
     whole = np.where(rows[:, :, MICROBATCH] > 0, task.batch_size // np.maximum(1, rows[:, :, MICROBATCH]), 0)
-    shared = whole if single.all() else microbatch_counts(view.cost, view.kind_index, task.batch_size, batch)
+    shared = whole if single.all() else view.cost.microbatch_counts(view.kind_index, task.batch_size, batch)
     rows[:, :, MICROBATCHES] = np.where(single, whole, shared)
     return Decoded(batch, score)
 

@@ -41,7 +41,7 @@ def test_heads_have_a_name_for_every_number():
 
 
 def test_where_nothing_was_learnt_the_agents_decide_as_the_rule():
-    world = replace(load_settings("cross-domain").build_world(), horizon_s=8 * 3600.0)
+    world = replace(load_settings("cross-domain-easy").build_world(), horizon_s=8 * 3600.0)
     days = Days(world, 48, worlds.weights())
     many = len(days.engine.pool)
     days.believe(Belief(np.zeros((many, 4)), np.zeros((many, 4, 4)), np.zeros(many)))
@@ -50,7 +50,7 @@ def test_where_nothing_was_learnt_the_agents_decide_as_the_rule():
 
 
 def test_the_cluster_is_decided_as_the_simulated_days_in_which_was_learnt():
-    world = replace(load_settings("cross-domain").build_world(), horizon_s=6 * 3600.0)
+    world = replace(load_settings("cross-domain-easy").build_world(), horizon_s=6 * 3600.0)
     theta = rule_theta()
     theta[0] += 0.5
     days = Days(world, 3, worlds.weights(theta))

@@ -64,7 +64,7 @@ def test_attributions_say_how_long_a_task_takes():
 def test_a_system_runs_on_it_and_the_same_seed_gives_the_same_history():
     tables = []
     for _ in range(2):
-        system = System("cross-domain", "rule", seed=5)
+        system = System("cross-domain-easy", "rule", seed=5)
         system.run(15)
         tables.append(system.history().drop(columns=["recorded_at", "latency_attribution_s", "latency_decision_s"]))
     assert (tables[0]["code"] == 1).sum() > 0

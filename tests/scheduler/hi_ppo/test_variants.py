@@ -36,7 +36,7 @@ class Listener:
 def world():
     from dataclasses import replace
 
-    return replace(build_scenario("cross-domain", "ou30"), horizon_s=12 * 3600.0)
+    return replace(build_scenario("cross-domain-easy", "ou30"), horizon_s=12 * 3600.0)
 
 
 @pytest.fixture(scope="module")

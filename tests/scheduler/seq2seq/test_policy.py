@@ -24,7 +24,7 @@ WORLDS = small_worlds()
 
 def states_of(policy, each, presets):
     plans = sum(check_states(world, policy, each, seed=100 * w + 7) for w, world in enumerate(WORLDS.values()))
-    for preset in ("cross-domain", "testbed"):
+    for preset in ("cross-domain-easy", "testbed"):
         plans += check_states(load_settings(preset).build_world(), policy, presets, seed=3)
     return plans
 
