@@ -72,7 +72,7 @@ CAMPAIGNS := benchmarks/campaign_fuzz.py,--cases,54000 benchmarks/campaign_journ
 	-m,tests.campaigns.fail_points,--runs,300,--session,hi-ppo \
 	-m,tests.campaigns.fail_points,--runs,200,--session,train \
 	-m,tests.campaigns.kills,--kills,500,--world,small -m,tests.campaigns.kills,--kills,200,--world,everything \
-	-m,tests.campaigns.kills,--kills,100,--world,cross-domain -m,tests.campaigns.kills,--kills,200,--world,migration \
+	-m,tests.campaigns.kills,--kills,100,--world,cross-domain-easy -m,tests.campaigns.kills,--kills,200,--world,migration \
 	-m,tests.campaigns.executor_kills,--kills,1000 -m,tests.campaigns.executor_kills,--kills,200,--engine,slurm \
 	-m,tests.campaigns.executor_kills,--kills,100,--engine,ray \
 	-m,tests.campaigns.soak,--minutes,10 -m,tests.campaigns.repeatable -m,tests.campaigns.disturbed,--runs,50 \

@@ -7,10 +7,10 @@ The names below are the public ones: documentation and examples use no others. E
 from __future__ import annotations
 
 import logging
-import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from attribution_sched.lazy import loader
+from attribution_sched.lazy import loader, when_imported
 
 if TYPE_CHECKING:
     from attribution_sched import attribution, cluster, config, executors, explain, feedback, journal, registration
@@ -122,6 +122,5 @@ _HOMES = {
 
 __getattr__, __dir__ = loader(__name__, _HOMES)
 
-if "gymnasium" in sys.modules:
-    # Gymnasium loads no plug-ins since 1.0: whoever imported it first finds the environments by name all the same.
-    import attribution_sched.registration  # noqa: F401
+# Gymnasium loads no plug-ins since 1.0: who imports both, in either order, finds the environments by name.
+when_imported("gymnasium", lambda: import_module("attribution_sched.registration"))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 
@@ -24,3 +29,36 @@ def loader(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
         return module if home.rpartition(".")[2] == inside and not hasattr(module, inside) else getattr(module, inside)
 
     return load, lambda: sorted(homes)
+
+
+def when_imported(package: str, then: Callable[[], object]) -> None:
+    """Call something once a package is imported: now if it is, else right after whoever imports it first."""
+    if package in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _AfterImport(package, then))
+
+
+class _AfterImport(MetaPathFinder):
+    """Finds one package as Python would, and calls something after it has run."""
+
+    def __init__(self, package: str, then: Callable[[], object]) -> None:
+        self.package, self.then = package, then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.package:
+            return None
+        sys.meta_path.remove(self)
+        found = find_spec(fullname)
+        if found is not None and found.loader is not None:
+            loader: Any = found.loader
+            run = loader.exec_module
+
+            def run_then(module: ModuleType) -> None:
+                run(module)
+                self.then()
+
+            loader.exec_module = run_then
+        return found

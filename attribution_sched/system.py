@@ -1073,14 +1073,21 @@ class System:
             TaskError: If there is no such task, or it does not wait.
         """
         from attribution_sched.explain.why import why_waiting
+        from attribution_sched.live_trial import LiveTrial
 
         with self._turn:
             seen, holders, allowed, behind = moment_of(self.cluster, task)
             # What it remembers of the links is part of what it would do now.
             quota, asked = self.cluster.quota_reason(seen), self._memory.looks(remembers=True)
             share = self.cluster.share_reason(seen.task.tenant) if seen.task is not None else None
+            confirm = None
+            if self._live is None:
+                again = self._memory.looks(remembers=True)
+                confirm = LiveTrial(self.cluster, again, self._policy_call, self.reward, task)
         seen = weighted(seen, self.reward)
-        return why_waiting(asked, seen, holders, allowed, private=private, behind=behind, quota=quota, share=share)
+        return why_waiting(
+            asked, seen, holders, allowed, private=private, behind=behind, quota=quota, share=share, confirm=confirm
+        )
 
     def delay(self, task: str, *, futures: int = 8, hours: float = 12.0, seed: int | None = None) -> Delay:
         """Whose being there makes a task wait: Shapley shares of the wait that is still before it.
@@ -1205,8 +1212,11 @@ class System:
                 seen = weighted(moment_of(self.cluster, task)[0], self.reward)
                 asked = self._memory.looks()
             rows = decision_table(asked, Decided(task, seen, None, perceived(asked, seen))).rows
-        # What was done there itself has no row of the domain's name.
-        return next((row for row in rows if row.what == domain), rows[0])
+        # The domain by itself, else the best plan that it has a part in; else what was done is there itself.
+        return next(
+            (row for row in rows if row.domains == (domain,) and not row.chosen),
+            next((row for row in rows if domain in row.domains and not row.chosen), rows[0]),
+        )
 
     def _memory_of(self, record: DecisionRecord) -> Memory:
         """What explains a decision: by the weights that took it, also if others decide by now."""

@@ -1,4 +1,4 @@
-"""The worlds that Hi-PPO's agents learn in, by name: scenarios of ``cross-domain``, presets, and mixed GPUs."""
+"""The worlds that Hi-PPO's agents learn in, by name: scenarios of ``cross-domain-easy``, presets, and mixed GPUs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def training_world(name: str) -> World:
         SettingsError: If there is neither a scenario nor a preset of that name.
     """
     if name in scenario_names():
-        return build_scenario("cross-domain", name)
+        return build_scenario("cross-domain-easy", name)
     if name != "mixed":
         return load_settings(name).build_world()
-    world = load_settings("cross-domain").build_world()
+    world = load_settings("cross-domain-easy").build_world()
     domains = tuple(
         replace(domain, gpu=gpu(kind), devices=devices)
         for domain, (kind, devices) in zip(world.cluster.domains, MIXED, strict=True)

@@ -134,6 +134,10 @@ class Task:
         moment.__dict__.update(slot=slot, steps_left=steps_left, waited_s=waited_s)
         return moment
 
+    def __deepcopy__(self, _: dict[int, object]) -> Task:
+        """It never changes, so a copy of whatever holds it may share it."""
+        return self
+
 
 @dataclass(frozen=True)
 class Quantities:

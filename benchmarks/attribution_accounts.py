@@ -26,7 +26,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.types import FloatArray, Task
 
 FIRST_SEED = 1_000_000
-PRESETS = ("cross-domain", "large", "shared", "testbed")
+PRESETS = ("cross-domain-easy", "large", "shared", "testbed")
 SAVED = 0.2
 """Share of one demand that a what-if takes away."""
 

@@ -3,10 +3,10 @@
     python benchmarks/bill_front.py                  # about two minutes
     python benchmarks/bill_front.py --output DIR     # also draws bill_front.png there
 
-i1, i4 and i5 are two-region decisions of ``sailor_regions.py``; the others are tasks of the cross-domain preset (four
-regions of A100-80 at their base bandwidth) that find some of its devices taken. Each front runs from the fastest plan
-to the one without cross-domain traffic, if there is one; the table gives the throughput to be given up for a bill that
-is 10, 30, 50 or 100 % smaller. ``proven`` counts the points that no faster plan of as small a bill can exist for.
+i1, i4 and i5 are two-region decisions of ``sailor_regions.py``; the others are tasks of the cross-domain-easy preset
+(four regions of A100-80 at their base bandwidth) that find some of its devices taken. Each front runs from the fastest
+plan to the one without cross-domain traffic, if there is one; the table gives the throughput to be given up for a bill
+that is 10, 30, 50 or 100 % smaller. ``proven`` counts the points that no faster plan of as small a bill can exist for.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ PRESET_DECISIONS = (("llama-2-70b", (8, 8, 8, 8)), ("opt-66b", (8, 4, 8, 4)), ("
 
 
 def preset_decision(model: str, free: tuple[int, ...]) -> InstanceDecision:
-    """A task of the cross-domain preset that finds so many devices free in each region."""
-    world = load_settings("cross-domain").build_world()
+    """A task of the cross-domain-easy preset that finds so many devices free in each region."""
+    world = load_settings("cross-domain-easy").build_world()
     kind = next(kind for kind in world.kinds if kind.model.name == model)
     cost = CostModel(world.cluster, [kind.model], [kind.training])
     wan = world.cluster.wan

@@ -48,7 +48,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 DOC = Path(__file__).parents[1] / "docs" / "results_bottleneck.md"
-PRESETS = ("testbed", "cross-domain")
+PRESETS = ("testbed", "cross-domain-easy")
 METER_NOISE = 0.02
 HOST_CORES, HOST_MAX_W = 16.0, 56.0  # one GPU's eighth of a DGX A100: two 64-core processors of 225 W
 CONTESTED = 0.9

@@ -50,7 +50,7 @@ NUMBERS: tuple[Any, ...] = (
     2**31, 2**53 + 1, 2**63, 2**64, 10**9, 10**12, 10**20, 10**400, -(10**20), True, False,
 )  # fmt: skip
 WORDS: tuple[str, ...] = (
-    "", " ", "x", "testbed", "cross-domain", "hi_ppo", "large", "poisson", "diurnal", "trace", "uniform", "matrix",
+    "", " ", "x", "testbed", "cross-domain-easy", "hi_ppo", "large", "poisson", "diurnal", "trace", "uniform", "matrix",
     "regions", "A100-80", "H100-80", "bert-base", "llama-2-7b", "profiled:LLAMA-3-8", "aws:us-east-1", "gcp:us-west1-a",
     "a" * 201, "a" * 300, "a" * 5000, "a/" * 3000, "\0", "a\0b", "\x1b[2J", "\u202eabc", "\ud800", "\udcff", "\n",
     "a\nb", "=1+1",
@@ -225,10 +225,12 @@ def _settings(folder: Path) -> list[Target]:
     from attribution_sched.config import Settings, TrainingSettings, load_settings, load_training_settings
     from attribution_sched.config.sources import _PRESETS
 
-    worlds = [load_settings(name).model_dump(mode="json", exclude_none=True) for name in ("testbed", "cross-domain")]
+    worlds = [
+        load_settings(name).model_dump(mode="json", exclude_none=True) for name in ("testbed", "cross-domain-easy")
+    ]
     worlds.append({"extends": "testbed", "reward": {"w_eff": 1.0}, "episode": {"tick_s": 60.0}})
     course = load_training_settings("hi_ppo").model_dump(mode="json", exclude_none=True)
-    texts = [(_PRESETS / f"{name}.yaml").read_bytes() for name in ("testbed", "cross-domain")]
+    texts = [(_PRESETS / f"{name}.yaml").read_bytes() for name in ("testbed", "cross-domain-easy")]
     keys, course_keys = tuple(Settings.model_fields), tuple(TrainingSettings.model_fields)
     path = folder / "settings.yaml"
 

@@ -37,7 +37,7 @@ from attribution_sched.scheduler.hi_ppo.rule import RuleFork
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.scheduler.thinking import Think
 
-PRESET = "cross-domain-hourly"
+PRESET = "cross-domain"
 
 
 def world_of(number: int, price: float, w_cost: float, *, without_bpat: bool = False) -> World:

@@ -142,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clusters", type=int, default=256)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--preset", default="cross-domain")
+    parser.add_argument("--preset", default="cross-domain-easy")
     parser.add_argument("--plain", action="store_true", help="only the plain-Python side, as JSON")
     chosen = parser.parse_args()
     world = load_settings(chosen.preset).build_world()

@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few decisions only")
     parser.add_argument("--output", type=Path, help="write the table to this file, too")
     args = parser.parse_args()
-    world, policy = build_scenario("cross-domain", SCENARIO), HiPpo()
+    world, policy = build_scenario("cross-domain-easy", SCENARIO), HiPpo()
     explained = days(world, policy, HELD_OUT, 1 if args.quick else 4)
     background = Background.of(days(world, policy, USUAL, 2 if args.quick else 16), "days of Hi-PPO")
     explainer = Explainer(policy, background, world=world)

@@ -1,6 +1,6 @@
 """J6: decisions until a target is met, by what feedback is told.
 
-    python benchmarks/feedback_arms.py [--preset cross-domain] [--policy rule] [--seed 71000] [--runs 10]
+    python benchmarks/feedback_arms.py [--preset cross-domain-easy] [--policy rule] [--seed 71000] [--runs 10]
         [--target utilisation_at_least=0.94] [--windows 8] [--tasks 30] [--arms outcomes,fork,drivers,shuffled]
 
 Each run begins with the preset's weights, which miss the target. After every window of tasks one step of feedback, with
@@ -134,7 +134,7 @@ def ratio(above: FloatArray, below: FloatArray) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="cross-domain")
+    parser.add_argument("--preset", default="cross-domain-easy")
     parser.add_argument("--policy", default="rule")
     parser.add_argument("--seed", type=int, default=71_000)
     parser.add_argument("--runs", type=int, default=10)

@@ -1,6 +1,6 @@
 """A small scheduling task with a real conflict, for ``benchmarks/feedback_loop.py``: one domain or two?
 
-Two of the cross-domain preset's regions, three language models, one choice per task: where (the first domain, the
+Two of the cross-domain-easy preset's regions, three language models, one choice per task: where (the first domain, the
 second, or cut in half over both), which layout, which microbatch. Cut over both a step is faster, costs traffic and
 leaves devices waiting for the network; inside one domain it is slower, free of traffic and busy. Placements are made
 once: re-planning is passed over, as on Testbed-v0.
@@ -40,7 +40,7 @@ PLAYERS = ("load of the first", "load of the second", "link", "task", "time", "a
 
 def build_world(weights: tuple[float, float, float], pool_seed: int | None = None) -> World:
     """The world with given reward weights; another pool seed gives other tasks."""
-    world = load_settings("cross-domain").build_world()
+    world = load_settings("cross-domain-easy").build_world()
     wan = world.cluster.wan
     cut = slice(0, DOMAINS)
     near = replace(

@@ -4,8 +4,8 @@
     python benchmarks/first_use.py OTHER_CHECKOUT      and another one, side by side
 
 Each checkout gets an empty cache of kernels of its own. CPU seconds of the process, compilation included, from before
-the import to after ``System().schedule_next_task()`` (preset cross-domain, hi-ppo, seed 0); the decision's own latency
-as the result tells it, which must not contain any compilation; and the placement, which must not depend on it.
+the import to after ``System().schedule_next_task()`` (preset cross-domain, hi-ppo, seed 0); the decision's own
+latency as the result tells it, which must not contain any compilation; and the placement, which must not depend on it.
 """
 
 from __future__ import annotations

@@ -35,11 +35,11 @@ MIXED = (("H100-80", 8), ("A100-80", 16), ("A100-40", 32), ("V100-32", 32))
 
 
 def world_of(scenario: str) -> World:
-    """A scenario of ``cross-domain``, four domains of different GPUs, or a preset by its name."""
+    """A scenario of ``cross-domain-easy``, four domains of different GPUs, or a preset by its name."""
     if scenario in scenario_names():
-        return build_scenario("cross-domain", scenario)
+        return build_scenario("cross-domain-easy", scenario)
     if scenario == "mixed-gpus":
-        world = load_settings("cross-domain").build_world()
+        world = load_settings("cross-domain-easy").build_world()
         domains = tuple(
             replace(domain, gpu=gpu(name), devices=devices)
             for domain, (name, devices) in zip(world.cluster.domains, MIXED, strict=False)

@@ -264,7 +264,7 @@ class Tour:
 
         worlds = [
             replace(load_settings("testbed").build_world(), horizon_s=900.0),
-            replace(config.build_scenario("cross-domain", "ou30"), horizon_s=1.5 * 3600.0),
+            replace(config.build_scenario("cross-domain-easy", "ou30"), horizon_s=1.5 * 3600.0),
         ]
         for name in POLICIES:
             for world in worlds:
@@ -279,7 +279,7 @@ class Tour:
             result = evaluate(names, worlds, episodes=2, limit="sjf", folder=self.folder / "arena")
         str(result), result.table()
         for scenario in config.scenario_names():
-            config.build_scenario("cross-domain", scenario)
+            config.build_scenario("cross-domain-easy", scenario)
 
     def environments(self) -> None:
         """Both environments, one by one and batched."""

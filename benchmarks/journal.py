@@ -32,7 +32,7 @@ PLAN = {
     ],
 }
 NAMES = ("compute", "memory", "bandwidth", "pcie", "sm", "clock", "temperature")
-HEADER = JournalHeader("cross-domain", "hi-ppo", {"queue": "preset"}, {"cluster": 0}, "benchmark")
+HEADER = JournalHeader("cross-domain-easy", "hi-ppo", {"queue": "preset"}, {"cluster": 0}, "benchmark")
 
 
 def task(i: int) -> TaskRecord:

@@ -6,7 +6,7 @@
 
 Regimes, read every 300 s for 12 hours, seeds that no predictor was fitted to:
 
-- ``preset``: the network of the preset ``cross-domain``: θ = 1/1800 s, spread 0.12, bound ±30 %;
+- ``preset``: the network of the preset ``cross-domain-easy``: θ = 1/1800 s, spread 0.12, bound ±30 %;
 - ``faster``: θ = 1/600 s; ``correlated``: as ``preset``, links correlated by 0.5;
 - ``cut``: as ``preset``, every link loses 50 to 90 % once for 1 to 4 hours;
 - ``daily``: as ``preset``, times a daily swing of ±15 %.

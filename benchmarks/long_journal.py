@@ -23,7 +23,7 @@ PLAN = {
     "words": "llama-2-7b over site-a and site-b, 16 devices each, bf16",
     "replicas": [{"microbatch": 4, "segments": [{"first": 0, "stop": 20, "dp": 2, "tp": 4, "domain": "site-a"}] * 2}],
 }
-HEADER = JournalHeader("cross-domain", "sjf", {"queue": "preset"}, {"cluster": 0}, "benchmark")
+HEADER = JournalHeader("cross-domain-easy", "sjf", {"queue": "preset"}, {"cluster": 0}, "benchmark")
 STATE_NUMBERS = 20_000
 """Numbers in the state that a snapshot holds."""
 

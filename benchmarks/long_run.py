@@ -38,7 +38,7 @@ def main() -> None:
     """Print the table and the slope."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", default="greedy")
-    parser.add_argument("--preset", default="cross-domain")
+    parser.add_argument("--preset", default="cross-domain-easy")
     parser.add_argument("--decisions", type=int, default=100_000)
     parser.add_argument("--every", type=int, default=5_000, help="decisions between two readings")
     parser.add_argument("--settled", type=int, default=10_000, help="decisions after which the slope counts")

@@ -197,7 +197,7 @@ def latencies(decisions: int = 150) -> Row:
 
 def _moments(k: int, decisions: int) -> list[Decision]:
     rng = np.random.default_rng([17, k])
-    presets: dict[int, str] = {4: "cross-domain", 64: "large"}
+    presets: dict[int, str] = {4: "cross-domain-easy", 64: "large"}
     if k not in presets:
         drawn = draw_world(rng, Range(domains=(k, k), max_segments=(4,)))
         built = build_view(drawn)

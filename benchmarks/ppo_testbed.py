@@ -261,7 +261,7 @@ def simulator_rates(size: Size) -> dict[str, float]:
         start = time.process_time()
         *_, info = env.step(action)
         spent += time.process_time() - start
-    world = load_settings("cross-domain").build_world()
+    world = load_settings("cross-domain-easy").build_world()
     batched(world, 2, 2)
     clusters, turns = (16, 5) if quick else (CLUSTERS, 60)
     cross = clusters * turns / batched(world, clusters, turns)[0]

@@ -50,9 +50,9 @@ class Check:
 
 
 CHECKS = (
-    Check("results_accounts.md", "median error of J/sample, cross-domain, %",
+    Check("results_accounts.md", "median error of J/sample, cross-domain-easy, %",
           "benchmarks/attribution_accounts.py --quick",
-          rf"^\| cross-domain \| {N} ?% \| 0\.\d", rf"^\| cross-domain \| {N} %", 1.0),
+          rf"^\| cross-domain-easy \| {N} ?% \| 0\.\d", rf"^\| cross-domain-easy \| {N} %", 1.0),
     Check("results_attribution.md", "EmSHAP's error, Gaussian counters",
           "benchmarks/conditional_shapley.py --families gaussian --samples 10 --rows 6 --methods auto",
           rf"^gaussian 10 auto: .*[, ]smooth {N}", rf"^\| \*\*EmSHAP auto\*\* \| {N} ", 0.02),

@@ -41,7 +41,7 @@ SHAKE = 0.3
 """Links are drawn within this share of their measured bandwidth."""
 
 MEGATRON = Runtime(recompute=True, zero_stage=1, sequence_parallel=True)
-"""As the cross-domain preset trains: activations recomputed."""
+"""As the cross-domain-easy preset trains: activations recomputed."""
 
 SAILOR_RUNTIME = Runtime(recompute=False, zero_stage=0, flash_attention=False)
 """As the runs measured with Sailor: nothing recomputed, nothing sharded, score matrices kept."""

@@ -1,6 +1,6 @@
 """``when`` against what happened: do 80 % intervals hold the real start, and how much narrower are they than history?
 
-    python benchmarks/when_starts.py [--preset cross-domain] [--policy rule] [--seed 71000] [--runs 8] [--placements 60]
+    python benchmarks/when_starts.py [--preset cross-domain-easy] [--policy rule] [--seed 71000] [--runs 8]
 
 Fresh days. Every few placements every task that waits is asked when it starts; then the same system goes on until it
 has started. *Covered*: share of real starts inside the interval, by how long the tasks then waited in truth (short,
@@ -106,7 +106,7 @@ def told_interval(found: tuple[float, float, float]) -> str:
 def main() -> None:
     """Print coverage and scores."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="cross-domain")
+    parser.add_argument("--preset", default="cross-domain-easy")
     parser.add_argument("--policy", default="rule")
     parser.add_argument("--seed", type=int, default=71_000)
     parser.add_argument("--runs", type=int, default=8)

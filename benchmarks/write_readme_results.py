@@ -64,16 +64,16 @@ def _arena(policy: str, name: str, column: int) -> str:
 
 ROWS = (
     Row(
-        "J1 · joules of fresh tasks by counters, `cross-domain` and `testbed` (10,000 each); with 2–4 of 7 hidden",
+        "J1 · joules of fresh tasks by counters, `cross-domain-easy` and `testbed` (10,000 each); with 2–4 of 7 hidden",
         "median error {cross} and {bed} %, R² within a kind {r_cross} and {r_bed} (0.7 wanted); "
         "parts {cut_cross} and {cut_bed} off",
         "the mean in place of EmSHAP {mean_cross} and {mean_bed}; regression {reg_cross} and {reg_bed}, beyond the "
         "interval",
         "results_accounts.md",
         (
-            rf"^\| cross-domain \| (?P<cross>{N}) % \| (?P<r_cross>{N}) ",
+            rf"^\| cross-domain-easy \| (?P<cross>{N}) % \| (?P<r_cross>{N}) ",
             rf"^\| testbed \| (?P<bed>{N}) % \| (?P<r_bed>{N}) ",
-            rf"^\| cross-domain \| (?P<cut_cross>{N}) \| (?P<mean_cross>{N}) \([^|]*\| (?P<reg_cross>{N}) ",
+            rf"^\| cross-domain-easy \| (?P<cut_cross>{N}) \| (?P<mean_cross>{N}) \([^|]*\| (?P<reg_cross>{N}) ",
             rf"^\| testbed \| (?P<cut_bed>{N}) \| (?P<mean_bed>{N}) \([^|]*\| (?P<reg_bed>{N}) ",
         ),
         "python benchmarks/attribution_accounts.py",
@@ -107,7 +107,7 @@ ROWS = (
         "python benchmarks/carbon_days.py",
     ),
     Row(
-        "J3 · what the decisions are worth: cutting models (`cross-domain-hourly`, 8 days), sharing (`shared`, 6)",
+        "J3 · what the decisions are worth: cutting models (`cross-domain`, 8 days), sharing (`shared`, 6)",
         "cutting {cut} % of work [{low}, {high}]; without sharing tasks take {longer} % longer",
         "cut: neither allowed. What links carry at the moment is worth nothing to the rule; names of models are worth "
         "{name} % of work, counters and pace {raw} %, the EmSHAP vector {vector} % (**its interval includes 0**)",
@@ -200,7 +200,7 @@ ROWS = (
     ),
     Row(
         "J2 · the EmSHAP vector beside the measured pace, agents as shipped: return a day when it is cut, no thinking",
-        "testbed {bed} (150 fresh days); `cross-domain` {cross} (200), **nothing**: true demands add {truth} there",
+        "testbed {bed} (150 days); `cross-domain-easy` {cross} (200), **nothing**: true demands add {truth} there",
         "neither vector nor pace: {neither} on the testbed; raw counters in the vector's place {raw}: level",
         "results_hi_ppo.md",
         (

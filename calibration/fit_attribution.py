@@ -21,7 +21,7 @@ from attribution_sched.attribution.attributor import Fitted
 from attribution_sched.attribution.simulated_meter import nominal_readings
 from attribution_sched.config import load_settings
 
-PRESETS = ("cross-domain", "large", "shared", "testbed")
+PRESETS = ("cross-domain-easy", "large", "shared", "testbed")
 FAMILIES = ("mixture", "student", "copula-mixture", "regression")
 CLEARLY = 0.98
 """A family takes the place of the first, whose answers are quickest, with less than this share of its error."""

@@ -129,7 +129,7 @@ class Trial:
 TRIALS: dict[str, Trial] = {
     "small": Trial(SETTINGS, POLICY, work),
     "everything": Trial(SETTINGS, "greedy", work_on_everything, {"step_ratio_at_most": 0.05}),
-    "cross-domain": Trial("cross-domain", "hi-ppo", work_on_everything, {"step_ratio_at_most": 0.05}),
+    "cross-domain-easy": Trial("cross-domain-easy", "hi-ppo", work_on_everything, {"step_ratio_at_most": 0.05}),
 }
 """By name."""
 

@@ -48,7 +48,7 @@ def test_settings_load_no_heavy_library(module):
 
 
 def test_loading_a_preset_compiles_nothing():
-    _, loaded = fresh_import("attribution_sched.config as c; c.load_settings('cross-domain')")
+    _, loaded = fresh_import("attribution_sched.config as c; c.load_settings('cross-domain-easy')")
     assert not {"torch", "matplotlib", "numba"} & loaded
 
 

@@ -20,7 +20,7 @@ from tests.small_world import small
 
 @pytest.fixture(
     scope="module",
-    params=["testbed", "cross-domain", "cross-domain-hourly", "shared", pytest.param("large", marks=pytest.mark.slow)],
+    params=["testbed", "cross-domain-easy", "cross-domain", "shared", pytest.param("large", marks=pytest.mark.slow)],
 )
 def system(request):
     made = System(request.param, policy="rule", seed=5)

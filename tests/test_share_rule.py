@@ -58,7 +58,7 @@ def test_why_names_the_rule_in_force():
 
 
 def test_why_says_that_no_rule_is_in_force_by_default():
-    assert load_settings("cross-domain").share_rule == "none"
+    assert load_settings("cross-domain-easy").share_rule == "none"
     system = flooded("none")
     system.run(hours=0.02)
     why = system.why("quiet2")

@@ -26,7 +26,7 @@ NAN = {name: math.nan if name == "fc" else 1.0 for name in COUNTER_NAMES[:7]}
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"preset": "cross-domian"}, SettingsError, ("cross-domian", "Did you mean 'cross-domain'?")),
+        ({"preset": "cross-domian"}, SettingsError, ("cross-domian", "Did you mean 'cross-domain-easy'?")),
         ({"preset": 7}, SettingsError, ("source = 7",)),
         ({"preset": SMALL | {"kinds": []}}, SettingsError, ("kinds",)),
         ({"policy": "greeedy"}, SettingsError, ("policy = 'greeedy'", "Did you mean 'greedy'?")),
@@ -106,7 +106,7 @@ def test_a_task_that_fits_nowhere_is_refused_with_what_would_make_it_fit():
 
 
 def test_a_task_that_only_fits_over_several_domains_is_taken():
-    system = System("cross-domain", "greedy", queue="empty")
+    system = System("cross-domain-easy", "greedy", queue="empty")
     assert system.submit("llama-2-70b") == "t000000"
 
 

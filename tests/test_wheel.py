@@ -17,6 +17,8 @@ from attribution_sched import System
 assert pathlib.Path(attribution_sched.__file__).is_relative_to(sys.prefix), attribution_sched.__file__
 result = System("testbed", policy="sjf", seed=1).schedule_next_task()
 assert result.placed and len(result.attribution.names) == 7
+import gymnasium as gym
+assert gym.make("attribution_sched/Testbed-v0").action_space.n == 64
 print(attribution_sched.__version__)
 """
 

@@ -73,6 +73,10 @@ class AttributionVector:
     unattributed: float = 0.0
     state_covariance: FloatArray | None = None
 
+    def __deepcopy__(self, _: dict[int, object]) -> AttributionVector:
+        """It never changes, so a copy of whatever holds it may share it."""
+        return self
+
     def __post_init__(self) -> None:
         """Freeze the arrays and refuse shapes, values or sums that are wrong."""
         if self.question not in QUESTIONS:

@@ -11,7 +11,7 @@ import typer
 from attribution_sched.cli.console import Stages, examples, say_json
 
 EXAMPLES = examples(
-    "attribution-sched import philly philly.csv -o trace.csv --preset cross-domain --keep 0.15 --drop-larger",
+    "attribution-sched import philly philly.csv -o trace.csv --preset cross-domain-easy --keep 0.15 --drop-larger",
     "attribution-sched import slurm jobs.txt -o trace.csv",
 )
 
@@ -64,4 +64,6 @@ def import_log(
     typer.echo(
         f"{output}: {found.jobs} jobs of {found.tenants} tenants, {found.gpu_hours:,.0f} GPU-hours; left out: {left}"
     )
+    if found.rounded:
+        typer.echo(f"{found.rounded} jobs ask for more devices than any opaque kind of the preset has: rounded down")
     typer.echo("models were drawn: " + ", ".join(f"{name} {n}" for name, n in found.drawn.items()))

@@ -59,7 +59,7 @@ def init(
     latency_ms: Annotated[float, typer.Option(help="One way, between domains.", rich_help_panel=LINKS)] = 20.0,
     extends: Annotated[
         str, typer.Option(help="Preset whose tasks, arrivals and rewards it takes over.", rich_help_panel=LINKS)
-    ] = "cross-domain",
+    ] = "cross-domain-easy",
 ) -> None:
     """Write a preset of your own cluster: domains and devices as an engine tells them, or as you answer.
 

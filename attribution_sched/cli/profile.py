@@ -24,7 +24,7 @@ EXAMPLES = examples(
     "attribution-sched profile torch.nn:ReLU --input 8x3x224x224",
     "attribution-sched profile mypackage.models:bert --train --submit-as bert-base --json",
 )
-PRESETS: tuple[str, ...] = ("cross-domain", "testbed")
+PRESETS: tuple[str, ...] = ("cross-domain-easy", "testbed")
 STEPS, TASK, TELLING = "Steps", "As a task of a preset", "What is printed"
 
 
@@ -61,7 +61,7 @@ def profile(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Preset whose tasks it is compared with; cross-domain or testbed, whichever has the nearest.",
+            help="Preset whose tasks it is compared with; cross-domain-easy or testbed, whichever has the nearest.",
             show_default=False,
             rich_help_panel=TASK,
         ),

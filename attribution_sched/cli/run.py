@@ -461,13 +461,16 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
         with stages.stage("feedback") as tell:
             change = system.feedback(explain=24 if request.explain else 0, progress=tell)
         words = "placing on" if change.kind == "still" else "placing under new weights"
-        summaries.append(_place(system, request, stages, words, first=False))
-    if system.is_real and system.cluster.running and not system.cluster.expecting:
-        # Machines are at work for this run: what they measure is part of what came of it.
+        after = _place(system, request, stages, words, first=False)
+        # A column in which nothing was decided compares nothing.
+        summaries += [after] if after.decisions else []
+    if system.cluster.running and not system.cluster.expecting:
+        # Nothing more comes: what the last placements come to is part of what came of the run.
         with stages.stage("waiting for jobs to end"):
             waited = system.run(until="empty")
         last = summaries[-1]
-        summaries[-1] = replace(last, completed=last.completed + waited.completed, running=waited.running)
+        more = {name: getattr(last, name) + getattr(waited, name) for name in WAITED_FOR}
+        summaries[-1] = replace(last, running=waited.running, **more)
     figures = []
     if wanted is not None:
         figures = [measured(system.journal, wanted, began, middle)]
@@ -484,6 +487,10 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
         explained, change, journal, Path(written), table, system.cluster_kind, _steps(system, began),
         _failures(system)[failed_before:],
     )  # fmt: skip
+
+
+WAITED_FOR = ("completed", "cluster_h", "energy_kwh", "traffic_usd", "carbon_kg")
+"""What goes on while a run waits for its last tasks to end."""
 
 
 def _steps(system: System, start: int) -> tuple[tuple[str, float, float | None], ...]:
@@ -545,8 +552,8 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("completed", "Tasks completed", "{:d}"),
     ("moved", "Running tasks moved", "{:d}"),
     ("decisions", "Decisions, re-planning included", "{:d}"),
-    ("cluster_h", "Time on the cluster", "{:.1f} h"),
-    ("energy_kwh", "Energy on the meters", "{:,.1f} kWh"),
+    ("cluster_h", "Time on the cluster", "{:.2f} h"),
+    ("energy_kwh", "Energy on the meters", "{:,.2f} kWh"),
     ("traffic_usd", "Traffic between domains", "{:,.2f} USD"),
     ("mean_r_eff", "Mean R_eff of placements", "{:+.3f}"),
     ("mean_r_util", "Mean R_util", "{:+.3f}"),

@@ -1,13 +1,13 @@
 """What each sense and each freedom is worth to one policy: paired days of the same arrivals, 95 % intervals.
 
     attribution-sched bench senses shared --days 8               # tasks that share devices
-    attribution-sched bench senses cross-domain-hourly --days 4  # models that no region holds; rule + fork
+    attribution-sched bench senses cross-domain --days 4  # models that no region holds; rule + fork
 
 *shared*: the preset's site at a quarter of its size. The policy packs; the arms differ in what it believes of a pair.
 *nothing*: any partner is as good as any; *kind*: the mean of measured pairs of the two models' names; *pace*, *pace +
 raw counters*, *pace + EmSHAP vector*: what pairs of this cluster were seen to do, carried over to tasks that look alike
 by these readings (no table, no name: nothing of a job's family is known before); *true demands*: the measured table
-itself. Beside them the freedom to share at all. *cross-domain-hourly*: the rule with the fork; arms differ in what the
+itself. Beside them the freedom to share at all. *cross-domain*: the rule with the fork; arms differ in what the
 fork believes of tasks, links and carbon, and in whether models may be cut. A negative number is a sense that costs.
 Days that were played are kept in a folder (one JSON line each) and not played again.
 """

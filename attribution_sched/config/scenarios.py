@@ -35,7 +35,9 @@ def scenario_names() -> tuple[str, ...]:
     return tuple(SCENARIOS)
 
 
-def build_scenario(preset: str | Path | Mapping[str, Any] | Settings = "cross-domain", scenario: str = "ou30") -> World:
+def build_scenario(
+    preset: str | Path | Mapping[str, Any] | Settings = "cross-domain-easy", scenario: str = "ou30"
+) -> World:
     """Build a preset's world in a scenario.
 
     Args:

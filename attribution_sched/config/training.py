@@ -25,7 +25,7 @@ class AgentsSettings(Record):
     """How the numbers of both agents are found: groups of corrections on the same whole days.
 
     Attributes:
-        worlds: Scenario of ``cross-domain``, preset or ``mixed`` → days of each group there.
+        worlds: Scenario of ``cross-domain-easy``, preset or ``mixed`` → days of each group there.
         groups: Groups that are played.
         members: Corrections of a group, half of them mirror images.
         every: Groups between two looks at held-out days.

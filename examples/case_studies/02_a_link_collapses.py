@@ -46,7 +46,7 @@ MODEL, STEPS, QUOTA = "llama-2-70b", 240, 8
 ENDS = ("aws:us-west-2", "azure:westus")
 COLLAPSE_H, LEFT = 1.0, 0.1
 
-ordinary = load_settings("cross-domain")
+ordinary = load_settings("cross-domain-easy")
 
 
 def with_collapse(left: float = LEFT):  # noqa: ANN201

@@ -55,7 +55,7 @@ torch.set_num_threads(1)
 # other's background.
 
 # %%
-world = config.build_scenario("cross-domain", "ou30")
+world = config.build_scenario("cross-domain-easy", "ou30")
 rule = make_policy("sjf")
 watch = explain.Watch(rule, placed_only=True)
 for seed in (900_001, 900_002):

@@ -33,21 +33,21 @@ WORLDS: dict[str, tuple[Any, str, int]] = {
     "small": (small(), "greedy", 10),
     "sjf": (small(), "sjf", 12),
     "thinking": (small(arrivals={"kind": "poisson", "rate_per_hour": 500.0}), "hi-ppo", 9),
-    "cross-domain": ("cross-domain", "hi-ppo", 12),
+    "cross-domain-easy": ("cross-domain-easy", "hi-ppo", 12),
     "large": ("large", "hi-ppo", 2),
 }
 """Settings, policy, and placements between two steps of feedback."""
 
 COMMANDS = {
     "command": ("testbed", "hi-ppo", 12),
-    "command-cross-domain": ("cross-domain", "hi-ppo", 8),
+    "command-cross-domain-easy": ("cross-domain-easy", "hi-ppo", 8),
     "command-shared": ("shared", "hi-ppo", 8),
-    "command-hourly": ("cross-domain-hourly", "hi-ppo", 8),
+    "command-hourly": ("cross-domain", "hi-ppo", 8),
     "command-small": ("small.yaml", "greedy", 16),
 }
 """Of ``attribution-sched run``: preset, policy, tasks."""
 
-CHANGES = {"small", "thinking", "cross-domain", "large", "command-small"}
+CHANGES = {"small", "thinking", "cross-domain-easy", "large", "command-small"}
 """Where feedback must have changed a weight; Hi-PPO's commands take their step after few placements, and may not."""
 
 

@@ -114,7 +114,7 @@ def test_the_command_run_twice_gives_the_same_journal_but_for_clocks(tmp_path, m
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", ["sjf", "thinking", "cross-domain", *repeatable.COMMANDS])
+@pytest.mark.parametrize("world", ["sjf", "thinking", "cross-domain-easy", *repeatable.COMMANDS])
 def test_processes_that_share_nothing_but_a_seed_agree(world):
     assert repeatable.campaign(world)[1] == ""
 

@@ -15,7 +15,7 @@ from .helpers import invoke
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory):
     path = tmp_path_factory.mktemp("questions") / "journal.sqlite"
-    with System("cross-domain", "rule", seed=3, journal=path) as system:
+    with System("cross-domain-easy", "rule", seed=3, journal=path) as system:
         while not len(queue := system.queue()):
             system.schedule_next_task()
         task, domain = str(queue["id"].iloc[0]), system.domains[0]

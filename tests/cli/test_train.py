@@ -28,7 +28,7 @@ def train(folder, *arguments):
     ("arguments", "words"),
     [
         (("--preset", "hi_po"), "Did you mean 'hi_ppo'?"),
-        (("--preset", "cross-domain"), "is neither a preset"),
+        (("--preset", "cross-domain-easy"), "is neither a preset"),
         (("--groups", "-1"), "agents.groups = -1: must be >= 0"),
         (("--output", "."), "must be a new or empty folder"),
         (("--resume",), "holds no training run to resume"),

@@ -52,7 +52,7 @@ def test_a_bomb_is_one_error_within_seconds(tmp_path, name):
 def test_aliases_that_stay_small_are_taken(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
-        "extends: cross-domain\nregions: null\n"
+        "extends: cross-domain-easy\nregions: null\n"
         "domains: [&a {name: 'aws:us-east-1', devices: 4}, {<<: *a, name: 'gcp:us-west1-a'}]\n"
     )
     assert [each.devices for each in load_settings(path).domains] == [4, 4]
@@ -168,7 +168,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
 
 def test_an_unknown_region_names_the_way_out():
     with pytest.raises(SettingsError) as caught:
-        load_settings({"extends": "cross-domain", "regions": ["aws:us-east-1", "moon:crater-1"]})
+        load_settings({"extends": "cross-domain-easy", "regions": ["aws:us-east-1", "moon:crater-1"]})
     assert "set network.links.kind to uniform or matrix" in str(caught.value)
     with pytest.raises(SettingsError, match="Did you mean 'aws:us-east-1'"):
-        load_settings({"extends": "cross-domain", "regions": ["aws:us-east1"]})
+        load_settings({"extends": "cross-domain-easy", "regions": ["aws:us-east1"]})

@@ -73,7 +73,7 @@ def scored(name: str, index: int) -> tuple[list[Plan], PlanCosts]:
 EVERY_KIND = [(name, i) for name in preset_names() for i in range(len(load_settings(name).kinds))]
 
 
-HOURLY = "cross-domain-hourly"
+HOURLY = "cross-domain"
 SPANNING = ("llama-2-70b", "opt-66b")
 
 
@@ -99,7 +99,7 @@ def device_seconds(name: str, index: int) -> float:
 
 
 def test_the_presets_are_those_that_are_documented():
-    assert preset_names() == ("cross-domain", HOURLY, "large", "shared", "testbed")
+    assert preset_names() == (HOURLY, "cross-domain-easy", "large", "shared", "testbed")
 
 
 @pytest.mark.parametrize(("name", "index"), EVERY_KIND)
@@ -126,10 +126,12 @@ def test_most_device_hours_are_of_models_that_no_empty_domain_holds():
 
 @pytest.mark.parametrize("model", ["llama-2-70b", "opt-66b"])
 def test_the_largest_models_gain_from_a_second_domain(model):
-    world = built("cross-domain")
+    world = built("cross-domain-easy")
     index = [kind.model.name for kind in world.kinds].index(model)
-    plans, alone = scored("cross-domain", index)
-    together = cost_model("cross-domain").score(PlanBatch.of(halves(world.kinds[index], plans)), index, breakdown=False)
+    plans, alone = scored("cross-domain-easy", index)
+    together = cost_model("cross-domain-easy").score(
+        PlanBatch.of(halves(world.kinds[index], plans)), index, breakdown=False
+    )
     assert together.step_s[together.fits].min() < alone.step_s[alone.fits].min()
     # Memory is the reason: few layouts fit one domain, many fit two.
     assert alone.fits.mean() < 0.5 * together.fits.mean()
@@ -154,7 +156,7 @@ def test_the_shared_site_is_asked_for_nine_tenths_of_its_devices():
 
 
 def test_cross_domain_links_are_measured_and_in_the_range_of_the_study():
-    wan = built("cross-domain").cluster.wan
+    wan = built("cross-domain-easy").cluster.wan
     outside = ~np.eye(len(wan.names), dtype=bool)
     assert all(how == "measured" for (a, b), how in wan.provenance.items() if a != b)
     assert np.all((wan.bandwidth_gbps[outside] >= 1) & (wan.bandwidth_gbps[outside] <= 10))
@@ -164,7 +166,7 @@ def test_cross_domain_links_are_measured_and_in_the_range_of_the_study():
 
 
 def test_cross_domain_is_homogeneous():
-    domains = built("cross-domain").cluster.domains
+    domains = built("cross-domain-easy").cluster.domains
     assert {(domain.gpu.name, domain.devices) for domain in domains} == {("A100-80", 16)}
     assert all(domain.carbon_g_per_kwh > 0 for domain in domains)
 

@@ -20,31 +20,31 @@ def digest(world):
 
 @pytest.fixture(scope="module")
 def preset():
-    return load_settings("cross-domain").build_world()
+    return load_settings("cross-domain-easy").build_world()
 
 
 def test_every_scenario_is_described_and_no_two_are_alike():
     assert scenario_names() == tuple(SCENARIOS) == tuple(DESCRIPTIONS)
     small = [name for name in scenario_names() if name != "domains-64"]
-    assert len({digest(build_scenario("cross-domain", name)) for name in small}) == len(small)
+    assert len({digest(build_scenario("cross-domain-easy", name)) for name in small}) == len(small)
 
 
 def test_the_wandering_network_is_the_preset_itself(preset):
-    assert digest(build_scenario("cross-domain", "ou30")) == digest(preset)
-    still = load_settings({"extends": "cross-domain", "network": {"motion": {"spread": 0.0, "bound": 0.5}}})
+    assert digest(build_scenario("cross-domain-easy", "ou30")) == digest(preset)
+    still = load_settings({"extends": "cross-domain-easy", "network": {"motion": {"spread": 0.0, "bound": 0.5}}})
     wan = build_scenario(still, "ou30").cluster.wan
     assert (wan.spread, wan.bound) == (0.12, 0.3)
 
 
 def test_a_steady_network_differs_in_nothing_else(preset):
-    world = build_scenario("cross-domain", "steady")
+    world = build_scenario("cross-domain-easy", "steady")
     assert world.cluster.wan.spread == 0.0
     moving = replace(world.cluster.wan, spread=preset.cluster.wan.spread)
     assert digest(replace(world, cluster=replace(world.cluster, wan=moving))) == digest(preset)
 
 
 def test_the_fastest_link_is_cut_for_a_third_of_the_day(preset):
-    world = build_scenario("cross-domain", "link-cut")
+    world = build_scenario("cross-domain-easy", "link-cut")
     (cut,) = world.incidents
     assert isinstance(cut, LinkCut)
     gbps = np.array(preset.cluster.wan.bandwidth_gbps)
@@ -56,7 +56,7 @@ def test_the_fastest_link_is_cut_for_a_third_of_the_day(preset):
 
 
 def test_the_best_connected_domain_is_lost(preset):
-    world = build_scenario("cross-domain", "domain-lost")
+    world = build_scenario("cross-domain-easy", "domain-lost")
     (loss,) = world.incidents
     assert isinstance(loss, DomainLoss)
     gbps = np.array(preset.cluster.wan.bandwidth_gbps)
@@ -66,7 +66,7 @@ def test_the_best_connected_domain_is_lost(preset):
 
 
 def test_hours_shrink_with_the_episode():
-    half = load_settings({"extends": "cross-domain", "episode": {"horizon_s": 43_200.0}})
+    half = load_settings({"extends": "cross-domain-easy", "episode": {"horizon_s": 43_200.0}})
     assert build_scenario(half, "domain-lost").incidents[0].start_s == 4 * 3600.0
     burst = build_scenario(half, "burst").arrivals.burst
     assert (burst.start_h, burst.end_h, burst.factor) == (5.0, 6.0, 4.0)
@@ -76,17 +76,17 @@ def test_load_changes_how_many_tasks_arrive(preset):
     days = range(60)
     usual = sum(len(preset.arrivals.times(86_400.0, seed)) for seed in days)
     for name, factor in (("load-20", 0.8), ("load+20", 1.2)):
-        world = build_scenario("cross-domain", name)
+        world = build_scenario("cross-domain-easy", name)
         found = sum(len(world.arrivals.times(86_400.0, seed)) for seed in days)
         assert found / usual == pytest.approx(factor, abs=0.06)
-    busy = build_scenario("cross-domain", "burst").arrivals
+    busy = build_scenario("cross-domain-easy", "burst").arrivals
     extra = sum(len(busy.times(86_400.0, seed)) for seed in days) - usual
     # Two hours near the peak of the day at three times the rate on top.
     assert extra / 60 == pytest.approx(3 * 2 * 1.4 * 1.4, rel=0.2)
 
 
 def test_half_domains_leave_the_largest_models_no_domain():
-    whole, half = build_scenario("cross-domain"), build_scenario("cross-domain", "half-domains")
+    whole, half = build_scenario("cross-domain-easy"), build_scenario("cross-domain-easy", "half-domains")
     assert [d.devices for d in half.cluster.domains] == [8] * 4 and [d.devices for d in whole.cluster.domains] == [
         16
     ] * 4
@@ -103,7 +103,7 @@ def test_a_recording_is_played_faster():
 
 @pytest.mark.parametrize("count", [3, 8, 16, 64])
 def test_more_domains_carry_more_work(preset, count):
-    world = build_scenario("cross-domain", f"domains-{count}")
+    world = build_scenario("cross-domain-easy", f"domains-{count}")
     own = [domain.name for domain in preset.cluster.domains]
     names = [domain.name for domain in world.cluster.domains]
     assert len(set(names)) == count
@@ -123,7 +123,7 @@ def test_more_domains_carry_more_work(preset, count):
 @pytest.mark.parametrize(
     ("preset", "scenario", "words"),
     [
-        ("cross-domain", "stedy", "Did you mean 'steady'"),
+        ("cross-domain-easy", "stedy", "Did you mean 'steady'"),
         ("testbed", "link-cut", "needs two domains or more"),
         ("testbed", "domain-lost", "needs two domains or more"),
         ("testbed", "domains-8", "needs domains that are cloud regions"),
@@ -141,7 +141,7 @@ def test_a_burst_needs_a_rate(tmp_path):
         "arrival_s,model,steps,batch_size,priority,tenant\n0,llama-2-7b,300,128,0,language\n"
     )
     settings = load_settings({
-        "extends": "cross-domain", "arrivals": {"kind": "trace", "path": str(tmp_path / "tasks.csv")},
+        "extends": "cross-domain-easy", "arrivals": {"kind": "trace", "path": str(tmp_path / "tasks.csv")},
     })  # fmt: skip
     with pytest.raises(SettingsError, match="replays or draws from a recording"):
         build_scenario(settings, "burst")

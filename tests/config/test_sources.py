@@ -97,8 +97,8 @@ def test_the_mapping_given_is_left_alone():
 
 
 def test_extends_overrides_one_key_and_keeps_the_others():
-    parent = load_settings("cross-domain")
-    child = load_settings({"extends": "cross-domain", "network": {"motion": {"spread": 0.05}}})
+    parent = load_settings("cross-domain-easy")
+    child = load_settings({"extends": "cross-domain-easy", "network": {"motion": {"spread": 0.05}}})
     assert child.network.motion.spread == 0.05
     restored = child.network.motion.model_copy(update={"spread": parent.network.motion.spread})
     assert child.network.model_copy(update={"motion": restored}) == parent.network
@@ -116,12 +116,12 @@ def test_extends_follows_files_relative_to_each_other(tmp_path):
 
 
 def test_a_change_of_kind_replaces_instead_of_merging():
-    child = load_settings({"extends": "cross-domain", "arrivals": {"kind": "poisson", "rate_per_hour": 2}})
+    child = load_settings({"extends": "cross-domain-easy", "arrivals": {"kind": "poisson", "rate_per_hour": 2}})
     assert child.arrivals.model_dump() == {"kind": "poisson", "rate_per_hour": 2.0, "burst": None}
 
 
 def test_regions_and_domains_replace_each_other():
-    child = load_settings({"extends": "cross-domain", "regions": ["aws:us-east-1", "gcp:us-west1-a"]})
+    child = load_settings({"extends": "cross-domain-easy", "regions": ["aws:us-east-1", "gcp:us-west1-a"]})
     assert child.domains is None
     assert child.domain_names == ("aws:us-east-1", "gcp:us-west1-a")
     back = load_settings({"extends": "large", "domains": [{"name": "gcp:us-west1-a"}]})
@@ -216,7 +216,7 @@ def test_traces_are_found_beside_the_file_that_names_them(tmp_path, monkeypatch)
 def test_carbon_comes_from_the_table_then_the_domain_then_the_defaults():
     loaded = load_settings(
         {
-            "extends": "cross-domain",
+            "extends": "cross-domain-easy",
             "domain_defaults": {"carbon_g_per_kwh": 111},
             "domains": [
                 {"name": "gcp:us-west1-a"},

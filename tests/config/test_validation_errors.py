@@ -36,7 +36,7 @@ def incident(*incidents):
     return {"incidents": list(incidents)}
 
 
-# Change to the cross-domain preset → key, value, rule, fix, each as it must stand in the message.
+# Change to the cross-domain-easy preset → key, value, rule, fix, each as it must stand in the message.
 MISTAKES = {
     "unknown key": ({"reward": {"w_ef": 1}}, "reward.w_ef", "1", "is not a setting", "'w_eff'"),
     "unknown key at the top": ({"kindz": []}, "kindz", "[]", "is not a setting", "'kinds'"),
@@ -139,7 +139,7 @@ MISTAKES = {
 def test_a_mistake_names_key_value_rule_and_fix(mistake):
     change, key, value, rule, fix = MISTAKES[mistake]
     with pytest.raises(SettingsError) as caught:
-        load_settings({"extends": "cross-domain"} | change)
+        load_settings({"extends": "cross-domain-easy"} | change)
     message = str(caught.value)
     start = f"{key} = {value}: "
     assert message.startswith(start)
@@ -156,7 +156,7 @@ def test_a_mistake_names_key_value_rule_and_fix(mistake):
 def test_several_mistakes_show_one_and_count_the_others():
     wrong = {"episode": {"horizon_s": -1, "tick_s": -1, "retry_s": 0}, "reward": {"w_ef": 1, "w_util": -1}}
     with pytest.raises(SettingsError) as caught:
-        load_settings({"extends": "cross-domain"} | wrong)
+        load_settings({"extends": "cross-domain-easy"} | wrong)
     message = str(caught.value)
     assert message.startswith("reward.w_ef = 1: is not a setting. Did you mean 'w_eff'?")
     assert message.endswith("(4 more problems: reward.w_util, episode.horizon_s, episode.tick_s, …)")
@@ -221,8 +221,8 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("source", "rule"),
     [
-        ("crossdomain", "preset = 'crossdomain': is neither a preset nor a file.*Did you mean 'cross-domain'"),
-        ("hi_ppo", "preset = 'hi_ppo': .*Valid: cross-domain, cross-domain-hourly, large, shared, testbed"),
+        ("crossdomain", "preset = 'crossdomain': is neither a preset nor a file.*Did you mean 'cross-domain-easy'"),
+        ("hi_ppo", "preset = 'hi_ppo': .*Valid: cross-domain, cross-domain-easy, large, shared, testbed"),
         ("missing.yaml", r"settings file = 'missing.yaml': cannot be read \(No such file"),
         ("/", r"settings file = '/': cannot be read \(Is a directory"),
         (None, "source = None: must be the name of a preset"),
@@ -242,7 +242,7 @@ def test_a_source_that_does_not_exist_is_refused(source, rule):
     ],
 )
 def test_what_only_the_world_can_see_is_still_a_settings_error(change, rule):
-    loaded = load_settings({"extends": "cross-domain"} | change)
+    loaded = load_settings({"extends": "cross-domain-easy"} | change)
     with pytest.raises(SettingsError, match=rule):
         loaded.build_world()
 

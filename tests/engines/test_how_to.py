@@ -124,7 +124,9 @@ def test_a_preset_of_ones_own_cluster(slurm, ray_nodes, type_, tmp_path):
     (tmp_path / "astra").write_text(ASTRA)
     (tmp_path / "astra").chmod(stat.S_IRWXU)
     port = free_port()
-    run = "attribution-sched run --preset cross-domain --tasks 2 --journal run.sqlite -q --no-feedback --no-explain"
+    run = (
+        "attribution-sched run --preset cross-domain-easy --tasks 2 --journal run.sqlite -q --no-feedback --no-explain"
+    )
     type_(run, variables=variables)
     own = {"0.0.0.0:7411": f"127.0.0.1:{port}", "west.example.org:7411": f"127.0.0.1:{port} --seconds 0.2",
            "d000042": "d000000", "~/astra-sim/AstraSim_Analytical_Congestion_Unaware": str(tmp_path / "astra"),

@@ -5,9 +5,9 @@ leaves the others as they are; :mod:`tests.golden.test_golden` plays some of the
 tests run) and compares: actions bit for bit, clock and rewards to 1e-12. Since they were recorded the last
 bits of priced steps have moved: clocks differ by up to six units in the last place, rewards by 2e-15.
 
-Recorded anew since, and why: ``cross-domain/exact-switch``: its start descends through the neighbourhood that all local
-searches share, which is wider than its own was, and finds better plans (seed 0: one plan of 26, with R_eff 0.330 for
-0.321; clocks and all other plans are the same to the bit).
+Recorded anew since, and why: ``cross-domain-easy/exact-switch``: its start descends through the neighbourhood that all
+local searches share, which is wider than its own was, and finds better plans (seed 0: one plan of 26, with R_eff 0.330
+for 0.321; clocks and all other plans are the same to the bit).
 ``testbed``, all policies: served tasks have the demands of serving, so their host time varies otherwise.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from attribution_sched import System
 
-PRESETS = ("testbed", "cross-domain")
+PRESETS = ("testbed", "cross-domain-easy")
 POLICIES = ("greedy", "sjf", "exact-switch")
 """Hi-PPO is not among them: it thinks since then, and prices plans by what it believes of the very task."""
 

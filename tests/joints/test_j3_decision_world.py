@@ -31,10 +31,10 @@ def occurring(tell, preset, count):
 
 
 def test_plans_over_several_domains_and_shared_devices(tell):
-    occurring(tell, "cross-domain", 30)
+    occurring(tell, "cross-domain-easy", 30)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["cross-domain", "large"])
+@pytest.mark.parametrize("preset", ["cross-domain-easy", "large"])
 def test_plans_over_several_domains_and_shared_devices_over_days(preset, tell):
     occurring(tell, preset, 300)

@@ -15,7 +15,7 @@ DEAR = 100.0
 
 
 def world_at(price):
-    world = load_settings("cross-domain-hourly").build_world()
+    world = load_settings("cross-domain").build_world()
     return replace(world, reward=replace(world.reward, carbon_usd_per_kg=price))
 
 
@@ -25,7 +25,7 @@ def test_where_most_work_fits_no_domain_plans_are_cut(tell):
         if outcome.code > 0 and not asked.view.replanning:
             plans += 1
             crossing += len(asked.plan.domains) > 1
-    tell("J3", preset="cross-domain-hourly", policy="rule", plans=plans, over_several_domains=crossing)
+    tell("J3", preset="cross-domain", policy="rule", plans=plans, over_several_domains=crossing)
     assert crossing >= 0.2 * plans > 0
 
 

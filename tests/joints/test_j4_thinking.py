@@ -22,7 +22,7 @@ def gains(world, policies, seeds):
 
 def test_thinking_changes_what_is_done_and_costs_nothing_on_a_short_day(tell):
     """A day of eight hours that was looked at: thinking finds better choices than its teacher took."""
-    world = replace(load_settings("cross-domain").build_world(), horizon_s=8 * 3600.0)
+    world = replace(load_settings("cross-domain-easy").build_world(), horizon_s=8 * 3600.0)
     gain = gains(world, [RuleFork()], [702_000, 702_002])[0]
     tell("J4", days=2, hours=8, looked_at=1, gain=float(gain.mean()))
     assert gain.mean() > 0.0
@@ -30,7 +30,7 @@ def test_thinking_changes_what_is_done_and_costs_nothing_on_a_short_day(tell):
 
 @pytest.mark.slow
 def test_thinking_beats_the_teacher_beyond_the_interval(tell):
-    world = load_settings("cross-domain").build_world()
+    world = load_settings("cross-domain-easy").build_world()
     seeds = range(FIRST_SEED, FIRST_SEED + 24)
     for name, gain in zip(("rule+fork", "hi-ppo"), gains(world, [RuleFork(), HiPpo(think=True)], seeds), strict=True):
         error = float(gain.std(ddof=1) / np.sqrt(len(gain)))

@@ -20,7 +20,7 @@ def cut(system, arm, seed):
 
 def run(arm, seed, windows, tasks):
     """Placements until a window meets the target, and the shares of w_util after each step."""
-    system = System("cross-domain", policy="rule", seed=seed)
+    system = System("cross-domain-easy", policy="rule", seed=seed)
     cut(system, arm, seed)
     placements, met, seen, shares = 0, False, 0, []
     for _ in range(windows):

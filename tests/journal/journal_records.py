@@ -6,7 +6,7 @@ from pathlib import Path
 from attribution_sched.journal import DecisionRecord, JournalHeader, OutcomeRecord, TaskRecord
 
 HEADER = JournalHeader(
-    preset="cross-domain",
+    preset="cross-domain-easy",
     policy="hi-ppo",
     settings={"domains": 3, "link": {"gbps": 5.5}},
     seeds={"cluster": 7, "policy": 2**100},

@@ -44,7 +44,7 @@ def test_parquet(journal, tmp_path, monkeypatch):
     assert found.to_pylist() == [{name: seen(value) for name, value in row.items()} for row in rows(journal)]
     assert found.num_rows == 701
     assert set(found.column_names) >= UNITS
-    assert json.loads(found.schema.metadata[b"journal"])["preset"] == "cross-domain"
+    assert json.loads(found.schema.metadata[b"journal"])["preset"] == "cross-domain-easy"
     assert json.loads(found["action"][5].as_py()) == decision(5).action
 
 

@@ -88,7 +88,7 @@ def test_a_page_that_breaks_while_it_is_open(path):
     ("statements", "words"),
     [
         (("DELETE FROM header",), "has no header"),
-        (("UPDATE header SET settings = '{'",), r"header\[cross-domain\].settings = '{': is not JSON"),
+        (("UPDATE header SET settings = '{'",), r"header\[cross-domain-easy\].settings = '{': is not JSON"),
         (("UPDATE header SET preset = 'other'",), r"header\[other\] = .*its digest does not fit"),
         (("DROP INDEX waits_after_decisions",), "has no index waits_after_decisions as it was made"),
         (("CREATE TRIGGER mine AFTER INSERT ON tasks BEGIN SELECT 1; END",), "has a trigger of others .mine."),

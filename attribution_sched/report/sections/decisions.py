@@ -71,7 +71,7 @@ def _part(moment: Moment, why: Why, domains: tuple[str, ...], lang: str) -> Sect
     else:
         told = Explanation.from_dict(why.explanation)
         parts = sections(told, lang)
-        blocks += [Text(parts[name]) for name in ("decision", "worth")]
+        blocks += [Text(parts[name]) for name in ("decision", "worth") if name in parts]
         blocks.append(_waterfall(told, lang))
         blocks += [Text(parts[name]) for name in ("drivers", "interaction") if name in parts]
         blocks += [*_flips(told, parts, lang, why.flips_sought), Text(parts["method"], "note")]
