@@ -19,9 +19,9 @@ from attribution_sched.cluster.decision import Decision, Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.scheduler.beliefs import DemandBeliefs
-from attribution_sched.scheduler.hi_ppo.cuts import cuts
 from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
@@ -456,7 +456,7 @@ class HiPpo:
         slots = dict.fromkeys(each.slot for each, spanning in zip(listed, spans, strict=True) if spanning)
         for number, slot in enumerate(list(slots)[:CUT_TASKS]):
             odds = next(each for each, spanning in zip(listed, spans, strict=True) if spanning and each.slot == slot)
-            found += [replace(odds, plan=cut) for cut in cuts(view, kinds[slot], CUTS if number == 0 else 1)]
+            found += [replace(odds, plan=c) for c in best_by_domains(view, kinds[slot])[: CUTS if number == 0 else 1]]
         return [each for at, each in enumerate(found) if is_new(each, found[:at])]
 
     def described(self, view: Decision, planner: Planner, listed: Sequence[Option]) -> Described:
