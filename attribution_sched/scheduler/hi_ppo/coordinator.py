@@ -403,10 +403,13 @@ class HiPpo:
         if view.backlog:
             # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
             return None
+        sharing = self.pairs and self.partners.apply(view)
+        if sharing and len(view.queue) == 1 and plan is not None and self.partners.leaves_room(view, plan):
+            return None
         thinker, listed = self.thinker(), self.listed(view, planner, decisions, slot, plan)
         listed += thinker.later(view, listed[0])
         pairs = None
-        if self.pairs and self.partners.apply(view):
+        if sharing:
             listed += self._partner_options(view, slot, listed[0])
             pairs = self.partners.table(view, view.moment.world)
         return thinker.compare(view, planner, listed, decision_seed(view), pairs) if len(listed) > 1 else None
