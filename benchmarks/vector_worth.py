@@ -22,7 +22,9 @@ from pathlib import Path
 
 import numpy as np
 from fork_gain import world_of
+from hi_ppo_presets import UNSEEN
 from hi_ppo_presets import played as played_before
+from hi_ppo_presets import world_of as preset_world
 
 from attribution_sched.attribution.attributor import AccountAttributor, as_attributor
 from attribution_sched.attribution.vector import AttributionVector, state_vectors
@@ -188,7 +190,8 @@ def main() -> None:
             think(name, int(count), given.seed, given.runs, given.minutes)
             continue
         known = name in scenario_names() or name in ("mixed", "testbed")
-        days = Days(training_world(name) if known else world_of(name), int(count), weights)
+        world = preset_world(name) if name in UNSEEN else training_world(name) if known else world_of(name)
+        days = Days(world, int(count), weights)
         rule = days.returns(None, given.seed)
         arms = beliefs_of(days, weights)
         truth = arms["true demands"].mean[:, :3]
@@ -201,9 +204,10 @@ def main() -> None:
                 print(f"{name}, {count} days from {given.seed}: rule {rule.mean():.1f}, {joules.mean():.0f} MJ a day")
             gain, more = returns - own[0], 100.0 * (joules - own[1]) / own[1].mean()
             error = np.sqrt(((belief.mean[:, :3] - truth) ** 2).mean(axis=0))
-            half, half_j = (1.96 * x.std(ddof=1) / np.sqrt(len(x)) for x in (gain, more))
+            over = returns - rule
+            half, half_j, half_r = (1.96 * x.std(ddof=1) / np.sqrt(len(x)) for x in (gain, more, over))
             print(
-                f"  {arm:20s} over rule {(returns - rule).mean():+.2f}, over both {gain.mean():+.2f} ± {half:.2f}, "
+                f"  {arm:20s} over rule {over.mean():+.2f} ± {half_r:.2f}, over both {gain.mean():+.2f} ± {half:.2f}, "
                 f"joules {more.mean():+.2f} ± {half_j:.2f} %, error of log compute, memory, host "
                 + " ".join(f"{x:.2f}" for x in error),
                 flush=True,
