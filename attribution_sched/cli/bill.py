@@ -71,7 +71,8 @@ def bill(
         reasons = [say(line.reason, lang, **line.facts) for line in shown.lines]
         told = zip_longest(reasons, shown.rows(), fillvalue="")
         lines = [{**row, "reason": words} for words, row in told if isinstance(row, dict)]
-        say_json({"rule": rule, "by": by, "gap": made.gap(), "exact": made.exact, "lines": lines})
+        say_json({"rule": rule, "by": by, "gap": made.gap(), "exact": made.exact, "lines": lines,
+                  "operators": [vars(part) for part in shown.operators]})  # fmt: skip
         return
     _print(shown, lang)
     if compare and by != "domain":
@@ -98,6 +99,7 @@ def _print(made: Bill, lang: str) -> None:
 
     from attribution_sched.billing.bill import NOBODY, PARTS
     from attribution_sched.explain.words.say import say
+    from attribution_sched.report.sections.bill import operator_rows
 
     console = out(wide=True)
     by = say(f"bill.by.{made.by}", lang)
@@ -119,6 +121,14 @@ def _print(made: Bill, lang: str) -> None:
     console.print(table)
     for words in _notes(made, lang):
         console.print(words, markup=False)
+    if made.operators:
+        head, rows = operator_rows(made.operators, lang)
+        table = Table(title=say("bill.operators", lang), title_justify="left")
+        for at, name in enumerate((by, *head[1:])):
+            table.add_column(name, justify="right" if at else "left")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
 
 
 def _cell(line: Any) -> str:
