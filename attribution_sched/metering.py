@@ -6,6 +6,7 @@ devices adds up to the engine's own meter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -385,6 +386,11 @@ def bill_of(
     congestion: bool = False,
 ) -> tuple[Bill, Usage]:
     """The bill of a journal, and what it rests on; see :meth:`attribution_sched.System.bill`."""
+    if electricity_usd_per_kwh is not None and not 0.0 <= electricity_usd_per_kwh < math.inf:
+        fix = "Use USD per kWh, or leave it out for the preset's"
+        raise SettingsError(
+            problem("electricity_usd_per_kwh", electricity_usd_per_kwh, "must be a price of 0 or more", fix)
+        )
     if not congestion:
         usage = usage_of(journal, electricity_usd_per_kwh)
         return make_bill(usage, by, rule, prices=prices), usage

@@ -55,9 +55,6 @@ def bill(
     check_language(lang)
     if output is not None and output.suffix not in (".csv", ".json"):
         raise SettingsError(problem("--output", str(output), "must end in .csv or .json", "Name the file so"))
-    if electricity_price is not None and not electricity_price >= 0:
-        rule_text = "must be a price of 0 or more"
-        raise SettingsError(problem("--electricity-price", electricity_price, rule_text, "Use USD per kWh"))
     prices = Prices(carbon_price, device_price, congestion_price)
     with Stages(quiet=as_json) as stages, Journal.read(journal) as recording:
         with stages.stage(f"living through {recording.count()} decisions with meters on"):
