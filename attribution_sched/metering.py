@@ -6,20 +6,22 @@ devices adds up to the engine's own meter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from attribution_sched.attribution.vector import ACCOUNTING, AttributionVector
 from attribution_sched.billing import games
-from attribution_sched.billing.bill import Bill, Prices, make_bill
+from attribution_sched.billing.bill import UNATTRIBUTED, Bill, Prices, make_bill
 from attribution_sched.billing.games import Shares
 from attribution_sched.billing.rules import Sharing
 from attribution_sched.billing.usage import TaskUse, Usage
 from attribution_sched.cluster.decision import capture
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import Engine, domain_power_w, signal_hour
+from attribution_sched.cluster.engine.engine import Engine, domain_power_w, signal_hour, slowdown_beside
 from attribution_sched.cluster.fork import replay
 from attribution_sched.cluster.plan import DOMAIN
 from attribution_sched.cluster.signals import DAY, Series
@@ -29,7 +31,7 @@ from attribution_sched.errors import JournalError, SettingsError, problem
 from attribution_sched.journal import Journal
 from attribution_sched.live_cluster import SimulatedCluster, Waiting
 from attribution_sched.operations import FAILED, FINISHED, STARTED, recorded
-from attribution_sched.resume import live_through
+from attribution_sched.resume import live_through, recorded_vector
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
@@ -50,6 +52,7 @@ class MeteredCluster(SimulatedCluster):
         self._uses: dict[str, TaskUse] = {}
         self._number: dict[str, int] = {}
         self._rows_of: dict[str, FloatArray] = {}
+        self._slowed_h: dict[tuple[int, int], float] = {}
         super().__init__(*given, **options)
 
     def _pass_time(self) -> int:
@@ -59,6 +62,7 @@ class MeteredCluster(SimulatedCluster):
         running = np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING)
         bills = state.tasks[0, running, st.BILL].copy()
         names = [self._use(self.residents[slot]) for slot in running.tolist()]
+        slowed = self._slowed_by(running.tolist())
         tick_s = float(state.clock[0, st.LAST_TICK])
         wanted = super()._pass_time()
         now_s = self.now_s
@@ -69,6 +73,10 @@ class MeteredCluster(SimulatedCluster):
         self._edges_s.append(now_s)
         self._idle_j.append(idle_w * lasted_s)
         self._ticks_s.append(tick_s)
+        number = dict(zip(running.tolist(), (self._number[name] for name in names), strict=True))
+        for slot, (other, lost) in slowed.items():
+            pair = number[slot], number[other]
+            self._slowed_h[pair] = self._slowed_h.get(pair, 0.0) + lost * lasted_s / 3600.0
         own_idle_w = held * self._idle_device_w()
         for slot, bill, name in zip(running.tolist(), bills.tolist(), names, strict=True):
             use = self._uses[name]
@@ -129,6 +137,7 @@ class MeteredCluster(SimulatedCluster):
             electricity_usd_per_j=ratios[st.ELECTRICITY] * paid / J_PER_KWH,
             meter_j=float(self.engine.state.totals[0, st.METER_J]),
             meter_egress_usd=float(self.engine.state.totals[0, st.BILL_TOTAL]),
+            slowed=tuple((task, other, hours) for (task, other), hours in self._slowed_h.items()),
             repeated=tuple(
                 (domain.name, signal.period_s / 3600.0)
                 for domain in domains
@@ -260,6 +269,29 @@ class MeteredCluster(SimulatedCluster):
             np.add.at(busy, (slots, domain), own / np.maximum(1.0, own + theirs))
         return busy
 
+    def _slowed_by(self, running: list[int]) -> dict[int, tuple[int, float]]:
+        """Slot of a task that shares devices → the slot that slows it most, and the part of its time that costs.
+
+        Ranks wait for each other, so the slowest device sets the pace, as in the engine.
+        """
+        state, found = self.engine.state, dict[int, tuple[int, float]]()
+        pairs = {(int(a), int(b)) for a, b in state.occupant[0].reshape(-1, 2) if a >= 0 and b >= 0}
+        for slot, other in sorted(pairs | {(b, a) for a, b in pairs}):
+            if slot not in running or other not in running or state.tasks[0, slot, st.PAUSED] > self.now_s:
+                continue
+            worst = found.get(slot, (other, 0.0))
+            for row in range(int(state.slots[0, slot, st.SEGMENTS])):
+                domain = int(state.plans[0, slot, row, DOMAIN])
+                rows = np.flatnonzero(
+                    state.plans[0, other, : int(state.slots[0, other, st.SEGMENTS]), DOMAIN] == domain
+                )
+                if len(rows):
+                    times = slowdown_beside(self.engine.arrays, state, 0, slot, row, other, int(rows[0]))
+                    worst = max(worst, (other, 1.0 - 1.0 / times), key=lambda each: each[1])
+            if worst[1] > 0.0:
+                found[slot] = worst
+        return found
+
     def _idle_device_w(self) -> FloatArray:
         """Idle power of a device of each domain, shape ``(K,)``."""
         return np.array(self.engine.arrays.domains.rows["idle_w"], dtype=np.float64)
@@ -312,7 +344,36 @@ def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> 
     """
     if journal.header.settings.get("cluster", "simulated") != "simulated":
         return measured_usage(journal)
-    return metered(journal).usage(electricity_usd_per_kwh)
+    return with_operators(metered(journal).usage(electricity_usd_per_kwh), journal)
+
+
+def with_operators(usage: Usage, journal: Journal) -> Usage:
+    """The same with every task's joules split by operator, as the vector accounts that the journal has of it."""
+    shares: dict[str, dict[str, tuple[float, float]]] = {}
+    for record in journal.decisions():
+        if record.task_id not in shares and (record.attribution or {}).get("question") == ACCOUNTING:
+            shares[record.task_id] = operator_shares(recorded_vector(record))
+    tasks = tuple(replace(use, operators=shares.get(use.id) or None) for use in usage.tasks)
+    return replace(usage, tasks=tasks)
+
+
+def operator_shares(vector: AttributionVector) -> dict[str, tuple[float, float]]:
+    """Parts of the joules above idle that each counter stands for, with half of the 95 % interval; empty without any.
+
+    What a meter said beyond the prediction is a part of its own.
+    """
+    beyond = max(0.0, vector.unattributed)
+    whole = float(vector.values.sum()) + beyond
+    if not whole > 0.0:
+        return {}
+    low, high = vector.interval()
+    halves = (high - low) / 2.0 / whole
+    parts = {
+        name: (float(value) / whole, float(half))
+        for name, value, half in zip(vector.names, vector.values, halves, strict=True)
+        if value != 0.0
+    }
+    return parts | ({UNATTRIBUTED: (beyond / whole, 0.0)} if beyond else {})
 
 
 def bill_of(
@@ -325,6 +386,11 @@ def bill_of(
     congestion: bool = False,
 ) -> tuple[Bill, Usage]:
     """The bill of a journal, and what it rests on; see :meth:`attribution_sched.System.bill`."""
+    if electricity_usd_per_kwh is not None and not 0.0 <= electricity_usd_per_kwh < math.inf:
+        fix = "Use USD per kWh, or leave it out for the preset's"
+        raise SettingsError(
+            problem("electricity_usd_per_kwh", electricity_usd_per_kwh, "must be a price of 0 or more", fix)
+        )
     if not congestion:
         usage = usage_of(journal, electricity_usd_per_kwh)
         return make_bill(usage, by, rule, prices=prices), usage
@@ -332,7 +398,7 @@ def bill_of(
         fix = "Bill tenants, tasks or models"
         raise SettingsError(problem("by", by, "cannot be made to wait by others", fix))
     cluster = metered(journal)
-    usage = cluster.usage(electricity_usd_per_kwh)
+    usage = with_operators(cluster.usage(electricity_usd_per_kwh), journal)
     return make_bill(usage, by, rule, prices=prices, congestion=cluster.congestion(usage, by)), usage
 
 

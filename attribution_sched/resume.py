@@ -166,11 +166,16 @@ class RecordedVectors:
         """The vector of a task."""
         if task.id not in self._known:
             record = self._told.get(task.id)
-            self._known[task.id] = self._attribute(task) if record is None else _recorded_vector(record)
+            self._known[task.id] = self._attribute(task) if record is None else recorded_vector(record)
         return self._known[task.id]
 
 
-def _recorded_vector(record: DecisionRecord) -> AttributionVector:
+def recorded_vector(record: DecisionRecord) -> AttributionVector:
+    """The vector that a decision's policy saw.
+
+    Raises:
+        JournalError: If what is recorded is none.
+    """
     try:
         return AttributionVector.from_dict(record.attribution or {})
     except (KeyError, TypeError, ValueError, ModelFitError) as error:
