@@ -19,9 +19,9 @@ from attribution_sched.cluster.decision import Decision, Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.scheduler.beliefs import DemandBeliefs
-from attribution_sched.scheduler.hi_ppo.cuts import cuts
 from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
@@ -403,10 +403,13 @@ class HiPpo:
         if view.backlog:
             # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
             return None
+        sharing = self.pairs and self.partners.apply(view)
+        if sharing and len(view.queue) == 1 and plan is not None and self.partners.leaves_room(view, plan):
+            return None
         thinker, listed = self.thinker(), self.listed(view, planner, decisions, slot, plan)
         listed += thinker.later(view, listed[0])
         pairs = None
-        if self.pairs and self.partners.apply(view):
+        if sharing:
             listed += self._partner_options(view, slot, listed[0])
             pairs = self.partners.table(view, view.moment.world)
         return thinker.compare(view, planner, listed, decision_seed(view), pairs) if len(listed) > 1 else None
@@ -456,7 +459,7 @@ class HiPpo:
         slots = dict.fromkeys(each.slot for each, spanning in zip(listed, spans, strict=True) if spanning)
         for number, slot in enumerate(list(slots)[:CUT_TASKS]):
             odds = next(each for each, spanning in zip(listed, spans, strict=True) if spanning and each.slot == slot)
-            found += [replace(odds, plan=cut) for cut in cuts(view, kinds[slot], CUTS if number == 0 else 1)]
+            found += [replace(odds, plan=c) for c in best_by_domains(view, kinds[slot])[: CUTS if number == 0 else 1]]
         return [each for at, each in enumerate(found) if is_new(each, found[:at])]
 
     def described(self, view: Decision, planner: Planner, listed: Sequence[Option]) -> Described:
