@@ -303,7 +303,7 @@ class Choices:
     Attributes:
         sentence: The binding reason.
         head: Names of the columns.
-        rows: Choices, the one that was made first and marked: the choice, and by how much it differs.
+        rows: Choices, the one that was made first: a mark, the choice, and by how much it differs.
         note: What differences are against, and how they were found.
     """
 

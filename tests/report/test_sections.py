@@ -126,10 +126,10 @@ def test_a_card_begins_with_the_reason_and_what_else_could_have_been_done(lang, 
     choices = told.reasons.consequential[0].choices[lang]
     assert part.blocks[0].words == choices.sentence and part.blocks[0].tone == "lead"
     table = next(block for block in part.blocks if isinstance(block, Table))
-    marked = [row[0].startswith("✔ ") for row in table.rows]
-    assert marked[0] and not any(marked[1:]) and any(row[0].startswith(wait) for row in table.rows)
+    marks = [row[0] for row in table.rows]
+    assert marks[0] == "✔" and not any(marks[1:]) and any(row[1].startswith(wait) for row in table.rows)
     # The choice itself is what others are compared with.
-    assert set(table.rows[0][1:]) == {"–"} and {len(row) for row in table.rows} == {len(table.head)}
+    assert set(table.rows[0][2:]) == {"–"} and {len(row) for row in table.rows} == {len(table.head)}
 
 
 def test_rivals_say_what_was_compared():

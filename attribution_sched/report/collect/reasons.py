@@ -82,13 +82,9 @@ def _choices(system: Source, decision: str) -> dict[str, Choices]:
 
 def _in_words(table: DecisionTable, lang: str) -> Choices:
     shown = decision_cells(table, lang)
-    rows = []
-    for row in shown.rows:
-        what = say("table.row", lang, what=row.what, below=row.below) if row.below else row.what
-        # An error stays on the line of its sign.
-        cells = (cell.replace("± ", "±\u00a0") for cell in row.cells)
-        rows.append((f"✔ {what}" if row.chosen else what, *cells))
-    return Choices(in_language(table.sentence, lang), (say("table.what", lang), *shown.heads), tuple(rows), shown.note)
+    whole = [say("table.row", lang, what=row.what, below=row.below) if row.below else row.what for row in shown.rows]
+    rows = tuple(("✔" if row.chosen else "", what, *row.cells) for row, what in zip(shown.rows, whole, strict=True))
+    return Choices(in_language(table.sentence, lang), ("", say("table.what", lang), *shown.heads), rows, shown.note)
 
 
 def _known_or_quick(system: Source, decision: str, how: dict[str, Any]) -> Why:

@@ -70,7 +70,7 @@ def _part(moment: Moment, why: Why, domains: tuple[str, ...], lang: str) -> Sect
     blocks.append(Text(_facts(moment, domains, lang)))
     if choices is not None:
         blocks += [
-            Table(choices.head, choices.rows, strong=frozenset({0}), wide=False),
+            Table(choices.head, choices.rows, text_columns=2, strong=frozenset({0}), wide=False),
             Text(choices.note, "note")
         ]  # fmt: skip
     if why.explanation is None:
