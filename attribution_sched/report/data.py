@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from attribution_sched.billing.bill import Line, OperatorPart
 
-SCHEMA = 5
+SCHEMA = 4
 """Version of the JSON form."""
 
 PROVENANCES: tuple[str, ...] = ("measured", "estimated", "simulated", "given")
@@ -297,23 +297,6 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What was done at a decision and what else could have been, in one language.
-
-    Attributes:
-        sentence: The binding reason.
-        head: Names of the columns.
-        rows: Choices, the one that was made first: a mark, the choice, and by how much it differs.
-        note: What differences are against, and how they were found.
-    """
-
-    sentence: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str
-
-
-@dataclass(frozen=True)
 class Why:
     """Why a decision was made.
 
@@ -322,14 +305,12 @@ class Why:
         explanation: As ``Explanation.to_dict`` gives it; None if there is none.
         missing: Why there is none.
         flips_sought: Whether thresholds and flips were looked for; not where the policy takes too long to be asked.
-        choices: Language → what else could have been done; empty where nobody asked.
     """
 
     decision: str
     explanation: Mapping[str, Any] | None
     missing: str = ""
     flips_sought: bool = False
-    choices: Mapping[str, Choices] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

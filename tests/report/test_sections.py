@@ -119,19 +119,6 @@ def test_a_missing_explanation_is_told_with_its_reason():
     assert "could not be explained: no background" in words(part)
 
 
-@pytest.mark.parametrize(("lang", "wait"), [("en", "wait"), ("zh", "等待")])
-def test_a_card_begins_with_the_reason_and_what_else_could_have_been_done(lang, wait):
-    told = report("learnt")
-    part = decisions.section(told, lang).parts[0]
-    choices = told.reasons.consequential[0].choices[lang]
-    assert part.blocks[0].words == choices.sentence and part.blocks[0].tone == "lead"
-    table = next(block for block in part.blocks if isinstance(block, Table))
-    marks = [row[0] for row in table.rows]
-    assert marks[0] == "✔" and not any(marks[1:]) and any(row[1].startswith(wait) for row in table.rows)
-    # The choice itself is what others are compared with.
-    assert set(table.rows[0][2:]) == {"–"} and {len(row) for row in table.rows} == {len(table.head)}
-
-
 def test_rivals_say_what_was_compared():
     told = words(rivals.section(report("ruled"), "en"))
     assert "seed 2" in told
@@ -193,8 +180,7 @@ def test_the_bill_adds_up_in_words_and_says_why_rules_differ():
     for lang, mark in (("en", "add up to the meters"), ("zh", "之和等于计量值")):
         made = bill.section(told, lang)
         assert mark in words(made)
-        by_payer, by_operator, by_rule = (block for block in made.blocks if isinstance(block, Table))
-        assert len(by_operator.rows) == len(by_payer.rows) - 2
+        by_payer, by_rule = (block for block in made.blocks if isinstance(block, Table))
         fold = next(block for block in made.blocks if isinstance(block, Fold))
         assert len(by_payer.rows) == len({line.payer for line in told.bill.lines}) + 2
         # Every line has its reason, and every payer stands under every rule.

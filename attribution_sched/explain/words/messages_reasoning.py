@@ -201,7 +201,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "table.change_link": ("{link}: {before} → {after} Gb/s", "{link} 由 {before} 降至 {after} Gb/s"),
     "table.too_small": ("too small for the model even when empty", "即使全空也容纳不下该模型"),
     "table.change": ("{domain}: {before} → {after} free", "{domain} 空闲 {before} → {after}"),
-    "table.row": ("{what} ({below:; })", "{what}（{below:；}）"),
     "table.what": ("Instead", "可选方案"),
     "table.wins": ("wins if {change}", "若 {change} 则胜出"),
     "table.hours": ("Δh", "Δ小时"),

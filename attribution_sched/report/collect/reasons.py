@@ -1,8 +1,4 @@
-"""Explanations for the report: the consequential decisions in depth, a sample of placements for the drivers.
-
-In depth is the decision itself: what else could have been done, and what decided it. The sample is of what plans are
-worth by themselves.
-"""
+"""Explanations for the report: the consequential decisions in depth, a sample of placements for the drivers."""
 
 from __future__ import annotations
 
@@ -13,26 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attribution_sched.errors import AttributionSchedError
-from attribution_sched.explain.decision_cells import decision_cells
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.stacking import stack
 from attribution_sched.explain.wording import output_unit
-from attribution_sched.explain.words import LANGUAGES, in_language, say
 from attribution_sched.report.collect.consequence import consequential, spread
-from attribution_sched.report.data import Choices, Driver, Moment, Number, Reasons, Why
+from attribution_sched.report.data import Driver, Moment, Number, Reasons, Why
 from attribution_sched.scheduler.policy import Appraiser
 
 if TYPE_CHECKING:
-    from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.report.source import Source
 
+DEEP: dict[str, Any] = {"rows": "standard"}
 SAMPLED: dict[str, Any] = {"rows": "quick", "precision": 0.1, "sure": False}
-"""Options of the sample for a policy that judges thousands of situations at once."""
+"""Options of the two sorts of explanation, for a policy that judges thousands of situations at once."""
 
-SLOW_SAMPLED = 240
-"""Its rows for any other policy, which decides anew in every situation. Rows, not seconds: explanations are journaled
-and read by feedback, and a busy machine must not learn otherwise."""
+SLOW_DEEP, SLOW_SAMPLED = 1_200, 240
+"""Rows of the two for any other policy, which decides anew in every situation. Rows, not seconds: explanations are
+journaled and read by feedback, and a busy machine must not learn otherwise."""
 
 SAMPLE, SLOW_SAMPLE = 40, 16
 """Placements that are explained for the drivers at most."""
@@ -60,31 +54,9 @@ def _sample(system: Source, chosen: Sequence[Moment], quick: bool) -> tuple[Why,
 
 
 def _deep(system: Source, chosen: Sequence[Moment], quick: bool) -> tuple[Why, ...]:
-    """Decisions with alternatives; with thresholds and flips too, unless the policy decides anew in every situation."""
-    return tuple(
-        replace(
-            _why(system, moment.decision, {"target": "decision", "tipping": quick}),
-            flips_sought=quick,
-            choices=_choices(system, moment.decision),
-        )
-        for moment in chosen
-    )
-
-
-def _choices(system: Source, decision: str) -> dict[str, Choices]:
-    """What else could have been done, in both languages; nothing where the decision cannot be asked about."""
-    try:
-        table = system.alternatives(decision)
-    except AttributionSchedError:
-        return {}
-    return {lang: _in_words(table, lang) for lang in LANGUAGES}
-
-
-def _in_words(table: DecisionTable, lang: str) -> Choices:
-    shown = decision_cells(table, lang)
-    whole = [say("table.row", lang, what=row.what, below=row.below) if row.below else row.what for row in shown.rows]
-    rows = tuple(("✔" if row.chosen else "", what, *row.cells) for row, what in zip(shown.rows, whole, strict=True))
-    return Choices(in_language(table.sentence, lang), ("", say("table.what", lang), *shown.heads), rows, shown.note)
+    """Explanations with thresholds and flips, which a policy that decides anew in every situation is not asked for."""
+    how = DEEP | ({"target": "terms"} if quick else {"target": "choice", "rows": SLOW_DEEP}) | {"tipping": quick}
+    return tuple(replace(_why(system, moment.decision, how), flips_sought=quick) for moment in chosen)
 
 
 def _known_or_quick(system: Source, decision: str, how: dict[str, Any]) -> Why:

@@ -1,4 +1,4 @@
-"""The most consequential decisions: the reason, what else could have been done, its drivers, and what would flip it."""
+"""The most consequential decisions: the plan, its drivers as a waterfall, the reasoning, and what would flip it."""
 
 from __future__ import annotations
 
@@ -65,21 +65,15 @@ def _part(moment: Moment, why: Why, domains: tuple[str, ...], lang: str) -> Sect
     name = say(
         "report.decisions.name", lang, id=moment.decision, kind=moment.kind, hours=number(moment.device_hours or 0.0)
     )
-    choices = why.choices.get(lang)
-    blocks: list[Block] = [Text(choices.sentence, "lead")] if choices is not None else []
-    blocks.append(Text(_facts(moment, domains, lang)))
-    if choices is not None:
-        blocks += [
-            Table(choices.head, choices.rows, text_columns=2, strong=frozenset({0}), wide=False),
-            Text(choices.note, "note")
-        ]  # fmt: skip
+    blocks: list[Block] = [Text(_facts(moment, domains, lang))]
     if why.explanation is None:
         blocks.append(Text(say("report.decisions.missing", lang, why=why.missing), "bad"))
     else:
         told = Explanation.from_dict(why.explanation)
         parts = sections(told, lang)
-        blocks += [Text(parts[name]) for name in ("drivers", "interaction") if name in parts]
+        blocks += [Text(parts[name]) for name in ("decision", "worth") if name in parts]
         blocks.append(_waterfall(told, lang))
+        blocks += [Text(parts[name]) for name in ("drivers", "interaction") if name in parts]
         blocks += [*_flips(told, parts, lang, why.flips_sought), Text(parts["method"], "note")]
     return Section(f"decision-{moment.decision}", name, tuple(blocks))
 
