@@ -256,13 +256,13 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
     room = (width or console.width) - NAMED
     kept: list[int] = []
     for c, head in enumerate(heads):
-        wide = 2 + max(len(head), *(len(cells[c]) for _, cells in rows))
+        wide = 1 + max(len(line) for text in (head, *(cells[c] for _, cells in rows)) for line in text.split("\n"))
         if any(cells[c] not in (NONE, "0") for _, cells in rows) and (room >= wide or not kept):
             kept.append(c)
             room -= wide
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     shown.add_column("", width=1)
-    shown.add_column(say("table.what", lang), min_width=24, overflow="fold")
+    shown.add_column(say("table.what", lang), min_width=NAMED - 6, overflow="fold")
     for c in kept:
         shown.add_column(heads[c], justify="right", no_wrap=True)
     for row, every in rows:
@@ -324,7 +324,8 @@ def _played(played: Played | None) -> list[str]:
         return [NONE] * 8
     spans = (played.reward, played.r_eff, played.r_util, played.r_cost)
     others = (played.start_s / 3600.0, played.usd, played.kwh, played.carbon_g)
-    return [*_spans(spans), *(_difference(value) for value in others)]
+    # The error goes under its difference, which leaves a terminal room for all of R and for what it costs.
+    return [*(text.replace(" ± ", "\n± ") for text in _spans(spans)), *(_difference(value) for value in others)]
 
 
 def _spans(spans: tuple[Span, ...]) -> list[str]:
