@@ -231,7 +231,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} 部署到 {domain}（{devices} 块设备）：{verdict}。",
     ),
     "sentence.cut": (
-        "{task} is cut over {domains: and } ({devices} devices): {verdict}.",
+        "{task} is cut over {domains: + } ({devices} devices): {verdict}.",
         "{task} 切分到 {domains:、}（共 {devices} 块设备）：{verdict}。",
     ),
     "sentence.less": ("{what} would bring {reward} less R", "{what} 的 R 会低 {reward}"),

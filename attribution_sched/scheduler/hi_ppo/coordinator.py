@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
-from attribution_sched.scheduler.policy import Appraisal, Policy, Preferred, twin
+from attribution_sched.scheduler.policy import Appraisal, Overruled, Policy, Preferred
 from attribution_sched.scheduler.rules import ShortestJobFirst, first_with_room
 from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, is_new, known_tasks
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, BoolArray, FloatArray, IntArray
@@ -668,12 +669,32 @@ class HiPpo:
             self._rivals = view, Rivals.of(self, view)
         return self._rivals[1]
 
-    def rethink(self, view: Decision) -> Thought | None:
-        """What thinking comes to at a decision, asked again; nothing is remembered. None where nothing is compared."""
+    def overruled(self, view: Decision, plan: Plan | None) -> Overruled | None:
+        """What thinking came to, if it put a choice in the place of the agents' own; see :class:`~.policy.Thoughtful`.
+
+        Asked again, and nothing is remembered.
+        """
+        thought = self._rethink(view)
+        if thought is None or thought.chosen == 0:
+            return None
+        best, own = thought.options[thought.chosen], thought.options[0]
+        if (best.plan is None) != (plan is None) or (best.slot != view.slot and plan is not None):
+            return None
+        if best.plan is not None and plan is not None and _places(best.plan) != _places(plan):
+            return None
+        gain, error, shrunk = (float(each[thought.chosen]) for each in (thought.gain, thought.error, thought.shrunk))
+        another = own.plan is not None and own.slot != view.slot
+        return Overruled(
+            None if another else own.plan, another, gain, error, int(thought.met[thought.chosen]),
+            thought.beta * shrunk, thought.beta * error,
+        )  # fmt: skip
+
+    def _rethink(self, view: Decision) -> Thought | None:
         if self.think is None or view.moment is None:
             return None
-        again = twin(self, remembers=True)
-        return again.coordinate(view).thought if isinstance(again, HiPpo) else None
+        other = copy.deepcopy(self)
+        other.deadline_s = math.inf
+        return other.coordinate(view).thought
 
     def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
         """What the agents choose for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""
@@ -701,6 +722,11 @@ def _digest(view: Decision) -> bytes:
 def _others(view: Decision) -> int:
     """Tasks that wait beside the one in question."""
     return max(0, len(view.queue) - (not view.replanning))
+
+
+def _places(plan: Plan) -> list[tuple[int, int, int, int]]:
+    """Domains, layers and numbers of devices of a plan; what else a search settles is no other choice."""
+    return [(each.domain, each.first, each.stop, each.device_count) for each in plan.segments]
 
 
 def _queue_pressure(view: Decision, others: int) -> float:
