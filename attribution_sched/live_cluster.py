@@ -39,6 +39,7 @@ from attribution_sched.cluster.engine.engine import (
     signal_hour,
 )
 from attribution_sched.cluster.engine.state import WorldArrays
+from attribution_sched.cluster.fork import task_working
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.objective import BUDGETS, Quota
 from attribution_sched.cluster.plan import Plan
@@ -520,7 +521,8 @@ class SimulatedCluster:
         pcie = inputs * float(made.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
         raised = float(made.task.priority - self.world.kinds[index].priority)
         allowed_s = 0.0 if made.task.deadline_s is None else made.task.deadline_s - self.now_s
-        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s, -1.0])
+        working = task_working(self.world.kinds, made.task)
+        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s, -1.0, working])
         number, self._came = self._came, self._came + 1
         self.engine.state.event[0, st.TAKEN] += 1
         task = replace(made.task, id=name, submitted=True, number=number, arrived_s=self.now_s)

@@ -587,7 +587,10 @@ class Live:
         attempt = launched_of(journaled).attempt if journaled is not None else self._attempts.get(task.id, 0)
         record = self.journal.task(task.id) if self.journal.knows_task(task.id) else None
         command = self.command if record is None else tuple(record.meta.get("command") or self.command)
-        jobs = jobs_of(key, task.id, plan, self.domains, command, steps=steps, attempt=attempt, partner=partner)
+        jobs = jobs_of(
+            key, task.id, plan, self.domains, command, steps=steps, attempt=attempt, partner=partner,
+            cap_w=self.world.cluster.cap_w,
+        )  # fmt: skip
         since = time.time() if journaled is None else launched_of(journaled).since_unix_s
         made = Launched(key, task.id, {}, HELD if len(jobs) > 1 else RELEASED, since, attempt)
         parts = {(job.component.replica, job.component.stage): job.component.domain for job in jobs}

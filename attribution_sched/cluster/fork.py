@@ -23,6 +23,7 @@ import numpy as np
 
 from attribution_sched.cluster.arrivals import ArrivalKind, Poisson, next_arrival
 from attribution_sched.cluster.cost import Scratch, make_scratch
+from attribution_sched.cluster.counters import working_share
 from attribution_sched.cluster.decision import ArrivalLaw, Moment
 from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.cluster.engine import state as st
@@ -40,6 +41,7 @@ from attribution_sched.cluster.engine.engine import (
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import I_END, I_START, DomainLoss, pack
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
+from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.philly import Philly, PhillyWeek, drawn_left_s
 from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
 from attribution_sched.cluster.reward import total_of
@@ -47,7 +49,7 @@ from attribution_sched.cluster.signals import possible
 from attribution_sched.cluster.streams import StreamState, integers
 from attribution_sched.cluster.tenant_limits import TenantLimits, make_limits, no_limits
 from attribution_sched.cluster.wan import ou_advance
-from attribution_sched.cluster.world import TaskPool, World, build_pool
+from attribution_sched.cluster.world import TaskKind, TaskPool, World, build_pool
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import kernel
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
@@ -184,7 +186,7 @@ class Beliefs(Protocol):
 
     @property
     def pool(self) -> FloatArray:
-        """Tasks that may come, rows as the engine takes them, shape ``(n, 8)``."""
+        """Tasks that may come, rows as the engine takes them, shape ``(n, 10)``."""
         ...
 
     @property
@@ -209,7 +211,8 @@ class PriorBeliefs:
         pool = law_pool(world)
         inputs = np.array([kind.model.layers[0].input_elements for kind in world.kinds], dtype=np.float64)
         self.inputs = inputs
-        self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs)
+        working = working_shares(world.kinds, pool.kinds, pool.counters.values)
+        self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs, working)
         self.pool_believed: FloatArray = np.zeros((len(pool), FACTORS))
         rng = np.random.default_rng(LAW_SEED)
         self.mean, self.root = np.zeros((len(world.kinds), FACTORS)), np.zeros((len(world.kinds), FACTORS, FACTORS))
@@ -243,15 +246,29 @@ def covariance_root(logs: FloatArray) -> FloatArray:
 
 
 def pool_rows(
-    kinds: IntArray, steps: FloatArray, factors: FloatArray, pcie: FloatArray, inputs: FloatArray
+    kinds: IntArray, steps: FloatArray, factors: FloatArray, pcie: FloatArray, inputs: FloatArray, working: FloatArray
 ) -> FloatArray:
-    """Rows of the engine's pool of tasks, shape ``(n, 9)``; as urgent as their kind, and no measured jobs."""
-    rows = np.zeros((len(kinds), 9))
+    """Rows of the engine's pool of tasks, shape ``(n, 10)``; as urgent as their kind, and no measured jobs."""
+    rows = np.zeros((len(kinds), st.POOL_COLUMNS))
+    rows[:, st.P_WORKING] = working
     rows[:, st.P_KIND], rows[:, st.P_STEPS] = kinds, steps
     rows[:, st.P_FACTORS : st.P_FACTORS + 3] = factors
     rows[:, st.P_TYPE] = -1.0
     rows[:, st.P_PCIE] = inputs[kinds] * pcie * 4.0 / PCIE_BYTES_PER_S
     return rows
+
+
+def working_shares(world_kinds: Sequence[TaskKind], kinds: IntArray, counters: FloatArray) -> FloatArray:
+    """Share of its time that a device of each opaque task works, as its counters tell; 0 for other tasks, ``(n,)``."""
+    opaque = np.array([is_opaque(kind.model) for kind in world_kinds])[kinds]
+    return np.where(opaque, working_share(counters), 0.0)
+
+
+def task_working(world_kinds: Sequence[TaskKind], task: Task) -> float:
+    """The same of one task; of one that nobody measured, all of its time."""
+    if not is_opaque(world_kinds[task.kind_index].model):
+        return 0.0
+    return float(working_share(task.counters)) if task.counters.size else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,8 +344,8 @@ def draw_futures(
         or [np.zeros((first + futures, 0))],
         axis=1,
     )[first:]
-    known = moment.arrays.pool[list(order)] if order else np.zeros((0, 9))
-    fresh = np.zeros((len(added), 9))
+    known = moment.arrays.pool[list(order)] if order else np.zeros((0, st.POOL_COLUMNS))
+    fresh = np.zeros((len(added), st.POOL_COLUMNS))
     fresh[:, st.P_TYPE] = -1.0
     for i, task in enumerate(added):
         fresh[i, st.P_KIND], fresh[i, st.P_STEPS] = task.kind_index, task.steps
@@ -337,6 +354,7 @@ def draw_futures(
             fresh[i, st.P_ALLOWED_S] = max(0.0, task.deadline_s - moment.now_s)
     facts = np.concatenate([known, fresh])
     kinds = facts[:, st.P_KIND].astype(np.int64)
+    facts[:, st.P_WORKING] = [task_working(moment.world.kinds, task) for task in records]
     inputs = np.array([kind.model.layers[0].input_elements for kind in moment.world.kinds], dtype=np.float64)
     signals = _signals(moment, until_s, seed, first, futures)
     told = np.column_stack([believed.pace, believed.mean[:, : FACTORS - 1]])

@@ -200,7 +200,7 @@ def samples(batch: PlanBatch) -> IntArray:
 
 @kernel
 def samples_kernel(rows: IntArray, count: int) -> int:
-    """Samples one plan ``(P, 10)`` processes per step, all replicas together."""
+    """Samples one plan ``(P, 11)`` processes per step, all replicas together."""
     found, last = 0, -1
     for row in range(count):
         if rows[row, REPLICA] != last:

@@ -26,7 +26,7 @@ from attribution_sched.cluster.objective import BATCH_LEVELS as BATCH_LEVELS
 from attribution_sched.cluster.objective import SHARE_RULES, KindFields, Quota, ShareRule
 from attribution_sched.cluster.objective import Reward as Reward
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
-from attribution_sched.cluster.power import check_cap
+from attribution_sched.cluster.power import cap_levels_w, check_cap, check_levels
 from attribution_sched.cluster.signals import YEAR_H, Signal, by_hour
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import SettingsError, TaskError, TraceError, nearest, problem
@@ -137,13 +137,17 @@ class Cluster:
         domains: K domains, in the order of the WAN's axes.
         wan: Links between them.
         runtime: Framework behaviour.
+        cap_levels: Power caps that a task may be given on its devices, as shares of their TDP, descending; level 0,
+            which is always there, is the domain's own cap.
     """
 
     domains: tuple[Domain, ...]
     wan: Wan
     runtime: Runtime = field(default_factory=Runtime)
+    cap_levels: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        check_levels(self.cap_levels)
         names = tuple(domain.name for domain in self.domains)
         if names != self.wan.names:
             fix = "List the domains in the order of the network's names"
@@ -160,6 +164,11 @@ class Cluster:
             if domain.gpu not in found:
                 found.append(domain.gpu)
         return tuple(found)
+
+    def cap_w(self, domain: int, level: int) -> float:
+        """Watts of a cap level in a domain; level 0 is the domain's own."""
+        here = self.domains[domain]
+        return cap_levels_w(here.gpu, here.cap_w, self.cap_levels)[level]
 
     @property
     def devices(self) -> int:
