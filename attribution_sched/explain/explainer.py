@@ -20,12 +20,11 @@ from attribution_sched.explain.background import Background
 from attribution_sched.explain.batch import Batch, Prepared, one_by_one, refuse_none, side_by_side
 from attribution_sched.explain.counterfactual import find_flips, rules, smallest_flip
 from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanation
-from attribution_sched.explain.findings import Confidence, Interaction, Player
+from attribution_sched.explain.findings import OTHERS, Confidence, Interaction, Player
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.masked_states import Blender, widened
 from attribution_sched.explain.players import Lineup, Links, in_joules, lineup
 from attribution_sched.explain.preference import (
-    OTHERS,
     REASKED_ROWS,
     ROWS,
     Preference,

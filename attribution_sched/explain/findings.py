@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+OTHERS = "other inputs"
+"""Name of the player that the others are together."""
+
 
 @dataclass(frozen=True)
 class Player:
