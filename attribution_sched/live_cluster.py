@@ -39,11 +39,10 @@ from attribution_sched.cluster.engine.engine import (
     signal_hour,
 )
 from attribution_sched.cluster.engine.state import WorldArrays
-from attribution_sched.cluster.fork import task_working
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.objective import BUDGETS, Quota
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World
+from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World, task_working
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.words.say import Phrase
 from attribution_sched.kernels import clock

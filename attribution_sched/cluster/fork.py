@@ -23,7 +23,6 @@ import numpy as np
 
 from attribution_sched.cluster.arrivals import ArrivalKind, Poisson, next_arrival
 from attribution_sched.cluster.cost import Scratch, make_scratch
-from attribution_sched.cluster.counters import working_share
 from attribution_sched.cluster.decision import ArrivalLaw, Moment
 from attribution_sched.cluster.demands import draw_demands
 from attribution_sched.cluster.engine import state as st
@@ -41,7 +40,6 @@ from attribution_sched.cluster.engine.engine import (
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import I_END, I_START, DomainLoss, pack
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.philly import Philly, PhillyWeek, drawn_left_s
 from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
 from attribution_sched.cluster.reward import total_of
@@ -49,7 +47,7 @@ from attribution_sched.cluster.signals import possible
 from attribution_sched.cluster.streams import StreamState, integers
 from attribution_sched.cluster.tenant_limits import TenantLimits, make_limits, no_limits
 from attribution_sched.cluster.wan import ou_advance
-from attribution_sched.cluster.world import TaskKind, TaskPool, World, build_pool
+from attribution_sched.cluster.world import TaskPool, World, build_pool, task_working, working_shares
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import kernel
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
@@ -256,19 +254,6 @@ def pool_rows(
     rows[:, st.P_TYPE] = -1.0
     rows[:, st.P_PCIE] = inputs[kinds] * pcie * 4.0 / PCIE_BYTES_PER_S
     return rows
-
-
-def working_shares(world_kinds: Sequence[TaskKind], kinds: IntArray, counters: FloatArray) -> FloatArray:
-    """Share of its time that a device of each opaque task works, as its counters tell; 0 for other tasks, ``(n,)``."""
-    opaque = np.array([is_opaque(kind.model) for kind in world_kinds])[kinds]
-    return np.where(opaque, working_share(counters), 0.0)
-
-
-def task_working(world_kinds: Sequence[TaskKind], task: Task) -> float:
-    """The same of one task; of one that nobody measured, all of its time."""
-    if not is_opaque(world_kinds[task.kind_index].model):
-        return 0.0
-    return float(working_share(task.counters)) if task.counters.size else 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ and add nothing but a seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
-from attribution_sched.cluster.counters import COUNTER_NAMES, Counters, counters, read, read_speed, throughput
+from attribution_sched.cluster.counters import (
+    COUNTER_NAMES,
+    Counters,
+    counters,
+    read,
+    read_speed,
+    throughput,
+    working_share,
+)
 from attribution_sched.cluster.demands import Demands, draw_demands
 from attribution_sched.cluster.gpus import Gpu
 from attribution_sched.cluster.incidents import Incident, check_incidents
@@ -418,6 +426,19 @@ class TaskPool:
 
     def __len__(self) -> int:
         return int(self.kinds.size)
+
+
+def working_shares(world_kinds: Sequence[TaskKind], kinds: IntArray, counters: FloatArray) -> FloatArray:
+    """Share of its time that a device of each opaque task works, as its counters tell; 0 for other tasks, ``(n,)``."""
+    opaque = np.array([is_opaque(kind.model) for kind in world_kinds])[kinds]
+    return np.where(opaque, working_share(counters), 0.0)
+
+
+def task_working(world_kinds: Sequence[TaskKind], task: Task) -> float:
+    """The same of one task; of one that nobody measured, all of its time."""
+    if not is_opaque(world_kinds[task.kind_index].model):
+        return 0.0
+    return float(working_share(task.counters)) if task.counters.size else 1.0
 
 
 def build_pool(world: World) -> TaskPool:

@@ -3,9 +3,10 @@
 A cap is chosen after all else of a plan: it changes how long the plan's own steps take and what they draw, no memory,
 no traffic and nobody else's devices. From no caps on, the best change of one segment or of all is taken while it helps,
 
-    R(caps) − w_eff · pressure · devices · T(caps) / T_base,
+    R(caps) − w_eff · (waiting · devices / all devices + devices in use / all devices) · T(caps) / T_base,
 
-so a segment that waits for others is held back first, and where tasks queue for the devices hardly any is. What a cap
+so a segment that waits for others is held back first, and where tasks queue for the devices hardly any is: in a busy
+cluster a second that is lost is lost once more by those that come. What a cap
 does to a task follows from what is believed of it: its demands where its model is known, and of an opaque one the share
 of its time that a device works, as its counters tell (:func:`~attribution_sched.cluster.counters.working_share`).
 """
@@ -20,11 +21,10 @@ import numpy as np
 
 from attribution_sched.cluster.cost import CostModel, DomainArrays, PowerArrays, opaque_cap
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.fork import task_working
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import CAP, DP, PP, TP, Plan, PlanBatch
 from attribution_sched.cluster.reward import priced_terms, samples, total_of
-from attribution_sched.cluster.world import Reward
+from attribution_sched.cluster.world import Reward, task_working
 from attribution_sched.kernels import kernel
 from attribution_sched.types import FloatArray, IntArray, Task
 
@@ -110,6 +110,8 @@ def capped(
     kind, reward, cost = task.kind_index, view.reward, view.cost
     if levels_of(view) == 0:
         return plan
+    in_use = 1.0 - float(np.sum(view.free_devices)) / cost.cluster.devices
+    pressure += in_use / sum(segment.device_count for segment in plan.segments)
     if is_opaque(view.kinds[kind].model):
         share = task_working(view.kinds, task) if working is None else working
         first = plan.segments[0]
@@ -132,7 +134,8 @@ def opaque_level(
 
     Alone on the devices it asked for it takes its baseline's time and energy, so shares of these are units of R.
     """
-    best, found = LEAST_GAIN, 0
+    best = LEAST_GAIN
+    found = 0
     for level in range(1, domains.caps_w.shape[1]):
         stretch, _, left_j = opaque_cap(domains, power_law, domain, precision, level, working)
         gain = w_cost * (1.0 - left_j) - charge * (stretch - 1.0)

@@ -31,10 +31,9 @@ from attribution_sched.cluster.fork import (
     covariance_root,
     law_pool,
     pool_rows,
-    working_shares,
 )
 from attribution_sched.cluster.models import Model
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import TaskKind, World, working_shares
 from attribution_sched.scheduler.hi_ppo.features import PACE, log_pace
 from attribution_sched.types import Attributor, Float32Array, FloatArray, IntArray, Task
 

@@ -514,11 +514,12 @@ def cap_action(
     slot, layouts = state.event[e, st.SLOT], world.layouts.shape[0]
     own = state.slots[e, slot, st.POOL]
     kind = kind_of(world, state, e, slot)
-    waiting, devices = 0, 0
+    waiting, devices, in_use = 0, 0, 0
     for other in range(state.slots.shape[1]):
         waiting += state.slots[e, other, st.STATUS] == st.QUEUED and other != slot
     for k in range(world.domains.rows.size):
         devices += world.domains.rows[k].devices
+        in_use += world.domains.rows[k].devices - free_devices(world, state, e, k, False, slot)
     for p in range(action.shape[0]):
         domain = action[p, 0]
         if domain >= world.domains.rows.size:
@@ -533,7 +534,7 @@ def cap_action(
                 working = working * partners[own, theirs] + world.pool[theirs, st.P_WORKING] * partners[theirs, own]
                 working = min(1.0, max(working, LEAST_WORKING))
             layout = world.layouts[action[p, 2] % layouts]
-            held = waiting / devices * layout[0] * layout[1] * layout[2]
+            held = (waiting * layout[0] * layout[1] * layout[2] + in_use) / devices
             level = opaque_level(
                 world.domains, world.power_law, domain, precision, working, rule.weights[0] * (1.0 + held), rule.w_cost
             )

@@ -128,7 +128,7 @@ def test_an_opaque_job_feels_a_cap_as_much_as_its_device_works():
     cost = Engine(small_site()).cost
     found = np.array([opaque_cap(cost.domains, cost.power_law, 0, 1, 3, u) for u in (0.05, 0.3, 0.6, 1.0)])
     stretch, above_w, joules = found.T
-    assert (stretch[:2] == 1.0).all() and (joules[:2] == 1.0).all(), "a device that mostly waits draws less than any cap"
+    assert (stretch[:2] == 1.0).all() and (joules[:2] == 1.0).all(), "less is drawn than any cap"
     assert (np.diff(stretch[1:]) > 0).all() and (np.diff(above_w[1:]) < 0).all() and (joules[2:] < 1.0).all()
 
 

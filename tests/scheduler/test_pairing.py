@@ -139,6 +139,7 @@ def test_every_policy_states_whether_it_pairs():
     for name, spec in POLICIES.items():
         thinks = name.startswith("hi-ppo") or name == "rule+fork"
         assert spec.pairs == (thinks or name in PACKERS), name
+        assert spec.caps == (thinks or name == "rule"), name
 
 
 def test_energy_is_kept_when_devices_are_shared():

@@ -17,9 +17,8 @@ from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.counters import LEAST_WORKING
 from attribution_sched.cluster.decision import Decision, Decisions, from_view
-from attribution_sched.cluster.fork import task_working
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.world import TaskKind
+from attribution_sched.cluster.world import TaskKind, task_working
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.planning.power_caps import capped, levels_of, with_cap
@@ -427,7 +426,7 @@ class HiPpo:
     def _capped(self, view: Decision, planner: Planner, slot: int, plan: Plan | None) -> Plan | None:
         """The lower agent's last choice: the power caps of a plan's segments, by which it is worth most."""
         task = known_tasks(view).get(slot)
-        if plan is None or task is None or not levels_of(view):
+        if plan is None or task is None or not levels_of(view) or not self.caps:
             return plan
         working = None
         if plan.beside is not None and plan.beside >= 0:
@@ -442,7 +441,7 @@ class HiPpo:
 
     def _with_caps(self, view: Decision, planner: Planner, listed: list[Option]) -> list[Option]:
         """The same choices, each with its caps; beside the own one the same plan with none and with the next lower."""
-        levels = levels_of(view)
+        levels = levels_of(view) if self.caps else 0
         if not levels:
             return listed
         found = [replace(each, plan=self._capped(view, planner, each.slot, each.plan)) for each in listed]
