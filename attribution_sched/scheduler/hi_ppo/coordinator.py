@@ -114,6 +114,8 @@ class HiPpo:
     name = "hi-ppo"
     pairs = True
     caps = True
+    waits = True
+    """Whether a task may be left waiting though it fits: a freedom that studies cut."""
     compares_window = True
     """Its upper agent chooses among all waiting tasks and waiting itself: one answer for the whole window."""
 
@@ -420,6 +422,8 @@ class HiPpo:
         if self.pairs and self.partners.apply(view):
             listed += self._partner_options(view, slot, listed[0])
             pairs = self.partners.table(view, view.moment.world)
+        if not (self.waits or view.replanning):
+            listed = [each for at, each in enumerate(listed) if at == 0 or each.plan is not None]
         listed = self._with_caps(view, planner, listed)
         return thinker.compare(view, planner, listed, decision_seed(view), pairs) if len(listed) > 1 else None
 
