@@ -117,7 +117,7 @@ HOPELESS = 100_000
 CHAIN_CAPACITY = 20_000
 """Most pipelines listed as possible replicas."""
 
-SEGMENT_COLUMNS = 10
+SEGMENT_COLUMNS = len(SEGMENT_FIELDS)
 
 
 @dataclass(frozen=True)
