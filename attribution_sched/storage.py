@@ -51,11 +51,6 @@ Arrays = dict[str, NDArray[Any]]
 
 _COPY = "Use an untouched copy"
 
-_REBUILDING = (
-    AttributionSchedError, KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, OverflowError,
-)  # fmt: skip
-"""What goes wrong where parts are put together that nobody saved together."""
-
 
 def write(
     path: str | Path,
