@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from attribution_sched.explain.decision_table import DecisionTable
 
 TARGET = Path(__file__).parent / "images" / "front.png"
-PLACED, ASKED = 26, 14
+PLACED, ASKED_FROM = 26, 8
 COLOURS = ("#4a90c2", "#6aa84f", "#c27d4a", "#8e6bb5", "#c2a34a", "#5fb3a8")
 
 
@@ -100,7 +100,8 @@ def main() -> None:
     """Run, ask, draw."""
     system = System(policy="rule", seed=3)
     placed = [result for result in (system.schedule_next_task() for _ in range(PLACED)) if result is not None]
-    shown = placed[ASKED]
+    # A model that no region holds: where it is cut is what this preset is about.
+    shown = next(each for each in placed[ASKED_FROM:] if len(each.decision.plan.replicas[0].segments) > 1)
     table = system.alternatives(shown)
     figure, (left, right) = plt.subplots(1, 2, figsize=(13.4, 4.6), width_ratios=(1.05, 1.0), layout="constrained")
     card(left, f"{shown.task.id} · {shown.task.kind} · decision {shown.id}", table)

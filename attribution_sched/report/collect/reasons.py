@@ -42,8 +42,8 @@ def reasons(system: Source, moments: Sequence[Moment], most: int) -> Reasons:
     sample = _sample(system, spread(placed, (SAMPLE if quick else SLOW_SAMPLE) if most else 0), quick)
     # The deep ones come last: one explanation per target is journaled, and theirs say more.
     deep = _deep(system, consequential(moments, most), quick)
-    found = [Explanation.from_dict(why.explanation) for why in sample if why.explanation is not None]
-    output, drivers = _drivers(found)
+    explanations = [Explanation.from_dict(why.explanation) for why in sample if why.explanation is not None]
+    output, drivers = _drivers(explanations)
     return Reasons(deep, sample, len(placed), output, drivers)
 
 
@@ -61,9 +61,9 @@ def _deep(system: Source, chosen: Sequence[Moment], quick: bool) -> tuple[Why, .
 
 def _known_or_quick(system: Source, decision: str, how: dict[str, Any]) -> Why:
     """What the journal has of a decision; else a quick explanation."""
-    kept = [one for one in system.journal.explanations(decision) if one.target in ("terms", "choice")]
-    if kept and not kept[0].explanation.get("against"):
-        return Why(decision, kept[0].explanation)
+    recorded = [one for one in system.journal.explanations(decision) if one.target in ("terms", "choice")]
+    if recorded and not recorded[0].explanation.get("against"):
+        return Why(decision, recorded[0].explanation)
     return _why(system, decision, how)
 
 
@@ -74,11 +74,11 @@ def _why(system: Source, decision: str, how: dict[str, Any]) -> Why:
         return Why(decision, None, str(error))
 
 
-def _drivers(found: Sequence[Explanation]) -> tuple[str, tuple[Driver, ...]]:
+def _drivers(explanations: Sequence[Explanation]) -> tuple[str, tuple[Driver, ...]]:
     """Inputs by how often they lead, then by how often they are certain."""
-    targets = [told.target for told in found]
+    targets = [each.target for each in explanations]
     main = max(set(targets), key=targets.count) if targets else ""
-    alike = [told for told in found if told.target == main]
+    alike = [each for each in explanations if each.target == main]
     if not alike:
         return "", ()
     overview = Overview.of(alike)
