@@ -351,7 +351,9 @@ def with_operators(usage: Usage, journal: Journal) -> Usage:
     """The same with every task's joules split by operator, as the vector accounts that the journal has of it."""
     shares: dict[str, dict[str, tuple[float, float]]] = {}
     for record in journal.decisions():
-        if record.task_id and record.task_id not in shares and (record.attribution or {}).get("question") == ACCOUNTING:
+        if record.task_id is None or record.task_id in shares:
+            continue
+        if (record.attribution or {}).get("question") == ACCOUNTING:
             shares[record.task_id] = operator_shares(recorded_vector(record))
     tasks = tuple(replace(use, operators=shares.get(use.id) or None) for use in usage.tasks)
     return replace(usage, tasks=tasks)

@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from math import comb
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import Decisions
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError, nearest, problem
@@ -19,19 +19,20 @@ from attribution_sched.explain.alternatives import Alternatives, alternatives, c
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.batch import Batch, Prepared, one_by_one, refuse_none, side_by_side
 from attribution_sched.explain.counterfactual import find_flips, rules, smallest_flip
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanation
-from attribution_sched.explain.findings import Confidence, Interaction, Player
+from attribution_sched.explain.findings import OTHERS, THINKING, Confidence, Interaction, Player
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.masked_states import Blender, widened
 from attribution_sched.explain.players import Lineup, Links, in_joules, lineup
 from attribution_sched.explain.preference import (
-    OTHERS,
     REASKED_ROWS,
     ROWS,
     Preference,
     asked_again,
     find_foil,
     odds_of,
+    overruled,
     redecided,
     where,
 )
@@ -56,6 +57,9 @@ from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.explain.words import Phrase
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, ChoiceOdds, Policy
+
+if TYPE_CHECKING:
+    from attribution_sched.scheduler.policy import Thought
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -90,6 +94,9 @@ FIXED = Phrase("note.fixed")
 
 CHUNK = 1 << 15
 """Situations of many decisions that are put together at a time."""
+
+HALF = 1.96
+"""Half a 95 % interval in standard errors."""
 
 LEAST_DRAWS = 32
 """Draws behind each sampled interaction at least."""
@@ -196,8 +203,10 @@ class Explainer:
         )  # fmt: skip
         if ready.foil is not None:
             told = replace(told, rows=told.rows + ready.foil.rows, against=self._instead(ready))
-            policy, plan = self.policy, decided.plan
-            if isinstance(policy, ChoiceOdds) and policy.forced(decided.view, ready.seen, plan)[0]:
+            policy, plan, aim = self.policy, decided.plan, ready.game.target
+            if isinstance(aim, Preference) and aim.thought is not None:
+                told = _with_thinking(told, decided.view, aim.thought)
+            elif isinstance(policy, ChoiceOdds) and policy.forced(decided.view, ready.seen, plan)[0]:
                 told = replace(told, notes=(*told.notes, FORCED))
         elif said is not None and SETTLED not in told.notes and self._settled(ready):
             told = replace(told, notes=(*told.notes, SETTLED))
@@ -363,7 +372,11 @@ class Explainer:
             again = redecided(self.policy, view, seen)[0]
             if attempt or where(again) == where(plan):
                 break
-            # Its memory, a deadline or its thinking made it decide otherwise; asked anew, it does this.
+            thought = overruled(self.policy, view, plan)
+            if thought is not None and isinstance(self.policy, ChoiceOdds):
+                score = odds_of(self.policy, view, plan)
+                return Preference(view, plan, score, RoomTable(view), odds=True, thought=thought), notes
+            # Its memory or a deadline made it decide otherwise; asked anew, it does this.
             notes, plan = (ASKED_ANEW,), again
         notes = (*notes, SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED)
         return Preference(view, plan, asked_again(self.policy, view, plan), RoomTable(view), odds=False), notes
@@ -480,6 +493,35 @@ class Explainer:
             return ()
         rows = max(QUICK_ROWS, LEAST_DRAWS * 8 * comb(len(strongest), 2))
         return strongest_pairs(ready.game, strongest, rows=rows, seed=seed, reading=reading)
+
+
+def _with_thinking(told: Explanation, view: Decision, thought: Thought) -> Explanation:
+    """What thinking added beside what the agents said, and their own choice as the other one."""
+    best, domains = thought.chosen, [domain.name for domain in view.cost.cluster.domains]
+    gain, error = float(thought.gain[best]), float(thought.error[best])
+    value = Phrase(
+        "reading.thought",
+        gain=number(gain, 2, signed=True),
+        error=number(HALF * error, 2),
+        futures=int(thought.met[best]),
+    )
+    shares = np.zeros((2, 1, len(told.outputs)))
+    shares[:, 0, 0] = thought.beta * float(thought.shrunk[best]), thought.beta * error
+    own = thought.options[0]
+    against: str = Phrase("plan.another_first")
+    if own.plan is None or own.slot == view.slot:
+        against = describe_plan(own.plan, domains, replanning=view.replanning)
+    total = told.value.copy()
+    total[0] += shares[0, 0, 0]
+    return replace(
+        told,
+        players=(*told.players, Player(THINKING, THINKING, value, number=gain)),
+        values=np.concatenate([told.values, shares[0]]),
+        standard_error=np.concatenate([told.standard_error, shares[1]]),
+        value=total,
+        against=against,
+        notes=tuple(note for note in told.notes if note not in (STEADFAST, SEARCHED)),
+    )
 
 
 def _named(sweep: Sweep, cast: Lineup) -> Sweep:

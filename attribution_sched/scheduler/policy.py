@@ -17,6 +17,7 @@ from attribution_sched.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from attribution_sched.cluster.decision import Moment
     from attribution_sched.cluster.fork import Beliefs, Follower
+    from attribution_sched.scheduler.thinking import Thought as Thought
 
 
 class Policy(Protocol):
@@ -181,6 +182,15 @@ class ChoiceOdds(Protocol):
 
     def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
         """What is chosen for the view's task in each situation."""
+        ...
+
+
+@runtime_checkable
+class Thoughtful(Protocol):
+    """A policy that compares choices in copies of the cluster before it acts, and can tell what came of it."""
+
+    def rethink(self, view: Decision) -> Thought | None:
+        """What comparing comes to at a decision, asked again; None where nothing is compared."""
         ...
 
 
