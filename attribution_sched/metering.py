@@ -44,7 +44,7 @@ CONGESTION_ORDERS = 64
 class MeteredCluster(SimulatedCluster):
     """A simulated cluster that books every interval; takes what :class:`SimulatedCluster` takes."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         self._edges_s: list[float] = [0.0]
         self._spans: list[tuple[float, ...]] = []
         self._idle_j: list[FloatArray] = []
@@ -53,7 +53,7 @@ class MeteredCluster(SimulatedCluster):
         self._number: dict[str, int] = {}
         self._rows_of: dict[str, FloatArray] = {}
         self._slowed_h: dict[tuple[int, int], float] = {}
-        super().__init__(*given, **options)
+        super().__init__(*arguments, **options)
 
     def _pass_time(self) -> int:
         state, before_s = self.engine.state, self.now_s
@@ -180,13 +180,13 @@ class MeteredCluster(SimulatedCluster):
         follower = RuleFollower.of(moment)
 
         def hours(masks: BoolArray) -> FloatArray:
-            found = np.zeros(len(masks))
+            waited_h = np.zeros(len(masks))
             for at, mask in enumerate(masks):
                 there = mask[group]
                 if there.any():
                     waited_s = replay(moment, rows[there], came_s[there], until_s, follower, tenants[there].tolist())
-                    found[at] = waited_s.sum() / 3600.0
-            return found
+                    waited_h[at] = waited_s.sum() / 3600.0
+            return waited_h
 
         return games.congestion(len(sharing.names), hours, orders=orders, seed=seed)
 
@@ -197,8 +197,8 @@ class MeteredCluster(SimulatedCluster):
 
     def finished_s(self, task: str) -> float | None:
         """When a task was done; None if it was not, or never ran."""
-        found = self._uses.get(task)
-        return None if found is None else found.finished_s
+        use = self._uses.get(task)
+        return None if use is None else use.finished_s
 
     def take_tenants(self) -> list[tuple[str, float, float]]:
         """Joules and device-seconds of each tenant since this was last asked; devices that hold no task are ``""``.
@@ -231,14 +231,14 @@ class MeteredCluster(SimulatedCluster):
         """
         world, state = self.engine.arrays, self.engine.state
         columns = [st.POWER, st.CARBON_RATE]
-        kept = state.tasks[0][:, columns].copy()
+        saved = state.tasks[0][:, columns].copy()
         watts = np.zeros((state.tasks.shape[1], len(self.world.cluster.domains)))
         idle_w = np.zeros(watts.shape[1])
         for domain in range(watts.shape[1]):
             state.tasks[0, :, st.POWER] = 0.0
             _, idle_w[domain] = domain_power_w(world, state, 0, domain, False, True)
             watts[:, domain] = state.tasks[0, :, st.POWER]
-        state.tasks[0][:, columns] = kept
+        state.tasks[0][:, columns] = saved
         return watts, idle_w
 
     def _held(self) -> FloatArray:
@@ -274,12 +274,12 @@ class MeteredCluster(SimulatedCluster):
 
         Ranks wait for each other, so the slowest device sets the pace, as in the engine.
         """
-        state, found = self.engine.state, dict[int, tuple[int, float]]()
+        state, slowed = self.engine.state, dict[int, tuple[int, float]]()
         pairs = {(int(a), int(b)) for a, b in state.occupant[0].reshape(-1, 2) if a >= 0 and b >= 0}
         for slot, other in sorted(pairs | {(b, a) for a, b in pairs}):
             if slot not in running or other not in running or state.tasks[0, slot, st.PAUSED] > self.now_s:
                 continue
-            worst = found.get(slot, (other, 0.0))
+            worst = slowed.get(slot, (other, 0.0))
             for row in range(int(state.slots[0, slot, st.SEGMENTS])):
                 domain = int(state.plans[0, slot, row, DOMAIN])
                 rows = np.flatnonzero(
@@ -289,8 +289,8 @@ class MeteredCluster(SimulatedCluster):
                     times = slowdown_beside(self.engine.arrays, state, 0, slot, row, other, int(rows[0]))
                     worst = max(worst, (other, 1.0 - 1.0 / times), key=lambda each: each[1])
             if worst[1] > 0.0:
-                found[slot] = worst
-        return found
+                slowed[slot] = worst
+        return slowed
 
     def _idle_device_w(self) -> FloatArray:
         """Idle power of a device of each domain, shape ``(K,)``."""
@@ -461,7 +461,7 @@ class _Launch:
 def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
     plans = {journal.key(each.id): each.plan for each in journal.decisions() if each.plan is not None}
     started: dict[str, float] = {}
-    found = []
+    launches = []
     for each in recorded(journal):
         key = str(each.more.get("key", ""))
         plan = plans.get(key)
@@ -470,36 +470,36 @@ def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
         if each.kind == STARTED:
             started[key] = float(each.more["start_s"])
         elif each.kind in (FINISHED, FAILED):
-            told = {"end_s": each.cluster_time_s, **each.more}
+            report = {"end_s": each.cluster_time_s, **each.more}
             # One that began and ended between two looks has its start with its end.
             start_s = started.pop(key, each.more.get("start_s"))
             if start_s is not None:
-                found.append(_launch(each.name, plan, float(start_s), told, done=each.kind == FINISHED))
+                launches.append(_launch(each.name, plan, float(start_s), report, done=each.kind == FINISHED))
     for handle in journal.handles():
         # One that was moved away, or cancelled, has no end among what was reported: its handle has it.
         spent = handle.handle.get("spent")
         if spent and handle.key in started:
-            found.append(_launch(handle.handle["task"], plans[handle.key], started[handle.key], spent, done=False))
-    return found
+            launches.append(_launch(handle.handle["task"], plans[handle.key], started[handle.key], spent, done=False))
+    return launches
 
 
-def _launch(task: str, plan: Mapping[str, Any], start_s: float, told: Mapping[str, Any], *, done: bool) -> _Launch:
+def _launch(task: str, plan: Mapping[str, Any], start_s: float, report: Mapping[str, Any], *, done: bool) -> _Launch:
     devices: dict[str, int] = {}
     for replica in plan["replicas"]:
         for part in replica["segments"]:
             held = part["dp"] * part["tp"] * part["pp"]
             devices[part["domain"]] = devices.get(part["domain"], 0) + held
     start_s = max(0.0, start_s)
-    cpu_s = {name: float(value) for name, value in (told.get("cpu_by_domain") or {}).items()}
-    return _Launch(task, devices, start_s, max(start_s, float(told["end_s"])), done, cpu_s)
+    cpu_s = {name: float(value) for name, value in (report.get("cpu_by_domain") or {}).items()}
+    return _Launch(task, devices, start_s, max(start_s, float(report["end_s"])), done, cpu_s)
 
 
 def _task_uses(journal: Journal, launches: list[_Launch], number: Mapping[str, int]) -> tuple[TaskUse, ...]:
     uses = []
     for name in number:
-        own = [each for each in launches if each.task == name]
+        theirs = [each for each in launches if each.task == name]
         record = journal.task(name)
-        ended = [each.end_s for each in own if each.done]
+        ended = [each.end_s for each in theirs if each.done]
         tenant, devices = str(record.meta.get("tenant", "default")), record.meta.get("devices")
         uses.append(
             TaskUse(
@@ -507,7 +507,7 @@ def _task_uses(journal: Journal, launches: list[_Launch], number: Mapping[str, i
                 tenant,
                 record.kind,
                 record.submitted_s,
-                min(each.start_s for each in own),
+                min(each.start_s for each in theirs),
                 ended[-1] if ended else None,
                 devices if isinstance(devices, int) else None,
             )

@@ -272,20 +272,20 @@ def make_bill(
     unallocated: dict[str, float] = {}
     meter: dict[str, float] = {}
     for part in _metered_parts(usage):
-        found = sharing.allocate(rule, part)
+        allocation = sharing.allocate(rule, part)
         meter[part] = sharing.metered(part).total
-        rest = {part: found.unallocated}
+        rest = {part: allocation.unallocated}
         if part == "energy":
             meter["idle"] = float(sharing.metered(part).idle.sum())
-            rest["idle"] = meter["idle"] - float(found.idle.sum())
+            rest["idle"] = meter["idle"] - float(allocation.idle.sum())
             rest[part] -= rest["idle"]
             meter[part] -= meter["idle"]
-            lines += _idle_lines(sharing, rule, found)
-            found = replace(found, shared=found.shared - found.idle)
+            lines += _idle_lines(sharing, rule, allocation)
+            allocation = replace(allocation, shared=allocation.shared - allocation.idle)
         for name, left in rest.items():
             # What is left of rounding is no rest.
             unallocated[name] = left if abs(left) > 1e-12 * max(meter.values()) else 0.0
-        lines += _lines(sharing, rule, part, found, prices)
+        lines += _lines(sharing, rule, part, allocation, prices)
     egress = np.zeros(len(sharing.names))
     np.add.at(egress, sharing.group, [task.egress_usd for task in usage.tasks])
     lines += [
@@ -346,19 +346,19 @@ def _metered_parts(usage: Usage) -> tuple[str, ...]:
     return "CPU time", "device time"
 
 
-def _lines(sharing: Sharing, rule: str, part: str, found: Allocation, prices: Prices) -> Iterator[Line]:
+def _lines(sharing: Sharing, rule: str, part: str, allocation: Allocation, prices: Prices) -> Iterator[Line]:
     facts = _facts(sharing, rule)
     for at, name in enumerate(sharing.names):
-        own, shared = float(found.own[at]), float(found.shared[at])
+        own, shared = float(allocation.own[at]), float(allocation.shared[at])
         usd = prices.usd(part, own + shared)
-        yield Line(name, part, own, shared, float(found.half_width[at]), usd, f"bill.{rule}", facts[at])
+        yield Line(name, part, own, shared, float(allocation.half_width[at]), usd, f"bill.{rule}", facts[at])
 
 
-def _idle_lines(sharing: Sharing, rule: str, found: Allocation) -> Iterator[Line]:
+def _idle_lines(sharing: Sharing, rule: str, allocation: Allocation) -> Iterator[Line]:
     """What each payer answers for of devices that nobody held, in joules."""
     facts = _facts(sharing, rule)
     for at, name in enumerate(sharing.names):
-        yield Line(name, "idle", 0.0, float(found.idle[at]), float(found.idle_half_width[at]), None,
+        yield Line(name, "idle", 0.0, float(allocation.idle[at]), float(allocation.idle_half_width[at]), None,
                    f"bill.{rule}", facts[at])  # fmt: skip
 
 
@@ -449,10 +449,10 @@ def compare_rules(usage: Usage, by: str = "tenant", part: str = "energy", *, ord
     sharing = Sharing(usage, by, orders=orders)
     columns: dict[str, FloatArray] = {}
     for rule in RULES:
-        found = sharing.allocate(rule, part)
+        allocation = sharing.allocate(rule, part)
         # What is left of rounding is no rest.
-        rest = found.unallocated if abs(found.unallocated) > 1e-12 * sharing.metered(part).total else 0.0
-        columns[rule] = np.append(found.own + found.shared, rest)
+        rest = allocation.unallocated if abs(allocation.unallocated) > 1e-12 * sharing.metered(part).total else 0.0
+        columns[rule] = np.append(allocation.own + allocation.shared, rest)
     held, peak = sharing.held_s.sum(axis=1), sum((one.values for one in sharing.peaks), np.zeros(len(sharing.names)))
     metered = sharing.metered("energy")
     joules = (metered.dynamic + metered.static).sum(axis=1)

@@ -66,8 +66,8 @@ def bill(
         _write(shown, account, output)
     if as_json:
         reasons = [say(line.reason, lang, **line.facts) for line in shown.lines]
-        told = zip_longest(reasons, shown.rows(), fillvalue="")
-        lines = [{**row, "reason": words} for words, row in told if isinstance(row, dict)]
+        pairs = zip_longest(reasons, shown.rows(), fillvalue="")
+        lines = [{**row, "reason": words} for words, row in pairs if isinstance(row, dict)]
         say_json({"rule": rule, "by": by, "gap": made.gap(), "exact": made.exact, "lines": lines,
                   "operators": [vars(part) for part in shown.operators]})  # fmt: skip
         return

@@ -87,9 +87,9 @@ def _lead(bill: Billing, lang: str) -> str:
 def _summary(bill: Billing, lang: str) -> Table:
     rows = []
     for payer in _payers(bill):
-        own = {line.part: line for line in bill.lines if line.payer == payer}
-        cells = [_cell(bill, part, own[part].own + own[part].shared, own[part].half_width) for part in bill.units]
-        usd = sum(line.usd for line in own.values() if line.usd is not None)
+        lines = {line.part: line for line in bill.lines if line.payer == payer}
+        cells = [_cell(bill, part, lines[part].own + lines[part].shared, lines[part].half_width) for part in bill.units]
+        usd = sum(line.usd for line in lines.values() if line.usd is not None)
         rows.append((name_of(payer, lang), *cells, number(usd)))
     rest = [_cell(bill, part, bill.unallocated[part]) for part in bill.units]
     meter = [_cell(bill, part, bill.meter[part]) for part in bill.units]
@@ -186,13 +186,13 @@ def _rules(bill: Billing, lang: str) -> Table:
 
 def why_they_differ(bill: Billing, lang: str) -> list[str]:
     """For the payers whose bill hangs most on the rule: how much, and because of what."""
-    told = [row for row in bill.rules if row.of_hours is not None and max(row.amounts) > 0]
-    told.sort(key=lambda row: -(max(row.amounts) - min(row.amounts)))
+    payers = [row for row in bill.rules if row.of_hours is not None and max(row.amounts) > 0]
+    payers.sort(key=lambda row: -(max(row.amounts) - min(row.amounts)))
     left = next((row.amounts[RULES.index(LEAVES)] for row in bill.rules if row.payer == NOBODY), 0.0)
     part = next(iter(bill.units))
     unit = _scaled(part, bill.units[part], 0.0)[0]
     words = [say("bill.differs.left", lang, rule=LEAVES, left=_cell(bill, part, left), unit=unit)] if left else []
-    return [*words, *(differs(row, bill, lang) for row in told[:3])]
+    return [*words, *(differs(row, bill, lang) for row in payers[:3])]
 
 
 def differs(row: RuleRow, bill: Billing, lang: str) -> str:
