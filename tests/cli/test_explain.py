@@ -28,9 +28,9 @@ def test_it_prints_drivers_confidence_thresholds_and_reasons_at_80_columns(learn
     assert done.exit_code == 0, done.stderr
     # Columns of differences are there if some alternative differs; this task could go nowhere else.
     heads = (live.outputs[0], "✔", "±", "Together", "Compared with")
-    for words in (live.decision, "hi-ppo chose", *heads):
+    for words in (live.decision, "hi-ppo placed", *heads):
         assert words in done.stdout
-    for words in ("How found", "Shapley values"):
+    for words in ("How found", "Found with"):
         assert words in done.stdout
     if live.rules:
         assert "Holds while" in done.stdout
