@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -159,6 +159,14 @@ class HiPpo:
         self._memory: dict[str, NDArray[np.float64]] = {}
         self._thinker: Thinker | None = None
         self.partners = Partners()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HiPpo:
+        """One that is asked in its place, with a memory of its own; what it looked up of one decision is left out."""
+        other = copy.copy(self)
+        memo[id(self)] = other
+        for name, value in vars(self).items():
+            setattr(other, name, None if name == "_rivals" else copy.deepcopy(value, memo))
+        return other
 
     @property
     def learnt(self) -> Weights:

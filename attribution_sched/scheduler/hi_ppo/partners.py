@@ -10,6 +10,9 @@ compares partners with each other, with devices of the task's own and with waiti
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision
@@ -35,6 +38,13 @@ class Partners(PairLearner):
         super().__init__()
         self._refusals: dict[tuple[float, int, int], float] = {}
         self._tables: list[tuple[World, PairTables]] = []
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Partners:
+        """The same beliefs; tables of a world are made again by whoever asks, the same ones."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            setattr(other, name, [] if name == "_tables" else copy.deepcopy(value, memo))
+        return other
 
     @staticmethod
     def apply(view: Decision) -> bool:

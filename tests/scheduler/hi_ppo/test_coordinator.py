@@ -1,5 +1,6 @@
 """The policy in random states: deterministic, never refused, in time or honest about it."""
 
+import copy
 from dataclasses import replace
 from itertools import count
 
@@ -7,8 +8,12 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.decision import view
+from attribution_sched.config import load_settings
 from attribution_sched.errors import PlanError
+from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.policy import twin
+from attribution_sched.scheduler.registry import make_policy
 
 from ..states import check_states
 from . import worlds
@@ -86,3 +91,29 @@ def test_tables_are_kept_from_episode_to_episode_and_not_mixed_up():
     assert asked.planner(first) is asked.planner(again)
     assert asked.planner(first) is not asked.planner(other)
     assert asked.planner(first) is not asked.planner(replace(again, base_step_s=2.0 * again.base_step_s))
+
+
+def test_a_copy_has_a_memory_of_its_own_whatever_was_looked_up_before():
+    """What was kept of a decision or a world could not be copied; a copy that shares memory forgets it for both."""
+    world = replace(load_settings("shared").build_world(), horizon_s=4 * 3600.0)
+    asked = make_policy("hi-ppo[quick]")
+    seen = []
+
+    class Watching(type(asked)):
+        def coordinate(self, view, **options):
+            if self.partners.apply(view):
+                seen.append(view)
+                self.partners.table(view, world)
+                self.rivals(view)
+            return super().coordinate(view, **options)
+
+    asked.__class__ = Watching
+    play(world, asked, 0)
+    assert seen and asked._rivals is not None and asked.partners._tables
+    other = copy.deepcopy(asked)
+    assert other.partners is not asked.partners and other.partners.belief is not asked.partners.belief
+    assert other._rivals is None and not other.partners._tables
+    before = asked.memory()
+    twin(asked)
+    after = asked.memory()
+    assert before.keys() == after.keys() and all((before[name] == after[name]).all() for name in before)
