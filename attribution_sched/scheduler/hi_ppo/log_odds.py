@@ -70,7 +70,8 @@ def prefer(policy: HiPpo, view: Decision, situations: Decisions) -> list[Preferr
                 own = decode(planner, one, policy.agents_actor(view, planner, one, must_act=True))
                 for row, at in enumerate(forced):
                     made[at] = Preferred(own.batch.plan(row) if own.batch.counts[row] else None)
-            found += [Preferred(None) if view.replanning and one.plan == view.current_plan else one for one in made]
+            running = view.current_plan.uncapped() if view.current_plan is not None else None
+            found += [Preferred(None) if view.replanning and one.plan == running else one for one in made]
     return found
 
 
