@@ -28,7 +28,7 @@ from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.rule import Rule
 
 WITHIN = 1.05
-FIRST_SEED, DAYS = 3_199_000, 12
+FIRST_SEED, DAYS = 3_199_000, 10
 FINE = tuple(np.round(np.arange(0.95, 0.34, -0.05), 2).tolist())
 
 

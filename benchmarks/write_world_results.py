@@ -25,10 +25,8 @@ SECTIONS = (
     ("pair_trials.py", "Two jobs whose families nobody measured"),
     ("simulator_agreement.py", "Event simulator against the batched engine"),
     ("env_throughput.py", "Throughput of the batched environment"),
-    ("openb.py", "Alibaba's openb cluster by FGD's definition"),
+    ("openb.py --policies best-fit;fgd;ours", "Alibaba's openb cluster by FGD's definition"),
     ("pollux.py", "Pollux's eight workloads"),
-    ("real_pairs.py --table", "Real torch nets alone and in pairs"),
-    ("foreign_learners.py --preset testbed", "Learners of other libraries"),
     ("power_caps.py", "A power cap for each task"),
 )
 
