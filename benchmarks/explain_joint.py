@@ -194,6 +194,7 @@ def of_one(explainer: Explainer, blank: Explainer | None, one: Decided, args: ar
     if args.brought:
         gain = decision_table(explainer.policy, one, seed=args.seed, drivers=True).brought
         line["cost_driver"] = None if gain is None else any(d.spans[2].certain for d in gain.drivers)
+        line["crossing"] = one.plan is not None and len(set(one.plan.domains)) > 1
     return line
 
 
@@ -235,6 +236,10 @@ def table(lines: Sequence[dict[str, Any]]) -> list[str]:
         costs = [float(line["cost_driver"]) for line in group if line.get("cost_driver") is not None]
         if costs:
             told.append(("a certain driver of ΔR_cost", interval(costs)))
+            known = [line for line in group if line.get("cost_driver") is not None and line.get("crossing")]
+            told.append(
+                ("the same where the plan crosses domains", interval([float(line["cost_driver"]) for line in known]))
+            )
         for place, words in (
             ("group", "values of the reference group"),
             ("any", "values of any earlier state"),

@@ -117,8 +117,8 @@ def vector_reader(world: World, attribute: Callable[[Any], Any]) -> Callable[[Ta
 
     def read(task: Task) -> FloatArray:
         state = task.attribution.state if task.attribution is not None else None
-        told = np.zeros(len(spread)) if state is None else np.asarray(state, dtype=np.float64) / spread
-        return np.append(SPREAD * told, pace_of(task))
+        scaled = np.zeros(len(spread)) if state is None else np.asarray(state, dtype=np.float64) / spread
+        return np.append(SPREAD * scaled, pace_of(task))
 
     return read
 
@@ -330,42 +330,42 @@ def played(
     """Play what is missing, day by day and arm by arm, while time is left; arm → seed → figures."""
     folder.mkdir(parents=True, exist_ok=True)
     path, began = folder / f"{name}.jsonl", time.process_time()
-    found: dict[str, dict[int, dict[str, Any]]] = {arm: {} for arm in arms}
+    days_of: dict[str, dict[int, dict[str, Any]]] = {arm: {} for arm in arms}
     if path.exists():
         for line in path.read_text().splitlines():
             told = json.loads(line)
-            if told["arm"] in found:
-                found[told["arm"]][told["seed"]] = told
+            if told["arm"] in days_of:
+                days_of[told["arm"]][told["seed"]] = told
     for seed in seeds:
         for arm, run in arms.items():
-            if seed in found[arm]:
+            if seed in days_of[arm]:
                 continue
             if time.process_time() - began > cpu_s:
-                return found
+                return days_of
             summary = run(seed)
             row = {"arm": arm, "seed": seed} | {
                 key: round(value, 6) for key, value in vars(summary).items() if isinstance(value, int | float)
             }
-            found[arm][seed] = row
+            days_of[arm][seed] = row
             with path.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-    return found
+    return days_of
 
 
-def table(found: dict[str, dict[int, dict[str, Any]]], against: str) -> str:
+def table(days_of: dict[str, dict[int, dict[str, Any]]], against: str) -> str:
     """Figures of every arm, and its difference to one of them with its 95 % interval, paired by the days of both."""
-    days = sorted(found[against])
+    days = sorted(days_of[against])
     if len(days) < 2:
         return "no two days are whole yet"
     lines = [f"{len(days)} days of {against}, seeds {days[0]} to {days[-1]}; arms on as many of them as are told"]
     for figure in FIGURES:
         lines.append(f"\n{figure:30} {'days':>4} {'mean':>10}   minus {against}")
-        for arm, rows in found.items():
+        for arm, rows in days_of.items():
             both = [day for day in days if day in rows]
             if len(both) < 2:
                 lines.append(f"  {arm:28} {len(both):4}")
                 continue
-            values, base = (np.array([each[day][figure] for day in both]) for each in (rows, found[against]))
+            values, base = (np.array([each[day][figure] for day in both]) for each in (rows, days_of[against]))
             draws = PairedBootstrap(len(both), 0)
             told = draws.estimate(draws.means(values - base))
             share = 100.0 * told.value / abs(base.mean()) if base.mean() else 0.0
@@ -401,7 +401,7 @@ def measure_senses(
     arms = {arm: run for arm, run in arms.items() if arm.startswith(only)}
     if not arms:
         raise SettingsError(problem("only", only, "is the beginning of no arm", "Leave it out to play all"))
-    found = played(folder, name, arms, range(seed, seed + days), 60.0 * cpu_minutes)
+    days_of = played(folder, name, arms, range(seed, seed + days), 60.0 * cpu_minutes)
     where = f"{preset}, load {load}, 16 devices, two days each" if shared else preset
     usual = "pace + EmSHAP vector"
-    return f"{where}\n{table(found, usual if usual in arms else next(iter(arms)))}"
+    return f"{where}\n{table(days_of, usual if usual in arms else next(iter(arms)))}"

@@ -24,11 +24,12 @@ from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choice
 from attribution_sched.explain.players import FORECAST
 from attribution_sched.explain.preference import devices_needed, redecided
 from attribution_sched.explain.recorder import Decided
-from attribution_sched.explain.room import best_by_domains, best_inside, best_over, cut_elsewhere, empty_cluster
+from attribution_sched.explain.room import best_inside, best_over, cut_elsewhere, empty_cluster
 from attribution_sched.explain.when import span_words
 from attribution_sched.explain.wording import KEEP, WAIT
 from attribution_sched.explain.words import Phrase, counted, in_language, say
 from attribution_sched.planning.candidates import as_carried_out
+from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.power_caps import levels_of, with_cap
 from attribution_sched.scheduler.policy import Policy
 

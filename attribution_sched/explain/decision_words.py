@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from attribution_sched.explain import facts
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.findings import OTHERS, Player
+from attribution_sched.explain.findings import OTHERS, THINKING, Player
 from attribution_sched.explain.wording import KEEP, WAIT, short_plan, task_and_plan
 from attribution_sched.explain.words import Phrase, counter_name, in_language, input_name, say
 
@@ -38,8 +38,17 @@ def why_sentences(told: Explanation, lang: str, most: int = 3) -> list[str]:
     first = told.outputs[0]
     if "nothing_fits" in told.outputs and told.value[told.column("nothing_fits")] > 0.5:
         return _no_room(told, lang)
+    thinking = next((p for p in told.players if p.name == THINKING), None)
     forced = any(isinstance(note, Phrase) and note.message == "note.forced" for note in told.notes)
-    if forced and told.outputs[-1] == "fits":
+    if thinking is not None and isinstance(thinking.value, Phrase):
+        instead = _instead(told.against, lang)
+        certain = any(each.player is thinking for each in facts.drivers(told, first, len(told.players)).named)
+        thought = "did.thought" if certain else "did.thought_level"
+        sentences = [say(thought, lang, instead=instead, **thinking.value.values)]
+        for message, sign, count in (("did.agents_for", 1, MOST_FOR), ("did.despite", -1, MOST_AGAINST)):
+            if named := _named(told, first, sign, min(most, count)):
+                sentences.append(say(message, lang, inputs=tuple(_input(p, lang) for p in named)))
+    elif forced and told.outputs[-1] == "fits":
         # A plan for which nothing else was on offer was not preferred to anything.
         sentences = [say("note.forced", lang)]
     elif not told.against:
@@ -76,7 +85,8 @@ def _no_room(told: Explanation, lang: str) -> list[str]:
 def _named(told: Explanation, output: str, sign: int, most: int) -> list[Player]:
     """Certain drivers of an output with a sign, the largest first; what was put together is no driver."""
     found = facts.drivers(told, output, len(told.players)).named
-    return [each.player for each in found if each.share * sign > 0 and each.player.name != OTHERS][:most]
+    together = (OTHERS, THINKING)
+    return [each.player for each in found if each.share * sign > 0 and each.player.name not in together][:most]
 
 
 def _instead(plan: str, lang: str) -> str:

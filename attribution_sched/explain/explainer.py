@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import Decisions
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError, nearest, problem
@@ -19,8 +19,9 @@ from attribution_sched.explain.alternatives import Alternatives, alternatives, c
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.batch import Batch, Prepared, one_by_one, refuse_none, side_by_side
 from attribution_sched.explain.counterfactual import find_flips, rules, smallest_flip
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanation
-from attribution_sched.explain.findings import OTHERS, Confidence, Interaction, Player
+from attribution_sched.explain.findings import OTHERS, THINKING, Confidence, Interaction, Player
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.masked_states import Blender, widened
 from attribution_sched.explain.players import Lineup, Links, in_joules, lineup
@@ -54,7 +55,14 @@ from attribution_sched.explain.targets import (
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.explain.words import Phrase
-from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, ChoiceOdds, Policy
+from attribution_sched.scheduler.policy import (
+    Appraiser,
+    BatchAppraiser,
+    ChoiceOdds,
+    Overruled,
+    Policy,
+    Thoughtful,
+)
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -89,6 +97,9 @@ FIXED = Phrase("note.fixed")
 
 CHUNK = 1 << 15
 """Situations of many decisions that are put together at a time."""
+
+HALF = 1.96
+"""Half a 95 % interval in standard errors."""
 
 LEAST_DRAWS = 32
 """Draws behind each sampled interaction at least."""
@@ -195,8 +206,10 @@ class Explainer:
         )  # fmt: skip
         if ready.foil is not None:
             told = replace(told, rows=told.rows + ready.foil.rows, against=self._instead(ready))
-            policy, plan = self.policy, decided.plan
-            if isinstance(policy, ChoiceOdds) and policy.forced(decided.view, ready.seen, plan)[0]:
+            policy, plan, aim = self.policy, decided.plan, ready.game.target
+            if isinstance(aim, Preference) and aim.overruled is not None:
+                told = _with_thinking(told, decided.view, aim.overruled)
+            elif isinstance(policy, ChoiceOdds) and policy.forced(decided.view, ready.seen, plan)[0]:
                 told = replace(told, notes=(*told.notes, FORCED))
         elif said is not None and SETTLED not in told.notes and self._settled(ready):
             told = replace(told, notes=(*told.notes, SETTLED))
@@ -362,7 +375,11 @@ class Explainer:
             again = redecided(self.policy, view, seen)[0]
             if attempt or where(again) == where(plan):
                 break
-            # Its memory, a deadline or its thinking made it decide otherwise; asked anew, it does this.
+            overruled = self.policy.overruled(view, plan) if isinstance(self.policy, Thoughtful) else None
+            if overruled is not None and isinstance(self.policy, ChoiceOdds):
+                score = odds_of(self.policy, view, plan)
+                return Preference(view, plan, score, RoomTable(view), odds=True, overruled=overruled), notes
+            # Its memory or a deadline made it decide otherwise; asked anew, it does this.
             notes, plan = (ASKED_ANEW,), again
         notes = (*notes, SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED)
         return Preference(view, plan, asked_again(self.policy, view, plan), RoomTable(view), odds=False), notes
@@ -479,6 +496,29 @@ class Explainer:
             return ()
         rows = max(QUICK_ROWS, LEAST_DRAWS * 8 * comb(len(strongest), 2))
         return strongest_pairs(ready.game, strongest, rows=rows, seed=seed, reading=reading)
+
+
+def _with_thinking(told: Explanation, view: Decision, by: Overruled) -> Explanation:
+    """What thinking added beside what the agents said, and their own choice as the other one."""
+    domains = [domain.name for domain in view.cost.cluster.domains]
+    shown = {"gain": number(by.gain, 2, signed=True), "error": number(HALF * by.error, 2)}
+    value = Phrase("reading.thought", futures=by.copies, **shown)
+    shares = np.zeros((2, 1, len(told.outputs)))
+    shares[:, 0, 0] = by.added, by.added_error
+    against: str = Phrase("plan.another_first")
+    if not by.another:
+        against = describe_plan(by.own, domains, replanning=view.replanning)
+    total = told.value.copy()
+    total[0] += shares[0, 0, 0]
+    return replace(
+        told,
+        players=(*told.players, Player(THINKING, THINKING, value, number=by.gain)),
+        values=np.concatenate([told.values, shares[0]]),
+        standard_error=np.concatenate([told.standard_error, shares[1]]),
+        value=total,
+        against=against,
+        notes=tuple(note for note in told.notes if note not in (STEADFAST, SEARCHED)),
+    )
 
 
 def _named(sweep: Sweep, cast: Lineup) -> Sweep:

@@ -8,6 +8,8 @@ decision's own where present and a reference state's where absent:
 - *preference*, ``log_odds``: by how much the policy prefers what it did to the best other choice there, among plans
   that fit. Where a coalition leaves the plan too few devices it is given just enough, so that no driver of this output
   is a lack of room in disguise. A policy that tells no odds is asked again, ``choice``: 1 if it does the same, else 0.
+  Where thinking overruled the agents, ``log π' = logit + β·q̂``: the first part is shared out over the inputs, the
+  second is what the player ``thinking`` added.
 - *feasibility*, ``fits``: whether the plan fits at all with the devices of the coalition. For a task that waits,
   ``nothing_fits``: whether no plan does.
 """
@@ -26,7 +28,7 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.masked_states import Blender, to_view
 from attribution_sched.explain.players import Lineup
 from attribution_sched.explain.targets import proposals
-from attribution_sched.scheduler.policy import ChoiceOdds, Policy, Preferred, Redecider
+from attribution_sched.scheduler.policy import ChoiceOdds, Overruled, Policy, Preferred, Redecider
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -90,6 +92,7 @@ class Preference:
         score: Tells whether it is decided in a situation, and by how much.
         fits_at_all: Whether any plan for the task fits in a situation ``(n,)``; asked only of tasks that wait.
         odds: Whether the score is log-odds; else its sign is all that is known.
+        overruled: What thinking came to, where it overruled the agents whose odds these are.
     """
 
     view: Decision
@@ -97,6 +100,7 @@ class Preference:
     score: Score
     fits_at_all: Callable[[Decisions], BoolArray]
     odds: bool
+    overruled: Overruled | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -45,7 +45,8 @@ def standing(miss: Miss) -> Words:
     kind = KINDS[miss.target]
     shown, limit = alike(miss.measured.value, miss.limit)
     ends = miss.measured.interval()
-    low, high = (number(end) for end in ends)
+    # None of the figures can be below 0, whatever Student says of a few decisions.
+    low, high = number(max(0.0, ends[0]) if miss.measured.value >= 0.0 else ends[0]), number(ends[1])
     missed = miss.violation > 0
     return in_words(
         "feedback.standing",
@@ -89,13 +90,13 @@ def coupling_words(component: str, other: str, strength: float, driver: str, par
     )  # fmt: skip
 
 
-def foreseen(target: str, told: Foreseen) -> Words:
+def foreseen(target: str, expected: Foreseen) -> Words:
     """What explanations expect of a turn of the weights."""
     kind = KINDS[target]
     return in_words(
         "feedback.foreseen",
-        changed=told.changed, count=told.decisions, what=Words(kind.english, kind.chinese),
-        value=number(told.values[target]), unit=f" {kind.unit}" if kind.unit else "",
+        changed=expected.changed, count=expected.decisions, what=Words(kind.english, kind.chinese),
+        value=number(expected.values[target]), unit=f" {kind.unit}" if kind.unit else "",
     )  # fmt: skip
 
 

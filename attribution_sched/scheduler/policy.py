@@ -184,6 +184,38 @@ class ChoiceOdds(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Overruled:
+    """A choice that was put in the place of a policy's own since it did better in copies of the cluster.
+
+    Attributes:
+        own: The policy's own choice for the task; None waits, stays, or lets another go first.
+        another: Whether its own choice is another task.
+        gain: R over the own choice, mean over the copies.
+        error: Standard error of that.
+        copies: How many.
+        added: What this adds to the log-odds of the choice.
+        added_error: Standard error of that.
+    """
+
+    own: Plan | None
+    another: bool
+    gain: float
+    error: float
+    copies: int
+    added: float
+    added_error: float
+
+
+@runtime_checkable
+class Thoughtful(Protocol):
+    """A policy that compares choices in copies of the cluster before it acts, and can tell what came of it."""
+
+    def overruled(self, view: Decision, plan: Plan | None) -> Overruled | None:
+        """What comparing came to at a decision, asked again; None unless it put this choice in the own one's place."""
+        ...
+
+
 @runtime_checkable
 class Redecider(Protocol):
     """An appraiser whose decision is more than its agents' proposal, and can be had again in any situation."""

@@ -209,6 +209,7 @@ _SPECS = (
         "plays the shipped policies in the twin of this very world and decides as the best of them",
         "attribution_sched.scheduler.auto",
         "Auto",
+        pairs=True,
     ),
     PolicySpec(
         "sjf+correct",

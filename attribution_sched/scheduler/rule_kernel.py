@@ -29,10 +29,9 @@ from attribution_sched.cluster.engine.engine import (
     shares_devices,
 )
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
-from attribution_sched.cluster.fork import begin_copy
-from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, TP
-from attribution_sched.cluster.tenant_limits import (
+from attribution_sched.cluster.fork import (
     TenantLimits,
+    begin_copy,
     close_budgets,
     devices_left,
     devices_taken,
@@ -41,6 +40,7 @@ from attribution_sched.cluster.tenant_limits import (
     pass_over,
     unmask,
 )
+from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, TP
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill

@@ -56,18 +56,29 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "It would have chosen the same in every earlier situation looked at.",
         "在所查看的每一个早先情形中，它都会作出同样的选择。",
     ),
+    "did.thought": (
+        "Thinking decided it: the agents would have {instead}; in {futures} copies of the cluster this came out "
+        "{gain} ± {error} better in R.",
+        "由推演决定：智能体原本会{instead}；在集群的 {futures} 个副本中，本决策的 R 高出 {gain} ± {error}。",
+    ),
+    "did.thought_level": (
+        "Thinking tipped the scale: the agents would have {instead}; in {futures} copies of the cluster this came out "
+        "{gain} ± {error} in R, within the error.",
+        "由推演略占上风：智能体原本会{instead}；在集群的 {futures} 个副本中，R 相差 {gain} ± {error}（在误差内）。",
+    ),
+    "did.agents_for": ("To the agents, for it spoke {inputs: and }.", "在智能体看来，有利因素：{inputs:；}。"),
     "did.room": ("The plan fits thanks to {inputs: and }.", "方案之所以放得下：{inputs:；}。"),
     "did.no_room": ("No plan fits now: {inputs:; }.", "目前没有任何方案放得下：{inputs:；}。"),
     "did.no_room_plain": ("No plan fits the devices that are free now.", "目前空闲的设备放不下任何方案。"),
-    "did.free": ("{free} free in {domain} (otherwise {other})", "{domain} 空闲 {free} 块（否则为 {other} 块）"),
+    "did.free": ("{free} free in {domain} instead of {other}", "{domain} 空闲 {free} 块（而非 {other} 块）"),
     "did.busy": (
-        "{domain} {busy} % busy (otherwise {other} %)",
-        "{domain} 占用率 {busy}%（否则为 {other}%）",
+        "{domain} {busy} % busy instead of {other} %",
+        "{domain} 占用率 {busy}%（而非 {other}%）",
     ),
-    "did.queue": ("{count} waiting (otherwise {other})", "{count} 个任务在等待（否则为 {other} 个）"),
-    "did.steps": ("{steps} steps left (otherwise {other})", "剩余 {steps} 步（否则为 {other} 步）"),
-    "did.step": ("{step_s} s per step so far (otherwise {other} s)", "目前每步 {step_s} s（否则为 {other} s）"),
-    "did.link": ("{name} at {gbps} Gb/s (otherwise {other})", "{name}为 {gbps} Gb/s（否则为 {other}）"),
+    "did.queue": ("{count} waiting instead of {other}", "{count} 个任务在等待（而非 {other} 个）"),
+    "did.steps": ("{steps} steps left instead of {other}", "剩余 {steps} 步（而非 {other} 步）"),
+    "did.step": ("{step_s} s per step so far instead of {other} s", "目前每步 {step_s} s（而非 {other} s）"),
+    "did.link": ("{name} at {gbps} Gb/s instead of {other}", "{name}为 {gbps} Gb/s（而非 {other}）"),
     "did.joules.more": (
         "its {what} energy of {amount} {units}, above that of others",
         "其{what}能耗 {amount} {units}，高于其他任务",
@@ -77,7 +88,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "其{what}能耗 {amount} {units}，低于其他任务",
     ),
     "did.reading": ("{name} {value}", "{name} {value}"),
-    "did.reading_other": ("{name} {value} (otherwise {other})", "{name} {value}（否则为 {other}）"),
+    "did.reading_other": ("{name} {value} instead of {other}", "{name} {value}（而非 {other}）"),
     "count.earlier.one": ("1 earlier decision", "1 个早先决策"),
     "count.earlier.many": ("{count:,} earlier decisions", "{count:,} 个早先决策"),
     "did.method": (
@@ -222,7 +233,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} 部署到 {domain}（{devices} 块设备）：{verdict}。",
     ),
     "sentence.cut": (
-        "{task} is cut over {domains: and } ({devices} devices): {verdict}.",
+        "{task} is cut over {domains: + } ({devices} devices): {verdict}.",
         "{task} 切分到 {domains:、}（共 {devices} 块设备）：{verdict}。",
     ),
     "sentence.less": ("{what} would bring {reward} less R", "{what} 的 R 会低 {reward}"),

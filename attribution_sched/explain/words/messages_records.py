@@ -113,7 +113,9 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "reading.link": ("{gbps} Gb/s, {latency_ms:.0f} ms", "{gbps} Gb/s、{latency_ms:.0f} ms"),
     "reading.load": ("{free} free devices, {busy:.0f} % busy", "{free} 块空闲设备、占用率 {busy:.0f}%"),
     "reading.forecast": ("links at {percent:.0f} % of now in 30 min", "30 分钟后链路为当前的 {percent:.0f}%"),
+    "reading.thought": ("R {gain} ± {error} in {futures} copies", "在 {futures} 个副本中 R {gain} ± {error}"),
     "reading.others": ("{count} that hardly move it", "另有 {count} 项几乎不起作用的输入"),
+    "term.thinking": ("thinking", "推演"),
     "term.other inputs": ("other inputs", "其他输入"),
     "reading.price": ("{usd:.3f} USD per GB", "每 GB {usd:.3f} 美元"),
     "reading.carbon": ("{low:.0f} to {high:.0f} g/kWh now", "当前 {low:.0f} 至 {high:.0f} 克/千瓦时"),
@@ -184,8 +186,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "在所查看的每一个早先情形中，策略都会作出同样的选择。",
     ),
     "note.forced": (
-        "Nothing else was on offer: no other task could start, and waiting was out of the question.",
-        "没有其他选择：没有别的任务可以启动，等待也无济于事。",
+        "There was nothing to prefer: no other task could start, nowhere else had room, and waiting would not help.",
+        "没有可比较的选择：没有别的任务可以启动，其他域也没有空位，等待也无济于事。",
     ),
     "note.fixed": (
         "Intervals are about these very background states, not about what else they might have been.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from attribution_sched.explain import facts, plots
 from attribution_sched.explain.digits import apart, number
@@ -18,7 +19,8 @@ from attribution_sched.report.format import head, plan, player, recorded_plan, s
 from attribution_sched.report.format import moment as moment_
 
 HEAD = tuple(f"report.decisions.head.{column}" for column in range(6))
-SOURCES = {name: f"report.decisions.sources.{name}" for name in ("policy", "policy+search", "search")}
+MAKERS = ("policy", "policy+search", "search", "thinking", "partner")
+SOURCES = {name: f"report.decisions.sources.{name}" for name in MAKERS}
 BECAUSE = {
     "all tasks were left waiting, none runs": "report.decisions.fallback_because.all_wait",
     "coordination took": "report.decisions.fallback_because.too_slow",
@@ -65,17 +67,34 @@ def _part(moment: Moment, why: Why, domains: tuple[str, ...], lang: str) -> Sect
     name = say(
         "report.decisions.name", lang, id=moment.decision, kind=moment.kind, hours=number(moment.device_hours or 0.0)
     )
-    blocks: list[Block] = [Text(_facts(moment, domains, lang))]
+    blocks: list[Block] = []
+    if why.instead is not None:
+        blocks += [Text(why.instead[lang]["sentence"], "lead"), _instead(why.instead[lang], lang)]
+    blocks.append(Text(_facts(moment, domains, lang)))
     if why.explanation is None:
         blocks.append(Text(say("report.decisions.missing", lang, why=why.missing), "bad"))
     else:
         told = Explanation.from_dict(why.explanation)
         parts = sections(told, lang)
-        blocks += [Text(parts[name]) for name in ("decision", "worth") if name in parts]
+        blocks += [Text(parts[name]) for name in ("decision", "worth", "drivers", "interaction") if name in parts]
         blocks.append(_waterfall(told, lang))
-        blocks += [Text(parts[name]) for name in ("drivers", "interaction") if name in parts]
         blocks += [*_flips(told, parts, lang, why.flips_sought), Text(parts["method"], "note")]
     return Section(f"decision-{moment.decision}", name, tuple(blocks))
+
+
+def _instead(told: Mapping[str, Any], lang: str) -> Table:
+    """What else could have been done; columns in which nothing differs are left out."""
+    kept = [c for c in range(len(told["heads"])) if any(cells[c] not in ("–", "0") for _, cells in told["rows"])]
+    columns = (say("table.what", lang), *(told["heads"][c] for c in kept))
+    shown = tuple(
+        # A line break only between a difference and its error.
+        (
+            ("✔ " if at == 0 else "") + "; ".join(lines),
+            *(cells[c].replace(" ", "\u00a0").replace("\n", " ") for c in kept),
+        )
+        for at, (lines, cells) in enumerate(told["rows"])
+    )
+    return Table(columns, shown, told["note"], strong=frozenset({0}), wide=False)
 
 
 def _facts(moment: Moment, domains: tuple[str, ...], lang: str) -> str:
@@ -111,40 +130,42 @@ def _source(source: str, lang: str) -> str:
     return say("report.decisions.fallback", lang, name=name, why=words)
 
 
-def _waterfall(told: Explanation, lang: str) -> Picture:
-    output = told.main
-    c = told.column(output)
-    ends = {"base": number(float(told.base[c])), "value": number(float(told.value[c]))}
-    found = facts.drivers(told, output, 1).named
-    if found:
+def _waterfall(explanation: Explanation, lang: str) -> Picture:
+    output = explanation.main
+    c = explanation.column(output)
+    ends = {"base": number(float(explanation.base[c])), "value": number(float(explanation.value[c]))}
+    named = facts.drivers(explanation, output, 1).named
+    if named:
         words = say(
-            "report.decisions.largest", lang, name=player(found[0].player.name, lang), share=signed(found[0].share, 2)
+            "report.decisions.largest", lang, name=player(named[0].player.name, lang), share=signed(named[0].share, 2)
         )
     else:
         words = say("report.decisions.no_driver", lang)
-    half = facts.half_widths(told)[:, c]
+    half = facts.half_widths(explanation)[:, c]
     rows = tuple(
         (
-            player(told.players[i].name, lang),
-            _reading(told.players[i].value, lang),
-            _reading(told.players[i].usual, lang),
-            f"{signed(float(told.values[i, c]))} ± {number(float(half[i]), 2)}",
+            player(explanation.players[i].name, lang),
+            _reading(explanation.players[i].value, lang),
+            _reading(explanation.players[i].usual, lang),
+            f"{signed(float(explanation.values[i, c]))} ± {number(float(half[i]), 2)}",
         )
-        for i in facts.shown(told, output, 13)
+        for i in facts.shown(explanation, output, 13)
     )
     columns = head(INPUT, lang)
     return Picture(
-        f"waterfall-{told.decision}",
-        partial(plots.waterfall, told, lang=lang),
+        f"waterfall-{explanation.decision}",
+        partial(plots.waterfall, explanation, lang=lang),
         say("report.decisions.alt", lang, **ends, drivers=words),
-        say("report.decisions.caption", lang, output=output_name(output, lang), scale=_scale(told, lang), **ends),
+        say(
+            "report.decisions.caption", lang, output=output_name(output, lang), scale=_scale(explanation, lang), **ends
+        ),
         Table(columns, rows, text_columns=3),
     )
 
 
-def _scale(told: Explanation, lang: str) -> str:
+def _scale(explanation: Explanation, lang: str) -> str:
     """What the readings of attributions are; nothing where none is drawn."""
-    shown = [told.players[i].name for i in facts.shown(told, told.main, 13)]
+    shown = [explanation.players[i].name for i in facts.shown(explanation, explanation.main, 13)]
     return say("report.decisions.scale", lang) if any(name.startswith("attribution ") for name in shown) else ""
 
 
@@ -152,11 +173,11 @@ def _reading(words: str, lang: str) -> str:
     return in_language(words, lang)
 
 
-def _flips(told: Explanation, parts: Mapping[str, str], lang: str, sought: bool) -> list[Block]:
-    found = gauges(told)
+def _flips(explanation: Explanation, parts: Mapping[str, str], lang: str, sought: bool) -> list[Block]:
+    gauged = gauges(explanation)
     if not sought:
         return [Text(say("report.decisions.unsought", lang), "note")]
-    if not found:
+    if not gauged:
         return [Text(say("report.decisions.no_flip", lang), "note")]
     words = (" " if lang == "en" else "").join(parts[name] for name in ("rule", "counterfactual") if name in parts)
     columns = head(QUANTITY, lang)
@@ -166,9 +187,9 @@ def _flips(told: Explanation, parts: Mapping[str, str], lang: str, sought: bool)
             *_ends(rule.value, rule.threshold, rule.quantity, rule.unit, lang),
             plan(rule.plan, lang),
         )
-        for rule in told.rules
+        for rule in explanation.rules
     ]
-    flip = told.counterfactual
+    flip = explanation.counterfactual
     if flip is not None:
         rows += [
             (
@@ -180,10 +201,14 @@ def _flips(told: Explanation, parts: Mapping[str, str], lang: str, sought: bool)
         ]
     added = {"arrow": "report.decisions.arrow", "verified": "report.decisions.verified"}
     picture = Picture(
-        f"flips-{told.decision}",
-        partial(plots.counterfactual, told, lang=lang),
+        f"flips-{explanation.decision}",
+        partial(plots.counterfactual, explanation, lang=lang),
         say(
-            "report.decisions.flip_alt", lang, count=len(found), id=told.decision, words=parts.get("counterfactual", "")
+            "report.decisions.flip_alt",
+            lang,
+            count=len(gauged),
+            id=explanation.decision,
+            words=parts.get("counterfactual", ""),
         ),
         say("report.decisions.flips", lang, **{key: say(pair, lang) if flip else "" for key, pair in added.items()}),
         Table(columns, tuple(rows), text_columns=1, wide=False),

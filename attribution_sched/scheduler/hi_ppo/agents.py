@@ -31,6 +31,9 @@ from attribution_sched.scheduler.hi_ppo.upper_agent import (
 )
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
+TIE = 1e-3
+"""Log-odds of the first of choices that are worth the same."""
+
 CERTAIN = 12.0
 """Log-odds are cut here, either way: e^12 to 1 is as good as certain, and nothing beyond it is a preference."""
 
@@ -259,7 +262,10 @@ def only_choice(weighed: Weighed, plan: Plan, waiting_is_futile: BoolArray) -> B
     return found
 
 
-def log_odds_of(weighed: Weighed, replanning: bool, plan: Plan | None, waiting_is_futile: BoolArray) -> FloatArray:
+def log_odds_of(
+    weighed: Weighed, replanning: bool, plan: Plan | None, waiting_is_futile: BoolArray, search_margin: FloatArray,
+    wide: BoolArray,
+) -> FloatArray:  # fmt: skip
     """Log-odds ``(B,)`` of a plan for candidate 0, or of doing nothing, against the best other choice.
 
     Args:
@@ -267,6 +273,8 @@ def log_odds_of(weighed: Weighed, replanning: bool, plan: Plan | None, waiting_i
         replanning: Whether the task runs.
         plan: The plan; None does nothing.
         waiting_is_futile: Where waiting is out of the question if anything can be done, shape ``(B,)``.
+        search_margin: By how much the search prefers it to what it may put in its place, or NaN, shape ``(B,)``.
+        wide: Where the search may change the number of devices too, shape ``(B,)``.
     """
     rows = np.arange(len(weighed.chosen))
     if replanning:
@@ -291,7 +299,16 @@ def log_odds_of(weighed: Weighed, replanning: bool, plan: Plan | None, waiting_i
     rest = layout.max(axis=(1, 2))
     with np.errstate(invalid="ignore"):
         settled = np.where(np.isneginf(own), -CERTAIN, np.where(np.isneginf(rest), CERTAIN, own - rest))
-    # A model that no domain holds alone is cut as the rule cuts it: there is nothing to prefer.
-    cut = (weighed.domain[:, 0] < 0) & np.isneginf(own) & np.isneginf(rest)
-    settled = np.where(cut, CERTAIN if len(plan.segments) > 1 else -CERTAIN, settled)
+    searched = np.isfinite(search_margin)
+    if searched.any():
+        # The agents say how many devices, the search where; where it is wide, both.
+        sizes = LAYOUT_ODDS * weighed.layout[:, 0].max(axis=1)
+        many = sizes[:, j].copy()
+        sizes[:, j] = -np.inf
+        with np.errstate(invalid="ignore"):
+            fewer_or_more = np.where(np.isneginf(sizes.max(axis=1)), CERTAIN, many - sizes.max(axis=1))
+        # Of numbers that are worth the same the agents' own is taken.
+        size = np.where(weighed.size[:, 0] == j, np.maximum(fewer_or_more, TIE), fewer_or_more)
+        size = np.where(np.isneginf(many) | (len(plan.segments) > 1), -CERTAIN, size)
+        settled = np.where(searched, np.where(wide, search_margin, np.minimum(size, search_margin)), settled)
     return np.asarray(np.clip(np.minimum(acts, settled), -CERTAIN, CERTAIN))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +21,10 @@ from attribution_sched.cluster.decision import Decision, Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind, task_working
 from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.planning.power_caps import capped, levels_of, with_cap
 from attribution_sched.scheduler.beliefs import DemandBeliefs
-from attribution_sched.scheduler.hi_ppo.cuts import cuts
 from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
@@ -32,7 +33,7 @@ from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
-from attribution_sched.scheduler.policy import Appraisal, Policy, Preferred
+from attribution_sched.scheduler.policy import Appraisal, Overruled, Policy, Preferred
 from attribution_sched.scheduler.rules import ShortestJobFirst, first_with_room
 from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, is_new, known_tasks
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, BoolArray, FloatArray, IntArray
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.candidate_features import Described
     from attribution_sched.scheduler.hi_ppo.candidates import ComparedActor
     from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
+    from attribution_sched.scheduler.hi_ppo.log_odds import Rivals
     from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
 
 CLUSTERS = 4
@@ -150,6 +152,7 @@ class HiPpo:
         self._demands: dict[tuple[TaskKind, ...], DemandBeliefs] = {}
         self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
         self._agents: WeakKeyDictionary[Planner, Agents] = WeakKeyDictionary()
+        self._rivals: tuple[Decision, Rivals] | None = None
         self._warm = False
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
@@ -416,10 +419,13 @@ class HiPpo:
         if view.backlog:
             # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
             return None
+        sharing = self.pairs and self.partners.apply(view)
+        if sharing and len(view.queue) == 1 and plan is not None and self.partners.leaves_room(view, plan):
+            return None
         thinker, listed = self.thinker(), self.listed(view, planner, decisions, slot, plan)
         listed += thinker.later(view, listed[0])
         pairs = None
-        if self.pairs and self.partners.apply(view):
+        if sharing:
             listed += self._partner_options(view, slot, listed[0])
             pairs = self.partners.table(view, view.moment.world)
         if not (self.waits or view.replanning):
@@ -500,7 +506,7 @@ class HiPpo:
         slots = dict.fromkeys(each.slot for each, spanning in zip(listed, spans, strict=True) if spanning)
         for number, slot in enumerate(list(slots)[:CUT_TASKS]):
             odds = next(each for each, spanning in zip(listed, spans, strict=True) if spanning and each.slot == slot)
-            found += [replace(odds, plan=cut) for cut in cuts(view, kinds[slot], CUTS if number == 0 else 1)]
+            found += [replace(odds, plan=c) for c in best_by_domains(view, kinds[slot])[: CUTS if number == 0 else 1]]
         return [each for at, each in enumerate(found) if is_new(each, found[:at])]
 
     def described(self, view: Decision, planner: Planner, listed: Sequence[Option]) -> Described:
@@ -699,6 +705,41 @@ class HiPpo:
 
         return forced(self, view, situations, plan)
 
+    def rivals(self, view: Decision) -> Rivals:
+        """Plans that the wide search compares at a decision; those of the last one asked about are kept."""
+        if self._rivals is None or self._rivals[0] is not view:
+            from attribution_sched.scheduler.hi_ppo.log_odds import Rivals
+
+            self._rivals = view, Rivals.of(self, view)
+        return self._rivals[1]
+
+    def overruled(self, view: Decision, plan: Plan | None) -> Overruled | None:
+        """What thinking came to, if it put a choice in the place of the agents' own; see :class:`~.policy.Thoughtful`.
+
+        Asked again, and nothing is remembered.
+        """
+        thought = self._rethink(view)
+        if thought is None or thought.chosen == 0:
+            return None
+        best, own = thought.options[thought.chosen], thought.options[0]
+        if (best.plan is None) != (plan is None) or (best.slot != view.slot and plan is not None):
+            return None
+        if best.plan is not None and plan is not None and _places(best.plan) != _places(plan):
+            return None
+        gain, error, shrunk = (float(each[thought.chosen]) for each in (thought.gain, thought.error, thought.shrunk))
+        another = own.plan is not None and own.slot != view.slot
+        return Overruled(
+            None if another else own.plan, another, gain, error, int(thought.met[thought.chosen]),
+            thought.beta * shrunk, thought.beta * error,
+        )  # fmt: skip
+
+    def _rethink(self, view: Decision) -> Thought | None:
+        if self.think is None or view.moment is None:
+            return None
+        other = copy.deepcopy(self)
+        other.deadline_s = math.inf
+        return other.coordinate(view).thought
+
     def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
         """What the agents choose for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""
         from attribution_sched.scheduler.hi_ppo.log_odds import prefer
@@ -725,6 +766,11 @@ def _digest(view: Decision) -> bytes:
 def _others(view: Decision) -> int:
     """Tasks that wait beside the one in question."""
     return max(0, len(view.queue) - (not view.replanning))
+
+
+def _places(plan: Plan) -> list[tuple[int, int, int, int]]:
+    """Domains, layers and numbers of devices of a plan; what else a search settles is no other choice."""
+    return [(each.domain, each.first, each.stop, each.device_count) for each in plan.segments]
 
 
 def _queue_pressure(view: Decision, others: int) -> float:

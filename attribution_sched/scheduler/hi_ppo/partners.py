@@ -42,6 +42,20 @@ class Partners(PairLearner):
         return bool(view.neighbours or view.co_runners) and is_opaque(view.kind.model)
 
     @staticmethod
+    def leaves_room(view: Decision, plan: Plan) -> bool:
+        """Whether devices of its own for a task leave room for the largest request.
+
+        A measured job runs as fast as it can on the devices it asked for: with nobody else in the queue there is
+        nothing to compare that with.
+        """
+        if plan.beside is not None:
+            return False
+        left = np.array(view.free_devices)
+        for segment in plan.segments:
+            left[segment.domain] -= segment.device_count
+        return bool(left.max() >= max(kind.measured_devices for kind in view.kinds))
+
+    @staticmethod
     def shares(view: Decision) -> bool:
         """Whether the running task that is decided on has a co-runner."""
         pairs = view.co_runners if view.replanning else ()
