@@ -397,7 +397,7 @@ def measure_senses(
         raise SettingsError(problem("days", days, "must be >= 1", "Use 8"))
     shared = preset == "shared"
     arms = shared_arms(load) if shared else crossing_arms(preset)
-    name = f"shared_load_{load}" if shared else preset
+    name = f"shared_load_{load}_rule_fork" if shared else preset
     arms = {arm: run for arm, run in arms.items() if arm.startswith(only)}
     if not arms:
         raise SettingsError(problem("only", only, "is the beginning of no arm", "Leave it out to play all"))
