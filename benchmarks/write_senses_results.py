@@ -1,7 +1,7 @@
 """Write the tables of ``docs/results_senses.md`` from the days that were played; words around them stay.
 
-    attribution-sched bench senses cross-domain --only rule --output arena/senses    # plays what is missing
-    python benchmarks/write_senses_results.py                                        # plays nothing
+attribution-sched bench senses cross-domain --only rule --output arena/senses    # plays what is missing
+python benchmarks/write_senses_results.py                                        # plays nothing
 """
 
 from __future__ import annotations
