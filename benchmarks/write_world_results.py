@@ -25,12 +25,16 @@ SECTIONS = (
     ("pair_trials.py", "Two jobs whose families nobody measured"),
     ("simulator_agreement.py", "Event simulator against the batched engine"),
     ("env_throughput.py", "Throughput of the batched environment"),
+    ("openb.py --policies best-fit;fgd;ours", "Alibaba's openb cluster by FGD's definition"),
+    ("pollux.py", "Pollux's eight workloads"),
+    ("power_caps.py", "A power cap for each task"),
 )
 
 
 def section(script: str, title: str) -> str:
     """Run a script and lay its output out; a script that fails stops everything, and nothing is written."""
-    done = subprocess.run([sys.executable, str(HERE / script)], capture_output=True, text=True, check=False)
+    name, *more = script.split()
+    done = subprocess.run([sys.executable, str(HERE / name), *more], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{script} failed:\n{done.stderr}")
     print(f"{script}: done")
@@ -42,6 +46,12 @@ def kept(script: str) -> str | None:
     parts = TARGET.read_text().split("\n## ") if TARGET.exists() else []
     found = next((part for part in parts[1:] if f"`python benchmarks/{script}`" in part), None)
     return None if found is None else f"## {found.rstrip()}\n"
+
+
+def _others() -> list[str]:
+    """Sections that no script of these writes, as they stand."""
+    parts = TARGET.read_text().split("\n## ")[1:] if TARGET.exists() else []
+    return [part for part in parts if not any(f"`python benchmarks/{script}`" in part for script, _ in SECTIONS)]
 
 
 def summary() -> str:
@@ -60,8 +70,9 @@ def main(only: list[str]) -> None:
         "each table is the output of the script named above it. Times are process CPU time on two shared cores.\n"
     ]
     for script, title in SECTIONS:
-        old = kept(script) if only and script not in only else None
+        old = kept(script) if only and script.split()[0] not in only else None
         parts.append(old if old is not None else section(script, title))
+    parts += [f"## {part.rstrip()}\n" for part in _others()]
     TARGET.parent.mkdir(exist_ok=True)
     TARGET.write_text("\n".join(parts))
 

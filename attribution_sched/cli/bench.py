@@ -53,13 +53,15 @@ def _list(heading: str, described: Mapping[str, str], as_json: bool) -> None:
         say_json(dict(described))
         return
     from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("Name", style="bold", no_wrap=True)
     table.add_column(heading)
     for name, description in described.items():
-        table.add_row(name, description)
+        # Variants have names in brackets.
+        table.add_row(escape(name), escape(description))
     out(wide=True).print(table)
 
 

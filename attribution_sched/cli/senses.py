@@ -353,23 +353,24 @@ def played(
 
 
 def table(days_of: dict[str, dict[int, dict[str, Any]]], against: str) -> str:
-    """Figures of every arm, and its difference to one of them with its 95 % interval, paired by day."""
-    days = sorted(set.intersection(*(set(rows) for rows in days_of.values())))
-    lines = [f"{len(days)} days, seeds {days[0]} to {days[-1]}" if days else "no day is whole yet"]
+    """Figures of every arm, and its difference to one of them with its 95 % interval, paired by the days of both."""
+    days = sorted(days_of[against])
     if len(days) < 2:
-        return lines[0]
-    draws = PairedBootstrap(len(days), 0)
+        return "no two days are whole yet"
+    lines = [f"{len(days)} days of {against}, seeds {days[0]} to {days[-1]}; arms on as many of them as are told"]
     for figure in FIGURES:
-        lines.append(f"\n{figure:26} {'mean':>10}   minus {against}")
-        base = np.array([days_of[against][day][figure] for day in days])
+        lines.append(f"\n{figure:30} {'days':>4} {'mean':>10}   minus {against}")
         for arm, rows in days_of.items():
-            values = np.array([rows[day][figure] for day in days])
-            estimate = draws.estimate(draws.means(values - base))
-            share = 100.0 * estimate.value / abs(base.mean()) if base.mean() else 0.0
-            lines.append(
-                f"  {arm:26} {values.mean():10.2f}   {estimate.value:+9.2f} [{estimate.low:+.2f}, {estimate.high:+.2f}]"
-                f" {share:+.1f} %"
-            )
+            both = [day for day in days if day in rows]
+            if len(both) < 2:
+                lines.append(f"  {arm:28} {len(both):4}")
+                continue
+            values, base = (np.array([each[day][figure] for day in both]) for each in (rows, days_of[against]))
+            draws = PairedBootstrap(len(both), 0)
+            told = draws.estimate(draws.means(values - base))
+            share = 100.0 * told.value / abs(base.mean()) if base.mean() else 0.0
+            over = f"{told.value:+9.2f} [{told.low:+.2f}, {told.high:+.2f}] {share:+.1f} %"
+            lines.append(f"  {arm:28} {len(both):4} {values.mean():10.2f}   {over}")
     return "\n".join(lines)
 
 
@@ -396,7 +397,7 @@ def measure_senses(
         raise SettingsError(problem("days", days, "must be >= 1", "Use 8"))
     shared = preset == "shared"
     arms = shared_arms(load) if shared else crossing_arms(preset)
-    name = f"shared_load_{load}" if shared else preset
+    name = f"shared_load_{load}_rule_fork" if shared else preset
     arms = {arm: run for arm, run in arms.items() if arm.startswith(only)}
     if not arms:
         raise SettingsError(problem("only", only, "is the beginning of no arm", "Leave it out to play all"))

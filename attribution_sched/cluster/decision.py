@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel, move_cost
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel, move_cost, opaque_cap
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import (
     ACTION_COLUMNS,
@@ -30,10 +30,10 @@ from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.incidents import I_END, I_START, is_lost
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
-from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
+from attribution_sched.cluster.plan import CAP, DOMAIN, DP, PP, PRECISION, TP, Plan
 from attribution_sched.cluster.signals import Scaled
 from attribution_sched.cluster.wan import effective_latency
-from attribution_sched.cluster.world import Reward, TaskKind, World, within_budgets
+from attribution_sched.cluster.world import Reward, TaskKind, World, task_working, within_budgets
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.kernels import kernel
 from attribution_sched.types import Attributor, BoolArray, Float32Array, FloatArray, IntArray, Task
@@ -294,7 +294,7 @@ class Decision:
 
     def move_cost(self, plan: Plan) -> tuple[float, float]:
         """Seconds of pause and dollars of traffic that changing from the current plan to this one takes."""
-        if self.current_plan is None or plan == self.current_plan:
+        if self.current_plan is None or plan.uncapped() == self.current_plan.uncapped():
             return 0.0, 0.0
         prices = self.cost.domains.price_usd_per_byte
         seconds, dollars = move_cost(self.kind, self.current_plan, plan, self.bandwidth_gbps * BYTES_PER_GBIT, prices)
@@ -436,8 +436,19 @@ def _co_runners(engine: Engine, cluster: int) -> tuple[CoRunners, ...]:
         if all(is_opaque(engine.world.kinds[task.kind_index].model) for task in (first, second)):
             alone = engine.arrays.kinds[engine.pool.kinds[pools], st.K_BASE_STEP]
             speeds = alone / state.tasks[cluster, slots, st.STEP]
+            if engine.world.cluster.cap_levels:
+                speeds = speeds * _held_back(engine, cluster, slots[1], (first, second), speeds)
             found.append(CoRunners(first, second, (float(speeds[0]), float(speeds[1]))))
     return tuple(found)
+
+
+def _held_back(engine: Engine, cluster: int, last: int, tasks: tuple[Task, Task], speeds: FloatArray) -> float:
+    """How much the cap of their devices slows two tasks, as their counters tell: no part of what they do together."""
+    row, arrays = engine.state.plans[cluster, last, 0], engine.arrays
+    shares = np.array([task_working(engine.world.kinds, task) for task in tasks])
+    working = min(1.0, float(shares @ speeds))
+    domain, precision, level = int(row[DOMAIN]), int(row[PRECISION]), int(row[CAP])
+    return float(opaque_cap(arrays.domains, arrays.power_law, domain, precision, level, working)[0])
 
 
 def _queue(engine: Engine, cluster: int) -> tuple[Task, ...]:

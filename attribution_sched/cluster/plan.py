@@ -9,7 +9,7 @@ layouts it may choose from are powers of two, alone or sharing devices (``layout
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -115,6 +115,13 @@ class Plan:
     def cut_points(self) -> tuple[tuple[int, ...], ...]:
         """Per replica, the layers before which the pipeline is cut between domains."""
         return tuple(tuple(s.stop for s in replica.segments[:-1]) for replica in self.replicas)
+
+    def uncapped(self) -> Plan:
+        """The plan without caps: a running task keeps those it has, so they make no other plan of it."""
+        if not any(segment.cap for segment in self.segments):
+            return self
+        bare = (replace(r, segments=tuple(replace(segment, cap=0) for segment in r.segments)) for r in self.replicas)
+        return replace(self, replicas=tuple(bare))
 
     @property
     def samples(self) -> int:

@@ -179,6 +179,9 @@ def read_log(form: str, path: str | Path) -> list[LoggedJob]:
     for job in jobs:
         if job.duration_s < 0:
             raise _error(path, job.line, "duration", job.duration_s, "must be >= 0", "Remove the job or mend it")
+        if job.submitted_s < 0:
+            rule = "must be >= 0, seconds after the log begins"
+            raise _error(path, job.line, "submission", job.submitted_s, rule, "Remove the job or mend it")
     if not jobs:
         raise TraceError(problem("log", str(path), "must hold at least one job", "Give another file"))
     return sorted(jobs, key=lambda job: (job.submitted_s, job.line))

@@ -741,6 +741,16 @@ class Settings(Record):
                     raise broken_rule(rule, f"Give them all, or use a known type. {nearest(name, GPUS)}", value=name)
         return gpus
 
+    @field_validator("cap_levels")
+    @classmethod
+    def _falling(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
+        from attribution_sched.cluster.power import MOST_LEVELS
+
+        if len(levels) > MOST_LEVELS or list(levels) != sorted(set(levels), reverse=True):
+            rule = f"must be at most {MOST_LEVELS} shares of the TDP, each below the one before"
+            raise broken_rule(rule, "Use for example [0.9, 0.75, 0.5, 0.35]", value=list(levels))
+        return levels
+
     def device(self, name: str) -> Gpu:
         """The device type of a name: the catalogue's with the overrides of these settings, or one of their own."""
         from attribution_sched.cluster.gpus import device_of

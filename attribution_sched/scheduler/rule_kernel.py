@@ -44,7 +44,7 @@ from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, TP
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
-from attribution_sched.planning.power_caps import opaque_level
+from attribution_sched.planning.power_caps import BUSY, opaque_level
 from attribution_sched.scheduler.hi_ppo.action_masks import (
     bounded_log,
     can_begin,
@@ -534,7 +534,7 @@ def cap_action(
                 working = working * partners[own, theirs] + world.pool[theirs, st.P_WORKING] * partners[theirs, own]
                 working = min(1.0, max(working, LEAST_WORKING))
             layout = world.layouts[action[p, 2] % layouts]
-            held = (waiting * layout[0] * layout[1] * layout[2] + in_use) / devices
+            held = (waiting * layout[0] * layout[1] * layout[2] + BUSY * in_use) / devices
             level = opaque_level(
                 world.domains, world.power_law, domain, precision, working, rule.weights[0] * (1.0 + held), rule.w_cost
             )

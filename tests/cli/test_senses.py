@@ -29,9 +29,9 @@ def test_days_are_kept_and_differences_are_paired(tmp_path):
     assert len(calls) == 8
     told = table(found, "nothing")
     # Days differ by 1 to 4; the difference between arms is 2 on every one of them.
-    assert "4 days" in told and "+2.00 [+2.00, +2.00]" in told
+    assert "4 days of nothing" in told and "+2.00 [+2.00, +2.00]" in told
     assert played(tmp_path, "other", arms, range(2), -1.0) == {"nothing": {}, "pace": {}}
-    assert "no day is whole" in table({"nothing": {}, "pace": {}}, "nothing")
+    assert "no two days are whole" in table({"nothing": {}, "pace": {}}, "nothing")
 
 
 def test_a_vector_is_read_in_units_of_how_much_tasks_differ():

@@ -19,10 +19,13 @@ from attribution_sched.cluster.simulator.simulator import Shared
 from attribution_sched.cluster.world import Cluster
 from attribution_sched.config import load_settings
 from attribution_sched.errors import AttributionSchedError, PlanError, SettingsError
+from attribution_sched.explain.wording import describe_plan
+from attribution_sched.explain.words import in_language
 from attribution_sched.planning.power_caps import with_cap
+from attribution_sched.results import plan_of, plan_record
 from attribution_sched.scheduler.pairing import Packing, ReferenceBelief
 from attribution_sched.scheduler.rules import ShortestJobFirst
-from tests.cluster.engine_worlds import begun, tiny_world
+from tests.cluster.engine_worlds import BERT, begun, single, tiny_world
 
 LEVELS = (0.9, 0.75, 0.5, 0.35)
 
@@ -122,6 +125,14 @@ def test_an_action_carries_the_cap_and_the_engine_remembers_it():
     with pytest.raises(PlanError, match="cap"):
         encode(begun(tiny_world()), with_cap(plan, 1), seen.kind_index)
     assert CrossDomainCodec(engine).masks().shape[1] == engine.choices.sum() * engine.world.max_segments
+
+
+def test_a_cap_is_told_and_kept_in_journals():
+    plan = with_cap(single(BERT), 3)
+    told = describe_plan(plan, ["east", "west"])
+    assert "power cap 3" in str(told) and "功率上限 3 级" in in_language(told, "zh")
+    assert plan_of(plan_record(plan, ["east", "west"], replanning=False), ["east", "west"]) == plan
+    assert "cap" not in str(plan_record(single(BERT), ["east", "west"], replanning=False))
 
 
 def test_an_opaque_job_feels_a_cap_as_much_as_its_device_works():

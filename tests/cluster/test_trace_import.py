@@ -87,6 +87,7 @@ def test_a_job_larger_than_the_cluster_is_an_error_or_left_out(tmp_path):
     ("form", "text", "match"),
     [
         ("philly", PHILLY.replace("2951.0,2,", "-5,2,"), "line 3: duration"),
+        ("swf", SWF.replace("\n2 60 ", "\n2 -60 "), "line 3: submission"),
         ("philly", PHILLY.replace("2017-10-09 06:13:03", "monday"), "date and time"),
         ("philly", PHILLY.replace("num_gpus", "gpus"), "must name the column 'num_gpus'"),
         ("pai", PAI.replace("500,1700", "500,100"), "must not lie before creation_time"),

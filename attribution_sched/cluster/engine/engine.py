@@ -284,12 +284,13 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
             latency[i, j] = effective_latency(world.base[1, i, j], share, world.congestion)
     count = state.slots[e, slot, st.SEGMENTS]
     segments = state.plans[e, slot]
-    slowdown = np.ones(segments.shape[0])
+    # By co-runners; then what a cap does to an opaque task, whose draw is not the cost kernel's: its time, watts and
+    # joules; then both slow-downs together.
+    effects = np.ones((5, segments.shape[0]))
+    slowdown, stretch, kept_w, left_j, slower = effects[0], effects[1], effects[2], effects[3], effects[4]
     for row in range(count):
         slowdown[row] = segment_slowdown(world, state, e, slot, row)
     job = type_of(world, state, e, slot)
-    # What a cap does to an opaque task, whose draw is not the cost kernel's: its time, watts and joules.
-    stretch, kept_w, left_j = np.ones(segments.shape[0]), np.ones(segments.shape[0]), np.ones(segments.shape[0])
     if world.domains.caps_w.shape[1] > 1:
         segments = segments.copy()
         for row in range(count):
@@ -300,6 +301,8 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
                 stretch[row], kept_w[row], left_j[row] = opaque_cap(
                     world.domains, world.power_law, segments[row, DOMAIN], segments[row, PRECISION], level, working
                 )
+    for row in range(count):
+        slower[row] = slowdown[row] * stretch[row]
     factors = world.pool[pool, st.P_FACTORS : st.P_PCIE]
     workload = Workload(kind, world.kinds[kind, st.K_TRAINING] == 1.0, factors[0], factors[1], factors[2])
     plan_out = np.zeros(10)
@@ -308,7 +311,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     traffic[:, :] = 0.0
     plan_cost(
         world.domains, world.runtime, world.power_law, world.tables, workload, bandwidth, latency, segments, count,
-        0, slowdown * stretch, False, scratch, plan_out, segment_out, traffic,
+        0, slower, False, scratch, plan_out, segment_out, traffic,
     )  # fmt: skip
     # A plan may process slightly more or fewer samples than the batch; compare per global batch.
     samples = samples_kernel(segments, count)

@@ -207,7 +207,8 @@ def propose(policy: HiPpo, view: Decision, situations: Decisions) -> list[Plan |
                 own = decode(planner, one, policy.agents_actor(view, planner, one, must_act=True))
                 for row, at in enumerate(waiting_is_futile):
                     plans[at] = own.batch.plan(row) if own.batch.counts[row] else None
-            found += [None if view.replanning and plan == view.current_plan else plan for plan in plans]
+            running = view.current_plan.uncapped() if view.current_plan is not None else None
+            found += [None if view.replanning and plan == running else plan for plan in plans]
     return found
 
 

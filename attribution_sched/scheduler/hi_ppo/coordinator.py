@@ -269,7 +269,7 @@ class HiPpo:
         timings = {"upper": 0.0, "lower": 0.0}
         if view.current_plan is not None and levels_of(view):
             # A task keeps its caps with its plan: they are no part of what a plan is compared by.
-            view = replace(view, current_plan=with_cap(view.current_plan, 0))
+            view = replace(view, current_plan=view.current_plan.uncapped())
         sharing = self.pairs and self.partners.apply(view)
         if sharing:
             self.partners.learn(view)

@@ -235,7 +235,8 @@ def prefer(policy: HiPpo, view: Decision, situations: Decisions) -> list[Preferr
                     worth = rivals.worth(policy, view, some)
                     for i, row in enumerate(rows):
                         made[row] = Preferred(rivals.best(worth[i], made[row].plan, wide=bool(wide[i])))
-            found += [Preferred(None) if view.replanning and one.plan == view.current_plan else one for one in made]
+            running = view.current_plan.uncapped() if view.current_plan is not None else None
+            found += [Preferred(None) if view.replanning and one.plan == running else one for one in made]
     return found
 
 
