@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ROWS = 1024
 """Situations that are gone through together: larger arrays leave the cache."""
 
-RIVALS = 24
+RIVALS = 12
 """Plans at most that the wide search is taken to compare: the best of each set of domains and number of devices."""
 
 TIE = 1e-4
@@ -70,7 +70,9 @@ class Rivals:
     def of(cls, policy: HiPpo, view: Decision) -> Rivals:
         """The best plans with what is free now and with all devices, and what the search itself finds."""
         empty = replace(view, free_devices=np.array(view.cost.domains.rows.devices, dtype=np.int64))
-        listed = [*_across(view), *_across(empty), *_inside(view), *_inside(empty)]
+        listed = [*_inside(view), *_inside(empty)]
+        if policy.planner(view).spanning[view.kind_index]:
+            listed = [*_across(view), *_across(empty)]
         plans = list({_kind_of(plan): plan for plan in reversed(listed)}.values())
         own = policy.perceive(view)
         settled = policy.redecide([view], own)[0] if policy.search and not view.replanning else None
