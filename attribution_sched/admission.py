@@ -56,11 +56,11 @@ def checked(counters: Any, provenance: Any) -> tuple[dict[str, float], dict[str,
         CounterError: If a counter does not exist, or its reading is no number, negative, or more than any machine
             shows; if its provenance is not one of the four words or contradicts its reading.
     """
-    for where, given in (("counters", counters), ("provenance", provenance)):
-        if not isinstance(given, Mapping):
+    for where, mapping in (("counters", counters), ("provenance", provenance)):
+        if not isinstance(mapping, Mapping):
             fix = "Leave it out to have counters simulated"
-            raise CounterError(problem(where, given, f"must be a mapping from counter to {_VALUES[where]}", fix))
-        for name in given:
+            raise CounterError(problem(where, mapping, f"must be a mapping from counter to {_VALUES[where]}", fix))
+        for name in mapping:
             if name not in COUNTER_NAMES:
                 raise CounterError(problem("counter", name, "does not exist", nearest(name, COUNTER_NAMES)))
     for name, word in provenance.items():
@@ -97,34 +97,34 @@ def number(name: str, value: Any) -> float:
     """
     real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     try:
-        found = float(value) if real else math.nan
+        float_value = float(value) if real else math.nan
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found) or found < 0:
+        float_value = math.inf
+    if not math.isfinite(float_value) or float_value < 0:
         fix = "Repair the reading, or leave all counters out to have them simulated"
         raise CounterError(problem(f"counters[{name!r}]", value, "must be a finite number >= 0", fix))
-    return found
+    return float_value
 
 
-def readings_of(given: Any, usual: FloatArray) -> FloatArray:
+def readings_of(readings: Any, usual: FloatArray) -> FloatArray:
     """Counters as an array, shape ``(12,)``; those nobody measured are as usual, and their provenance says so.
 
     Args:
-        given: Counter → reading.
+        readings: Counter → reading.
         usual: What the simulation shows for such a task, shape ``(12,)``.
 
     Raises:
         CounterError: If one is unknown, not finite or negative.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(readings, Mapping):
         fix = "Leave counters out to have them simulated"
-        raise CounterError(problem("counters", given, "must be a mapping from counter to reading", fix))
-    found = usual.copy()
-    for name, value in given.items():
+        raise CounterError(problem("counters", readings, "must be a mapping from counter to reading", fix))
+    values = usual.copy()
+    for name, value in readings.items():
         if name not in COUNTER_NAMES:
             raise CounterError(problem("counter", name, "does not exist", nearest(name, COUNTER_NAMES)))
-        found[COUNTER_NAMES.index(name)] = number(name, value)
-    return found
+        values[COUNTER_NAMES.index(name)] = number(name, value)
+    return values
 
 
 def _is_nan(value: Any) -> bool:
@@ -205,7 +205,7 @@ def demo_of(world: World) -> tuple[TaskRequest, ...]:
     )  # fmt: skip
 
 
-def as_request(task: Any, given: Mapping[str, Any]) -> TaskRequest:
+def as_request(task: Any, options: Mapping[str, Any]) -> TaskRequest:
     """A request from a name, a mapping or a request, with fields given beside it.
 
     Raises:
@@ -219,7 +219,7 @@ def as_request(task: Any, given: Mapping[str, Any]) -> TaskRequest:
     elif not isinstance(task, Mapping):
         fix = "For example submit('resnet-50', steps=1000)"
         raise TaskError(problem("task", task, "must be a kind of task by name, a mapping or a TaskRequest", fix))
-    merged = {**task, **given}
+    merged = {**task, **options}
     for name in merged:
         if name not in names:
             raise TaskError(problem("task field", name, "does not exist", nearest(name, names)))
@@ -275,13 +275,13 @@ def steps_of(kind: TaskKind, steps: Any) -> int:
     if steps is None:
         return max(1, round(math.sqrt(kind.steps[0] * kind.steps[1])))
     try:
-        found = 0 if isinstance(steps, bool) else operator.index(steps)
+        count = 0 if isinstance(steps, bool) else operator.index(steps)
     except TypeError:
-        found = 0
-    if not 1 <= found <= MOST_STEPS:
+        count = 0
+    if not 1 <= count <= MOST_STEPS:
         usual = f"Tasks of this kind usually have {kind.steps[0]} to {kind.steps[1]}"
         raise TaskError(problem("task.steps", steps, f"must be a whole number >= 1 and <= {MOST_STEPS:,}", usual))
-    return found
+    return count
 
 
 def asked_for(request: TaskRequest, world: World, now_s: float) -> dict[str, Any]:
@@ -292,31 +292,33 @@ def asked_for(request: TaskRequest, world: World, now_s: float) -> dict[str, Any
     Raises:
         TaskError: If one of them is wrong.
     """
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if request.samples_per_s is not None:
         if not _is_number(request.samples_per_s) or not 0.0 < request.samples_per_s <= FASTEST:
             rule = f"must be a number of samples a second, above 0, at most {FASTEST:g}"
             fix = "Leave it out to have it estimated from the counters"
             raise TaskError(problem("task.samples_per_s", request.samples_per_s, rule, fix))
-        given["samples_per_s"] = float(request.samples_per_s)
+        fields["samples_per_s"] = float(request.samples_per_s)
     if request.tenant is not None:
-        given["tenant"] = check_tenant("task.tenant", request.tenant, TaskError)
+        fields["tenant"] = check_tenant("task.tenant", request.tenant, TaskError)
     if request.priority is not None:
         rule = f"must be a whole number from -{MOST_URGENT} to {MOST_URGENT}"
         fix = "Larger is more urgent"
-        given["priority"] = _whole("priority", request.priority, -MOST_URGENT, MOST_URGENT, rule, fix)
+        fields["priority"] = _whole("priority", request.priority, -MOST_URGENT, MOST_URGENT, rule, fix)
     if request.deadline_s is not None:
         if not _is_number(request.deadline_s) or not 0.0 < request.deadline_s <= LONGEST_DEADLINE_S:
             rule = f"must be a number of seconds from now, above 0, at most {LONGEST_DEADLINE_S:g}"
             raise TaskError(problem("task.deadline_s", request.deadline_s, rule, "For example 3600.0 for an hour"))
-        given["deadline_s"] = now_s + float(request.deadline_s)
+        fields["deadline_s"] = now_s + float(request.deadline_s)
     if request.devices is not None:
         most = world.cluster.devices
         rule = f"must be a whole number from 1 to {most}, which the cluster has"
-        given["devices"] = _whole("devices", request.devices, 1, most, rule, "Leave it out to let the scheduler choose")
+        fields["devices"] = _whole(
+            "devices", request.devices, 1, most, rule, "Leave it out to let the scheduler choose"
+        )
     if not isinstance(request.hold, bool | np.bool_):
         raise TaskError(problem("task.hold", request.hold, "must be True or False", "Leave it out"))
-    return given | ({"hold": True} if request.hold else {})
+    return fields | ({"hold": True} if request.hold else {})
 
 
 def _words(command: Any) -> list[str]:
@@ -329,12 +331,12 @@ def _words(command: Any) -> list[str]:
 
 def _whole(name: str, value: Any, least: int, most: int, rule: str, fix: str) -> int:
     try:
-        found = None if isinstance(value, bool | np.bool_) else operator.index(value)
+        integer = None if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
-        found = None
-    if found is None or not least <= found <= most:
+        integer = None
+    if integer is None or not least <= integer <= most:
         raise TaskError(problem(f"task.{name}", value, rule, fix))
-    return found
+    return integer
 
 
 def _is_number(value: Any) -> bool:
@@ -349,7 +351,7 @@ def instance(
     readings: Mapping[str, Any],
     seed: tuple[int, ...],
     how: Mapping[str, str] | None = None,
-    given: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any] | None = None,
 ) -> TaskInstance:
     """A task as the cluster takes it; a measured one is simulated with the demands its architecture has by itself.
 
@@ -360,7 +362,7 @@ def instance(
         readings: Measured counters; none to have them simulated.
         seed: Of its latent demands and the noise of its counters.
         how: Provenance of every counter; those given are measured by default.
-        given: What was asked for besides, see :func:`asked_for`; as its kind by default.
+        fields: What was asked for besides, see :func:`asked_for`; as its kind by default.
     """
     rng = np.random.default_rng(seed)
     what = world.kinds[kind]
@@ -371,7 +373,7 @@ def instance(
         tenant=what.tenant, priority=what.priority, counters=simulated, provenance=ALL_SIMULATED,
         measured_devices=what.measured_devices,
     )  # fmt: skip
-    task = replace(task, **(given or {}))
+    task = replace(task, **(fields or {}))
     if not readings:
         pace = task.samples_per_s or float(throughput(demands, rng)[0])
         return TaskInstance(replace(task, samples_per_s=pace), demands)
@@ -381,7 +383,7 @@ def instance(
 
 
 def prepared(
-    task: Any, given: Mapping[str, Any], world: World, seed: int, journal: Journal, cluster: SimulatedCluster
+    task: Any, fields: Mapping[str, Any], world: World, seed: int, journal: Journal, cluster: SimulatedCluster
 ) -> tuple[TaskRecord, TaskInstance]:
     """A task as the journal keeps it and as the cluster takes it; nothing is done yet.
 
@@ -389,7 +391,7 @@ def prepared(
         TaskError: If it is not a task of the preset, its id is taken, or the queue is full.
         CounterError: If a counter or its provenance is wrong.
     """
-    request = as_request(task, given)
+    request = as_request(task, fields)
     kind = kind_of(world, request)
     steps = steps_of(world.kinds[kind], request.steps)
     number = cluster.came
@@ -426,8 +428,8 @@ def _attributable(cluster: SimulatedCluster, task: Task) -> None:
         vector = cluster.attributed(task).attribution
         state = None if vector is None else vector.state
     except Exception as error:  # Whatever an attributor raises, it must not be met again at every decision.
-        told = str(error) or type(error).__name__
-        rule = f"the attributor cannot say where its joules go ({type(error).__name__}: {told})"
+        reason = str(error) or type(error).__name__
+        rule = f"the attributor cannot say where its joules go ({type(error).__name__}: {reason})"
         raise CounterError(problem("task.counters", task.model, rule, "Mend the counters or the attributor")) from error
     if state is not None and not np.isfinite(state).all():
         rule = "the attributor gives numbers that are not finite"
@@ -491,9 +493,9 @@ class Admission:
         """
         if (kind, devices) not in self._known:
             self._known[kind, devices] = self._obstacle(kind, devices)
-        found = self._known[kind, devices]
-        if found is not None:
-            raise TaskError(found)
+        fits = self._known[kind, devices]
+        if fits is not None:
+            raise TaskError(fits)
 
     def _obstacle(self, kind: int, devices: int | None) -> str | None:
         seen = empty_view(self._engine, kind)

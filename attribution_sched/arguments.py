@@ -82,11 +82,11 @@ def explaining(explain: Any) -> dict[str, Any] | None:
     return chosen if chosen.get("parts") else QUICK | chosen
 
 
-def explain_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def explain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of an explanation.
 
     Args:
-        given: Those of ``Explainer.explain``; with ``parts=True``, those of ``PartsExplainer.explain``.
+        options: Those of ``Explainer.explain``; with ``parts=True``, those of ``PartsExplainer.explain``.
 
     Raises:
         ExplanationError: If one does not exist.
@@ -96,33 +96,33 @@ def explain_options(given: Mapping[str, Any]) -> dict[str, Any]:
     from attribution_sched.explain.plan_parts import TARGETS as PART_TARGETS
     from attribution_sched.explain.plan_parts import PartsExplainer
 
-    signature = inspect.signature(PartsExplainer.explain if given.get("parts") else Explainer.explain)
+    signature = inspect.signature(PartsExplainer.explain if options.get("parts") else Explainer.explain)
     option_names = [name for name, each in signature.parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
     option_names.append("parts")
-    for name in given:
+    for name in options:
         if name not in option_names:
             raise ExplanationError(problem("explain option", name, "does not exist", nearest(str(name), option_names)))
-    target = given.get("target")
-    valid = PART_TARGETS if given.get("parts") else [name for name in TARGETS if name not in ("model", "log_odds")]
+    target = options.get("target")
+    valid = PART_TARGETS if options.get("parts") else [name for name in TARGETS if name not in ("model", "log_odds")]
     if target is not None and target not in valid:
         raise ExplanationError(problem("target", target, "cannot be explained", nearest(str(target), valid)))
-    return dict(given)
+    return dict(options)
 
 
-def known_options(what: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def known_options(what: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
     """Refuse an option that a function does not have.
 
     Args:
         what: Whose option, for the message.
         function: What takes them.
-        given: Options by name.
+        options: Options by name.
 
     Raises:
         SettingsError: If there is one.
     """
     parameters = inspect.signature(function).parameters.values()
     option_names = [each.name for each in parameters if each.default is not inspect.Parameter.empty]
-    for name in given:
+    for name in options:
         if name not in option_names:
             raise SettingsError(problem(f"{what} option", name, "does not exist", nearest(name, option_names)))
 

@@ -42,7 +42,7 @@ from attribution_sched.cluster.engine.state import WorldArrays
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.objective import BUDGETS, Quota
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World
+from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World, task_working
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.words.say import Phrase
 from attribution_sched.kernels import clock
@@ -104,9 +104,9 @@ class Backlog:
 
     def remove(self, name: str) -> Waiting:
         """Take a task out by its name; its place in the order goes when it is come across."""
-        found = self._tasks.pop(name)
-        self.tenants[found.task.tenant] -= 1
-        return found
+        task = self._tasks.pop(name)
+        self.tenants[task.task.tenant] -= 1
+        return task
 
     def kinds(self) -> list[int]:
         """Kinds that some task here is of."""
@@ -356,8 +356,8 @@ class SimulatedCluster:
 
     def totals(self) -> Mapping[str, float]:
         """Sums since the start, by name; see :data:`~attribution_sched.cluster.engine.state.TOTAL_COLUMNS`."""
-        found = {name: float(values[0]) for name, values in self.engine.totals().items()}
-        return found | {"arrived": float(self._came)}
+        sums = {name: float(values[0]) for name, values in self.engine.totals().items()}
+        return sums | {"arrived": float(self._came)}
 
     def advance(self, limit_s: float = math.inf) -> bool:
         """Let time pass to the next decision.
@@ -481,26 +481,26 @@ class SimulatedCluster:
             paid: What had been earned when it was taken.
         """
         state = self.engine.state
-        own, task = state.outcome[0], state.tasks[0, slot]
+        outcome, task = state.outcome[0], state.tasks[0, slot]
         runs = state.slots[0, slot, st.STATUS] == st.RUNNING
         step_s = float(task[st.STEP]) if runs else 0.0
         held = int((state.occupant[0, :, :, 0] >= 0).sum())
         return Outcome(
-            code=int(own[st.D_CODE]),
+            code=int(outcome[st.D_CODE]),
             observed=Quantities(
-                start_s=self.now_s + float(own[st.D_MOVE_S]) if runs else None,
+                start_s=self.now_s + float(outcome[st.D_MOVE_S]) if runs else None,
                 step_s=step_s,
                 traffic_bytes=float(state.traffic[0, slot].sum()) if runs else 0.0,
                 energy_j=float(task[st.POWER]) * step_s,
                 bill_usd=float(task[st.STEP_BILL]) if runs else 0.0,
                 carbon_g=float(task[st.CARBON_RATE]) * step_s,
-                r_eff=float(own[st.D_EFF]),
-                r_util=float(own[st.D_UTIL]),
-                r_cost=float(own[st.D_COST]),
+                r_eff=float(outcome[st.D_EFF]),
+                r_util=float(outcome[st.D_UTIL]),
+                r_cost=float(outcome[st.D_COST]),
                 provenance="simulated",
             ),
-            move_s=float(own[st.D_MOVE_S]),
-            move_usd=float(own[st.D_MOVE_USD]),
+            move_s=float(outcome[st.D_MOVE_S]),
+            move_usd=float(outcome[st.D_MOVE_USD]),
             busy_share=held / self.world.cluster.devices,
             paid=paid,
         )
@@ -520,7 +520,8 @@ class SimulatedCluster:
         pcie = inputs * float(made.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
         raised = float(made.task.priority - self.world.kinds[index].priority)
         allowed_s = 0.0 if made.task.deadline_s is None else made.task.deadline_s - self.now_s
-        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s, -1.0])
+        working = task_working(self.world.kinds, made.task)
+        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s, -1.0, working])
         number, self._came = self._came, self._came + 1
         self.engine.state.event[0, st.TAKEN] += 1
         task = replace(made.task, id=name, submitted=True, number=number, arrived_s=self.now_s)
@@ -573,8 +574,8 @@ class SimulatedCluster:
     def slot_of(self, name: str) -> int | None:
         """Slot of a task that runs or waits in the window."""
         statuses = self.engine.state.slots[0, :, st.STATUS]
-        found = (slot for slot, task in self.residents.items() if task.id == name and statuses[slot] != st.FREE)
-        return next(found, None)
+        slots = (slot for slot, task in self.residents.items() if task.id == name and statuses[slot] != st.FREE)
+        return next(slots, None)
 
     def place_of(self, name: str) -> str | None:
         """Where a task is: ``window``, ``backlog``, ``held`` or ``running``; None if it is in none of them."""
@@ -704,8 +705,8 @@ class SimulatedCluster:
         if quota.devices is None:
             return None
         running = self.engine.state.slots[0, :, st.STATUS] == st.RUNNING
-        own = [slot for slot, task in self.residents.items() if task.tenant == tenant and running[slot]]
-        used = np.isin(self.engine.state.occupant[0], [slot for slot in own if slot != mover]).any(axis=2).sum()
+        slots = [slot for slot, task in self.residents.items() if task.tenant == tenant and running[slot]]
+        used = np.isin(self.engine.state.occupant[0], [slot for slot in slots if slot != mover]).any(axis=2).sum()
         return max(0, quota.devices - int(used))
 
     def holdings(self) -> tuple[dict[str, int], float]:
@@ -740,9 +741,9 @@ class SimulatedCluster:
         if self.world.share_rule == "none":
             return Phrase("why.share_none")
         held, share = self.holdings()
-        own = held.get(tenant, 0)
-        message = "why.share_above" if own >= share else "why.share_below"
-        return Phrase(message, rule=self.world.share_rule, tenant=tenant, held=own, share=share, count=len(held))
+        devices = held.get(tenant, 0)
+        message = "why.share_above" if devices >= share else "why.share_below"
+        return Phrase(message, rule=self.world.share_rule, tenant=tenant, held=devices, share=share, count=len(held))
 
     def quota_reason(self, seen: Decision) -> Phrase | None:
         """Why the quota of its tenant keeps a task from devices, in words; None if it does not."""
@@ -947,8 +948,8 @@ class SimulatedCluster:
         slot, pool = int(np.argmax(state.slots[0, :, st.STATUS] == st.FREE)), self.engine.pool
         pool.kinds[slot], pool.steps[slot], pool.counters.values[slot] = task.kind_index, task.steps, task.counters
         pool.samples_per_s[slot] = task.samples_per_s
-        for own, new in ((pool.demands.values, demands.values), (pool.demands.nominal, demands.nominal)):
-            own[slot] = new[0]
+        for old, new in ((pool.demands.values, demands.values), (pool.demands.nominal, demands.nominal)):
+            old[slot] = new[0]
         pool.demands.nominal_s[slot] = demands.nominal_s[0]
         self._arrays.pool[slot] = waiting.row
         state.slots[0, slot] = (st.QUEUED, slot, task.number, 0)
@@ -1037,19 +1038,19 @@ def more_urgent(cluster: SimulatedCluster, seen: Decision, asked_before: frozens
     """
     if seen.replanning or seen.task is None:
         return ()
-    own = seen.task.priority
-    above = [task for task in seen.queue if task.priority > own]
+    priority = seen.task.priority
+    above = [task for task in seen.queue if task.priority > priority]
     passed = [task for task in above if task.slot not in asked_before]
     left = [task for task in above if task.slot in asked_before]
     behind = cluster.backlog.most_urgent() if cluster.backlog else None
-    told = []
+    reasons = []
     if passed:
-        told.append(Phrase("breach.passed", tasks=_named(passed), own=own))
+        reasons.append(Phrase("breach.passed", tasks=_named(passed), own=priority))
     if left:
-        told.append(Phrase("breach.left", tasks=_named(left), own=own))
-    if behind is not None and behind.task.priority > own:
-        told.append(Phrase("breach.behind", tasks=_named([behind.task]), own=own))
-    return tuple(told)
+        reasons.append(Phrase("breach.left", tasks=_named(left), own=priority))
+    if behind is not None and behind.task.priority > priority:
+        reasons.append(Phrase("breach.behind", tasks=_named([behind.task]), own=priority))
+    return tuple(reasons)
 
 
 def expected_late(task: Task, steps_left: float, now_s: float, effect: Outcome) -> tuple[str, ...]:
@@ -1072,24 +1073,24 @@ def _named(tasks: list[Task]) -> Phrase:
 # --- The call ---
 
 
-def as_policy(given: Any) -> Policy:
+def as_policy(asked: Any) -> Policy:
     """A policy from its name, from itself or from a function.
 
     Raises:
         SettingsError: If it is none of these.
     """
-    if isinstance(given, str):
-        if given not in POLICIES:
-            raise SettingsError(problem("policy", given, "is not a known policy", nearest(given, POLICIES)))
-        return make_policy(given)
-    if not isinstance(given, type):
-        if callable(getattr(given, "decide", None)) and isinstance(getattr(given, "name", None), str):
-            policy: Policy = given
+    if isinstance(asked, str):
+        if asked not in POLICIES:
+            raise SettingsError(problem("policy", asked, "is not a known policy", nearest(asked, POLICIES)))
+        return make_policy(asked)
+    if not isinstance(asked, type):
+        if callable(getattr(asked, "decide", None)) and isinstance(getattr(asked, "name", None), str):
+            policy: Policy = asked
             return policy
-        if callable(given):
-            return FunctionPolicy(given)
+        if callable(asked):
+            return FunctionPolicy(asked)
     rule = "must be the name of a policy, a policy, or a function from the view to a plan"
-    raise SettingsError(problem("policy", given, rule, f"For example {'hi-ppo'!r}; known: {', '.join(POLICIES)}"))
+    raise SettingsError(problem("policy", asked, rule, f"For example {'hi-ppo'!r}; known: {', '.join(POLICIES)}"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,20 +6,22 @@ devices adds up to the engine's own meter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from attribution_sched.attribution.vector import ACCOUNTING, AttributionVector
 from attribution_sched.billing import games
-from attribution_sched.billing.bill import Bill, Prices, make_bill
+from attribution_sched.billing.bill import UNATTRIBUTED, Bill, Prices, make_bill
 from attribution_sched.billing.games import Shares
 from attribution_sched.billing.rules import Sharing
 from attribution_sched.billing.usage import TaskUse, Usage
 from attribution_sched.cluster.decision import capture
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import Engine, domain_power_w, signal_hour
+from attribution_sched.cluster.engine.engine import Engine, domain_power_w, signal_hour, slowdown_beside
 from attribution_sched.cluster.fork import replay
 from attribution_sched.cluster.plan import DOMAIN
 from attribution_sched.cluster.signals import DAY, Series
@@ -29,7 +31,7 @@ from attribution_sched.errors import JournalError, SettingsError, problem
 from attribution_sched.journal import Journal
 from attribution_sched.live_cluster import SimulatedCluster, Waiting
 from attribution_sched.operations import FAILED, FINISHED, STARTED, recorded
-from attribution_sched.resume import live_through
+from attribution_sched.resume import live_through, recorded_vector
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
@@ -42,7 +44,7 @@ CONGESTION_ORDERS = 64
 class MeteredCluster(SimulatedCluster):
     """A simulated cluster that books every interval; takes what :class:`SimulatedCluster` takes."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         self._edges_s: list[float] = [0.0]
         self._spans: list[tuple[float, ...]] = []
         self._idle_j: list[FloatArray] = []
@@ -50,7 +52,8 @@ class MeteredCluster(SimulatedCluster):
         self._uses: dict[str, TaskUse] = {}
         self._number: dict[str, int] = {}
         self._rows_of: dict[str, FloatArray] = {}
-        super().__init__(*given, **options)
+        self._slowed_h: dict[tuple[int, int], float] = {}
+        super().__init__(*arguments, **options)
 
     def _pass_time(self) -> int:
         state, before_s = self.engine.state, self.now_s
@@ -59,6 +62,7 @@ class MeteredCluster(SimulatedCluster):
         running = np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING)
         bills = state.tasks[0, running, st.BILL].copy()
         names = [self._use(self.residents[slot]) for slot in running.tolist()]
+        slowed = self._slowed_by(running.tolist())
         tick_s = float(state.clock[0, st.LAST_TICK])
         wanted = super()._pass_time()
         now_s = self.now_s
@@ -69,6 +73,10 @@ class MeteredCluster(SimulatedCluster):
         self._edges_s.append(now_s)
         self._idle_j.append(idle_w * lasted_s)
         self._ticks_s.append(tick_s)
+        number = dict(zip(running.tolist(), (self._number[name] for name in names), strict=True))
+        for slot, (other, lost) in slowed.items():
+            pair = number[slot], number[other]
+            self._slowed_h[pair] = self._slowed_h.get(pair, 0.0) + lost * lasted_s / 3600.0
         own_idle_w = held * self._idle_device_w()
         for slot, bill, name in zip(running.tolist(), bills.tolist(), names, strict=True):
             use = self._uses[name]
@@ -129,6 +137,7 @@ class MeteredCluster(SimulatedCluster):
             electricity_usd_per_j=ratios[st.ELECTRICITY] * paid / J_PER_KWH,
             meter_j=float(self.engine.state.totals[0, st.METER_J]),
             meter_egress_usd=float(self.engine.state.totals[0, st.BILL_TOTAL]),
+            slowed=tuple((task, other, hours) for (task, other), hours in self._slowed_h.items()),
             repeated=tuple(
                 (domain.name, signal.period_s / 3600.0)
                 for domain in domains
@@ -171,13 +180,13 @@ class MeteredCluster(SimulatedCluster):
         follower = RuleFollower.of(moment)
 
         def hours(masks: BoolArray) -> FloatArray:
-            found = np.zeros(len(masks))
+            waited_h = np.zeros(len(masks))
             for at, mask in enumerate(masks):
                 there = mask[group]
                 if there.any():
                     waited_s = replay(moment, rows[there], came_s[there], until_s, follower, tenants[there].tolist())
-                    found[at] = waited_s.sum() / 3600.0
-            return found
+                    waited_h[at] = waited_s.sum() / 3600.0
+            return waited_h
 
         return games.congestion(len(sharing.names), hours, orders=orders, seed=seed)
 
@@ -188,8 +197,8 @@ class MeteredCluster(SimulatedCluster):
 
     def finished_s(self, task: str) -> float | None:
         """When a task was done; None if it was not, or never ran."""
-        found = self._uses.get(task)
-        return None if found is None else found.finished_s
+        use = self._uses.get(task)
+        return None if use is None else use.finished_s
 
     def take_tenants(self) -> list[tuple[str, float, float]]:
         """Joules and device-seconds of each tenant since this was last asked; devices that hold no task are ``""``.
@@ -222,14 +231,14 @@ class MeteredCluster(SimulatedCluster):
         """
         world, state = self.engine.arrays, self.engine.state
         columns = [st.POWER, st.CARBON_RATE]
-        kept = state.tasks[0][:, columns].copy()
+        saved = state.tasks[0][:, columns].copy()
         watts = np.zeros((state.tasks.shape[1], len(self.world.cluster.domains)))
         idle_w = np.zeros(watts.shape[1])
         for domain in range(watts.shape[1]):
             state.tasks[0, :, st.POWER] = 0.0
             _, idle_w[domain] = domain_power_w(world, state, 0, domain, False, True)
             watts[:, domain] = state.tasks[0, :, st.POWER]
-        state.tasks[0][:, columns] = kept
+        state.tasks[0][:, columns] = saved
         return watts, idle_w
 
     def _held(self) -> FloatArray:
@@ -259,6 +268,29 @@ class MeteredCluster(SimulatedCluster):
             # No device works more than all of the time.
             np.add.at(busy, (slots, domain), own / np.maximum(1.0, own + theirs))
         return busy
+
+    def _slowed_by(self, running: list[int]) -> dict[int, tuple[int, float]]:
+        """Slot of a task that shares devices → the slot that slows it most, and the part of its time that costs.
+
+        Ranks wait for each other, so the slowest device sets the pace, as in the engine.
+        """
+        state, slowed = self.engine.state, dict[int, tuple[int, float]]()
+        pairs = {(int(a), int(b)) for a, b in state.occupant[0].reshape(-1, 2) if a >= 0 and b >= 0}
+        for slot, other in sorted(pairs | {(b, a) for a, b in pairs}):
+            if slot not in running or other not in running or state.tasks[0, slot, st.PAUSED] > self.now_s:
+                continue
+            worst = slowed.get(slot, (other, 0.0))
+            for row in range(int(state.slots[0, slot, st.SEGMENTS])):
+                domain = int(state.plans[0, slot, row, DOMAIN])
+                rows = np.flatnonzero(
+                    state.plans[0, other, : int(state.slots[0, other, st.SEGMENTS]), DOMAIN] == domain
+                )
+                if len(rows):
+                    times = slowdown_beside(self.engine.arrays, state, 0, slot, row, other, int(rows[0]))
+                    worst = max(worst, (other, 1.0 - 1.0 / times), key=lambda each: each[1])
+            if worst[1] > 0.0:
+                slowed[slot] = worst
+        return slowed
 
     def _idle_device_w(self) -> FloatArray:
         """Idle power of a device of each domain, shape ``(K,)``."""
@@ -312,7 +344,38 @@ def usage_of(journal: Journal, electricity_usd_per_kwh: float | None = None) -> 
     """
     if journal.header.settings.get("cluster", "simulated") != "simulated":
         return measured_usage(journal)
-    return metered(journal).usage(electricity_usd_per_kwh)
+    return with_operators(metered(journal).usage(electricity_usd_per_kwh), journal)
+
+
+def with_operators(usage: Usage, journal: Journal) -> Usage:
+    """The same with every task's joules split by operator, as the vector accounts that the journal has of it."""
+    shares: dict[str, dict[str, tuple[float, float]]] = {}
+    for record in journal.decisions():
+        if record.task_id is None or record.task_id in shares:
+            continue
+        if (record.attribution or {}).get("question") == ACCOUNTING:
+            shares[record.task_id] = operator_shares(recorded_vector(record))
+    tasks = tuple(replace(use, operators=shares.get(use.id) or None) for use in usage.tasks)
+    return replace(usage, tasks=tasks)
+
+
+def operator_shares(vector: AttributionVector) -> dict[str, tuple[float, float]]:
+    """Parts of the joules above idle that each counter stands for, with half of the 95 % interval; empty without any.
+
+    What a meter said beyond the prediction is a part of its own.
+    """
+    beyond = max(0.0, vector.unattributed)
+    whole = float(vector.values.sum()) + beyond
+    if not whole > 0.0:
+        return {}
+    low, high = vector.interval()
+    halves = (high - low) / 2.0 / whole
+    parts = {
+        name: (float(value) / whole, float(half))
+        for name, value, half in zip(vector.names, vector.values, halves, strict=True)
+        if value != 0.0
+    }
+    return parts | ({UNATTRIBUTED: (beyond / whole, 0.0)} if beyond else {})
 
 
 def bill_of(
@@ -325,6 +388,11 @@ def bill_of(
     congestion: bool = False,
 ) -> tuple[Bill, Usage]:
     """The bill of a journal, and what it rests on; see :meth:`attribution_sched.System.bill`."""
+    if electricity_usd_per_kwh is not None and not 0.0 <= electricity_usd_per_kwh < math.inf:
+        fix = "Use USD per kWh, or leave it out for the preset's"
+        raise SettingsError(
+            problem("electricity_usd_per_kwh", electricity_usd_per_kwh, "must be a price of 0 or more", fix)
+        )
     if not congestion:
         usage = usage_of(journal, electricity_usd_per_kwh)
         return make_bill(usage, by, rule, prices=prices), usage
@@ -332,7 +400,7 @@ def bill_of(
         fix = "Bill tenants, tasks or models"
         raise SettingsError(problem("by", by, "cannot be made to wait by others", fix))
     cluster = metered(journal)
-    usage = cluster.usage(electricity_usd_per_kwh)
+    usage = with_operators(cluster.usage(electricity_usd_per_kwh), journal)
     return make_bill(usage, by, rule, prices=prices, congestion=cluster.congestion(usage, by)), usage
 
 
@@ -393,7 +461,7 @@ class _Launch:
 def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
     plans = {journal.key(each.id): each.plan for each in journal.decisions() if each.plan is not None}
     started: dict[str, float] = {}
-    found = []
+    launches = []
     for each in recorded(journal):
         key = str(each.more.get("key", ""))
         plan = plans.get(key)
@@ -402,36 +470,36 @@ def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
         if each.kind == STARTED:
             started[key] = float(each.more["start_s"])
         elif each.kind in (FINISHED, FAILED):
-            told = {"end_s": each.cluster_time_s, **each.more}
+            report = {"end_s": each.cluster_time_s, **each.more}
             # One that began and ended between two looks has its start with its end.
             start_s = started.pop(key, each.more.get("start_s"))
             if start_s is not None:
-                found.append(_launch(each.name, plan, float(start_s), told, done=each.kind == FINISHED))
+                launches.append(_launch(each.name, plan, float(start_s), report, done=each.kind == FINISHED))
     for handle in journal.handles():
         # One that was moved away, or cancelled, has no end among what was reported: its handle has it.
         spent = handle.handle.get("spent")
         if spent and handle.key in started:
-            found.append(_launch(handle.handle["task"], plans[handle.key], started[handle.key], spent, done=False))
-    return found
+            launches.append(_launch(handle.handle["task"], plans[handle.key], started[handle.key], spent, done=False))
+    return launches
 
 
-def _launch(task: str, plan: Mapping[str, Any], start_s: float, told: Mapping[str, Any], *, done: bool) -> _Launch:
+def _launch(task: str, plan: Mapping[str, Any], start_s: float, report: Mapping[str, Any], *, done: bool) -> _Launch:
     devices: dict[str, int] = {}
     for replica in plan["replicas"]:
         for part in replica["segments"]:
             held = part["dp"] * part["tp"] * part["pp"]
             devices[part["domain"]] = devices.get(part["domain"], 0) + held
     start_s = max(0.0, start_s)
-    cpu_s = {name: float(value) for name, value in (told.get("cpu_by_domain") or {}).items()}
-    return _Launch(task, devices, start_s, max(start_s, float(told["end_s"])), done, cpu_s)
+    cpu_s = {name: float(value) for name, value in (report.get("cpu_by_domain") or {}).items()}
+    return _Launch(task, devices, start_s, max(start_s, float(report["end_s"])), done, cpu_s)
 
 
 def _task_uses(journal: Journal, launches: list[_Launch], number: Mapping[str, int]) -> tuple[TaskUse, ...]:
     uses = []
     for name in number:
-        own = [each for each in launches if each.task == name]
+        theirs = [each for each in launches if each.task == name]
         record = journal.task(name)
-        ended = [each.end_s for each in own if each.done]
+        ended = [each.end_s for each in theirs if each.done]
         tenant, devices = str(record.meta.get("tenant", "default")), record.meta.get("devices")
         uses.append(
             TaskUse(
@@ -439,7 +507,7 @@ def _task_uses(journal: Journal, launches: list[_Launch], number: Mapping[str, i
                 tenant,
                 record.kind,
                 record.submitted_s,
-                min(each.start_s for each in own),
+                min(each.start_s for each in theirs),
                 ended[-1] if ended else None,
                 devices if isinstance(devices, int) else None,
             )

@@ -62,7 +62,7 @@ class Learnt:
 
 
 def learn(
-    policy: Policy, world: World, decisions: int, journal: Journal, versions: Versions, given: Mapping[str, Any]
+    policy: Policy, world: World, decisions: int, journal: Journal, versions: Versions, options: Mapping[str, Any]
 ) -> Learnt:
     """Let Hi-PPO learn on in a world; see :func:`attribution_sched.training.continue_learning`.
 
@@ -75,22 +75,22 @@ def learn(
     if not isinstance(policy, HiPpo):
         rule = "does not learn"
         raise SettingsError(problem("policy", policy.name, rule, "Make the system with policy='hi-ppo'"))
-    arguments.known_options("train", continue_learning, given)
+    arguments.known_options("train", continue_learning, options)
     arguments.counted("decisions", decisions, least=1)
-    arguments.seed_of(given.get("seed", 0))
-    found = continue_learning(policy.learnt, world, decisions, **given)
-    if not found.improved:
-        return Learnt(False, found.before, found.after, found.decisions, None, policy)
+    arguments.seed_of(options.get("seed", 0))
+    learnt = continue_learning(policy.learnt, world, decisions, **options)
+    if not learnt.improved:
+        return Learnt(False, learnt.before, learnt.after, learnt.decisions, None, policy)
     name, weights = versions.new_name(), None
     if journal.path is not None:
         from attribution_sched.scheduler.hi_ppo.checkpoint import save
 
         weights = journal.path.with_name(name)
-        save(weights, found.weights, {"started_from": "a running system", "decisions": found.decisions})
-    better = with_weights(policy, found.weights)
-    facts = {"decisions": found.decisions, "return_before": found.before, "return_after": found.after}
+        save(weights, learnt.weights, {"started_from": "a running system", "decisions": learnt.decisions})
+    better = with_weights(policy, learnt.weights)
+    facts = {"decisions": learnt.decisions, "return_before": learnt.before, "return_after": learnt.after}
     versions.take_over(name, better, facts)
-    return Learnt(True, found.before, found.after, found.decisions, weights, better)
+    return Learnt(True, learnt.before, learnt.after, learnt.decisions, weights, better)
 
 
 def with_weights(policy: HiPpo, weights: Weights) -> HiPpo:
@@ -127,8 +127,8 @@ class Versions:
 
     def take_over(self, name: str, policy: Policy, facts: Mapping[str, Any]) -> None:
         """Record that other weights decide from now on."""
-        told = {"after_decisions": self._journal.count(), "weights": name, **facts}
-        self._journal.record_event(EventRecord(LEARNT, told))
+        event = {"after_decisions": self._journal.count(), "weights": name, **facts}
+        self._journal.record_event(EventRecord(LEARNT, event))
         self._taken_over.append((self._journal.count(), name))
         self._learnt += name not in self._kept
         self._kept[name] = policy
@@ -155,12 +155,12 @@ class Versions:
         Raises:
             JournalError: If its weights are gone.
         """
-        found: Policy | None = None
+        policy: Policy | None = None
         while self._events and self._events[0].details["after_decisions"] <= decisions:
             name = self._events.pop(0).details["weights"]
-            found = self._kept[name] = self.policy(name)
+            policy = self._kept[name] = self.policy(name)
             self.current = name
-        return found
+        return policy
 
     def at(self, number: int) -> str:
         """Name of the weights that took the decision of this number."""
@@ -199,18 +199,18 @@ Why = Callable[[str], Explanation | None]
 """Explains a decision; None if it cannot be explained."""
 
 
-def targets_of(given: Any) -> Targets | None:
+def targets_of(targets: Any) -> Targets | None:
     """What the user wants of the cluster: targets, a mapping by name, or nothing.
 
     Raises:
         SettingsError: If it is something else, or a target does not exist.
     """
-    if given is None or isinstance(given, Targets):
-        return given
-    if isinstance(given, Mapping):
-        return Targets.of(given)
+    if targets is None or isinstance(targets, Targets):
+        return targets
+    if isinstance(targets, Mapping):
+        return Targets.of(targets)
     fix = "For example targets={'utilisation_at_least': 0.85}"
-    raise SettingsError(problem("targets", given, "must be a mapping from target to number", fix))
+    raise SettingsError(problem("targets", targets, "must be a mapping from target to number", fix))
 
 
 class RewardFeedback:
@@ -235,14 +235,14 @@ class RewardFeedback:
             if event.kind == FEEDBACK:
                 self._remember(event.details)
 
-    def _remember(self, told: Mapping[str, Any]) -> None:
-        user = Reward(**told["user_reward"])
-        self._feedback = Feedback.from_dict(user, told["state"])
-        self.seen, self.targets = told["after_decisions"], Targets.of(told["targets"])
+    def _remember(self, event: Mapping[str, Any]) -> None:
+        user = Reward(**event["user_reward"])
+        self._feedback = Feedback.from_dict(user, event["state"])
+        self.seen, self.targets = event["after_decisions"], Targets.of(event["targets"])
         self._rewards.append((self.seen, self._feedback.reward))
-        self._looked = told["held_out"] or self._looked
-        if told["anchored"]:
-            self.anchored_weights = told["weights"]
+        self._looked = event["held_out"] or self._looked
+        if event["anchored"]:
+            self.anchored_weights = event["weights"]
 
     def in_force(self, decisions: int, otherwise: Reward) -> Reward:
         """The reward after a number of decisions, as far as feedback set it."""
@@ -265,9 +265,9 @@ class RewardFeedback:
             raise SettingsError(problem("feedback", f"after decision {self.seen}", rule, "Schedule some tasks first"))
         explanations: dict[str, Explanation] = {}
         for decision, _ in entries:
-            told = [each for each in self._journal.explanations(decision.id) if each.target in COMPARABLE]
-            if told:
-                explanations[decision.id] = Explanation.from_dict(told[0].explanation)
+            comparable = [each for each in self._journal.explanations(decision.id) if each.target in COMPARABLE]
+            if comparable:
+                explanations[decision.id] = Explanation.from_dict(comparable[0].explanation)
         if explain is not None:
             # Which ones follows from the window alone: a step that was cut short explains the same when it is repeated.
             for name in _spread([decision.id for decision, _ in entries], most):
@@ -325,7 +325,7 @@ class RewardFeedback:
             feedback = Feedback(feedback.user_reward, feedback.settings, state)
         objective = Objective(feedback.user_reward, targets)
         change = feedback.step(window, targets, None if held_out is None else held_out[2](objective), revisit)
-        told = {
+        event = {
             "after_decisions": self._journal.count(), "kind": change.kind, "reason": change.reason,
             "reason_zh": change.reason_zh, "targets": targets.named(), "evidence": change.evidence,
             "user_reward": asdict(feedback.user_reward), "state": feedback.to_dict(), "anchored": change.anchored,
@@ -335,8 +335,8 @@ class RewardFeedback:
         with self._journal.batch(len(records) + 2):
             for record in records:
                 self._journal.record_feedback(FeedbackRecord(**record))
-            self._journal.record_event(EventRecord(FEEDBACK, told))
-        self._remember(told)
+            self._journal.record_event(EventRecord(FEEDBACK, event))
+        self._remember(event)
         return change
 
     def play(
@@ -379,8 +379,8 @@ class RewardFeedback:
             if progress is not None:
                 progress(1)
             if effect.code > 0:
-                told = Outcome.of(outcome_record(f"held-out {taken}", effect, asked.view, 0.0))
-                outcomes += [] if told is None else [told]
+                outcome = Outcome.of(outcome_record(f"held-out {taken}", effect, asked.view, 0.0))
+                outcomes += [] if outcome is None else [outcome]
         return Window(tuple(outcomes), span_s=cluster.now_s or None)
 
 

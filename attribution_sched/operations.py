@@ -196,13 +196,13 @@ def check_reservation(cluster: SimulatedCluster, domain: Any, devices: Any, tena
     if not _number(hours) or not 0.0 < hours <= LONGEST_HOURS:
         rule = f"must be a number above 0, at most {LONGEST_HOURS:g}"
         raise SettingsError(problem("hours", hours, rule, "For example hours=8"))
-    kept = sum(each.devices for each in cluster.reservations.values() if each.domain == domain)
-    left = domains[domain] - kept
+    reserved = sum(each.devices for each in cluster.reservations.values() if each.domain == domain)
+    left = domains[domain] - reserved
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= domains[domain]:
         rule = f"must be a whole number from 1 to {domains[domain]}, which {domain} has"
         raise SettingsError(problem("devices", devices, rule, "Reserve fewer, or in several domains"))
     if devices > left:
-        rule = f"{kept} of {domains[domain]} devices of {domain} are reserved already"
+        rule = f"{reserved} of {domains[domain]} devices of {domain} are reserved already"
         fix = f"Reserve at most {left}" if left else "Choose another domain, or System.unreserve(id) first"
         raise SettingsError(problem("devices", devices, rule, fix))
     return Reservation(cluster.next_reservation, tenant, domain, devices, cluster.now_s + 3600.0 * float(hours))

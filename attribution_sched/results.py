@@ -376,11 +376,11 @@ def summary_text(summary: RunSummary) -> str:
 def _asked(result: SchedulingResult) -> str:
     """What the task asked for; empty if it left all of it to its kind and to the scheduler."""
     task = result.task
-    told = [f"tenant {task.tenant}"] if task.tenant != "default" else []
-    told += [f"priority {task.priority}"] if task.priority else []
-    told += [] if task.deadline_s is None else [f"deadline at {_clock(task.deadline_s)}"]
-    told += [] if task.devices is None else [f"at most {task.devices} devices"]
-    return ", ".join(told)
+    wishes = [f"tenant {task.tenant}"] if task.tenant != "default" else []
+    wishes += [f"priority {task.priority}"] if task.priority else []
+    wishes += [] if task.deadline_s is None else [f"deadline at {_clock(task.deadline_s)}"]
+    wishes += [] if task.devices is None else [f"at most {task.devices} devices"]
+    return ", ".join(wishes)
 
 
 def _outcome(result: SchedulingResult) -> str:
@@ -480,6 +480,7 @@ def plan_record(plan: Plan | None, domains: Sequence[str], *, replanning: bool) 
                         "tp": segment.tp,
                         "pp": segment.pp,
                         "precision": segment.precision.value,
+                        **({"cap": segment.cap} if segment.cap else {}),
                     }
                     for segment in replica.segments
                 ],
@@ -499,7 +500,7 @@ def plan_of(record: Mapping[str, Any] | None, domains: Sequence[str]) -> Plan | 
                 tuple(
                     Segment(
                         list(domains).index(part["domain"]), part["first"], part["stop"], part["dp"], part["tp"],
-                        part["pp"], Precision(part["precision"]),
+                        part["pp"], Precision(part["precision"]), cap=part.get("cap", 0),
                     )
                     for part in replica["segments"]
                 ),
@@ -515,12 +516,12 @@ def plan_of(record: Mapping[str, Any] | None, domains: Sequence[str]) -> Plan | 
 
 def digest(view: Decision) -> str:
     """Short fingerprint of what there was to see."""
-    found = hashlib.blake2b(digest_size=8)
-    found.update(repr((view.kind_index, view.slot, view.time_s, view.steps_left, view.replanning)).encode())
-    found.update(repr([(task.slot, task.steps_left, task.waited_s) for task in view.queue]).encode())
+    hashed = hashlib.blake2b(digest_size=8)
+    hashed.update(repr((view.kind_index, view.slot, view.time_s, view.steps_left, view.replanning)).encode())
+    hashed.update(repr([(task.slot, task.steps_left, task.waited_s) for task in view.queue]).encode())
     for array in (view.counters, view.free_devices, view.bandwidth_gbps, view.latency_s):
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()
 
 
 def decision_of(

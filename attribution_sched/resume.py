@@ -166,11 +166,16 @@ class RecordedVectors:
         """The vector of a task."""
         if task.id not in self._known:
             record = self._told.get(task.id)
-            self._known[task.id] = self._attribute(task) if record is None else _recorded_vector(record)
+            self._known[task.id] = self._attribute(task) if record is None else recorded_vector(record)
         return self._known[task.id]
 
 
-def _recorded_vector(record: DecisionRecord) -> AttributionVector:
+def recorded_vector(record: DecisionRecord) -> AttributionVector:
+    """The vector that a decision's policy saw.
+
+    Raises:
+        JournalError: If what is recorded is none.
+    """
     try:
         return AttributionVector.from_dict(record.attribution or {})
     except (KeyError, TypeError, ValueError, ModelFitError) as error:
@@ -269,18 +274,19 @@ def _apart_in(
     decision: DecisionRecord, effect: Outcome, view: Decision, outcome: OutcomeRecord
 ) -> tuple[str, object, object] | None:
     """What comes out otherwise: its name, what it is now, what it was; None if nothing does."""
-    found = asdict(outcome_record(decision.id, effect, view, outcome.reward or 0.0))
+    replayed = asdict(outcome_record(decision.id, effect, view, outcome.reward or 0.0))
     known = asdict(outcome)
     return next(
-        ((name, found[name], known[name]) for name in known if name != "reward" and found[name] != known[name]), None
+        ((name, replayed[name], known[name]) for name in known if name != "reward" and replayed[name] != known[name]),
+        None,
     )
 
 
-def _differs(journal: Journal, decision: DecisionRecord, name: str, found: object, known: object) -> JournalError:
-    return _apart(journal, f"decision {decision.id}", name, found, known)
+def _differs(journal: Journal, decision: DecisionRecord, name: str, replayed: object, known: object) -> JournalError:
+    return _apart(journal, f"decision {decision.id}", name, replayed, known)
 
 
-def _apart(journal: Journal, what: str, name: str, found: object, known: object) -> JournalError:
+def _apart(journal: Journal, what: str, name: str, replayed: object, known: object) -> JournalError:
     wrote = journal.header.package_version
     if wrote != __version__:
         why = f"it was written by release {wrote}, this is {__version__}"
@@ -288,7 +294,7 @@ def _apart(journal: Journal, what: str, name: str, found: object, known: object)
     else:
         why = "by this very release: its settings or weights, a library or the processor are others than they were"
         fix = "Resume it where it was written"
-    rule = f"{what} does not come out as recorded ({name} is {found!r}, was {known!r}); {why}"
+    rule = f"{what} does not come out as recorded ({name} is {replayed!r}, was {known!r}); {why}"
     return JournalError(problem("journal", what, rule, f"{fix}; its records can still be read and exported"))
 
 
@@ -315,22 +321,22 @@ def record_snapshot(journal: Journal, cluster: SimulatedCluster, policy: Policy,
         policy: Who decides; one that can say what it remembers is kept with it.
         facts: What else it needs to go on.
     """
-    arrays, told = save_cluster(cluster)
+    arrays, details = save_cluster(cluster)
     if isinstance(policy, Recallable):
         arrays |= {f"policy.{name}": np.asarray(array) for name, array in policy.memory().items()}
-    told |= {"tasks": journal.task_count(), "remembers": isinstance(policy, Recallable), **facts}
+    details |= {"tasks": journal.task_count(), "remembers": isinstance(policy, Recallable), **facts}
     # The longest part of it; as bytes it is compressed with the rest.
-    arrays["facts"] = np.frombuffer(json.dumps(told).encode(), dtype=np.uint8)
+    arrays["facts"] = np.frombuffer(json.dumps(details).encode(), dtype=np.uint8)
     journal.record_snapshot(journal.count(), arrays, {"format": FORMAT}, keep_newest=1, keep_every=1)
 
 
 def restore_snapshot(
-    found: SnapshotRecord | None, cluster: SimulatedCluster, policy: Policy | None = None
+    snapshot: SnapshotRecord | None, cluster: SimulatedCluster, policy: Policy | None = None
 ) -> dict[str, Any]:
     """Bring a fresh cluster to where a snapshot was taken.
 
     Args:
-        found: The snapshot; None if a journal has none that is old enough.
+        snapshot: The snapshot; None if a journal has none that is old enough.
         cluster: A fresh cluster of the journal's world and seed.
         policy: Who decides; it remembers again what it did then, if it can.
 
@@ -338,32 +344,32 @@ def restore_snapshot(
         The facts that were kept, with ``sequence``: the decisions that are not to be lived through again. With 0 of
         them there was no snapshot to begin from.
     """
-    if found is None or not _readable(found):
+    if snapshot is None or not _readable(snapshot):
         return {"sequence": 0, "tasks": 0}
-    told: dict[str, Any] = json.loads(found.arrays["facts"].tobytes())
-    restore_cluster(cluster, found.arrays, told)
+    details: dict[str, Any] = json.loads(snapshot.arrays["facts"].tobytes())
+    restore_cluster(cluster, snapshot.arrays, details)
     if policy is not None and isinstance(policy, Recallable):
-        policy.recall(take(found.arrays, "policy."))
-    return told | {"sequence": found.sequence}
+        policy.recall(take(snapshot.arrays, "policy."))
+    return details | {"sequence": snapshot.sequence}
 
 
-def _readable(found: SnapshotRecord) -> bool:
-    return found.facts.get("format") == FORMAT and "facts" in found.arrays
+def _readable(snapshot: SnapshotRecord) -> bool:
+    return snapshot.facts.get("format") == FORMAT and "facts" in snapshot.arrays
 
 
 def snapshot_before(journal: Journal, at: int) -> SnapshotRecord | None:
     """The newest snapshot of a system that includes so many decisions at most; None if there is none."""
-    found = journal.newest_snapshot(at)
-    return found if found is not None and _readable(found) else None
+    snapshot = journal.newest_snapshot(at)
+    return snapshot if snapshot is not None and _readable(snapshot) else None
 
 
 def recall_newest(journal: Journal, policy: Policy) -> int:
     """Let a policy remember what it did at the newest snapshot; returns the decisions that this includes."""
-    found = journal.newest_snapshot()
-    if found is None or not isinstance(policy, Recallable):
+    snapshot = journal.newest_snapshot()
+    if snapshot is None or not isinstance(policy, Recallable):
         return 0
-    policy.recall(take(found.arrays, "policy."))
-    return found.sequence
+    policy.recall(take(snapshot.arrays, "policy."))
+    return snapshot.sequence
 
 
 def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
@@ -422,9 +428,9 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
     if cluster.world.quotas:
         targets["quotas.used"] = cluster.spending.used
     for name, target in targets.items():
-        given = arrays.get(name)
-        if given is None or given.shape != target.shape or given.dtype != target.dtype:
-            shape = None if given is None else (given.shape, str(given.dtype))
+        array_of = arrays.get(name)
+        if array_of is None or array_of.shape != target.shape or array_of.dtype != target.dtype:
+            shape = None if array_of is None else (array_of.shape, str(array_of.dtype))
             rule = f"must be {(target.shape, str(target.dtype))}, as this world has it"
             raise JournalError(problem(f"snapshot.{name}", shape, rule, "Resume with the release that wrote it"))
     for name, target in targets.items():
@@ -435,13 +441,13 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
     cluster.residents.clear()
     cluster.backlog = Backlog()
     cluster.held.clear()
-    for slot, told in facts["residents"].items():
-        task = cluster.attributed(_read_task(told, pool.counters.values[int(slot)].copy()))
+    for slot, record in facts["residents"].items():
+        task = cluster.attributed(_read_task(record, pool.counters.values[int(slot)].copy()))
         cluster.residents[int(slot)] = pool.tasks[int(slot)] = task
     demands = {name.removeprefix("backlog.demands."): array for name, array in arrays.items() if "backlog.dem" in name}
-    for at, told in enumerate(facts["backlog"]):
+    for at, record in enumerate(facts["backlog"]):
         own = Demands(**{name: array[at : at + 1].copy() for name, array in demands.items()})
-        task = _read_task(told, arrays["backlog.counters"][at].copy())
+        task = _read_task(record, arrays["backlog.counters"][at].copy())
         left = float(arrays["backlog.left"][at])
         waiting = Waiting(task, own, arrays["backlog.rows"][at].copy(), left)
         if task.id in facts["held"]:
@@ -466,6 +472,6 @@ def _task(task: Task) -> dict[str, Any]:
     return named | {"provenance": dict(task.provenance)}
 
 
-def _read_task(told: Mapping[str, Any], counters: NDArray[np.float64]) -> Task:
+def _read_task(record: Mapping[str, Any], counters: NDArray[np.float64]) -> Task:
     known = {each.name for each in fields(Task)}
-    return replace(Task(**{name: value for name, value in told.items() if name in known}), counters=counters)
+    return replace(Task(**{name: value for name, value in record.items() if name in known}), counters=counters)

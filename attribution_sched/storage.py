@@ -51,11 +51,6 @@ Arrays = dict[str, NDArray[Any]]
 
 _COPY = "Use an untouched copy"
 
-_REBUILDING = (
-    AttributionSchedError, KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, OverflowError,
-)  # fmt: skip
-"""What goes wrong where parts are put together that nobody saved together."""
-
 
 def write(
     path: str | Path,
@@ -124,8 +119,8 @@ def read(
             version, or was trained on another attribution vector.
     """
     content = _content(path)
-    found = _unpack(content, path)
-    mark, header, arrays = found if found is not None else _convert(content, path, schema)
+    checkpoint = _unpack(content, path)
+    mark, header, arrays = checkpoint if checkpoint is not None else _convert(content, path, schema)
     if mark.schema != schema:
         fix = "Load it with the class that wrote it"
         raise CheckpointError(problem("checkpoint schema", mark.schema, f"must be {schema!r}", fix))
@@ -133,7 +128,7 @@ def read(
         fix = "Train and save again with this release"
         rule = f"this release reads version {version} of {schema!r}"
         raise CheckpointError(problem("checkpoint version", mark.version, rule, fix))
-    if found is not None and mark.attribution_schema != attribution_schema:
+    if checkpoint is not None and mark.attribution_schema != attribution_schema:
         rule = f"it would read {attribution_schema!r} here, other numbers than it learnt on"
         fix = "Train again with this attributor, or use the attributor it was trained with"
         raise CheckpointError(problem("checkpoint attribution_schema", mark.attribution_schema, rule, fix))
@@ -174,26 +169,26 @@ def take(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def expected_sizes(path: str | Path, given: Any, most: Mapping[str, int]) -> dict[str, int]:
+def expected_sizes(path: str | Path, sizes: Any, most: Mapping[str, int]) -> dict[str, int]:
     """Whole numbers of a header that decide how much memory a network takes, within their limits.
 
     Args:
         path: The file, for the message.
-        given: What the header says.
+        sizes: What the header says.
         most: Name → largest value; exactly these names must be there.
 
     Raises:
         CheckpointError: If a name is missing, unknown, or its value is no whole number from 1 to its limit.
     """
-    if not isinstance(given, dict) or set(given) != set(most):
+    if not isinstance(sizes, dict) or set(sizes) != set(most):
         rule = f"must give {', '.join(sorted(most))} as whole numbers"
-        raise CheckpointError(problem(f"{Path(path).name} checkpoint size", given, rule, _COPY))
+        raise CheckpointError(problem(f"{Path(path).name} checkpoint size", sizes, rule, _COPY))
     for name, limit in most.items():
-        value = given[name]
+        value = sizes[name]
         if type(value) is not int or not 1 <= value <= limit:
             rule = f"must be a whole number from 1 to {limit}"
             raise CheckpointError(problem(f"checkpoint size.{name}", value, rule, _COPY))
-    return {name: int(given[name]) for name in most}
+    return {name: int(sizes[name]) for name in most}
 
 
 @contextmanager
@@ -246,15 +241,15 @@ def _unpack(content: bytes, path: str | Path) -> tuple[_Mark, dict[str, Any], Ar
     about = _metadata(content, path).get("checkpoint")
     if about is None:
         return None
-    told = _json(about, path, "description")
-    if "format" not in told and "kind" in told:
+    description = _json(about, path, "description")
+    if "format" not in description and "kind" in description:
         return None
-    if told.get("format") != FORMAT:
+    if description.get("format") != FORMAT:
         rule, fix = f"this release reads format {FORMAT}", "Use the release that wrote it, or train and save again"
-        raise CheckpointError(problem("checkpoint format", told.get("format"), rule, fix))
-    mark = _Mark(told.get("schema"), told.get("version"), told.get("attribution_schema"))
-    text, arrays = str(told.get("header", "")), unpack(content, str(path))
-    if told.get("sha256") != _digest(mark, text, arrays):
+        raise CheckpointError(problem("checkpoint format", description.get("format"), rule, fix))
+    mark = _Mark(description.get("schema"), description.get("version"), description.get("attribution_schema"))
+    text, arrays = str(description.get("header", "")), unpack(content, str(path))
+    if description.get("sha256") != _digest(mark, text, arrays):
         raise _changed(path)
     return mark, _json(text, path, "header"), arrays
 
@@ -268,8 +263,8 @@ def _metadata(content: bytes, path: str | Path) -> dict[str, Any]:
         rule = f"has a header of {length} bytes, at most {MOST_HEADER_BYTES} are read"
         raise CheckpointError(problem("checkpoint", str(path), rule, "Check that it is a checkpoint"))
     try:
-        told = json.loads(content[8 : 8 + length])
-        metadata = told.get("__metadata__", {})
+        header = json.loads(content[8 : 8 + length])
+        metadata = header.get("__metadata__", {})
     except (ValueError, RecursionError, AttributeError) as error:
         raise CheckpointError(problem("checkpoint", str(path), "is truncated or not a checkpoint", _COPY)) from error
     return metadata if isinstance(metadata, dict) else {}
@@ -285,8 +280,8 @@ def _json(text: Any, path: str | Path, what: str) -> dict[str, Any]:
     if not sound:
         rule = f"has a broken {what}: it must be a JSON object at most {DEEPEST_JSON} deep"
         raise CheckpointError(problem("checkpoint", str(path), rule, _COPY))
-    found: dict[str, Any] = value
-    return found
+    mapping: dict[str, Any] = value
+    return mapping
 
 
 def _depth(value: Any) -> int:
@@ -371,15 +366,15 @@ def _convert(content: bytes, path: str | Path, schema: str) -> tuple[_Mark, dict
     metadata = _metadata(content, path)
     for key in ("checkpoint", "estimator"):
         if key in metadata:
-            told = _json(metadata[key], path, "description")
-            old = told.get("schema" if key == "checkpoint" else "version")
+            description = _json(metadata[key], path, "description")
+            old = description.get("schema" if key == "checkpoint" else "version")
             if old != 1:
                 rule, fix = "files of 0.1 have version 1", "Train and save again with this release"
                 raise CheckpointError(problem("checkpoint version", old, rule, fix))
-            kind, text, arrays = told.get("kind"), str(told.get("header", "")), unpack(content, str(path))
+            kind, text, arrays = description.get("kind"), str(description.get("header", "")), unpack(content, str(path))
             digest = hashlib.sha256(f"{kind}\n1\n{text}\n".encode())
             _add_arrays(digest, arrays)
-            if told.get("sha256") != digest.hexdigest():
+            if description.get("sha256") != digest.hexdigest():
                 raise _changed(path)
             return _Mark(kind, 1, None), _json(text, path, "header"), arrays
     beside = Path(path).with_suffix(".json")
@@ -387,10 +382,14 @@ def _convert(content: bytes, path: str | Path, schema: str) -> tuple[_Mark, dict
         raise CheckpointError(
             problem("checkpoint schema", None, f"must be {schema!r}", "Check that it is a checkpoint")
         )
-    told = _json(beside.read_bytes(), beside, "description")
-    if set(told) != {"format", "sha256", "size", "made"} or told["format"] != 1:
+    description = _json(beside.read_bytes(), beside, "description")
+    if set(description) != {"format", "sha256", "size", "made"} or description["format"] != 1:
         rule = "must describe weights of release 0.1: format 1, sha256, size, made"
-        raise CheckpointError(problem(beside.name, sorted(told), rule, "Train and save again with this release"))
-    if told["sha256"] != hashlib.sha256(content).hexdigest():
+        raise CheckpointError(problem(beside.name, sorted(description), rule, "Train and save again with this release"))
+    if description["sha256"] != hashlib.sha256(content).hexdigest():
         raise _changed(path)
-    return _Mark(schema, 1, None), {"size": told["size"], "made": told["made"]}, unpack(content, str(path))
+    return (
+        _Mark(schema, 1, None),
+        {"size": description["size"], "made": description["made"]},
+        unpack(content, str(path)),
+    )

@@ -322,8 +322,8 @@ def explain_aside(
         files = {each.name: each.read_bytes() for each in copy.parent.iterdir()}
         shared: Aside = (copy.name, files, policy, attributor, dict(options))
     jobs = [todo[at : at + BLOCKS] for at in range(0, len(todo), BLOCKS)]
-    for _, found in spread(who, _explain_block, shared, jobs):
-        yield from found
+    for _, block in spread(who, _explain_block, shared, jobs):
+        yield from block
 
 
 _rebuilt: dict[str, System] = {}
@@ -344,14 +344,14 @@ def _explain_block(run: str, shared: Aside, names: Sequence[str]) -> list[tuple[
         path = folder / journal
         # What is pending in a real cluster's journal is not ours to carry out.
         _rebuilt[run] = System.resume(path, policy=policy, attributor=attributor, cluster=onlooker(path))
-    found: list[tuple[str, str, dict[str, Any] | str]] = []
+    explanations: list[tuple[str, str, dict[str, Any] | str]] = []
     for name in names:
         try:
-            told = _rebuilt[run].explain(name, **options)
-            found.append((name, "parts" if options.get("parts") else told.target, told.to_dict()))
+            explanation = _rebuilt[run].explain(name, **options)
+            explanations.append((name, "parts" if options.get("parts") else explanation.target, explanation.to_dict()))
         except ExplanationError as error:
-            found.append((name, "", str(error)))
-    return found
+            explanations.append((name, "", str(error)))
+    return explanations
 
 
 class System:
@@ -405,9 +405,9 @@ class System:
         self._submit_demo()
 
     @classmethod
-    def demo(cls, **given: Any) -> System:
+    def demo(cls, **options: Any) -> System:
         """The testbed with the three demonstration tasks in its queue; takes what :class:`System` takes."""
-        return cls(**({"preset": "testbed", "queue": "demo"} | given))
+        return cls(**({"preset": "testbed", "queue": "demo"} | options))
 
     @classmethod
     def resume(
@@ -522,13 +522,13 @@ class System:
         """The cluster's clock."""
         return self.cluster.now_s
 
-    def submit(self, task: Any, **given: Any) -> str:
+    def submit(self, task: Any, **fields: Any) -> str:
         """Put a task into the queue, at the present moment of the cluster.
 
         Args:
             task: A kind of task of the preset by name, a mapping, or a
                 :class:`~attribution_sched.admission.TaskRequest`.
-            **given: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``provenance``, ``id``, ``tenant``,
+            **fields: Its fields: ``steps``, ``batch``, ``training``, ``counters``, ``provenance``, ``id``, ``tenant``,
                 ``priority``, ``deadline_s``, ``devices``, ``hold``, ``command``.
 
         Returns:
@@ -539,7 +539,7 @@ class System:
             CounterError: If a counter is wrong, or the attributor cannot say where the task's joules go.
         """
         with self._call():
-            record, made = prepared(task, given, self.world, self.seed, self.journal, self.cluster)
+            record, made = prepared(task, fields, self.world, self.seed, self.journal, self.cluster)
             self._admission.check(made.kind, made.task.devices)
             self._enter(record, made)
             return record.id
@@ -635,12 +635,12 @@ class System:
     def _operate(self, what: operations.Operation, *, again: bool = False) -> None:
         """Record an operation, let it take effect, record that it did; each once."""
         self._operating = what
-        found = operations.still_open(self.journal) if again else []
-        if again and not found:
+        pending = operations.still_open(self.journal) if again else []
+        if again and not pending:
             # It never reached the journal, or is done with: there is nothing to finish.
             self._operating = None
             return
-        number = found[-1].number if found else self.journal.record_intent(what.kind, what.details())
+        number = pending[-1].number if pending else self.journal.record_intent(what.kind, what.details())
         if not (again and operations.happened(self.cluster, replace(what, number=number))):
             self._moving = True
             operations.happen(self.cluster, replace(what, number=number), live=True)
@@ -709,32 +709,32 @@ class System:
         Raises:
             PolicyError: If it has failed too often in a row, or nobody else is left to ask about.
         """
-        name, told = self.cluster.residents[self.cluster.up].id, type(error).__name__
-        told = clean_text(f"{told}: {error}" if str(error) else told)[:LONGEST_REASON]
+        name, words = self.cluster.residents[self.cluster.up].id, type(error).__name__
+        words = clean_text(f"{words}: {error}" if str(error) else words)[:LONGEST_REASON]
         taken = None
         if self.cluster.replanning:
-            log.warning("task %s keeps its plan: %s failed on it (%s)", name, self.policy.name, told)
-            taken = self._decide(f"keeps ({self.policy.name} failed: {told})")
+            log.warning("task %s keeps its plan: %s failed on it (%s)", name, self.policy.name, words)
+            taken = self._decide(f"keeps ({self.policy.name} failed: {words})")
         else:
-            reason = f"{self.policy.name} failed on it ({told}); mend the cause, then let it in again with release"
+            reason = f"{self.policy.name} failed on it ({words}); mend the cause, then let it in again with release"
             self._operate(operations.operation(self.cluster, operations.SET_ASIDE, name, reason=reason))
             log.warning("task %s is set aside: %s", name, reason)
         if name not in self._failed:
             self._failed.append(name)
         if len(self._failed) >= FAILURES or (taken is None and not self.cluster.expecting):
             failed, self._failed = ", ".join(self._failed), []
-            rule = f"failed on {failed} with nothing placed in between; the last error is {told}"
+            rule = f"failed on {failed} with nothing placed in between; the last error is {words}"
             fix = "Mend the policy, then System.release(id) those that are set aside; System.queue() lists them"
             raise PolicyError(problem("policy", self.policy.name, rule, fix)) from error
         return taken
 
-    def _decide(self, kept: str = "") -> TakenDecision:
+    def _decide(self, reason: str = "") -> TakenDecision:
         """Take the pending decision: one turn of the ring.
 
         Args:
-            kept: Why a running task keeps its plan without a question; asks the policy by default.
+            reason: Why a running task keeps its plan without a question; asks the policy by default.
         """
-        self._turning = self._propose(kept)
+        self._turning = self._propose(reason)
         return self._complete(self._turning)
 
     def _propose(self, kept: str) -> Turn:
@@ -755,15 +755,15 @@ class System:
         vector = self._attribution(asked)
         clock.phase("decide", asked.view.slot)
         action = self._policy_call.encode(self.cluster, asked)
-        told = decision_record(self.cluster, self.policy, asked, action, vector, clock.spent_s["attribute"])
+        record = decision_record(self.cluster, self.policy, asked, action, vector, clock.spent_s["attribute"])
         slot, task = asked.view.slot, self.cluster.residents[asked.view.slot]
         known = task.submitted or self._recorded.get(slot) == task.id
         new = None if known else task_record(self.cluster, asked.view)
         number = self.journal.count()
-        told = replace(told, sequence=number)
+        record = replace(record, sequence=number)
         paid, decided = self.cluster.paid, self.cluster.decided
         return Turn(
-            number, asked, action, told, new, task, vector, paid, decided, self._since, clock, self._left_waiting()
+            number, asked, action, record, new, task, vector, paid, decided, self._since, clock, self._left_waiting()
         )
 
     def _left_waiting(self) -> tuple[WaitRecord, ...]:
@@ -776,8 +776,8 @@ class System:
 
     def _attribution(self, asked: PolicyAnswer) -> AttributionVector:
         """The very vector that the policy was given; a cluster that gave none (not one of ours) is asked for it now."""
-        found = asked.view.attribution
-        return self.attribute(asked.view.task or asked.view.counters) if found is None else found
+        vector = asked.view.attribution
+        return self.attribute(asked.view.task or asked.view.counters) if vector is None else vector
 
     def _complete(self, turn: Turn, *, again: bool = False) -> TakenDecision:
         """Phases 4 to 6: recorded, then carried out, then booked; each of them once, however often this is called.
@@ -965,30 +965,32 @@ class System:
                     progress(tally.placed, tasks)
             return tally.summary(stopped)
 
-    def explain(self, decision: SchedulingResult | str, **given: Any) -> Explanation:
+    def explain(self, decision: SchedulingResult | str, **options: Any) -> Explanation:
         """Say why a decision was made; the explanation is journaled too.
 
         Args:
             decision: A result, or the id of any decision in the journal.
-            **given: As for :meth:`~attribution_sched.explain.explainer.Explainer.explain`; with ``parts=True`` the plan
-                is explained by its own parts, as :class:`~attribution_sched.explain.plan_parts.PartsExplainer` does.
+            **options: As for :meth:`~attribution_sched.explain.explainer.Explainer.explain`; with ``parts=True`` the
+                plan is explained by its own parts, see :class:`~attribution_sched.explain.plan_parts.PartsExplainer`.
 
         Raises:
             JournalError: If the journal has no such decision; the message names the nearest.
             ExplanationError: If an option is wrong.
         """
-        chosen = arguments.explain_options(given)
+        chosen = arguments.explain_options(options)
         # Not the lock of decisions: whoever decides never waits for an explanation.
         with self._explaining_turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
             decided, record = self._recall(name), self.journal.decision(name)
             task = handed_in(self.world, self.journal.task(str(record.task_id)), self.seed)
-            told = self._memory_of(record).explain(decided, task=task, **chosen)
+            explanation = self._memory_of(record).explain(decided, task=task, **chosen)
             if self._live is not None:
-                told = replace(told, outcome=outcome_words(self.journal, name))
-            kept = ExplanationRecord(name, "parts" if chosen.get("parts") else told.target, told.to_dict())
-            self.journal.record_explanation(kept, replace=True)
-            return told
+                explanation = replace(explanation, outcome=outcome_words(self.journal, name))
+            entry = ExplanationRecord(
+                name, "parts" if chosen.get("parts") else explanation.target, explanation.to_dict()
+            )
+            self.journal.record_explanation(entry, replace=True)
+            return explanation
 
     def explain_many(
         self,
@@ -996,7 +998,7 @@ class System:
         *,
         workers: int | str | None = None,
         progress: Progress | None = None,
-        **given: Any,
+        **options: Any,
     ) -> ManyExplained:
         """Explain decisions of the journal that have no such explanation yet; each as :meth:`explain` does, to the bit.
 
@@ -1007,14 +1009,14 @@ class System:
             workers: Processes that explain side by side, each with a copy of the journal; ``ray``, or the address of a
                 Ray cluster, whose nodes are sent the journal. By default this process explains.
             progress: Told how many are done, and of how many.
-            **given: As for :meth:`explain`; budgets in ``rows``, never in seconds.
+            **options: As for :meth:`explain`; budgets in ``rows``, never in seconds.
 
         Raises:
             JournalError: If the journal has no such decision, or is in memory, where no worker can read it.
             ExplanationError: If an option is wrong. A decision that cannot be explained stops nobody: it is told with
                 its reason.
         """
-        chosen = arguments.explain_options(given)
+        chosen = arguments.explain_options(options)
         todo, known = unexplained(self.journal, ids, chosen)
         done: dict[str, str] = {}
         for name, target, told in self._each_explained(todo, workers, chosen):
@@ -1290,14 +1292,14 @@ class System:
         """All decisions as a table, one row each, with what they came to."""
         return self.journal.history()
 
-    def train(self, decisions: int = 4096, **given: Any) -> Learnt:
+    def train(self, decisions: int = 4096, **options: Any) -> Learnt:
         """Let the policy learn on in this world, by the reward in force.
 
         The better weights, by held-out return, decide from then on.
 
         Args:
             decisions: Decisions to learn from, in simulated clusters of their own.
-            **given: As for :func:`attribution_sched.training.continue_learning`.
+            **options: As for :func:`attribution_sched.training.continue_learning`.
 
         Raises:
             SettingsError: If the policy does not learn.
@@ -1305,10 +1307,10 @@ class System:
         with self._call():
             world = replace(self.world, reward=self.reward)
             self._torn = True
-            found = learn(self.policy, world, decisions, self.journal, self._versions, given)
-            self._adopt(found.policy if found.improved else None)
+            learnt = learn(self.policy, world, decisions, self.journal, self._versions, options)
+            self._adopt(learnt.policy if learnt.improved else None)
             self._torn = False
-            return found
+            return learnt
 
     def feedback(
         self,
@@ -1385,32 +1387,32 @@ class System:
         from attribution_sched.feedback.window import Outcome as Expected
 
         weights = np.array([(each.w_eff, each.w_util, each.w_cost) for each in rewards])
-        found: list[list[Expected | None]] = []
+        expected: list[list[Expected | None]] = []
         with self._explaining_turn:
             for name in names:
                 decided = self._recall(name)
                 view, eyes = decided.view, self._memory_of(self.journal.decision(name)).looks()
                 known = {"base_step_s": float(view.base_step_s[view.kind_index]), "steps": view.steps_left}
                 answers = with_weights(eyes, decided, weights)
-                found.append([None if one is None else Expected(**asdict(one), **known) for one in answers])
-        return found
+                expected.append([None if one is None else Expected(**asdict(one), **known) for one in answers])
+        return expected
 
-    def report(self, path: str | os.PathLike[str], *, lang: str = "en", **given: Any) -> Path:
+    def report(self, path: str | os.PathLike[str], *, lang: str = "en", **options: Any) -> Path:
         """Write what the run came to, why, and against whom, as one file.
 
         Args:
             path: Where to; the ending decides: ``.html``, ``.json`` or ``.md``.
             lang: ``en`` or ``zh``.
-            **given: As for :func:`attribution_sched.report.write.write_report`.
+            **options: As for :func:`attribution_sched.report.write.write_report`.
 
         Raises:
             SettingsError: If an argument is wrong or the file cannot be written; nothing is half-written.
         """
         from attribution_sched.report.write import write_report
 
-        arguments.known_options("report", write_report, given)
+        arguments.known_options("report", write_report, options)
         with self._turn:
-            return write_report(self, path, lang=lang, **given)
+            return write_report(self, path, lang=lang, **options)
 
     def bill(
         self,

@@ -166,20 +166,20 @@ def _learn_agents(
     from attribution_sched.scheduler.hi_ppo.policy_search import Days, Search
 
     course = chosen.agents
-    found: dict[str, Any] = {"gains": {}, "groups": 0, "best": first.theta}
+    state: dict[str, Any] = {"gains": {}, "groups": 0, "best": first.theta}
     search: Search = Search.begun(first.theta)
     if (folder / STATE).is_file():
-        search, found = _agents_state(folder / STATE)
+        search, state = _agents_state(folder / STATE)
     days = {name: Days(worlds[name], count, first) for name, count in course.worlds.items()}
 
     def told(one: Round, now: Search) -> None:
         if one.kept:
-            found["best"] = now.theta
-            found["gains"] = {name: (gain.mean, gain.half_width) for name, gain in one.gains.items()}
-        found["groups"] = one.groups
+            state["best"] = now.theta
+            state["gains"] = {name: (gain.mean, gain.half_width) for name, gain in one.gains.items()}
+        state["groups"] = one.groups
         held: dict[str, Any] = {name: np.asarray(getattr(now, name)) for name in _SEARCH}
-        held |= {"best": found["best"], "names": list(found["gains"])}
-        np.savez(folder / STATE, gains=np.array(list(found["gains"].values())).reshape(-1, 2), **held)
+        held |= {"best": state["best"], "names": list(state["gains"])}
+        np.savez(folder / STATE, gains=np.array(list(state["gains"].values())).reshape(-1, 2), **held)
         told_gains = {name: {"mean": gain.mean, "half_width": gain.half_width} for name, gain in one.gains.items()}
         notes.write("agents", one.groups, one.groups, {"kept": float(one.kept), **told_gains})
         words = ", ".join(f"{name} {gain.mean:+.1f} ± {gain.half_width:.1f}" for name, gain in one.gains.items())
@@ -188,9 +188,9 @@ def _learn_agents(
     if search.groups < course.groups:
         learn(
             days, course.groups, size=course.members, every=course.every, seed=chosen.seed, search=search, told=told,
-            best=found["best"], stop=ends,
+            best=state["best"], stop=ends,
         )  # fmt: skip
-    return first.with_agents(found["best"]), dict(found["gains"]), int(found["groups"])
+    return first.with_agents(state["best"]), dict(state["gains"]), int(state["groups"])
 
 
 def _agents_state(path: Path) -> tuple[Search, dict[str, Any]]:
@@ -222,9 +222,9 @@ def _fork_days(
         if ends():
             break
         if not file.is_file():
-            found = collect(worlds[name], range(seed, seed + 1), chosen.ranker.futures, weights=folder / BEST)
+            decisions = collect(worlds[name], range(seed, seed + 1), chosen.ranker.futures, weights=folder / BEST)
             part = file.with_suffix(".part.npz")
-            found.save(part)
+            decisions.save(part)
             part.replace(file)
         show("forking", (done + 1) / len(days), f"{name} {seed}")
     there = [file for file in files if file.is_file()]
@@ -321,11 +321,11 @@ def train_testbed(
     from attribution_sched.registration import make_testbed_vector
     from attribution_sched.scheduler.ppo.flat import FlatAgent
 
-    found = FlatAgent(make_testbed_vector(clusters, preset), settings or TESTBED_PPO, seed)
-    found.train(decisions, progress)
+    agent = FlatAgent(make_testbed_vector(clusters, preset), settings or TESTBED_PPO, seed)
+    agent.train(decisions, progress)
     if output is not None:
-        found.save(output)
-    return found
+        agent.save(output)
+    return agent
 
 
 def _check_folder(folder: Path, resume: bool, start: str | Path | None, chosen: TrainingSettings) -> None:

@@ -171,7 +171,7 @@ def main() -> None:
     asked.add_argument("--w-cost", type=float, default=0.5, help="weight of R_cost while thinking pays for carbon")
     asked.add_argument("--only", default="", help="arms whose label holds one of these words, comma-separated")
     asked.add_argument("--without-bpat", action="store_true")
-    asked.add_argument("--json", default="")
+    asked.add_argument("--json", default="", help="file of the days that were played; those are not played again")
     asked.add_argument("--frontier", action="store_true", help="every policy, with capacity binding")
     asked.add_argument("--load", type=float, default=1.5, help="arrivals of the frontier, times the preset's")
     given = asked.parse_args()
@@ -188,21 +188,19 @@ def main() -> None:
     ]
     arms += [(f"rule+fork, {price:g} USD/kg", price, lambda: RuleFork(think=think)) for price in prices]
     arms.append((f"the same, annual mean ({prices[-1]:g})", prices[-1], lambda: AnnualMean(RuleFork(think=think))))
+    path = Path(given.json or "/dev/null")
+    kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     played: dict[str, list[EpisodeSummary]] = {}
     wanted = given.only.split(",")
     for label, price, make in (arm for arm in arms if any(word in arm[0] for word in wanted)):
-        policy = make()
-        weight = given.w_cost if price > 1.0 else 0.5
-        worlds = (world_of(given.seed + d, price, weight, without_bpat=given.without_bpat) for d in range(given.days))
-        played[label] = [play(world, policy, given.seed + d) for d, world in enumerate(worlds)]
-        print_row(label, played[label], played.get("cleanest-first"))
-    if given.json:
-        rows = {
-            label: [{"kg": d.carbon_kg, "base_h": d.baseline_running_h, "r_eff": d.r_eff} for d in days]
-            for label, days in played.items()
-        }
-        told = {"seed": given.seed, "without_bpat": given.without_bpat, "days": rows}
-        Path(given.json).write_text(json.dumps(told), "utf-8")
+        policy, weight = make(), given.w_cost if price > 1.0 else 0.5
+        days = played[label] = [EpisodeSummary(**day) for day in kept.get(label, [])][: given.days]
+        for number in range(given.seed + len(days), given.seed + given.days):
+            days.append(play(world_of(number, price, weight, without_bpat=given.without_bpat), policy, number))
+            kept[label] = [vars(day) for day in days]
+            if given.json:
+                path.write_text(json.dumps(kept), "utf-8")
+        print_row(label, days, played.get("cleanest-first"))
 
 
 def print_row(label: str, days: list[EpisodeSummary], against: list[EpisodeSummary] | None) -> None:

@@ -18,8 +18,10 @@ hour included. ``--slower`` is how much time that may take.
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import dataclass, replace
 from itertools import combinations, product
+from pathlib import Path
 
 import numpy as np
 from carbon_days import grams, slowness, world_of
@@ -233,11 +235,19 @@ def main() -> None:
     asked.add_argument("--slower", type=float, default=3.0, help="per cent of baseline work above cleanest-first")
     asked.add_argument("--without-policy", action="store_true", help="plan only")
     asked.add_argument("--without-bpat", action="store_true")
+    asked.add_argument("--keep", type=Path, help="file of days that were planned, a JSON line each; more are added")
     given = asked.parse_args()
     batches: dict[int, PlanBatch] = {}
+    done: dict[str, list[float]] = {}
+    if given.keep is not None and given.keep.exists():
+        done = dict(json.loads(line) for line in given.keep.read_text("utf-8").splitlines())
     rows = []
     thinking = RuleFork(think=Think())
     for number in range(given.seed, given.seed + given.days):
+        key = f"{number}{'/without BPAT' if given.without_bpat else ''}"
+        if key in done:
+            rows.append(done[key])
+            continue
         world = world_of(number, 0.1, 0.5, without_bpat=given.without_bpat)
         day = play(world, make_policy("cleanest-first"), number)
         slower = slowness(day) + given.slower / 100.0
@@ -246,6 +256,9 @@ def main() -> None:
         if not given.without_policy:
             own = grams(play(world_of(number, 1000.0, 2.0, without_bpat=given.without_bpat), thinking, number))
         rows.append([grams(day), own, plan.bound, plan.without_hours])
+        if given.keep is not None:
+            with given.keep.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, rows[-1]]) + "\n")
         print(f"day {number}: " + " ".join(f"{value:7.1f}" for value in rows[-1]), flush=True)
     print_shares(np.array(rows))
 
@@ -264,6 +277,7 @@ def print_shares(table: FloatArray) -> None:
         print(
             f"{label}, {len(there)} days: grams {found.value:+.1f} % [{found.low:+.1f}, {found.high:+.1f}]", flush=True
         )
+    table = table[np.isfinite(table[:, 2:]).all(axis=1)]
     rng = np.random.default_rng(0)
     drawn = table[rng.integers(len(table), size=(4000, len(table)))]
     saved = 1.0 - drawn[:, :, 1:4] / drawn[:, :, :1]

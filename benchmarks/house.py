@@ -238,7 +238,7 @@ class Tour:
             for lang, name in (("en", "report.html"), ("zh", "report.md")):
                 system.report(self.folder / name, lang=lang, rivals=())
         with System(self.folder / "small.yaml") as small:  # held-out episodes of twenty minutes
-            small.train(64, clusters=4)
+            small.train(days=2)
 
     def feedback(self) -> None:
         """Work toward a target."""

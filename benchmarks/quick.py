@@ -1,6 +1,6 @@
 """One figure of each results page, measured again in small, within a stated tolerance: ``make bench-quick``.
 
-    python benchmarks/quick.py                   # all; at most 15 minutes on two cores
+    python benchmarks/quick.py                   # all, two at a time; at most 15 minutes on two cores
     python benchmarks/quick.py --only carbon     # pages whose name holds a word
 
 A check runs a benchmark's own command, smaller where it is long, reads the figure off what it prints and the published
@@ -15,7 +15,9 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,44 +120,57 @@ def published(check: Check) -> float:
     return number(match[0], check.published)
 
 
-def run(check: Check, scratch: str) -> float:
-    """Measure a figure again.
+def run(check: Check, scratch: str) -> tuple[float, float]:
+    """Measure a figure again; also the CPU seconds that took, of which nobody else's work is a part.
 
     Raises:
         LookupError: If the command fails or does not print it.
     """
     command = [sys.executable, *check.command.format(scratch=scratch).split()]
     environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LookupError(f"{check.command} failed: {done.stderr.strip()[-300:]}")
-    return number(done.stdout, check.measured, mean=check.mean)
+    with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=printed, stderr=errors)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        errors.seek(0)
+        if process.returncode:
+            raise LookupError(f"{check.command} failed: {errors.read().strip()[-300:]}")
+        return number(printed.read(), check.measured, mean=check.mean), used.ru_utime + used.ru_stime
+
+
+def row(check: Check, scratch: str) -> tuple[str, bool, float]:
+    """A check's line of the table, whether it is off, and its CPU seconds."""
+    was, spent = published(check), 0.0
+    if check.data and "ATTRIBUTION_SCHED_DATA" not in os.environ:
+        off, now = False, "left out: needs recorded data"
+    else:
+        try:
+            value, spent = run(check, scratch)
+            off = abs(value - was) > check.tolerance * (1 + 1e-9)
+            now = f"{value:g}" + (" **off**" if off else "")
+        except LookupError as error:
+            off, now = True, f"**{error}**"
+    line = f"| {check.page} | {check.what} | {was:g} | {now} | ±{check.tolerance:g} | {spent:.0f} |"
+    return line, off, spent
 
 
 def main() -> int:
     """Measure, compare, print; the number of figures that are off is the exit code."""
-    from tempfile import TemporaryDirectory
-
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--only", default="", help="pages whose name holds this")
-    given = asked.parse_args()
-    wrong, began = 0, time.monotonic()
-    print("| page | figure | published | measured now | tolerance | s |\n|---|---|---|---|---|---|", flush=True)
-    with TemporaryDirectory() as scratch:
-        for check in (check for check in CHECKS if given.only in check.page):
-            start, was = time.monotonic(), published(check)
-            if check.data and "ATTRIBUTION_SCHED_DATA" not in os.environ:
-                now = "left out: needs recorded data"
-            else:
-                try:
-                    value = run(check, scratch)
-                    off = abs(value - was) > check.tolerance * (1 + 1e-9)
-                    wrong, now = wrong + off, f"{value:g}" + (" **off**" if off else "")
-                except LookupError as error:
-                    wrong, now = wrong + 1, f"**{error}**"
-            took = time.monotonic() - start
-            print(f"| {check.page} | {check.what} | {was:g} | {now} | ±{check.tolerance:g} | {took:.0f} |", flush=True)
-    print(f"\n{wrong} off; {(time.monotonic() - began) / 60:.1f} min", flush=True)
+    asked.add_argument("--only", default="", help="pages whose name holds one of these, comma-separated")
+    asked.add_argument("--jobs", type=int, default=2, help="checks at a time")
+    args = asked.parse_args()
+    began, lines = time.monotonic(), []
+    checks = [check for check in CHECKS if any(word in check.page for word in args.only.split(","))]
+    print("| page | figure | published | measured now | tolerance | CPU s |\n|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(args.jobs) as pool:
+        folders = [tempfile.mkdtemp(dir=scratch) for _ in checks]
+        for line, off, spent in pool.map(row, checks, folders):
+            lines.append((off, spent))
+            print(line, flush=True)
+    wrong, cpu_min = sum(off for off, _ in lines), sum(spent for _, spent in lines) / 60
+    print(f"\n{wrong} off; {cpu_min:.1f} CPU min, {(time.monotonic() - began) / 60:.1f} min by the clock", flush=True)
     return wrong
 
 

@@ -1,23 +1,28 @@
 """Does one tenant that hands in ten times as much push the others back? Philly's tenants, with and without shares.
 
-    python benchmarks/tenant_isolation.py --days 3 --seed 41
+    python benchmarks/tenant_isolation.py --draws 5 --seed 41 --hours 12 --keep draws.jsonl
 
-Tasks of the preset ``shared`` (requests, durations and tenants drawn as fitted to the Philly log) come over two days.
+Tasks of the preset ``shared`` (requests, durations and tenants drawn as fitted to the Philly log) come over some hours.
 Every task of the tenant with most tasks then comes ten times, a minute apart; the others' tasks are the same ones at
-the same times. Told is how long the others wait for their start: median, mean and 90th percentile, before and after.
-What has not started by the end counts with the time it has waited.
+the same times. Told is how long the others wait for their start, before and after: the mean over draws of arrivals of
+the median and of the mean, with 95 % intervals, and the 90th percentile. What has not started by the end counts with
+the time it has waited.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 
 from attribution_sched.config import load_settings
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, TaskInstance
+from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.types import FloatArray
 
@@ -67,26 +72,45 @@ def waits_h(policy: str, rule: str, seed: int, hours: float, times: int, loud: s
 
 
 def main() -> None:
-    """Play and print."""
+    """Play what is not kept yet, and print."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--days", type=int, default=3, help="days of arrivals to draw, each of two days")
+    asked.add_argument("--draws", type=int, default=5, help="draws of arrivals")
     asked.add_argument("--seed", type=int, default=41)
     asked.add_argument("--hours", type=float, default=48.0)
     asked.add_argument("--policies", default="fcfs,sjf")
     asked.add_argument("--rules", default="none,fair-share")
-    given = asked.parse_args()
-    print("policy     share rule  times   median    mean     p90      n   busy")
-    for policy in given.policies.split(","):
-        for rule in given.rules.split(","):
-            for times in (1, 10):
-                found = [waits_h(policy, rule, given.seed + d, given.hours, times, "") for d in range(given.days)]
-                waited = np.concatenate([one[0] for one in found])
-                busy = np.mean([one[2] for one in found])
-                print(
-                    f"{policy:10s} {rule:11s} {times:5d} {np.median(waited):8.2f} {waited.mean():7.2f}"
-                    f" {np.quantile(waited, 0.9):7.2f} {len(waited):6d} {busy:6.2f}",
-                    flush=True,
-                )
+    asked.add_argument("--keep", type=Path, help="file of draws that were played, a JSON line each; more are added")
+    args = asked.parse_args()
+    played: dict[str, tuple[list[float], float]] = {}
+    if args.keep is not None and args.keep.exists():
+        for line in args.keep.read_text("utf-8").splitlines():
+            row = json.loads(line)
+            played[row["key"]] = row["waits_h"], row["busy"]
+    combinations = list(product(args.policies.split(","), args.rules.split(","), (1, 10)))
+    for draw, (policy, rule, times) in product(range(args.seed, args.seed + args.draws), combinations):
+        key = f"{policy}/{rule}/{times}/{draw}/{args.hours:g}"
+        if key not in played:
+            waits, _, busy = waits_h(policy, rule, draw, args.hours, times, "")
+            played[key] = waits.tolist(), busy
+            if args.keep is not None:
+                with args.keep.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"key": key, "waits_h": played[key][0], "busy": busy}) + "\n")
+    print(
+        "policy     share rule  times  hours others wait: mean of the draws' medians, of their means; p90; tasks; busy"
+    )
+    boot = PairedBootstrap(args.draws, seed=0)
+    for policy, rule, times in combinations:
+        keys = [f"{policy}/{rule}/{times}/{args.seed + at}/{args.hours:g}" for at in range(args.draws)]
+        draws = [np.array(played[key][0]) for key in keys]
+        middle = boot.estimate(boot.means(np.array([np.median(each) for each in draws])))
+        mean = boot.estimate(boot.means(np.array([each.mean() for each in draws])))
+        everybody = np.concatenate(draws)
+        print(
+            f"{policy:10s} {rule:11s} {times:5d} {middle.value:7.2f} [{middle.low:.2f}, {middle.high:.2f}]"
+            f"  mean {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}] p90 {np.quantile(everybody, 0.9):7.2f}"
+            f" {len(everybody):6d} {np.mean([played[key][1] for key in keys]):6.2f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

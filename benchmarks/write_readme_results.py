@@ -97,12 +97,14 @@ ROWS = (
     Row(
         "J3 · carbon by the hour: grams for the same work, thinking that pays for them, over cleanest grid first",
         "{grams} at {eff} of R_eff; without the hydro grid {without}; traffic costs 60 to 70 % more",
-        "cut, told annual means instead of hours: {annual} (of {without}): **the hours themselves are worth nothing**",
+        "cut, told annual means instead of hours: {annual} (of {without}): **the hours themselves are worth nothing**; "
+        "{share} of what a plan with foresight saves",
         "results_carbon.md",
         (
             rf"1,000 USD/kg, w_cost 2 \| \*\*(?P<grams>{N} % \[[^]]*\])\*\* \| (?P<eff>{N} %)",
             rf"without BPAT:[^\n]*\n[^\n]*\*\*(?P<without>{N} % \[[^]]*\])",
             rf"^\| the same, told annual means \| (?P<annual>{N} % \[[^]]*\])",
+            rf"that pays, 12 days \|[^|]*\| \*\*(?P<share>{N} % \[[^]]*\])",
         ),
         "python benchmarks/carbon_days.py",
     ),
@@ -120,6 +122,17 @@ ROWS = (
             rf"is worth less \((?P<vector>{N}) %, its interval includes 0\)",
         ),
         "attribution-sched bench senses",
+    ),
+    Row(
+        "One of Philly's tenants hands in ten times as much (`shared`, `sjf`, 5 draws): median hours to others' start",
+        "{fair} with the share rule; bills by Shapley value add up to the meter by every rule",
+        "before 0.00; without the rule {none}",
+        "billing.md",
+        (
+            rf"^\| `sjf` \| none \|[^|]*\| \*\*(?P<none>{N} \[[^]]*\])",
+            rf"^\| `sjf` \| fair-share \|[^|]*\| \*\*(?P<fair>{N} \[[^]]*\])",
+        ),
+        "python benchmarks/tenant_isolation.py",
     ),
     Row(
         "J5 · explanations of 19 placements: rank correlation after all weights are shuffled; top driver put back",

@@ -26,6 +26,6 @@ def test_a_figure_that_moved_is_off(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["quick.py", "--only", "results_system"])
     check = next(check for check in quick.CHECKS if check.page == "results_system.md")
     for value, wrong in ((quick.published(check), 0), (quick.published(check) + 2 * check.tolerance, 1)):
-        monkeypatch.setattr(quick, "run", lambda *_, value=value: value)
+        monkeypatch.setattr(quick, "run", lambda *_, value=value: (value, 1.0))
         assert quick.main() == wrong
         assert ("**off**" in capsys.readouterr().out) == bool(wrong)

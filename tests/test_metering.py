@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from attribution_sched import System
-from attribution_sched.billing.bill import Prices
+from attribution_sched.billing.bill import UNATTRIBUTED, Prices, make_bill
 from attribution_sched.billing.rules import RULES
 from attribution_sched.cluster.decision import capture
 from attribution_sched.cluster.engine.engine import Engine
@@ -121,20 +123,82 @@ def test_an_archived_beginning_cannot_be_billed(tmp_path):
             system.bill()
 
 
-def test_of_a_shared_device_each_task_is_told_its_part():
+def test_of_a_shared_device_each_task_is_told_its_part(sharing):
     """Two tasks on one device hold half of it each, and together it works no more than all of the time."""
+    usage, totals = usage_of(sharing.journal), sharing.cluster.totals()
+    assert (usage.span_devices % 1.0 == 0.5).any()
+    assert usage.span_busy_s.sum() == pytest.approx(totals["busy_device_s"], rel=1e-9)
+    assert usage.meter_j == pytest.approx(totals["meter_j"], rel=1e-12)
+    held = usage.held(np.zeros(len(usage.tasks), dtype=np.int64), 1)[0]
+    assert (held <= usage.devices[:, None] + 1e-9).all()
+
+
+@pytest.fixture(scope="module")
+def sharing():
+    """A run in which tasks share devices."""
     settings = load_settings("shared").model_dump(mode="json")
     settings["domain_defaults"]["devices"] = 8
     settings["arrivals"]["rate_per_hour"] = 30.0
     settings["episode"] |= {"pool_size": 512, "queue_capacity": 8, "max_running": 16}
     made = System(load_settings(settings), policy="gavel-sharing", seed=1)
-    shared = 0
     for _ in range(40):
         made.schedule_next_task()
-        shared += bool((made.cluster.engine.state.occupant[0, :, :, 1] >= 0).any())
-    assert shared > 0
-    usage, totals = usage_of(made.journal), made.cluster.totals()
-    assert usage.span_busy_s.sum() == pytest.approx(totals["busy_device_s"], rel=1e-9)
-    assert usage.meter_j == pytest.approx(totals["meter_j"], rel=1e-12)
-    held = usage.held(np.zeros(len(usage.tasks), dtype=np.int64), 1)[0]
-    assert (held <= usage.devices[:, None] + 1e-9).all()
+    return made
+
+
+def test_co_location_is_shared_by_who_slows_whom(sharing):
+    """The hours lost are those that the measured pairs cost, and each of a pair answers for half of them."""
+    usage = usage_of(sharing.journal)
+    assert usage.slowed and all(task != other and hours > 0.0 for task, other, hours in usage.slowed)
+    spent_h = np.zeros(len(usage.tasks))
+    np.add.at(spent_h, usage.span_task, usage.lengths_s[usage.span_interval] / 3600.0)
+    lost_h = np.zeros(len(usage.tasks))
+    np.add.at(lost_h, [task for task, _, _ in usage.slowed], [hours for _, _, hours in usage.slowed])
+    assert (lost_h <= spent_h + 1e-12).all()
+    bill = make_bill(usage, "task")
+    assert bill.gap() <= 1e-9
+    assert bill.meter["co-location"] == pytest.approx(lost_h.sum())
+    names = [task.id for task in usage.tasks]
+    for at, name in enumerate(names):
+        pairs = sum(hours for task, other, hours in usage.slowed if at in (task, other))
+        assert bill.amount(name, "co-location") == pytest.approx(pairs / 2.0)
+    # Cut: alone on their devices they cost each other nothing.
+    apart = make_bill(replace(usage, slowed=()), "task")
+    assert "co-location" not in apart.meter
+
+
+@pytest.mark.parametrize("by", ["tenant", "task", "model"])
+def test_joules_by_operator_add_up_to_what_each_payer_drew_itself(system, by):
+    bill = system.bill(by)
+    own = {line.payer: line.own for line in bill.lines if line.part == "energy"}
+    summed = bill.operator_table().sum(axis=1)
+    for payer, joules in own.items():
+        assert summed[payer] == pytest.approx(joules, rel=1e-9)
+    assert all(part.half_width_j >= 0.0 for part in bill.operators)
+    assert any(part.half_width_j > 0.0 for part in bill.operators)
+
+
+def test_operators_of_a_bill_are_those_of_the_journaled_vectors():
+    """A convolutional network draws nothing by attention; without recorded vectors nothing is attributed."""
+    made = System(small(), policy="sjf", seed=2)
+    for _ in range(4):
+        made.schedule_next_task()
+    usage = usage_of(made.journal)
+    vectors = {record.task_id: record.attribution for record in made.journal.decisions()}
+    for task in usage.tasks:
+        if task.operators is not None:
+            values = dict(zip(vectors[task.id]["names"], vectors[task.id]["values"], strict=True))
+            whole = sum(values.values()) + max(0.0, vectors[task.id]["unattributed"])
+            for name, (share, _) in task.operators.items():
+                if name != UNATTRIBUTED:
+                    assert share == pytest.approx(values[name] / whole)
+            assert sum(share for share, _ in task.operators.values()) == pytest.approx(1.0)
+    blind = make_bill(replace(usage, tasks=tuple(replace(task, operators=None) for task in usage.tasks)))
+    assert {part.operator for part in blind.operators} == {UNATTRIBUTED}
+    assert {part.operator for part in make_bill(usage).operators} - {UNATTRIBUTED}
+
+
+def test_a_payers_own_bill_has_no_other_payers_operators(system):
+    bill = system.bill()
+    shown = bill.seen_by(bill.payers[0])
+    assert {part.payer for part in shown.operators} <= {bill.payers[0]}

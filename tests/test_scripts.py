@@ -19,13 +19,31 @@ def imported(path):
             yield from ((node.module, alias.name) for alias in node.names)
 
 
+EXTRAS = {"ray"}
+"""What an extra of the package brings: without it, a module that needs it is read instead of imported."""
+
+
 def exists(module, name):
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        if missing.name not in EXTRAS:
+            raise
+        return name in defined(importlib.util.find_spec(module).origin)
     if hasattr(importlib.import_module(module), name):
         return True
     return (
         hasattr(importlib.import_module(module), "__path__")
         and importlib.util.find_spec(f"{module}.{name}") is not None
     )
+
+
+def defined(origin):
+    """Functions, classes and variables at the top of a file."""
+    top = ast.parse(Path(origin).read_text(encoding="utf-8")).body
+    return {getattr(node, "name", None) for node in top} | {
+        target.id for node in top if isinstance(node, ast.Assign) for target in node.targets
+    }
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))

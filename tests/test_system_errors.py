@@ -26,7 +26,7 @@ NAN = {name: math.nan if name == "fc" else 1.0 for name in COUNTER_NAMES[:7]}
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"preset": "cross-domian"}, SettingsError, ("cross-domian", "Did you mean 'cross-domain-easy'?")),
+        ({"preset": "cross-domian"}, SettingsError, ("cross-domian", "Did you mean 'cross-domain'?")),
         ({"preset": 7}, SettingsError, ("source = 7",)),
         ({"preset": SMALL | {"kinds": []}}, SettingsError, ("kinds",)),
         ({"policy": "greeedy"}, SettingsError, ("policy = 'greeedy'", "Did you mean 'greedy'?")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attribution_sched.billing.games import ORDERS, Shares
+from attribution_sched.billing.games import ORDERS, Shares, co_location
 from attribution_sched.billing.rules import RULES, Allocation, Sharing
 from attribution_sched.billing.usage import Usage
 from attribution_sched.errors import SettingsError, nearest, problem
@@ -29,10 +29,15 @@ PARTS: Mapping[str, str] = {
     "device time": "h",
     "egress": "USD",
     "congestion": "task-h",
+    "co-location": "task-h",
 }
 """What a bill consists of, and its unit. Energy is that of devices that hold a task, idle that of those that hold none:
 together they are the meter in joules; electricity, carbon and device time are of both. CPU time stands for energy where
-no device has a meter. Congestion has a sum of its own: hours waited, not a meter."""
+no device has a meter. Congestion and co-location have sums of their own: hours waited for others, and hours of a run
+lost to others on the same devices."""
+
+UNATTRIBUTED = "(not attributed)"
+"""Joules of tasks that nobody attributed to operators."""
 
 NOBODY = "(unallocated)"
 """Name of the rest that nobody answers for."""
@@ -48,7 +53,7 @@ class Prices:
     Attributes:
         carbon_usd_per_kg: Of accounted CO2-equivalent.
         device_usd_per_h: Of a device, used or not.
-        congestion_usd_per_h: Of an hour that a task waits for others.
+        congestion_usd_per_h: Of an hour that a task waits for others, or loses to others on its devices.
     """
 
     carbon_usd_per_kg: float | None = None
@@ -70,6 +75,7 @@ class Prices:
             "carbon": None if self.carbon_usd_per_kg is None else self.carbon_usd_per_kg / 1e3,
             "device time": self.device_usd_per_h,
             "congestion": self.congestion_usd_per_h,
+            "co-location": self.congestion_usd_per_h,
         }.get(part)
         return None if price is None else quantity * price
 
@@ -104,6 +110,24 @@ class Line:
         return self.own + self.shared
 
 
+@dataclass(frozen=True)
+class OperatorPart:
+    """Joules above idle power that one kind of operator drew for a payer.
+
+    Attributes:
+        payer: Whose tasks.
+        operator: Kind of operator, or :data:`UNATTRIBUTED`.
+        energy_j: Metered joules, split by the accounting of every task's attribution.
+        half_width_j: Half of the 95 % interval. Errors of tasks that one energy model accounts for go together, so they
+            are added up.
+    """
+
+    payer: str
+    operator: str
+    energy_j: float
+    half_width_j: float
+
+
 @dataclass(frozen=True, eq=False)
 class Bill:
     """Who answers for what of a period.
@@ -120,6 +144,7 @@ class Bill:
         start_s: Its beginning, on the cluster's clock.
         provenance: How the numbers were got.
         repeated: Domain and hours of every recorded signal that ends inside the period and begins again.
+        operators: What the payers' joules above idle power went into; of each they add up to what it drew itself.
     """
 
     by: str
@@ -133,6 +158,7 @@ class Bill:
     start_s: float
     provenance: str
     repeated: tuple[tuple[str, float], ...] = ()
+    operators: tuple[OperatorPart, ...] = ()
 
     @property
     def payers(self) -> tuple[str, ...]:
@@ -170,7 +196,8 @@ class Bill:
                 width = next((line.half_width for line in own if line.part == part), 0.0)
                 usd = sum(priced) if priced else None
                 rest.append(Line(OTHERS, part, own_sum, shared_sum, width, usd, "bill.others"))
-        changed = {**vars(self), "lines": (*own, *rest), "core": {}}
+        operators = tuple(part for part in self.operators if part.payer == payer)
+        changed = {**vars(self), "lines": (*own, *rest), "core": {}, "operators": operators}
         return Bill(**changed)
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -189,6 +216,14 @@ class Bill:
         for part, rest in self.unallocated.items():
             yield {self.by: NOBODY, "part": part, "quantity": rest, "own": 0.0, "shared": rest, "half_width": 0.0,
                    "unit": PARTS[part], "usd": None}  # fmt: skip
+
+    def operator_table(self) -> pd.DataFrame:
+        """Payers down, kinds of operators across: joules drawn above the idle power of devices."""
+        import pandas as pd
+
+        frame = pd.DataFrame([vars(part) for part in self.operators], columns=[*OperatorPart.__dataclass_fields__])
+        wide = frame.pivot_table(index="payer", columns="operator", values="energy_j", aggfunc="sum", sort=False)
+        return wide.fillna(0.0).rename_axis(index=self.by)
 
     def table(self) -> pd.DataFrame:
         """Payers down, parts across, in their units; the rest and the meter below."""
@@ -237,20 +272,20 @@ def make_bill(
     unallocated: dict[str, float] = {}
     meter: dict[str, float] = {}
     for part in _metered_parts(usage):
-        found = sharing.allocate(rule, part)
+        allocation = sharing.allocate(rule, part)
         meter[part] = sharing.metered(part).total
-        rest = {part: found.unallocated}
+        rest = {part: allocation.unallocated}
         if part == "energy":
             meter["idle"] = float(sharing.metered(part).idle.sum())
-            rest["idle"] = meter["idle"] - float(found.idle.sum())
+            rest["idle"] = meter["idle"] - float(allocation.idle.sum())
             rest[part] -= rest["idle"]
             meter[part] -= meter["idle"]
-            lines += _idle_lines(sharing, rule, found)
-            found = replace(found, shared=found.shared - found.idle)
+            lines += _idle_lines(sharing, rule, allocation)
+            allocation = replace(allocation, shared=allocation.shared - allocation.idle)
         for name, left in rest.items():
             # What is left of rounding is no rest.
             unallocated[name] = left if abs(left) > 1e-12 * max(meter.values()) else 0.0
-        lines += _lines(sharing, rule, part, found, prices)
+        lines += _lines(sharing, rule, part, allocation, prices)
     egress = np.zeros(len(sharing.names))
     np.add.at(egress, sharing.group, [task.egress_usd for task in usage.tasks])
     lines += [
@@ -262,12 +297,46 @@ def make_bill(
         lines += _congestion(sharing.names, congestion, prices)
         unallocated["congestion"] = congestion.total - float(congestion.values.sum())
         meter["congestion"] = congestion.total
+    if usage.slowed:
+        lines += _co_location(sharing, prices)
+        meter["co-location"], unallocated["co-location"] = sum(hours for _, _, hours in usage.slowed), 0.0
     core = dict(zip(usage.domains, sharing.peaks, strict=True)) if rule == "shapley" else {}
     exact = all(peak.exact for peak in core.values()) and (congestion is None or congestion.exact)
     return Bill(
         by, rule, tuple(lines), unallocated, meter, exact, core, usage.hours, float(usage.edges_s[0]), usage.provenance,
-        usage.repeated,
+        usage.repeated, tuple(_operators(sharing)),
     )  # fmt: skip
+
+
+def _operators(sharing: Sharing) -> Iterator[OperatorPart]:
+    """Joules above idle power of every payer by operator: each task's own, split as its attribution accounts."""
+    usage, count = sharing.usage, len(sharing.usage.tasks)
+    if usage.metered != "energy":
+        return
+    drawn = usage.total(usage.span_dynamic_j, np.arange(count), count).sum(axis=1)
+    for at, payer in enumerate(sharing.names):
+        sums: dict[str, list[float]] = {}
+        for task in np.flatnonzero(sharing.group == at).tolist():
+            for operator, (share, width) in (usage.tasks[task].operators or {UNATTRIBUTED: (1.0, 0.0)}).items():
+                booked = sums.setdefault(operator, [0.0, 0.0])
+                booked[0] += drawn[task] * share
+                booked[1] += drawn[task] * width
+        yield from (OperatorPart(payer, operator, *booked) for operator, booked in sums.items())
+
+
+def _co_location(sharing: Sharing, prices: Prices) -> Iterator[Line]:
+    """Hours that tasks lost to others on their devices: a pair of payers shares what they cost each other equally."""
+    players = len(sharing.names)
+    alone, extra = np.zeros(players), np.zeros((players, players))
+    for task, other, hours in sharing.usage.slowed:
+        mine, theirs = int(sharing.group[task]), int(sharing.group[other])
+        if mine == theirs:
+            alone[mine] += hours
+        else:
+            extra[mine, theirs] += hours
+            extra[theirs, mine] += hours
+    for name, value in zip(sharing.names, co_location(alone, extra).tolist(), strict=True):
+        yield Line(name, "co-location", 0.0, value, 0.0, prices.usd("co-location", value), "bill.co-location")
 
 
 def _metered_parts(usage: Usage) -> tuple[str, ...]:
@@ -277,19 +346,19 @@ def _metered_parts(usage: Usage) -> tuple[str, ...]:
     return "CPU time", "device time"
 
 
-def _lines(sharing: Sharing, rule: str, part: str, found: Allocation, prices: Prices) -> Iterator[Line]:
+def _lines(sharing: Sharing, rule: str, part: str, allocation: Allocation, prices: Prices) -> Iterator[Line]:
     facts = _facts(sharing, rule)
     for at, name in enumerate(sharing.names):
-        own, shared = float(found.own[at]), float(found.shared[at])
+        own, shared = float(allocation.own[at]), float(allocation.shared[at])
         usd = prices.usd(part, own + shared)
-        yield Line(name, part, own, shared, float(found.half_width[at]), usd, f"bill.{rule}", facts[at])
+        yield Line(name, part, own, shared, float(allocation.half_width[at]), usd, f"bill.{rule}", facts[at])
 
 
-def _idle_lines(sharing: Sharing, rule: str, found: Allocation) -> Iterator[Line]:
+def _idle_lines(sharing: Sharing, rule: str, allocation: Allocation) -> Iterator[Line]:
     """What each payer answers for of devices that nobody held, in joules."""
     facts = _facts(sharing, rule)
     for at, name in enumerate(sharing.names):
-        yield Line(name, "idle", 0.0, float(found.idle[at]), float(found.idle_half_width[at]), None,
+        yield Line(name, "idle", 0.0, float(allocation.idle[at]), float(allocation.idle_half_width[at]), None,
                    f"bill.{rule}", facts[at])  # fmt: skip
 
 
@@ -380,10 +449,10 @@ def compare_rules(usage: Usage, by: str = "tenant", part: str = "energy", *, ord
     sharing = Sharing(usage, by, orders=orders)
     columns: dict[str, FloatArray] = {}
     for rule in RULES:
-        found = sharing.allocate(rule, part)
+        allocation = sharing.allocate(rule, part)
         # What is left of rounding is no rest.
-        rest = found.unallocated if abs(found.unallocated) > 1e-12 * sharing.metered(part).total else 0.0
-        columns[rule] = np.append(found.own + found.shared, rest)
+        rest = allocation.unallocated if abs(allocation.unallocated) > 1e-12 * sharing.metered(part).total else 0.0
+        columns[rule] = np.append(allocation.own + allocation.shared, rest)
     held, peak = sharing.held_s.sum(axis=1), sum((one.values for one in sharing.peaks), np.zeros(len(sharing.names)))
     metered = sharing.metered("energy")
     joules = (metered.dynamic + metered.static).sum(axis=1)

@@ -182,12 +182,12 @@ def _undominated(profile: FloatArray) -> FloatArray:
     """
     moments = np.unique(profile.T, axis=0)
     moments = moments[np.argsort(-moments.sum(axis=1), kind="stable")]
-    kept: list[FloatArray] = []
+    undominated: list[FloatArray] = []
     while len(moments):
         first, moments = moments[0], moments[1:]
-        kept.append(first)
+        undominated.append(first)
         moments = moments[(moments > first).any(axis=1)]
-    return np.array(kept).T
+    return np.array(undominated).T
 
 
 def _peak_table(moments: FloatArray) -> FloatArray:

@@ -5,6 +5,7 @@ Time is cut into T intervals in which nothing changes: K domains, N tasks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +30,8 @@ class TaskUse:
         finished_s: When it was done; None if it was not.
         requested: Devices that were asked for; None if that was left to the scheduler.
         egress_usd: What its traffic between domains cost, moves included.
+        operators: Kind of operator → its share of the joules above idle power, and half of the 95 % interval of that
+            share; the shares add up to 1. None if nobody attributed the task.
     """
 
     id: str
@@ -39,6 +42,7 @@ class TaskUse:
     finished_s: float | None = None
     requested: int | None = None
     egress_usd: float = 0.0
+    operators: Mapping[str, tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,7 @@ class Usage:
         metered: What the meters count: ``energy``, or ``CPU time`` where no device has a meter. Then everything that
             is named in joules is CPU-seconds, and has neither a price nor carbon.
         repeated: Domain and hours of every recorded signal that ends inside the period and begins again.
+        slowed: Task, the task on its devices that slowed it, and how many hours of its run that cost.
     """
 
     domains: tuple[str, ...]
@@ -89,6 +94,7 @@ class Usage:
     provenance: str = field(default="simulated")
     metered: str = field(default="energy")
     repeated: tuple[tuple[str, float], ...] = ()
+    slowed: tuple[tuple[int, int, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a record whose parts do not add up to its meters.

@@ -56,8 +56,8 @@ def attribute(
         with stages.stage("attributing"):
             vectors = account_runs(runs, made)
     if as_json:
-        told = [{"task": name, **vector.as_dict()} for name, vector in zip(runs.labels, vectors, strict=True)]
-        say_json({"metered": runs.metered, "notes": list(runs.notes), "source": made.source, "runs": told})
+        rows = [{"task": name, **vector.as_dict()} for name, vector in zip(runs.labels, vectors, strict=True)]
+        say_json({"metered": runs.metered, "notes": list(runs.notes), "source": made.source, "runs": rows})
         return
     console, width = out(), columns()
     console.print(_table(runs, vectors))

@@ -55,9 +55,6 @@ def bill(
     check_language(lang)
     if output is not None and output.suffix not in (".csv", ".json"):
         raise SettingsError(problem("--output", str(output), "must end in .csv or .json", "Name the file so"))
-    if electricity_price is not None and not electricity_price >= 0:
-        rule_text = "must be a price of 0 or more"
-        raise SettingsError(problem("--electricity-price", electricity_price, rule_text, "Use USD per kWh"))
     prices = Prices(carbon_price, device_price, congestion_price)
     with Stages(quiet=as_json) as stages, Journal.read(journal) as recording:
         with stages.stage(f"living through {recording.count()} decisions with meters on"):
@@ -69,9 +66,10 @@ def bill(
         _write(shown, account, output)
     if as_json:
         reasons = [say(line.reason, lang, **line.facts) for line in shown.lines]
-        told = zip_longest(reasons, shown.rows(), fillvalue="")
-        lines = [{**row, "reason": words} for words, row in told if isinstance(row, dict)]
-        say_json({"rule": rule, "by": by, "gap": made.gap(), "exact": made.exact, "lines": lines})
+        pairs = zip_longest(reasons, shown.rows(), fillvalue="")
+        lines = [{**row, "reason": words} for words, row in pairs if isinstance(row, dict)]
+        say_json({"rule": rule, "by": by, "gap": made.gap(), "exact": made.exact, "lines": lines,
+                  "operators": [vars(part) for part in shown.operators]})  # fmt: skip
         return
     _print(shown, lang)
     if compare and by != "domain":
@@ -98,6 +96,7 @@ def _print(made: Bill, lang: str) -> None:
 
     from attribution_sched.billing.bill import NOBODY, PARTS
     from attribution_sched.explain.words.say import say
+    from attribution_sched.report.sections.bill import operator_rows
 
     console = out(wide=True)
     by = say(f"bill.by.{made.by}", lang)
@@ -119,6 +118,14 @@ def _print(made: Bill, lang: str) -> None:
     console.print(table)
     for words in _notes(made, lang):
         console.print(words, markup=False)
+    if made.operators:
+        head, rows = operator_rows(made.operators, lang)
+        table = Table(title=say("bill.operators", lang), title_justify="left")
+        for at, name in enumerate((by, *head[1:])):
+            table.add_column(name, justify="right" if at else "left")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
 
 
 def _cell(line: Any) -> str:

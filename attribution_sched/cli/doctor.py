@@ -112,20 +112,20 @@ def _guarded(look: Callable[[], Check]) -> Check:
 
 def _python() -> Check:
     good = sys.version_info >= (3, 11)
-    found = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} processors"
-    return Check("python", good, found, "" if good else "Use Python 3.11 or newer", essential=True)
+    version = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} processors"
+    return Check("python", good, version, "" if good else "Use Python 3.11 or newer", essential=True)
 
 
 def _packages() -> Check:
     from importlib.metadata import PackageNotFoundError, version
 
-    found, missing = [], []
+    installed, missing = [], []
     for name in PACKAGES:
         try:
-            found.append(f"{name} {version(name)}")
+            installed.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             missing.append(name)
-    words = ", ".join(found) + (f"; missing: {', '.join(missing)}" if missing else "")
+    words = ", ".join(installed) + (f"; missing: {', '.join(missing)}" if missing else "")
     fix = f"Install: pip install {' '.join(missing)}" if missing else ""
     return Check("packages", not missing, words, fix, essential=True)
 

@@ -144,11 +144,11 @@ def explain_all(journal: Path, workers: str, options: dict[str, Any], *, as_json
         todo, known = unexplained(writing, None, options)
         with stages.stage(f"explaining {len(todo)} decisions"):
             who = int(workers) if workers.isdecimal() else workers
-            for name, target, told in explain_aside(Path(journal), todo, who, options, None, None):
-                if isinstance(told, str):
-                    failed[name] = told
+            for name, target, explanation in explain_aside(Path(journal), todo, who, options, None, None):
+                if isinstance(explanation, str):
+                    failed[name] = explanation
                 else:
-                    writing.record_explanation(ExplanationRecord(name, target, told), replace=True)
+                    writing.record_explanation(ExplanationRecord(name, target, explanation), replace=True)
     if as_json:
         say_json({"explained": [name for name in todo if name not in failed], "known": known, "failed": failed})
         return

@@ -29,13 +29,13 @@ LIKE = ("V100", "A100", "H100")
 """Chips with fitted shares of their peak."""
 
 
-def links_into(path: Path, pair: str | None, found: LinkProfile) -> str:
+def links_into(path: Path, pair: str | None, profile: LinkProfile) -> str:
     """Write a measured link into a preset: all links of it, or the one between two domains.
 
     Args:
         path: The preset, a YAML file of one's own.
         pair: Two domains with a dash between; None for all links.
-        found: What was measured.
+        profile: What was measured.
 
     Returns:
         What was filled in, in words.
@@ -43,9 +43,9 @@ def links_into(path: Path, pair: str | None, found: LinkProfile) -> str:
     Raises:
         SettingsError: If the file is no preset, or has no such domains.
     """
-    told, names = _read(path)
-    gbps, latency_s = found.one_way_bytes_per_s * 8e-9, found.latency_s
-    network = told.setdefault("network", {})
+    settings, names = _read(path)
+    gbps, latency_s = profile.one_way_bytes_per_s * 8e-9, profile.latency_s
+    network = settings.setdefault("network", {})
     links = network.get("links")
     if pair is None:
         kept = {name: value for name, value in (links or {}).items() if name != "kind"} if _uniform(links) else {}
@@ -55,11 +55,11 @@ def links_into(path: Path, pair: str | None, found: LinkProfile) -> str:
         network["links"] = links = _matrix(path, links)
         for a, b in ((i, j), (j, i)):
             links["bandwidth_gbps"][a][b], links["latency_s"][a][b] = gbps, latency_s
-    share = min(1.0, round(found.duplex_efficiency, 3))
+    share = min(1.0, round(profile.duplex_efficiency, 3))
     # One figure for all links: that of the most hindered one.
     before = network.get("duplex_efficiency")
     network["duplex_efficiency"] = share if before is None or pair is None else min(share, float(before))
-    _write(path, told, f"# Links: {'all' if pair is None else pair} measured by `profile links`.")
+    _write(path, settings, f"# Links: {'all' if pair is None else pair} measured by `profile links`.")
     return f"{path}: {'all links' if pair is None else pair} {gbps:.4g} Gb/s, duplex {network['duplex_efficiency']:g}"
 
 
@@ -165,18 +165,18 @@ def _peak(gpu: Any) -> float:
     return float(max(gpu.peak_flops.values())) / 1e12
 
 
-def chain_s(told: dict[str, Any], domain: int, model: str, layers: int, samples: int) -> float:
+def chain_s(settings: dict[str, Any], domain: int, model: str, layers: int, samples: int) -> float:
     """Seconds of a whole chain on one device of a domain, for one microbatch, by the twin."""
     from attribution_sched.cluster.cost import CostModel
     from attribution_sched.cluster.gpus import Precision
     from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
     from attribution_sched.config import load_settings
 
-    world = load_settings(told).build_world()
+    world = load_settings(settings).build_world()
     kind = next(each for each in world.kinds if each.model.name == model)
     plan = Plan((Replica((Segment(domain, 0, layers, precision=Precision.FP32),), samples, 1),))
-    found = CostModel(world.cluster, [kind.model]).score(PlanBatch.of([plan]), breakdown=False)
-    return float(found.step_s[0])
+    scored = CostModel(world.cluster, [kind.model]).score(PlanBatch.of([plan]), breakdown=False)
+    return float(scored.step_s[0])
 
 
 def _layers(layers: Sequence[Layer]) -> list[dict[str, Any]]:
@@ -210,15 +210,15 @@ def _read(path: Path) -> tuple[dict[str, Any], list[str]]:
     return told, [each.name for each in settings.build_world().cluster.domains]
 
 
-def _write(path: Path, told: dict[str, Any], note: str) -> None:
+def _write(path: Path, settings: dict[str, Any], note: str) -> None:
     """Put a preset in its place, if it is one; comments at its head stay, but what they say of guesses is over."""
     import yaml
 
     from attribution_sched.config import load_settings
     from attribution_sched.report.files import write_whole
 
-    load_settings(told).build_world()
+    load_settings(settings).build_world()
     subject = note.partition(":")[0]
     head = [line for line in path.read_text("utf-8").splitlines() if line.startswith("#")]
     head = [line for line in head if not line.startswith(f"{subject}: NOT MEASURED") and line != note]
-    write_whole(path, "\n".join([*head, note]) + "\n" + yaml.safe_dump(told, sort_keys=False), "--into")
+    write_whole(path, "\n".join([*head, note]) + "\n" + yaml.safe_dump(settings, sort_keys=False), "--into")

@@ -56,14 +56,17 @@ def import_log(
     with Stages() as stages, stages.stage(f"reading {file}"):
         world = load_settings(preset).build_world()
         hours = (from_hour, float("inf") if to_hour is None else to_hour)
-        found = convert(form.value, file, world, output, seed=seed, keep=keep, drop_larger=drop_larger, hours=hours)
+        converted = convert(form.value, file, world, output, seed=seed, keep=keep, drop_larger=drop_larger, hours=hours)
     if as_json:
-        say_json({"path": str(output), **asdict(found)})
+        say_json({"path": str(output), **asdict(converted)})
         return
-    left = ", ".join(f"{n} {why}" for why, n in found.skipped.items()) or "none"
+    left = ", ".join(f"{n} {why}" for why, n in converted.skipped.items()) or "none"
     typer.echo(
-        f"{output}: {found.jobs} jobs of {found.tenants} tenants, {found.gpu_hours:,.0f} GPU-hours; left out: {left}"
+        f"{output}: {converted.jobs} jobs of {converted.tenants} tenants, {converted.gpu_hours:,.0f} GPU-hours; "
+        f"left out: {left}"
     )
-    if found.rounded:
-        typer.echo(f"{found.rounded} jobs ask for more devices than any opaque kind of the preset has: rounded down")
-    typer.echo("models were drawn: " + ", ".join(f"{name} {n}" for name, n in found.drawn.items()))
+    if converted.rounded:
+        typer.echo(
+            f"{converted.rounded} jobs ask for more devices than any opaque kind of the preset has: rounded down"
+        )
+    typer.echo("models were drawn: " + ", ".join(f"{name} {n}" for name, n in converted.drawn.items()))

@@ -118,21 +118,21 @@ def preset(
         rows.append({
             "name": site.name, "gpu": chip, "devices": site.devices, "node_devices": site.node_devices,
         })  # fmt: skip
-    told: dict[str, Any] = {"extends": extends, "name": name, "description": f"made by init from {source}"}
+    settings: dict[str, Any] = {"extends": extends, "name": name, "description": f"made by init from {source}"}
     links = {"kind": "uniform", "gbps": float(gbps or 10.0), "latency_s": latency_s, "usd_per_gb": 0.0}
-    told |= {"network": {"links": links}, "domains": rows}
+    settings |= {"network": {"links": links}, "domains": rows}
     head = f"# Domains and devices: {source}. Tasks, arrivals and rewards: the preset {extends}.\n"
-    kept, left_out = fitting(told, extends)
+    kinds, left_out = fitting(settings, extends)
     if left_out:
-        told["kinds"] = kept
+        settings["kinds"] = kinds
         head += f"# Left out, because these domains do not hold them: {', '.join(left_out)}.\n"
     if len(rows) > 1:
         how = "as given" if gbps is not None else "NOT MEASURED, a guess; run `attribution-sched profile links`"
         head += f"# Links: {how}. Latency and prices between domains are for you to set.\n"
-    return head + yaml.safe_dump(told, sort_keys=False)
+    return head + yaml.safe_dump(settings, sort_keys=False)
 
 
-def fitting(told: dict[str, Any], extends: str) -> tuple[list[dict[str, Any]], list[str]]:
+def fitting(settings: dict[str, Any], extends: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Kinds of tasks of a preset that a cluster can hold, and models of those that it cannot.
 
     Raises:
@@ -140,21 +140,21 @@ def fitting(told: dict[str, Any], extends: str) -> tuple[list[dict[str, Any]], l
     """
     from attribution_sched.config import load_settings
 
-    kept, left_out, last = [], [], None
+    fits, left_out, last = [], [], None
     for kind in load_settings(extends).kinds:
         given = {
             each.name: getattr(kind, each.name) for each in fields(kind) if getattr(kind, each.name) != each.default
         }
         row = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
         try:
-            load_settings({**told, "kinds": [row]}).build_world()
-            kept.append(row)
+            load_settings({**settings, "kinds": [row]}).build_world()
+            fits.append(row)
         except SettingsError as error:
             left_out.append(str(row["model"]))
             last = error
-    if not kept:
+    if not fits:
         raise last or SettingsError(problem("--extends", extends, "has no kinds of tasks", "Use another preset"))
-    return kept, left_out
+    return fits, left_out
 
 
 def catalogued(words: Iterable[str]) -> str:
@@ -192,15 +192,15 @@ def slurm_sites() -> list[Site]:
     from attribution_sched.executors.shadow import read_live
     from attribution_sched.executors.slurm import ask_slurm
 
-    found = read_live(lambda *command: ask_slurm(command), time.time())
+    seen = read_live(lambda *command: ask_slurm(command), time.time())
     kinds = re.findall(r"gpu:([A-Za-z][\w.-]*)", ask_slurm(("sinfo", "-h", "-o", "%G")))
     sites = []
-    for name in found.domains:
-        nodes = [node for node in found.nodes if name in node.domains and node.devices > 0]
+    for name in seen.domains:
+        nodes = [node for node in seen.nodes if name in node.domains and node.devices > 0]
         if nodes:
-            own = re.findall(r"gpu:([A-Za-z][\w.-]*)", ask_slurm(("sinfo", "-h", "-p", name, "-o", "%G")))
+            models = re.findall(r"gpu:([A-Za-z][\w.-]*)", ask_slurm(("sinfo", "-h", "-p", name, "-o", "%G")))
             most = max(node.devices for node in nodes)
-            sites.append(Site(name, sum(node.devices for node in nodes), most, catalogued(own or kinds)))
+            sites.append(Site(name, sum(node.devices for node in nodes), most, catalogued(models or kinds)))
     if not sites:
         raise ExecutorError(problem("slurm", "partitions", "no partition has GPUs", "Name domains with --domain"))
     return sites

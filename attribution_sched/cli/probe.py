@@ -56,31 +56,31 @@ def links(
             serve_probes(listener)
         return
     if address is not None:
-        found = probe_link(*address_of(address), seconds=seconds)
+        profile = probe_link(*address_of(address), seconds=seconds)
     else:
         with listening() as (listener, port):
             threading.Thread(target=serve_probes, args=(listener,), kwargs={"once": True}, daemon=True).start()
-            found = probe_link("127.0.0.1", port, seconds=seconds)
+            profile = probe_link("127.0.0.1", port, seconds=seconds)
     filled = None
     if into is not None:
         from attribution_sched.cli.fill import links_into
 
-        filled = links_into(into, link, found)
+        filled = links_into(into, link, profile)
     figures: dict[str, Any] = {
-        "gbps": found.one_way_bytes_per_s * 8e-9,
-        "duplex_gbps": found.duplex_bytes_per_s * 8e-9,
-        "duplex_efficiency": found.duplex_efficiency,
-        "latency_s": found.latency_s,
-        "provenance": found.provenance,
+        "gbps": profile.one_way_bytes_per_s * 8e-9,
+        "duplex_gbps": profile.duplex_bytes_per_s * 8e-9,
+        "duplex_efficiency": profile.duplex_efficiency,
+        "latency_s": profile.latency_s,
+        "provenance": profile.provenance,
     }
     if as_json:
         say_json(figures)
         return
     console = out()
     console.print(f"one way       {figures['gbps']:.4g} Gb/s")
-    console.print(f"both at once  {figures['duplex_gbps']:.4g} Gb/s each ({found.duplex_efficiency:.0%})")
-    console.print(f"latency       {1e3 * found.latency_s:.3g} ms")
-    share = min(1.0, round(found.duplex_efficiency, 3))
+    console.print(f"both at once  {figures['duplex_gbps']:.4g} Gb/s each ({profile.duplex_efficiency:.0%})")
+    console.print(f"latency       {1e3 * profile.latency_s:.3g} ms")
+    share = min(1.0, round(profile.duplex_efficiency, 3))
     console.print(
         f"in a preset   network: {{duplex_efficiency: {share:g}}}" if filled is None else f"written       {filled}"
     )
@@ -110,21 +110,21 @@ def stages(
         rule = "a preset is filled for the domain that this machine belongs to"
         raise SettingsError(problem("--into", str(into), rule, "Give --into mine.yaml and --domain east"))
     subject = load(spec, shape)
-    given: Any = subject.inputs[0] if isinstance(subject.inputs, tuple | list) else subject.inputs
-    found = probe_stages(subject.model, given, repeats=repeats)
+    inputs: Any = subject.inputs[0] if isinstance(subject.inputs, tuple | list) else subject.inputs
+    profile = probe_stages(subject.model, inputs, repeats=repeats)
     filled = None
     if into is not None and domain is not None:
         from attribution_sched.cli.fill import stages_into
         from attribution_sched.cluster.models.torch_module import from_torch
 
-        model = from_torch(subject.model, given[:1], name=name or spec.rpartition(":")[2])
-        filled = stages_into(into, domain, model, found, len(given))
+        model = from_torch(subject.model, inputs[:1], name=name or spec.rpartition(":")[2])
+        filled = stages_into(into, domain, model, profile, len(inputs))
     if as_json:
-        say_json({"layers": [asdict(each) for each in found]})
+        say_json({"layers": [asdict(each) for each in profile]})
         return
     console = out()
     console.print(f"{'layer':24} {'forward ms':>11} {'backward ms':>12} {'hands on kB':>12}")
-    for each in found:
+    for each in profile:
         line = (
             f"{each.name:24} {1e3 * each.forward_s:11.3f} {1e3 * each.backward_s:12.3f} {each.output_bytes / 1e3:12.1f}"
         )

@@ -549,7 +549,7 @@ def joules(placed: Placed, world: World) -> tuple[AttributionVector | None, str]
 
 def submission(placed: Placed) -> dict[str, Any]:
     """What ``System.submit`` takes, and how each number of it was got; what could not be read is said to be so."""
-    told = {
+    fields = {
         "kind": placed.model,
         "counters": {name: figure.value for name, figure in placed.counters.items() if figure.value is not None},
         "provenance": {
@@ -557,4 +557,4 @@ def submission(placed: Placed) -> dict[str, Any]:
             for name, figure in placed.counters.items()
         },
     }
-    return told | ({} if placed.samples_per_s is None else {"samples_per_s": placed.samples_per_s})
+    return fields | ({} if placed.samples_per_s is None else {"samples_per_s": placed.samples_per_s})

@@ -497,19 +497,19 @@ def _steps(system: System, start: int) -> tuple[tuple[str, float, float | None],
     """Tasks that were placed on a real cluster since a decision: predicted and measured step."""
     if not system.is_real:
         return ()
-    told = []
+    rows = []
     for decision, outcome in system.journal.entries(start):
         if outcome is not None and outcome.code in (1, 2) and outcome.step_s is not None:
-            told.append((str(decision.task_id), outcome.step_s, system.outcome(decision.id).observed.step_s))
-    return tuple(told)
+            rows.append((str(decision.task_id), outcome.step_s, system.outcome(decision.id).observed.step_s))
+    return tuple(rows)
 
 
 def _failures(system: System) -> tuple[tuple[str, str], ...]:
     """Tasks whose launch or job failed on machines, and why."""
     from attribution_sched import operations
 
-    told = operations.recorded(system.journal) if system.is_real else ()
-    return tuple((each.name, str(each.more.get("reason", ""))) for each in told if each.kind == operations.FAILED)
+    records = operations.recorded(system.journal) if system.is_real else ()
+    return tuple((each.name, str(each.more.get("reason", ""))) for each in records if each.kind == operations.FAILED)
 
 
 def _place(system: System, request: RunRequest, stages: Stages, words: str, *, first: bool) -> RunSummary:

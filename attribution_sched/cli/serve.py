@@ -52,8 +52,8 @@ def serve(
     except ModuleNotFoundError as error:
         fix = "pip install 'attribution-sched[serve]'"
         raise SettingsError(problem("serve", str(error.name), "is not installed", fix)) from error
-    with Journal.read(journal) as found:
-        path = found.path or journal
+    with Journal.read(journal) as recording:
+        path = recording.path or journal
     listener = listening(host, port)
     at = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host

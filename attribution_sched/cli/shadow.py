@@ -72,20 +72,20 @@ def shadow(
     from attribution_sched.executors.shadow import advise
 
     if kueue is not None:
-        found = read_recorded_kueue(kueue, queues, resource, alone=not slurm and squeue is None)
+        cluster = read_recorded_kueue(kueue, queues, resource, alone=not slurm and squeue is None)
     else:
-        found = read(slurm=slurm, conf=conf, squeue=squeue, nodes=nodes, sacct=sacct)
+        cluster = read(slurm=slurm, conf=conf, squeue=squeue, nodes=nodes, sacct=sacct)
     if change is not None:
-        answer(found, change, lang, as_json=as_json)
+        answer(cluster, change, lang, as_json=as_json)
         return
-    advice = advise(found)
+    advice = advise(cluster)
     if job is not None:
-        found.job(job)
+        cluster.job(job)
         advice = [each for each in advice if each.job == job]
     if as_json:
-        say_json(as_dict(found, advice))
+        say_json(as_dict(cluster, advice))
     else:
-        show(found, advice, job)
+        show(cluster, advice, job)
 
 
 def answer(shadow: Shadow, change: str, lang: str, *, as_json: bool) -> None:
@@ -100,14 +100,14 @@ def answer(shadow: Shadow, change: str, lang: str, *, as_json: bool) -> None:
     from attribution_sched.explain.wording import check_language
 
     check_language(lang)
-    found = queue_what_if(shadow, read_queue_change(shadow, change))
+    effects = queue_what_if(shadow, read_queue_change(shadow, change))
     if as_json:
-        say_json({"source": shadow.source, "unix_s": shadow.unix_s, "what_if": what_if_dict(found, lang)})
+        say_json({"source": shadow.source, "unix_s": shadow.unix_s, "what_if": what_if_dict(effects, lang)})
         return
     console, width = out(), columns()
-    console.print(escape(found.say(lang)), width=width)
-    console.print(effects_table(found, lang))
-    for shift in found.shifts[:MOST_SHIFTS]:
+    console.print(escape(effects.say(lang)), width=width)
+    console.print(effects_table(effects, lang))
+    for shift in effects.shifts[:MOST_SHIFTS]:
         console.print(escape(shift_words(shift).say(lang)), width=width)
 
 

@@ -52,24 +52,24 @@ def what_if(
     check_language(lang)
     request = None if task is None else read_mapping(task)
     with Stages() as stages, rebuild_system(journal, stages) as system:
-        found = system.what_if(
+        effects = system.what_if(
             link=link, add=add, drop=drop, task=request, without=without, policy=policy, carbon_price=carbon_price,
             energy_price=energy_price, futures=futures, hours=hours, seed=seed,
         )  # fmt: skip
     if as_json:
-        say_json([as_dict(each, lang) for each in found])
+        say_json([as_dict(each, lang) for each in effects])
         return
-    for each in found:
+    for each in effects:
         out().print(escape(each.say(lang)), width=columns())
         out().print(effects_table(each, lang))
 
 
-def as_dict(found: WhatIf, lang: str) -> dict[str, Any]:
+def as_dict(effects: WhatIf, lang: str) -> dict[str, Any]:
     """Everything, for other programs."""
-    return asdict(found) | {"change": found.change.say(lang), "sentence": found.say(lang)}
+    return asdict(effects) | {"change": effects.change.say(lang), "sentence": effects.say(lang)}
 
 
-def effects_table(found: WhatIf, lang: str) -> Table:
+def effects_table(effects: WhatIf, lang: str) -> Table:
     """What a change does, a quantity a row."""
     from attribution_sched.explain.digits import number
     from attribution_sched.explain.words import say
@@ -78,7 +78,7 @@ def effects_table(found: WhatIf, lang: str) -> Table:
         say(f"what_if.heading.{name}", lang) for name in ("quantity", "without", "changed", "delta", "interval")
     ]
     table = Table(*headings, box=None, pad_edge=False)
-    for each in found.effects:
+    for each in effects.effects:
         unit = f" ({each.unit})" if each.unit else ""
         numbers = (number(each.without), number(each.changed), number(each.delta, signed=True))
         between = f"[{number(each.low, signed=True)}, {number(each.high, signed=True)}]"

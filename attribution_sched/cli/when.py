@@ -36,8 +36,8 @@ def when(
 
     check_language(lang)
     with Stages() as stages, rebuild_system(journal, stages) as system:
-        found = system.when(task, futures=futures, hours=hours, seed=seed)
+        interval = system.when(task, futures=futures, hours=hours, seed=seed)
     if as_json:
-        say_json(asdict(found) | {"sentence": found.say(lang)})
+        say_json(asdict(interval) | {"sentence": interval.say(lang)})
         return
-    out().print(escape(found.say(lang)), width=columns())
+    out().print(escape(interval.say(lang)), width=columns())

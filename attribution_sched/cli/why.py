@@ -38,13 +38,13 @@ def why(
 
     check_language(lang)
     with Stages() as stages, rebuild_system(journal, stages) as system:
-        found = system.why(task, private=private)
+        reason = system.why(task, private=private)
         delay = system.delay(task) if shares else None
     if as_json:
-        told = {} if delay is None else {"delay": _hidden(asdict(delay), private)}
-        say_json(asdict(found) | {"cause": found.cause.value} | told)
+        extra = {} if delay is None else {"delay": _hidden(asdict(delay), private)}
+        say_json(asdict(reason) | {"cause": reason.cause.value} | extra)
         return
-    out().print(escape(found.say(lang)), width=columns())
+    out().print(escape(reason.say(lang)), width=columns())
     if delay is not None:
         out().print(escape(_words(delay, private, lang)), width=columns())
 
@@ -66,8 +66,8 @@ def _words(delay: Delay, private: bool, lang: str) -> str:
     return say("delay" if parts else "delay.nobody", lang, parts=parts, futures=delay.futures, **values)
 
 
-def _hidden(told: dict[str, Any], private: bool) -> dict[str, Any]:
+def _hidden(fields: dict[str, Any], private: bool) -> dict[str, Any]:
     """Without names of others, if that is asked for; the numbers stay."""
     if private:
-        told["shares"] = [each | {"who": "", "tasks": ()} for each in told["shares"]]
-    return told
+        fields["shares"] = [each | {"who": "", "tasks": ()} for each in fields["shares"]]
+    return fields

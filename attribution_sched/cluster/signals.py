@@ -365,12 +365,6 @@ def grid_names() -> tuple[str, ...]:
     return tuple(load_constants("grids")["grids"])
 
 
-def grid_of(region: str) -> str | None:
-    """The grid of a cloud region; None where none of the fitted ones feeds it."""
-    found: str | None = load_constants("grids")["regions"].get(region)
-    return found
-
-
 def mean_over(signal: Signal, start_s: float, end_s: float) -> float:
     """Mean of a signal over a window, by the hour."""
     _check_time(start_s)

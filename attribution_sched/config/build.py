@@ -47,23 +47,23 @@ def known_carbon(name: str) -> float | None:
         return None
 
 
-def signal_of(given: GridCarbon | SeriesSignal | DaySignal) -> Signal:
+def signal_of(settings: GridCarbon | SeriesSignal | DaySignal) -> Signal:
     """The signal that some settings describe."""
     from attribution_sched.cluster.signals import DAY, Grid, Series
 
-    if isinstance(given, SeriesSignal):
-        return Series.from_csv(given.path, given.column)
-    if isinstance(given, DaySignal):
-        return Series.hourly(given.values, DAY)
-    return Grid(given.grid, given.seed, given.start_h)
+    if isinstance(settings, SeriesSignal):
+        return Series.from_csv(settings.path, settings.column)
+    if isinstance(settings, DaySignal):
+        return Series.hourly(settings.values, DAY)
+    return Grid(settings.grid, settings.seed, settings.start_h)
 
 
-def usual_carbon(given: GridCarbon | SeriesSignal | DaySignal) -> float:
+def usual_carbon(settings: GridCarbon | SeriesSignal | DaySignal) -> float:
     """What a table would say of a domain's carbon intensity, gCO2/kWh."""
     from attribution_sched.cluster.signals import usual
 
     with _named("carbon"):
-        return usual(signal_of(given))
+        return usual(signal_of(settings))
 
 
 def build_world(settings: Settings) -> World:
@@ -75,7 +75,9 @@ def build_world(settings: Settings) -> World:
     with _named("runtime"):
         runtime = _runtime(settings)
     with _named("domains"):
-        cluster = Cluster(_domains(settings), wan, runtime)
+        domains = _domains(settings)
+    with _named("settings"):
+        cluster = Cluster(domains, wan, runtime, settings.cap_levels)
     kinds = []
     for i, kind in enumerate(settings.kinds):
         with _named(f"kinds[{i}]"):
@@ -176,24 +178,24 @@ def _model(name: str, settings: Settings) -> Model:
     return model(name)
 
 
-def _own_model(name: str, given: ModelSettings) -> Model:
+def _own_model(name: str, settings: ModelSettings) -> Model:
     from attribution_sched.cluster.models import TaskType, model
     from attribution_sched.cluster.models.declared import LayerFigures, check_total, declared_model, with_adapters
     from attribution_sched.cluster.models.huggingface import Shape, from_config, read_config
 
-    if given.config is not None:
-        shape = Shape(name, given.sequence_length or 0, given.params or 0.0)
-        built = check_total(from_config(read_config(given.config), shape), given.params)
-    elif given.base is not None:
-        length = "" if given.sequence_length is None else f"@{given.sequence_length}"
-        built = check_total(replace(model(given.base.partition("@")[0] + length), name=name), given.params)
+    if settings.config is not None:
+        shape = Shape(name, settings.sequence_length or 0, settings.params or 0.0)
+        built = check_total(from_config(read_config(settings.config), shape), settings.params)
+    elif settings.base is not None:
+        length = "" if settings.sequence_length is None else f"@{settings.sequence_length}"
+        built = check_total(replace(model(settings.base.partition("@")[0] + length), name=name), settings.params)
     else:
-        layers = [LayerFigures(**layer.model_dump()) for layer in given.layers or ()]
+        layers = [LayerFigures(**layer.model_dump()) for layer in settings.layers or ()]
         built = declared_model(
-            name, layers, sequence_length=given.sequence_length or 1, task_type=TaskType(given.task_type),
-            total_params=given.params or 0.0, family=given.family,
+            name, layers, sequence_length=settings.sequence_length or 1, task_type=TaskType(settings.task_type),
+            total_params=settings.params or 0.0, family=settings.family,
         )  # fmt: skip
-    return built if given.lora_rank is None else with_adapters(built, given.lora_rank, name)
+    return built if settings.lora_rank is None else with_adapters(built, settings.lora_rank, name)
 
 
 def _kind(kind: KindSettings, settings: Settings) -> TaskKind:

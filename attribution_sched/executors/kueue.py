@@ -71,21 +71,21 @@ def _items(text: str, name: str) -> Iterator[dict[str, Any]]:
         yield each
 
 
-def _meta(told: Mapping[str, Any], name: str) -> str:
-    return str(told["metadata"].get(name, ""))
+def _meta(manifest: Mapping[str, Any], name: str) -> str:
+    return str(manifest["metadata"].get(name, ""))
 
 
 def _job(
-    told: Mapping[str, Any], local: Mapping[tuple[str, str], str], clusters: set[str], resource: str
+    manifest: Mapping[str, Any], local: Mapping[tuple[str, str], str], clusters: set[str], resource: str
 ) -> ShadowJob | None:
     """A Workload; None if it has finished."""
-    spec, status = told["spec"], told.get("status") or {}
+    spec, status = manifest["spec"], manifest.get("status") or {}
     conditions = {str(each.get("type")): each for each in status.get("conditions") or () if isinstance(each, dict)}
     if _true(conditions, "Finished"):
         return None
     admission = status.get("admission") or {}
     queue = str(spec.get("queueName", ""))
-    domain = str(admission.get("clusterQueue") or local.get((_meta(told, "namespace"), queue), ""))
+    domain = str(admission.get("clusterQueue") or local.get((_meta(manifest, "namespace"), queue), ""))
     if not domain:
         domain = queue if queue in clusters else ""
     running = _true(conditions, "Admitted") or (_true(conditions, "QuotaReserved") and not _true(conditions, "Evicted"))
@@ -95,15 +95,15 @@ def _job(
     word = "JobHeldUser" if on_hold else str(waits.get("message") or waits.get("reason") or "")
     limit = spec.get("maximumExecutionTimeSeconds")
     return ShadowJob(
-        id=f"{_meta(told, 'namespace')}/{_meta(told, 'name')}",
+        id=f"{_meta(manifest, 'namespace')}/{_meta(manifest, 'name')}",
         domain=domain,
         devices=_devices(spec, resource),
         running=running,
-        submitted_unix_s=_time(_meta(told, "creationTimestamp")) or 0.0,
+        submitted_unix_s=_time(_meta(manifest, "creationTimestamp")) or 0.0,
         started_unix_s=_time(str(since.get("lastTransitionTime", ""))) if running else None,
         limit_s=float(limit) if isinstance(limit, int | float) else UNLIMITED_S,
         priority=URGENCY + float(spec.get("priority") or 0),
-        user=_meta(told, "namespace"),
+        user=_meta(manifest, "namespace"),
         reason="" if running else word,
     )
 
@@ -123,12 +123,12 @@ def _devices(spec: Mapping[str, Any], resource: str) -> int:
     return math.ceil(total)
 
 
-def _node(told: Mapping[str, Any], resource: str, jobs: tuple[ShadowJob, ...]) -> ShadowNode:
+def _node(manifest: Mapping[str, Any], resource: str, jobs: tuple[ShadowJob, ...]) -> ShadowNode:
     """A ClusterQueue as one place with the quota of all its flavours."""
-    name, status = _meta(told, "name"), told.get("status") or {}
+    name, status = _meta(manifest, "name"), manifest.get("status") or {}
     quota = sum(
         quantity(each.get("nominalQuota", 0))
-        for group in told["spec"].get("resourceGroups") or ()
+        for group in manifest["spec"].get("resourceGroups") or ()
         for flavor in group.get("flavors") or ()
         for each in flavor.get("resources") or ()
         if each.get("name") == resource
@@ -144,7 +144,7 @@ def _node(told: Mapping[str, Any], resource: str, jobs: tuple[ShadowJob, ...]) -
     else:
         used = sum(job.devices for job in jobs if job.running and job.domain == name)
     active = {str(each.get("type")): each for each in status.get("conditions") or () if isinstance(each, dict)}
-    stopped = str(told["spec"].get("stopPolicy", "None")) != "None"
+    stopped = str(manifest["spec"].get("stopPolicy", "None")) != "None"
     up = not stopped and (not active.get("Active") or _true(active, "Active"))
     return ShadowNode(name, (name,), int(quota), math.ceil(used), "active" if up else "down")
 

@@ -209,8 +209,8 @@ def probe_stages(module: Any, inputs: Any, *, repeats: int = 5) -> list[LayerTim
     return layer_times
 
 
-def _layer(child: Any, given: Any) -> tuple[float, float]:
-    leaf = given.detach()
+def _layer(child: Any, inputs: Any) -> tuple[float, float]:
+    leaf = inputs.detach()
     if leaf.is_floating_point():
         leaf.requires_grad_(True)
     began = time.perf_counter()

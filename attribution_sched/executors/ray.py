@@ -306,13 +306,13 @@ def _stage_class() -> type:
     class Stage:
         """Keeps one job from its claim to its end."""
 
-        def __init__(self, source: str, root: str, key: str, name: str, told: dict[str, Any]) -> None:
+        def __init__(self, source: str, root: str, key: str, name: str, spec: dict[str, Any]) -> None:
             import threading
 
             # Begun here and not by a call: what creates an actor is Ray's to keep, a call dies with its caller.
-            threading.Thread(target=self.keep, args=(source, root, key, name, told), daemon=True).start()
+            threading.Thread(target=self.keep, args=(source, root, key, name, spec), daemon=True).start()
 
-        def keep(self, source: str, root: str, key: str, name: str, told: dict[str, Any]) -> None:
+        def keep(self, source: str, root: str, key: str, name: str, spec: dict[str, Any]) -> None:
             """Run the keeper, then give the devices back."""
             import json
             import os
@@ -324,7 +324,7 @@ def _stage_class() -> type:
             with subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", source, root, key, "-1", "stay"], stdin=subprocess.PIPE
             ) as keeper:
-                keeper.communicate(json.dumps(told).encode())
+                keeper.communicate(json.dumps(spec).encode())
             try:
                 ray.util.remove_placement_group(ray.util.get_placement_group(name))
             except Exception:

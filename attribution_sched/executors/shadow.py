@@ -479,13 +479,13 @@ def read_live(ask: Callable[..., str], now: float) -> Shadow:
     )  # fmt: skip
 
 
-def _read(what: str, told: Told, read: Callable[[Told], Found]) -> Found:
+def _read(what: str, text: Told, read: Callable[[Told], Found]) -> Found:
     """Read one thing that a Slurm told; what cannot be read is one clear error that shows it."""
     try:
-        return read(told)
+        return read(text)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         rule = f"cannot be read ({type(error).__name__}: {error})"
-        raise ExecutorError(problem(what, told, rule, "Record it again, or leave this entry out")) from error
+        raise ExecutorError(problem(what, text, rule, "Record it again, or leave this entry out")) from error
 
 
 def _fields(line: str) -> dict[str, str]:
@@ -493,31 +493,32 @@ def _fields(line: str) -> dict[str, str]:
     return {name: value.strip() for name, value in re.findall(r"(?:^| )([A-Z][\w/:]*)=(.*?)(?= [A-Z][\w/:]*=|$)", line)}
 
 
-def _text_job(told: Mapping[str, str]) -> ShadowJob | None:
-    state = told.get("JobState", "").split(" ")[0]
+def _text_job(fields: Mapping[str, str]) -> ShadowJob | None:
+    state = fields.get("JobState", "").split(" ")[0]
     if state not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"):
         return None
     running = state != "PENDING"
-    start, eligible = _seconds(told.get("StartTime", "")), _seconds(told.get("EligibleTime", ""))
+    start, eligible = _seconds(fields.get("StartTime", "")), _seconds(fields.get("EligibleTime", ""))
     return ShadowJob(
-        told["JobId"], told.get("Partition", "").split(",")[0],
+        fields["JobId"], fields.get("Partition", "").split(",")[0],
         _asked(
-            told.get("ReqTRES") or told.get("TRES", ""), told.get("TresPerJob", ""), told.get("TresPerNode", ""),
-            told.get("TresPerTask", ""), _first(told.get("NumNodes", "1")), _first(told.get("NumTasks", "1")),
+            fields.get("ReqTRES") or fields.get("TRES", ""), fields.get("TresPerJob", ""),
+            fields.get("TresPerNode", ""), fields.get("TresPerTask", ""), _first(fields.get("NumNodes", "1")),
+            _first(fields.get("NumTasks", "1")),
         ),
-        running, _seconds(told.get("SubmitTime", "")) or 0.0,
-        start if running else None, _limit_s(told.get("TimeLimit", "")), float(told.get("Priority") or 0),
-        told.get("UserId", "").split("(")[0], told.get("Reason", ""), None if running else start,
+        running, _seconds(fields.get("SubmitTime", "")) or 0.0,
+        start if running else None, _limit_s(fields.get("TimeLimit", "")), float(fields.get("Priority") or 0),
+        fields.get("UserId", "").split("(")[0], fields.get("Reason", ""), None if running else start,
         eligible or 0.0,
     )  # fmt: skip
 
 
-def _text_node(told: Mapping[str, str]) -> ShadowNode:
+def _text_node(fields: Mapping[str, str]) -> ShadowNode:
     # A site may leave GPUs out of what it accounts for; what a node has and gives is told all the same.
-    has = _tres(told.get("CfgTRES", "")) or _gres(told.get("Gres", ""))
-    used = _tres(told.get("AllocTRES", "")) or _gres(told.get("GresUsed", ""))
-    domains = tuple(filter(None, told.get("Partitions", "").split(",")))
-    return ShadowNode(told["NodeName"], domains, has, used, told.get("State", "UNKNOWN"))
+    has = _tres(fields.get("CfgTRES", "")) or _gres(fields.get("Gres", ""))
+    used = _tres(fields.get("AllocTRES", "")) or _gres(fields.get("GresUsed", ""))
+    domains = tuple(filter(None, fields.get("Partitions", "").split(",")))
+    return ShadowNode(fields["NodeName"], domains, has, used, fields.get("State", "UNKNOWN"))
 
 
 def read_json(queue: str, nodes: str, now: float, accounting: str = "", source: str = "recorded") -> Shadow:
@@ -542,12 +543,12 @@ def read_json(queue: str, nodes: str, now: float, accounting: str = "", source: 
     return Shadow(tuple(filter(None, jobs)), tuple(places), now, _shares(past), source, turns, BACKFILL_S)
 
 
-def _json_ended(told: Mapping[str, Any]) -> _Ended:
-    times = told.get("time", {})
+def _json_ended(record: Mapping[str, Any]) -> _Ended:
+    times = record.get("time", {})
     elapsed, minutes = _number_of(times.get("elapsed")), _number_of(times.get("limit"))
     eligible, start, end = (_number_of(times.get(name)) or None for name in ("eligible", "start", "end"))
     limit_s = 60.0 * minutes if minutes else None
-    return _Ended(str(told.get("partition", "")), elapsed, limit_s, eligible, start, end, True)
+    return _Ended(str(record.get("partition", "")), elapsed, limit_s, eligible, start, end, True)
 
 
 def _listed(what: str, text: str, *keys: str) -> list[dict[str, Any]]:
@@ -564,44 +565,48 @@ def _listed(what: str, text: str, *keys: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _json_job(told: Mapping[str, Any]) -> ShadowJob | None:
-    state = _words(told.get("job_state"))
+def _json_job(record: Mapping[str, Any]) -> ShadowJob | None:
+    state = _words(record.get("job_state"))
     if state.split(" ")[0] not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"):
         return None
     running = not state.startswith("PENDING")
-    start, minutes = _number_of(told.get("start_time")) or None, _number_of(told.get("time_limit"))
+    start, minutes = _number_of(record.get("start_time")) or None, _number_of(record.get("time_limit"))
     # JSON knows Infinity: a job without a limit, as Slurm says it in words.
     minutes = None if minutes is not None and math.isinf(minutes) else minutes
     return ShadowJob(
-        str(told.get("job_id", "")), str(told.get("partition", "")).split(",")[0],
+        str(record.get("job_id", "")), str(record.get("partition", "")).split(",")[0],
         _asked(
-            str(told.get("tres_req_str") or told.get("tres_alloc_str") or ""), str(told.get("tres_per_job") or ""),
-            str(told.get("tres_per_node") or ""), str(told.get("tres_per_task") or ""),
-            int(_number_of(told.get("node_count")) or 1), int(_number_of(told.get("tasks")) or 1),
+            str(record.get("tres_req_str") or record.get("tres_alloc_str") or ""),
+            str(record.get("tres_per_job") or ""), str(record.get("tres_per_node") or ""),
+            str(record.get("tres_per_task") or ""),
+            int(_number_of(record.get("node_count")) or 1), int(_number_of(record.get("tasks")) or 1),
         ),
         running,
-        _number_of(told.get("submit_time")) or 0.0, start if running else None,
-        60.0 * minutes if minutes else UNLIMITED_S, _number_of(told.get("priority")) or 0.0,
-        str(told.get("user_name", "")), str(told.get("state_reason", "")), None if running else start,
-        _number_of(told.get("eligible_time")) or 0.0,
+        _number_of(record.get("submit_time")) or 0.0, start if running else None,
+        60.0 * minutes if minutes else UNLIMITED_S, _number_of(record.get("priority")) or 0.0,
+        str(record.get("user_name", "")), str(record.get("state_reason", "")), None if running else start,
+        _number_of(record.get("eligible_time")) or 0.0,
     )  # fmt: skip
 
 
-def _json_nodes(told: Mapping[str, Any]) -> list[ShadowNode]:
+def _json_nodes(answer: Mapping[str, Any]) -> list[ShadowNode]:
     """The node, or the nodes that a row of ``sinfo`` tells of."""
-    if "partition" not in told or not isinstance(told.get("nodes"), dict):
-        return [_json_node(told)]
-    gres = told.get("gres") or {}
+    if "partition" not in answer or not isinstance(answer.get("nodes"), dict):
+        return [_json_node(answer)]
+    gres = answer.get("gres") or {}
     has, used = _gres(str(gres.get("total") or "")), _gres(str(gres.get("used") or ""))
-    names, state = told["nodes"]["nodes"], _words(told.get("node", {}).get("state"))
-    return [ShadowNode(str(name), (str(told["partition"]["name"]),), has, used, state) for name in names]
+    names, state = answer["nodes"]["nodes"], _words(answer.get("node", {}).get("state"))
+    return [ShadowNode(str(name), (str(answer["partition"]["name"]),), has, used, state) for name in names]
 
 
-def _json_node(told: Mapping[str, Any]) -> ShadowNode:
-    name, state = str(told.get("name", "")), f"{_words(told.get('state'))} {_words(told.get('state_flags'))}".strip()
-    has = _tres(str(told.get("tres", ""))) or _gres(str(told.get("gres", "")))
-    used = _tres(str(told.get("tres_used", ""))) or _gres(str(told.get("gres_used", "")))
-    return ShadowNode(name, tuple(map(str, told.get("partitions", ()))), has, used, state)
+def _json_node(record: Mapping[str, Any]) -> ShadowNode:
+    name, state = (
+        str(record.get("name", "")),
+        f"{_words(record.get('state'))} {_words(record.get('state_flags'))}".strip(),
+    )
+    has = _tres(str(record.get("tres", ""))) or _gres(str(record.get("gres", "")))
+    used = _tres(str(record.get("tres_used", ""))) or _gres(str(record.get("gres_used", "")))
+    return ShadowNode(name, tuple(map(str, record.get("partitions", ()))), has, used, state)
 
 
 def _words(value: Any) -> str:

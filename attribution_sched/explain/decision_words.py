@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from attribution_sched.explain import facts
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.findings import Player
-from attribution_sched.explain.preference import OTHERS, THINKING
+from attribution_sched.explain.findings import OTHERS, THINKING, Player
 from attribution_sched.explain.wording import KEEP, WAIT, short_plan, task_and_plan
 from attribution_sched.explain.words import Phrase, counter_name, in_language, input_name, say
 

@@ -21,15 +21,13 @@ from attribution_sched.explain.batch import Batch, Prepared, one_by_one, refuse_
 from attribution_sched.explain.counterfactual import find_flips, rules, smallest_flip
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanation
-from attribution_sched.explain.findings import Confidence, Interaction, Player
+from attribution_sched.explain.findings import OTHERS, THINKING, Confidence, Interaction, Player
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.masked_states import Blender, widened
 from attribution_sched.explain.players import Lineup, Links, in_joules, lineup
 from attribution_sched.explain.preference import (
-    OTHERS,
     REASKED_ROWS,
     ROWS,
-    THINKING,
     Preference,
     asked_again,
     find_foil,

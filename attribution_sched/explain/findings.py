@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+OTHERS = "other inputs"
+"""Name of the player that the others are together."""
+
+THINKING = "thinking"
+"""Name and family of the player that thinking is."""
+
 
 @dataclass(frozen=True)
 class Player:

@@ -55,12 +55,6 @@ REASKED_POOL, REASKED_FOILS, REASKED_KEPT = 16, 4, 4
 ROWS, REASKED_ROWS = 1000, 140
 """Situations in which the policy is then asked for the shares, unless a budget is given."""
 
-OTHERS = "other inputs"
-"""Name of the player that the others are together."""
-
-THINKING = "thinking"
-"""Name and family of the player that thinking is."""
-
 Where = tuple[tuple[int, int, int, int], ...] | None
 """Domains, layers and numbers of devices of a choice; None if nothing is done."""
 

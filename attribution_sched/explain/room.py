@@ -7,16 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions
-from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, PP, STOP, TP, Plan, PlanBatch
-from attribution_sched.cluster.reward import value
+from attribution_sched.cluster.plan import DP, FIRST, PP, STOP, TP, Plan, PlanBatch
 from attribution_sched.planning.candidates import best_of, taken
-from attribution_sched.planning.domain_orders import all_orders, chain_plans, connected_orders
+from attribution_sched.planning.domain_orders import ORDERS, all_orders, chain_plans, connected_orders
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import plans_inside
 from attribution_sched.types import BoolArray, IntArray
-
-ORDERS = 24
-"""Orders of domains that are tried for each number of domains."""
 
 FAR = 8
 """A cut is elsewhere if it is at least this part of the layers away."""
@@ -64,28 +60,6 @@ def best_across(
             if fewest:
                 break
     return best_of(view, PlanBatch.of(found, view.max_segments)) if found else None
-
-
-def best_by_domains(view: Decision, most: int | None = None) -> list[Plan]:
-    """The plan of highest reward over every set of two or more domains that holds the task, the best first.
-
-    Args:
-        view: The decision.
-        most: Devices that a plan may take in all; any by default.
-    """
-    instance, best = Instance.of(view), dict[frozenset[int], tuple[float, Plan]]()
-    for segments in range(2, min(view.max_segments, len(instance.open_domains)) + 1):
-        batch = chain_plans(instance, connected_orders(instance, segments, ORDERS))
-        if len(batch) == 0:
-            continue
-        rewards = np.where(sizes(batch) <= (np.inf if most is None else most), value(view, batch).reward, -np.inf)
-        for row in np.argsort(-rewards, kind="stable"):
-            if not np.isfinite(rewards[row]):
-                break
-            over = frozenset(batch.segments[row, :segments, DOMAIN].tolist())
-            if over not in best:
-                best[over] = float(rewards[row]), batch.plan(int(row))
-    return [plan for _, plan in sorted(best.values(), key=lambda each: -each[0])]
 
 
 def best_over(view: Decision, domains: frozenset[int], *, least: int = 1, most: int | None = None) -> Plan | None:

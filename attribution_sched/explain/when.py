@@ -17,7 +17,7 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.fork import fork, slot_of, within_arrivals
 from attribution_sched.errors import SettingsError, TaskError, problem
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.words import Phrase, say
+from attribution_sched.explain.words import Phrase
 from attribution_sched.scheduler.policy import Foresight, Policy, go_on_as
 from attribution_sched.types import FloatArray
 
@@ -203,8 +203,3 @@ def span_words(seconds: float) -> Phrase:
         if seconds >= 1.5 * length_s:
             return Phrase("when.span", value=number(seconds / length_s, 2), unit=Phrase(f"time_unit.{unit}"))
     return Phrase("when.span", value=number(seconds, 2), unit=Phrase("time_unit.second"))
-
-
-def told_time(time_s: float, now_s: float, lang: str) -> str:
-    """A time from now in a language; beyond what was played is said so."""
-    return say("when.beyond", lang) if math.isinf(time_s) else _after(time_s, now_s).say(lang)

@@ -171,11 +171,11 @@ def credited(
         expected: Target → violation that was promised.
         misses: Where the targets stand now.
     """
-    kept = []
+    credited_changes = []
     for miss in misses:
         if miss.target in expected:
             promised = before[miss.target] - expected[miss.target]
-            kept.append((before[miss.target] - miss.violation) / promised if promised > 0 else 1.0)
-    if not kept:
+            credited_changes.append((before[miss.target] - miss.violation) / promised if promised > 0 else 1.0)
+    if not credited_changes:
         return credit
-    return float(np.clip(0.5 * (credit + np.clip(np.mean(kept), 0.0, 1.0)), LEAST_CREDIT, 1.0))
+    return float(np.clip(0.5 * (credit + np.clip(np.mean(credited_changes), 0.0, 1.0)), LEAST_CREDIT, 1.0))

@@ -349,9 +349,11 @@ class Feedback:
         full = [name for name, share, high in zip(WEIGHTS, shares, tilt.high, strict=True) if share >= high - 1e-9]
         active = pursued(misses, state.active, settings)
         moved = ascend(misses, state.multipliers, active, full, settings, state.caution)
-        told = self._foresee(now, misses, active, tilt, targets, revisit) if active and revisit is not None else None
-        if told is not None:
-            moved = [replace(m, after=told.multipliers[m.target]) if m.target in active else m for m in moved]
+        foreseen = (
+            self._foresee(now, misses, active, tilt, targets, revisit) if active and revisit is not None else None
+        )
+        if foreseen is not None:
+            moved = [replace(m, after=foreseen.multipliers[m.target]) if m.target in active else m for m in moved]
         multipliers = {miss.target: miss.after for miss in moved if miss.after > 0.0}
         # What a price serves alone does not turn the weights: w_cost weighs traffic too.
         turning = {name: value for name, value in multipliers.items() if KINDS[name].weight}
@@ -364,19 +366,19 @@ class Feedback:
         matrix = old + SMOOTHING * (coupled.matrix - old) if coupled.decisions else old
         # Without multipliers nothing pulls: the weights go back to exactly what the user gave.
         goal = tilt.shares(turning, matrix, settings.coupling) if turning else self._user
-        after = toward(shares, goal, settings.weight_step * state.caution) if told is None else told.shares
+        after = toward(shares, goal, settings.weight_step * state.caution) if foreseen is None else foreseen.shares
         now.state = state = replace(
             state, active=active, multipliers=multipliers, matrix=(_row(matrix[0]), _row(matrix[1]), _row(matrix[2]))
         )
-        if told is not None:
+        if foreseen is not None:
             stood = {miss.target: miss.violation for miss in misses}
-            promised = {name: (stood[name], left) for name, left in told.violations.items()}
+            promised = {name: (stood[name], left) for name, left in foreseen.violations.items()}
             now.state = state = replace(state, promised=promised)
         reasons = [miss for miss in moved if miss.target in active or miss.before != miss.after] or moved
         if np.abs(after - shares).max() > 1e-9:
-            couplings, advocates = self._couplings(reasons, matrix, coupled) if told is None else ([], ())
-            if told is not None:
-                couplings = [words.foreseen(name, told) for name in told.values]
+            couplings, advocates = self._couplings(reasons, matrix, coupled) if foreseen is None else ([], ())
+            if foreseen is not None:
+                couplings = [words.foreseen(name, foreseen) for name in foreseen.values]
             had, have = self._weights(state.shares), self._weights(_row(after))
             why = words.weights_reason(reasons, had, have, couplings)
             number = now.add(WEIGHTS_CHANGED, had, have, why)

@@ -78,13 +78,13 @@ class Targets:
             )
 
     @classmethod
-    def of(cls, given: Mapping[str, float]) -> Targets:
+    def of(cls, limits: Mapping[str, float]) -> Targets:
         """Targets by name, as a settings file has them."""
         known = [field.name for field in fields(cls)]
-        for name in given:
+        for name in limits:
             if name not in known:
                 raise SettingsError(problem("targets", name, "is not a target", nearest(name, known)))
-        return cls(**given)
+        return cls(**limits)
 
     def named(self) -> dict[str, float]:
         """Those that are asked for, by name."""

@@ -93,13 +93,13 @@ def coupling_words(component: str, other: str, strength: float, driver: str, par
     )  # fmt: skip
 
 
-def foreseen(target: str, told: Foreseen) -> Words:
+def foreseen(target: str, expected: Foreseen) -> Words:
     """What explanations expect of a turn of the weights."""
     kind = KINDS[target]
     return in_words(
         "feedback.foreseen",
-        changed=told.changed, count=told.decisions, what=Words(kind.english, kind.chinese),
-        value=number(told.values[target]), unit=f" {kind.unit}" if kind.unit else "",
+        changed=expected.changed, count=expected.decisions, what=Words(kind.english, kind.chinese),
+        value=number(expected.values[target]), unit=f" {kind.unit}" if kind.unit else "",
     )  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def _range(store: Store, before: int, count: int, *, without_snapshot: bool) -> 
     def look(connection: sqlite3.Connection) -> tuple[int, int, bytes]:
         first, _ = tables.start(connection)
         bounds = "SELECT position FROM decisions WHERE sequence = ?"
-        found = connection.execute(bounds, (before,)).fetchone() if before < count else (Tail(connection).position,)
+        row = connection.execute(bounds, (before,)).fetchone() if before < count else (Tail(connection).position,)
         snapshot = connection.execute(
             "SELECT max(s.position) FROM snapshots s JOIN snapshot_data k ON k.position = s.position "
             "WHERE s.sequence >= ?", (before,),
@@ -123,7 +123,7 @@ def _range(store: Store, before: int, count: int, *, without_snapshot: bool) -> 
         if snapshot is None and not without_snapshot:
             rule = "no snapshot includes all of these decisions, so that the run could not go on"
             raise JournalError(problem("before", before, rule, "Record a snapshot first, or give a lower number"))
-        stop = min(found[0], found[0] if snapshot is None else snapshot)
+        stop = min(row[0], row[0] if snapshot is None else snapshot)
         moved, concluded = (
             connection.execute(f"SELECT count(*) FROM {table} WHERE sequence < ? AND position < ?", (before, stop))
             for table in ("decisions", "outcomes")
@@ -139,8 +139,12 @@ def _range(store: Store, before: int, count: int, *, without_snapshot: bool) -> 
 def _write(store: Store, path: Path, first: int, stop: int, last_hash: bytes) -> None:
     """Copy rows to a new file; one that a process killed afterwards had written is taken as it is."""
     if path.exists():
-        with contextlib.closing(reading(path)) as found, readable(path):
-            if tables.start(found)[0] == first and Tail(found).hash == last_hash and tables.verify(found).rows:
+        with contextlib.closing(reading(path)) as source_connection, readable(path):
+            if (
+                tables.start(source_connection)[0] == first
+                and Tail(source_connection).hash == last_hash
+                and tables.verify(source_connection).rows
+            ):
                 return
         raise JournalError(problem("archive", str(path), "is there already", "Choose another name"))
 

@@ -87,9 +87,9 @@ def pages(journal: Reader, start: int = 0, stop: int | None = None) -> Iterator[
     """Rows in the order of :data:`COLUMNS`, JSON as text, a page at a time; every row is checked by its digest."""
     widths = [len(store.columns(table)) + 3 for table in ("decisions", "outcomes", "tasks")]
     first, second = 1 + widths[0], 1 + widths[0] + widths[1]
-    for found in journal.pages(ROWS, start, stop):
+    for entries in journal.pages(ROWS, start, stop):
         page = []
-        for row in found:
+        for row in entries:
             decision = _known("decisions", row[1:first])
             outcome, task = _known("outcomes", row[first:second]), _known("tasks", row[second:])
             values = decision | {f"outcome_{name}": outcome[name] for name in ("provenance", "details", "hash")}
@@ -101,8 +101,8 @@ def pages(journal: Reader, start: int = 0, stop: int | None = None) -> Iterator[
 
 def _asked_for(meta: str | None) -> dict[str, Any]:
     """Columns of what a task asked for, from what the journal keeps beside it."""
-    told = store.load("meta", meta) or {}
-    asked = told if (more := told.get("asked")) is None else {"tenant": told.get("tenant"), **more}
+    details = store.load("meta", meta) or {}
+    asked = details if (more := details.get("asked")) is None else {"tenant": details.get("tenant"), **more}
     return {f"task_{name}": asked.get(name) for name in ("tenant", "priority", "deadline_s", "devices")}
 
 
@@ -231,10 +231,10 @@ def _rows(journal: Reader, table: str) -> Iterator[dict[str, Any]]:
 def _entries(journal: Reader) -> Iterator[dict[str, Any]]:
     """Decisions with outcome and explanations inside."""
     for decision, outcome, hash_, outcome_hash in journal.chained_entries():
-        found = _plain(decision) | {"hash": hash_}
-        found["outcome"] = None if outcome is None else _plain(outcome) | {"hash": outcome_hash}
-        found["explanations"] = [_plain(each) for each in journal.explanations(decision.id)]
-        yield found
+        entry = _plain(decision) | {"hash": hash_}
+        entry["outcome"] = None if outcome is None else _plain(outcome) | {"hash": outcome_hash}
+        entry["explanations"] = [_plain(each) for each in journal.explanations(decision.id)]
+        yield entry
 
 
 def _plain(record: Any) -> dict[str, Any]:

@@ -109,8 +109,8 @@ class Reader:
 
     def first(self) -> int:
         """Number of the oldest decision that is not archived; the number of decisions if there is none."""
-        found = self._store.row("SELECT min(sequence) FROM decisions")
-        return self.count() if found is None or found[0] is None else whole("decisions.sequence", found[0])
+        row = self._store.row("SELECT min(sequence) FROM decisions")
+        return self.count() if row is None or row[0] is None else whole("decisions.sequence", row[0])
 
     def key(self, decision_id: str, attempt: int = 0) -> str:
         """What a real cluster is to call what a decision launches: the same however often it is asked."""
@@ -157,8 +157,8 @@ class Reader:
     def decisions_on(self, task_id: str) -> list[DecisionRecord]:
         """Decisions on one task, oldest first; whoever writes is not held up, however long the journal is."""
         query = f"SELECT {select('decisions')} FROM decisions WHERE task_id = ? ORDER BY sequence"
-        found = self._store.consistent(lambda connection: connection.execute(query, (str(task_id),)).fetchall())
-        return [read_decision(row) for row in found]
+        rows = self._store.consistent(lambda connection: connection.execute(query, (str(task_id),)).fetchall())
+        return [read_decision(row) for row in rows]
 
     def entries(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[DecisionRecord, OutcomeRecord | None]]:
         """Decisions as of :meth:`decisions`, each with its outcome, or None while it is pending."""
@@ -198,11 +198,11 @@ class Reader:
         Raises:
             JournalError: If there is no decision of that id.
         """
-        found = self._one("SELECT sequence FROM decisions WHERE id = ?", decision_id)
-        if found is None:
+        sequence = self._one("SELECT sequence FROM decisions WHERE id = ?", decision_id)
+        if sequence is None:
             raise self._unknown("decision", decision_id)
         query = f"SELECT {select('explanations')} FROM explanations WHERE sequence = ? ORDER BY position"
-        newest = {row[2]: row for row in self._store.rows(query, found)}
+        newest = {row[2]: row for row in self._store.rows(query, sequence)}
         made = [read_explanation(decision_id, row) for row in newest.values()]
         return sorted(made, key=lambda each: each.target)
 
@@ -231,8 +231,8 @@ class Reader:
         """
         until, quoted = LARGEST_INTEGER, f'"{holding}"'
         if before is not None:
-            found = self._store.row("SELECT position FROM decisions WHERE sequence = ?", (whole("before", before),))
-            until = LARGEST_INTEGER if found is None else int(found[0])
+            position = self._store.row("SELECT position FROM decisions WHERE sequence = ?", (whole("before", before),))
+            until = LARGEST_INTEGER if position is None else int(position[0])
         for row in self._numbered("tasks", whole("start", start)):
             if row[0] > until:
                 return
@@ -249,9 +249,9 @@ class Reader:
 
     def feedback(self) -> list[FeedbackRecord]:
         """All changes, oldest first, with whether they were taken back."""
-        found = [decode("feedback", row) for row in self._numbered("feedback")]
-        undone = {each["undoes"] for each in found}
-        return [FeedbackRecord(**each, rolled_back=each["number"] in undone) for each in found]
+        records = [decode("feedback", row) for row in self._numbered("feedback")]
+        undone = {each["undoes"] for each in records}
+        return [FeedbackRecord(**each, rolled_back=each["number"] in undone) for each in records]
 
     def events(self) -> Iterator[EventRecord]:
         """All events, oldest first, page by page."""
@@ -277,11 +277,11 @@ class Reader:
 
     def handles(self) -> list[HandleRecord]:
         """The newest handle under each key, in the order the keys first came."""
-        found: dict[str, HandleRecord] = {}
+        newest: dict[str, HandleRecord] = {}
         for row in self._store.rows(f"SELECT {select('handles')} FROM handles ORDER BY position"):
             record = HandleRecord(**decode("handles", row))
-            found[record.key] = record
-        return list(found.values())
+            newest[record.key] = record
+        return list(newest.values())
 
     def intent(self, number: int) -> IntentRecord:
         """One intent with its effect.
@@ -340,8 +340,8 @@ class Reader:
 
     def _snapshot(self, row: Row, skipped: tuple[str, ...]) -> SnapshotRecord:
         known = decode("snapshots", row)
-        kept = self._store.row("SELECT data FROM snapshot_data WHERE position = ?", (row[0],))
-        data = None if kept is None else kept[0]
+        blob = self._store.row("SELECT data FROM snapshot_data WHERE position = ?", (row[0],))
+        data = None if blob is None else blob[0]
         if type(data) is not bytes or len(data) != known["size"] or hashlib.sha256(data).hexdigest() != known["sha256"]:
             raise damaged("snapshots", row, "is not what was written: its SHA-256 does not fit")
         return SnapshotRecord(known["sequence"], unpacked(data), known["facts"], known["number"], row[0], skipped)
@@ -365,7 +365,7 @@ class Reader:
 
         def check(connection: sqlite3.Connection) -> Verified:
             store.complete(connection, self._store.name)
-            found = store.verify(connection, since)
+            problems = store.verify(connection, since)
             pages = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if pages != "ok":
                 rule = f"is damaged ({' '.join(str(pages).split())})"
@@ -381,7 +381,7 @@ class Reader:
             if newest is not None and newest[1] is None and not archived:
                 rule = "is the newest, and its bytes are gone"
                 raise JournalError(problem("snapshots", f"number {newest[0]}", rule, DAMAGED))
-            return found
+            return problems
 
         found = self._store.consistent(check)
         query = (
@@ -441,10 +441,10 @@ class Reader:
                 yield row[1:]
 
     def _all(self, query: str) -> list[Row]:
-        found = self._store.rows(query)
-        if not found:
+        rows = self._store.rows(query)
+        if not rows:
             raise JournalError(problem("journal", self._store.name, "has no header", DAMAGED))
-        return found
+        return rows
 
     def _one(self, query: str, key: object) -> Row | None:
         try:
@@ -453,10 +453,10 @@ class Reader:
             return None
 
     def _whole(self, query: str) -> int:
-        found = self._store.rows(query)[0][0]
-        if type(found) is not int:
-            raise JournalError(problem("journal", found, "stands where a number should", DAMAGED))
-        return found
+        value = self._store.rows(query)[0][0]
+        if type(value) is not int:
+            raise JournalError(problem("journal", value, "stands where a number should", DAMAGED))
+        return value
 
     def _unknown(self, what: str, name: object) -> JournalError:
         """The error for an id that is not there, with the nearest that is, or where it was archived."""
@@ -467,13 +467,13 @@ class Reader:
             return JournalError(problem("decision id", name, f"was archived to {where}", "Read it there"))
         table, order = ("decisions", "sequence") if what == "decision" else ("tasks", "number")
         # Similar ids are mostly neighbours in the alphabet; else the newest are the likeliest.
-        found = self._store.rows(
+        rows = self._store.rows(
             f"SELECT id FROM (SELECT id FROM {table} ORDER BY {order} DESC LIMIT {NEIGHBOURS}) "
             f"UNION SELECT id FROM (SELECT id FROM {table} WHERE id >= ?1 ORDER BY id LIMIT 5) "
             f"UNION SELECT id FROM (SELECT id FROM {table} WHERE id < ?1 ORDER BY id DESC LIMIT 5)",
             (str(name).encode("utf-8", "replace").decode(),),
         )
-        hint = nearest(str(name), [str(row[0]) for row in found]) if found else "It has none yet"
+        hint = nearest(str(name), [str(row[0]) for row in rows]) if rows else "It has none yet"
         if hint.startswith("Valid"):
             last = self._store.rows(f"SELECT id FROM {table} ORDER BY {order} DESC LIMIT 1")[0][0]
             hint = f"Its newest is {last!r}"
@@ -618,9 +618,9 @@ class Journal(Reader):
         Raises:
             JournalError: If it is missing, damaged, foreign, newer than this package, or being written by another.
         """
-        found = _resolved(path)
-        store.inspect(found)
-        return cls._locked(found, None, claim=claim, wait_s=wait_s)
+        resolved = _resolved(path)
+        store.inspect(resolved)
+        return cls._locked(resolved, None, claim=claim, wait_s=wait_s)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Journal:
@@ -629,8 +629,8 @@ class Journal(Reader):
         Raises:
             JournalError: If it is missing, damaged, foreign or of another version.
         """
-        found = _resolved(path)
-        return cls(Store(store.reading(found), found, None, writable=False), found)
+        resolved = _resolved(path)
+        return cls(Store(store.reading(resolved), resolved, None, writable=False), resolved)
 
     @classmethod
     def memory(cls, header: JournalHeader = ANYTHING) -> Journal:
@@ -954,8 +954,10 @@ class Journal(Reader):
         Raises:
             JournalError: If one of them is pending, no snapshot includes them, or the file cannot be written.
         """
-        kept = None if keep_tasks is None else frozenset(keep_tasks)
-        return archive.archive(self, self._store, _resolved(path), before, kept, without_snapshot=without_snapshot)
+        tasks_kept = None if keep_tasks is None else frozenset(keep_tasks)
+        return archive.archive(
+            self, self._store, _resolved(path), before, tasks_kept, without_snapshot=without_snapshot
+        )
 
     def compact(self, *, keep_newest: int = KEEP_NEWEST, keep_every: int = KEEP_EVERY) -> tuple[int, int]:
         """Give room back that dropped snapshots and archived rows left; return the bytes before and after.
@@ -991,12 +993,12 @@ def packed(arrays: Mapping[str, Any]) -> bytes:
 
     made = {}
     for name, array in arrays.items():
-        given = np.asarray(array, order="C")
-        if given.dtype.kind not in "biuf" or given.dtype.itemsize > 8:
-            rule = f"is an array of {given.dtype}"
+        values = np.asarray(array, order="C")
+        if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
+            rule = f"is an array of {values.dtype}"
             fix = "Give booleans, whole or floating-point numbers; the rest belongs into the facts"
-            raise JournalError(problem(f"snapshot.arrays.{name}", f"shape {given.shape}", rule, fix))
-        made[str(name)] = given.astype(given.dtype.newbyteorder("<"), copy=False)
+            raise JournalError(problem(f"snapshot.arrays.{name}", f"shape {values.shape}", rule, fix))
+        made[str(name)] = values.astype(values.dtype.newbyteorder("<"), copy=False)
     return zlib.compress(pack(made), 1)
 
 
@@ -1063,13 +1065,13 @@ def temporary_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         JournalError: If it is missing, damaged, foreign or of another version.
     """
-    with Journal.read(path) as found:
-        source = Path(path) if found.path is None else found.path
+    with Journal.read(path) as journal:
+        source = Path(path) if journal.path is None else journal.path
     with tempfile.TemporaryDirectory(prefix="attribution-sched-") as folder:
         copy = Path(folder) / source.name
         dispose_of(copy.parent)
-        with Journal.read(source) as found:
-            found.copy_to(copy)
+        with Journal.read(source) as journal:
+            journal.copy_to(copy)
         for weights in source.parent.glob(f"{source.name}.*.safetensors"):
             (Path(folder) / weights.name).symlink_to(weights)
         yield copy

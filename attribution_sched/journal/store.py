@@ -223,25 +223,25 @@ def number(field: str, value: Any) -> float:
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise JournalError(problem(field, value, "must be a number", "Give a number, or None if it is not known"))
     try:
-        found = float(value)
+        real = float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
+        real = math.nan
+    if not math.isfinite(real):
         raise JournalError(problem(field, value, "must be finite", "Give None if it is not known"))
     # SQLite keeps no sign of zero; the digest must not know it either.
-    return found + 0.0
+    return real + 0.0
 
 
 def whole(field: str, value: Any, *, least: int = 0) -> int:
     """A whole number from ``least`` on that 64 bits can hold."""
     try:
-        found = least - 1 if isinstance(value, bool) else operator.index(value)
+        integer = least - 1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        found = least - 1
-    if isinstance(value, bool) or not least <= found <= LARGEST_INTEGER:
+        integer = least - 1
+    if isinstance(value, bool) or not least <= integer <= LARGEST_INTEGER:
         rule = f"must be a whole number of at least {least}, in 64 bits"
         raise JournalError(problem(field, value, rule, "Give an integer in that range"))
-    return found
+    return integer
 
 
 def integer(field: str, value: Any) -> int:
@@ -331,10 +331,10 @@ def _parsed(value: Any) -> Any:
 
 
 def _read_mapping(value: Any) -> Any:
-    found = _parsed(value)
-    if type(found) is not dict:
+    mapping = _parsed(value)
+    if type(mapping) is not dict:
         raise ValueError("is no mapping")
-    return found
+    return mapping
 
 
 def _read_number(value: Any) -> Any:
@@ -399,20 +399,20 @@ def _specification(table: str) -> tuple[tuple[str, str, bool, Write, Read], ...]
     return tuple(made)
 
 
-def encode(table: str, record: Any, **given: Any) -> Row:
+def encode(table: str, record: Any, **changes: Any) -> Row:
     """The values of a new row.
 
     Args:
         table: Its table.
         record: Has the columns as attributes.
-        given: Columns it does not have, or that are to be others.
+        changes: Columns it does not have, or that are to be others.
 
     Raises:
         JournalError: If a value cannot be kept; it is named.
     """
     row = []
     for name, field, null, write, _ in _specification(table):
-        value = given[name] if name in given else getattr(record, name)
+        value = changes[name] if name in changes else getattr(record, name)
         row.append(None if null and value is None else write(field, value))
     return tuple(row)
 
@@ -428,19 +428,19 @@ def decode(table: str, row: Sequence[Any], leave: frozenset[str] = frozenset()) 
     Raises:
         JournalError: If a value is not of its column's kind, or the row is not what was written. It is named.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for (name, _, null, _, read), value in zip(_specification(table), row[1:-2], strict=True):
         if value is None and null:
-            found[name] = None
+            fields[name] = None
             continue
         if name in leave:
             continue
         try:
-            found[name] = read(value)
+            fields[name] = read(value)
         except ValueError as error:
             raise damaged(table, row, str(error), name, value) from error
     check(table, row)
-    return found
+    return fields
 
 
 def check(table: str, row: Sequence[Any]) -> None:
@@ -549,14 +549,14 @@ def version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def refuse_newer(found: int, path: str) -> None:
+def refuse_newer(schema: int, path: str) -> None:
     """Refuse a version this package does not know.
 
     Raises:
         JournalError: If it is newer, or negative.
     """
-    if not 0 <= found <= VERSION:
-        rule = f"has schema version {found}; this package knows versions up to {VERSION}"
+    if not 0 <= schema <= VERSION:
+        rule = f"has schema version {schema}; this package knows versions up to {VERSION}"
         raise JournalError(problem("journal", path, rule, "Upgrade the package"))
 
 
@@ -566,11 +566,11 @@ def complete(connection: sqlite3.Connection, path: str) -> None:
     Raises:
         JournalError: If one is missing or different.
     """
-    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
+    objects = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
     fix = "It is damaged: restore it from a copy"
     for statement in statements():
         kind, name = statement.split()[1:3]
-        if found.pop(name, None) == statement:
+        if objects.pop(name, None) == statement:
             continue
         rule = f"has no {kind.lower()} {name} as it was made"
         if name in TABLES:
@@ -579,7 +579,7 @@ def complete(connection: sqlite3.Connection, path: str) -> None:
             if missing:
                 rule = f"has no column {name}.{missing[0]}" if there else f"has no table {name}"
         raise JournalError(problem("journal", path, rule, fix))
-    strange = [name for name, sql in found.items() if str(sql).upper().startswith("CREATE TRIGGER")]
+    strange = [name for name, sql in objects.items() if str(sql).upper().startswith("CREATE TRIGGER")]
     if strange:
         raise JournalError(problem("journal", path, f"has a trigger of others ({strange[0]})", fix))
 
@@ -664,10 +664,10 @@ def bounds(connection: sqlite3.Connection) -> tuple[int, bytes, int, bytes]:
     Raises:
         JournalError: If it is damaged.
     """
-    found = connection.execute("SELECT position, hash, head, head_hash FROM bounds").fetchone()
-    if found is None or [type(each) for each in found] != [int, bytes, int, bytes] or min(found[0], found[2]) < 0:
-        raise JournalError(problem("bounds", found, "does not say where the chain begins and ends", DAMAGED))
-    first, before, head, head_hash = found
+    row = connection.execute("SELECT position, hash, head, head_hash FROM bounds").fetchone()
+    if row is None or [type(each) for each in row] != [int, bytes, int, bytes] or min(row[0], row[2]) < 0:
+        raise JournalError(problem("bounds", row, "does not say where the chain begins and ends", DAMAGED))
+    first, before, head, head_hash = row
     return first, before, head, head_hash
 
 
@@ -722,11 +722,11 @@ def verify(connection: sqlite3.Connection, since: int | None = None) -> Verified
 
 
 def _window(rows: list[tuple[str, Row] | None], position: int, previous: bytes) -> bytes:
-    for at, found in enumerate(rows):
-        if found is None:
+    for at, entry in enumerate(rows):
+        if entry is None:
             rule = "has no row: it was removed"
             raise JournalError(problem("journal", f"position {position + at}", rule, DAMAGED))
-        table, row = found
+        table, row = entry
         digest = digest_of(table, row[:-2])
         previous = _sha256(previous + digest).digest()
         if check_of(digest) != row[-2] or previous != row[-1]:
@@ -754,11 +754,11 @@ def hash_at(connection: sqlite3.Connection, position: int) -> bytes:
         JournalError: If there is none.
     """
     for table in TABLES:
-        found = connection.execute(f"SELECT hash FROM {table} WHERE position = ?", (position,)).fetchone()
-        if found is not None:
-            if type(found[0]) is not bytes:
+        row = connection.execute(f"SELECT hash FROM {table} WHERE position = ?", (position,)).fetchone()
+        if row is not None:
+            if type(row[0]) is not bytes:
                 raise JournalError(problem(table, f"row at position {position}", "has no hash", DAMAGED))
-            return found[0]
+            return row[0]
     raise JournalError(problem("journal", f"position {position}", "has no row: it was removed", DAMAGED))
 
 
@@ -790,13 +790,13 @@ def migrate(connection: sqlite3.Connection, path: str) -> int:
     Raises:
         JournalError: If the file is newer than this package, or a step fails; the file is as it was.
     """
-    found = version(connection)
-    refuse_newer(found, path)
-    if found == VERSION:
-        return found
+    schema = version(connection)
+    refuse_newer(schema, path)
+    if schema == VERSION:
+        return schema
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for step in range(found, VERSION):
+        for step in range(schema, VERSION):
             for change in MIGRATIONS[step]:
                 if isinstance(change, str):
                     connection.execute(change)
@@ -808,9 +808,9 @@ def migrate(connection: sqlite3.Connection, path: str) -> int:
     except (sqlite3.Error, KeyError, JournalError) as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        rule = f"could not be brought from version {found} to {VERSION} ({error})"
+        rule = f"could not be brought from version {schema} to {VERSION} ({error})"
         raise JournalError(problem("journal", path, rule, "It is unchanged: restore it from a copy")) from error
-    return found
+    return schema
 
 
 def _chained(connection: sqlite3.Connection) -> None:
@@ -1068,9 +1068,9 @@ def sweep(path: Path) -> None:
     """Remove what processes that were killed while they wrote a file left in its folder."""
     with contextlib.suppress(OSError):
         for other in path.parent.glob(".*.new*"):
-            found = DRAFT.fullmatch(other.name)
+            match = DRAFT.fullmatch(other.name)
             # Release 0.1 gave the drafts of journals no process id; whoever makes this journal holds its lock.
-            if (found and not _alive(int(found[1]))) or other.name in (
+            if (match and not _alive(int(match[1]))) or other.name in (
                 f".{path.name}.new",
                 f".{path.name}.new-journal",
             ):
@@ -1117,9 +1117,9 @@ def writing(path: Path) -> sqlite3.Connection:
             fix = "Look at it with Journal.read; go on with the journal it was taken from"
             raise JournalError(problem("journal", str(path), "is an archive, which is not written any more", fix))
         if path.stat().st_size <= QUICK_CHECK_BYTES:
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if found != "ok":
-                raise JournalError(problem("journal", str(path), f"is damaged ({found.strip()})", RESTORE))
+            verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise JournalError(problem("journal", str(path), f"is damaged ({verdict.strip()})", RESTORE))
         if version(connection) == VERSION:
             _judge(connection, path)
             verify(connection, _anchor(connection))
@@ -1147,10 +1147,10 @@ def reading(path: Path) -> sqlite3.Connection:
     connection = connect(path)
     try:
         with readable(path):
-            found = version(connection)
-            if found < VERSION:
+            schema = version(connection)
+            if schema < VERSION:
                 fix = "Open it once with Journal.open, which brings it up to date"
-                rule = f"has schema version {found}, reading needs {VERSION}"
+                rule = f"has schema version {schema}, reading needs {VERSION}"
                 raise JournalError(problem("journal", str(path), rule, fix))
             _judge(connection, path)
     except BaseException:
@@ -1242,7 +1242,9 @@ def _judge(connection: sqlite3.Connection, path: Path) -> None:
         raise JournalError(problem("journal", str(path), "has no header", RESTORE))
     decode("header", header)
     # Three queries in one: each is then answered from an index.
-    counts = ", ".join(f"(SELECT {found} FROM decisions)" for found in ("count(*)", "min(sequence)", "max(sequence)"))
+    counts = ", ".join(
+        f"(SELECT {aggregate} FROM decisions)" for aggregate in ("count(*)", "min(sequence)", "max(sequence)")
+    )
     number, least, most = connection.execute(f"SELECT {counts}").fetchone()
     if number and not (type(least) is type(most) is int and most - least == number - 1 and least >= 0):
         rule = f"has {number} decisions numbered {least} to {most}: some are missing"
@@ -1349,8 +1351,8 @@ class Store:
 
     def row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """First row of a query."""
-        found = self.rows(query, values)
-        return found[0] if found else None
+        rows = self.rows(query, values)
+        return rows[0] if rows else None
 
     def pages(self, query: str, start: int, stop: int) -> Iterator[list[tuple[Any, ...]]]:
         """Rows of a long query, a page at a time; no lock is held between pages.
@@ -1451,9 +1453,9 @@ class Store:
                 self._progress.record = ""
             except BaseException as error:
                 held = self._held
-                kept = self._take_back()
+                intact = self._take_back()
                 if isinstance(error, sqlite3.Error):
-                    raise self._lost(1 if kept else held, error) from error
+                    raise self._lost(1 if intact else held, error) from error
                 raise
             return made
 
@@ -1590,7 +1592,7 @@ class Store:
         Returns:
             Whether the group was kept.
         """
-        kept, self._tail = False, None
+        intact, self._tail = False, None
         grouped = self._progress.record == "grouped" and self._depth > 0
         if self._connection.in_transaction:
             if grouped:
@@ -1600,12 +1602,12 @@ class Store:
                 except sqlite3.OperationalError:
                     # Interrupted before the record was begun, or when it was whole.
                     pass
-                kept = True
+                intact = True
             else:
                 self._connection.execute("ROLLBACK")
-        self._held = max(0, self._held - 1) if kept else 0
+        self._held = max(0, self._held - 1) if intact else 0
         self._progress.record = ""
-        return kept
+        return intact
 
     def _lost(self, number: int, error: sqlite3.Error) -> JournalError:
         last = "the last record is" if number <= 1 else f"the last {number} records are"
@@ -1626,10 +1628,10 @@ class Store:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Which file has this name; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _end(connection: sqlite3.Connection, lock: WriterLock | None, pid: int, progress: _Progress) -> None:

@@ -9,6 +9,7 @@ from itertools import permutations, product
 import numpy as np
 
 from attribution_sched.cluster.compute import TP_DEGREES
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -21,14 +22,19 @@ from attribution_sched.cluster.plan import (
     SEGMENT_FIELDS,
     STOP,
     TP,
+    Plan,
     PlanBatch,
 )
+from attribution_sched.cluster.reward import value
 from attribution_sched.planning.candidates import chain_batch
 from attribution_sched.planning.instance import Instance, half_precision, tp_indices
 from attribution_sched.types import FloatArray, IntArray
 
 BEAM = 4
 """Unfinished chains kept for every finished one."""
+
+ORDERS = 24
+"""Most orders of domains that are priced for each number of domains, the best connected ones."""
 
 MIXED_SEGMENTS = 2
 """Domains of different GPU types may differ in tp in chains of at most so many segments."""
@@ -158,3 +164,28 @@ def chain_plans(instance: Instance, orders: IntArray, *, even: bool = False) -> 
 def _power_below(counts: IntArray) -> IntArray:
     """Largest power of two that is at most each count."""
     return np.left_shift(1, np.frexp(counts)[1].astype(np.int64) - 1)
+
+
+def best_by_domains(view: Decision, kind_index: int | None = None) -> list[Plan]:
+    """The best cut over every set of two or more free domains that holds a model, highest R first.
+
+    A snapshot ranks them by R now, but sets differ in what it cannot see: two regions with cheap traffic between them
+    are slow and leave two others free, all four are fast and leave nobody room. So each set has a plan of its own.
+
+    Args:
+        view: The decision.
+        kind_index: Kind of task; the decision's own by default.
+    """
+    instance, best = Instance.of(view, kind_index), dict[frozenset[int], tuple[float, Plan]]()
+    for segments in range(2, min(view.max_segments, len(instance.open_domains)) + 1):
+        batch = chain_plans(instance, connected_orders(instance, segments, ORDERS))
+        if len(batch) == 0:
+            continue
+        reward = value(view, batch, kind_index).reward
+        for row in np.argsort(-reward, kind="stable").tolist():
+            if not np.isfinite(reward[row]):
+                break
+            over = frozenset(batch.segments[row, :segments, DOMAIN].tolist())
+            if over not in best:
+                best[over] = float(reward[row]), batch.plan(row)
+    return [plan for _, plan in sorted(best.values(), key=lambda each: -each[0])]

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 3
+from attribution_sched.billing.bill import Line, OperatorPart
+
+SCHEMA = 5
 """Version of the JSON form."""
 
 PROVENANCES: tuple[str, ...] = ("measured", "estimated", "simulated", "given")
@@ -432,31 +434,6 @@ class Rivals:
 
 
 @dataclass(frozen=True)
-class BillLine:
-    """One line of a bill, in its part's unit.
-
-    Attributes:
-        payer: Who answers for it.
-        part: What it is for.
-        own: What the payer drew or held itself.
-        shared: Its share of what all have in common.
-        half_width: Half of the 95 % interval of ``shared``; 0 if it is exact.
-        usd: Dollars; None if the part has no price.
-        reason: Id of the sentence that says why.
-        facts: The numbers in it.
-    """
-
-    payer: str
-    part: str
-    own: float
-    shared: float
-    half_width: float
-    usd: float | None
-    reason: str
-    facts: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Objection:
     """Payers of a domain that would have needed fewer devices by themselves than they answer for, and how many."""
 
@@ -506,6 +483,7 @@ class Billing:
         rules: The rules side by side.
         missing: Why there is no bill; empty if there is one.
         repeated: Domain and hours of every recorded signal that ends inside the period and was begun again.
+        operators: What the payers' joules above idle power went into.
     """
 
     by: str
@@ -513,7 +491,7 @@ class Billing:
     hours: float
     provenance: str
     exact: bool
-    lines: tuple[BillLine, ...]
+    lines: tuple[Line, ...]
     units: Mapping[str, str]
     unallocated: Mapping[str, float]
     meter: Mapping[str, float]
@@ -525,6 +503,7 @@ class Billing:
     rules: tuple[RuleRow, ...]
     missing: str = ""
     repeated: tuple[tuple[str, float], ...] = ()
+    operators: tuple[OperatorPart, ...] = ()
 
 
 @dataclass(frozen=True)

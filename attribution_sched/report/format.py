@@ -18,12 +18,12 @@ def head(messages: Sequence[str], lang: str) -> tuple[str, ...]:
     return tuple(say(message, lang) for message in messages)
 
 
-def amount(told: Number | None, lang: str = "en", digits: int = 3) -> str:
+def amount(value: Number | None, lang: str = "en", digits: int = 3) -> str:
     """A number with its unit; a dash if it is not known."""
-    if told is None or told.value is None:
+    if value is None or value.value is None:
         return "–"
-    unit = told.unit.replace("CO2e", "CO₂e")
-    return f"{number(told.value, digits)} {unit}".strip()
+    unit = value.unit.replace("CO2e", "CO₂e")
+    return f"{number(value.value, digits)} {unit}".strip()
 
 
 def count(told: Number | float | None) -> str:
@@ -75,8 +75,8 @@ def clock(value_s: float, lang: str = "en") -> str:
     # The two largest units that count.
     parts = (int(value_s // 86400), int(value_s // 3600) % 24, int(value_s // 60) % 60, int(value_s) % 60)
     first = next(at for at, part in enumerate(parts) if part)
-    told = [f"{part} {unit}" for part, unit in list(zip(parts, units, strict=True))[first : first + 2] if part]
-    return " ".join(told)
+    words = [f"{part} {unit}" for part, unit in list(zip(parts, units, strict=True))[first : first + 2] if part]
+    return " ".join(words)
 
 
 def moment(value_s: float, lang: str = "en") -> str:
@@ -110,5 +110,5 @@ def listed(words: Sequence[str], lang: str) -> str:
 
 def counted(what: str, value: float | Number | None) -> Phrase:
     """``1 task``, ``3 tasks``."""
-    found = value.value if isinstance(value, Number) else value
-    return Phrase(f"count.{what}.{'one' if found == 1 else 'many'}", count=count(found))
+    count_of = value.value if isinstance(value, Number) else value
+    return Phrase(f"count.{what}.{'one' if count_of == 1 else 'many'}", count=count(count_of))

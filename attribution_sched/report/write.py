@@ -61,17 +61,6 @@ def write_report(
     return write_whole(target, text)
 
 
-def rendered(report: Report, ending: str, lang: str = "en") -> str:
-    """Gathered numbers in one of the three forms.
-
-    Args:
-        report: The numbers.
-        ending: A key of :data:`WRITERS`.
-        lang: ``en`` or ``zh``.
-    """
-    return WRITERS[ending](report, lang)
-
-
 def _html(report: Report, lang: str) -> str:
     from attribution_sched.report.build import document
     from attribution_sched.report.html import to_html

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
@@ -22,6 +23,9 @@ from attribution_sched.types import FloatArray
 
 CONTENDERS = ("sjf", "least-loaded", "greedy", "exact-switch", "rule", "rule+fork", "hi-ppo")
 """Who plays by default."""
+
+PACKERS = ("lucid", "pair-learner", "gavel-sharing")
+"""Who plays beside them where jobs were measured on shared devices."""
 
 DAYS = 3
 HOURS = 8.0
@@ -52,27 +56,31 @@ class Auto:
     """Decides as the contender does that earns most in the decision's own world.
 
     Args:
-        contenders: Names of policies.
+        contenders: Names of policies; :data:`CONTENDERS` by default, and :data:`PACKERS` where measured jobs may share
+            devices.
         days: How many days each plays; all play the same ones.
         hours: Longest day.
         seed: Of the first day.
     """
 
     name = "auto"
+    pairs = True
+    """It must be told of neighbours: who was chosen may put tasks beside them."""
 
     def __init__(
-        self, contenders: Sequence[str] = CONTENDERS, *, days: int = DAYS, hours: float = HOURS, seed: int = FIRST_SEED
+        self, contenders: Sequence[str] | None = None, *, days: int = DAYS, hours: float = HOURS, seed: int = FIRST_SEED
     ) -> None:
         from attribution_sched.scheduler.registry import policy_spec
 
-        if not contenders or self.name in contenders:
+        given = None if contenders is None else tuple(contenders)
+        if given is not None and (not given or self.name in given):
             rule = "must be names of other policies, at least one"
-            raise SettingsError(problem("contenders", tuple(contenders), rule, "Use sjf, rule and hi-ppo"))
+            raise SettingsError(problem("contenders", given, rule, "Use sjf, rule and hi-ppo"))
         if days < 1 or not hours > 0.0:
             raise SettingsError(problem("days, hours", (days, hours), "must be >= 1 and > 0", "Use 3 and 8"))
-        for name in contenders:
+        for name in given or CONTENDERS:
             policy_spec(name)
-        self.contenders, self.days, self.hours, self.seed = tuple(contenders), days, hours, seed
+        self.contenders, self.days, self.hours, self.seed = given, days, hours, seed
         self.table: tuple[Contender, ...] = ()
         self.chosen: Policy | None = None
         self._memory: Mapping[str, FloatArray] | None = None
@@ -85,7 +93,8 @@ class Auto:
 
         short = replace(world, horizon_s=min(world.horizon_s, 3600.0 * self.hours))
         returns = {}
-        for name in self.contenders:
+        shared = world.share_limit > 1 and any(is_opaque(kind.model) for kind in world.kinds)
+        for name in self.contenders or (*CONTENDERS, *(PACKERS if shared else ())):
             policy = make_policy(name)
             returns[name] = np.array([play(short, policy, self.seed + day).reward for day in range(self.days)])
         best = max(returns, key=lambda name: float(returns[name].mean()))

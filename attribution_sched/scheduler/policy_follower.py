@@ -20,15 +20,17 @@ from attribution_sched.cluster.engine.engine import (
     reprice,
 )
 from attribution_sched.cluster.engine.state import StateArrays
-from attribution_sched.cluster.fork import CHOOSE, Copies, begin_copy
-from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.tenant_limits import (
+from attribution_sched.cluster.fork import (
+    CHOOSE,
+    Copies,
     TenantLimits,
+    begin_copy,
     close_budgets,
     devices_left,
     open_budgets,
     pass_over,
 )
+from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import TaskPool, World
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.rule_follower import RuleFollower

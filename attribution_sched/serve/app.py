@@ -155,14 +155,14 @@ class Site:
     async def decision(self, request: Request) -> Response:
         """One decision as a card."""
         lang, name = language(request), request.path_params["id"]
-        found = await run_in_threadpool(self._decision, name, lang)
-        if found is None:
+        known = await run_in_threadpool(self._decision, name, lang)
+        if known is None:
             return self._failed(lang, f"there is no decision {name!r} in this journal", 404, request)
-        told, words = found
+        figures, words = known
         text = page.render(
-            "decision.html", lang, d=told, explanations=words, figures=side_by_side(told),
-            title=say("serve.decision", lang, id=told["id"]),
-            bars=page.attribution_bars(told["attribution"]), other=f"{request.url.path}?lang={other(lang)}",
+            "decision.html", lang, d=figures, explanations=words, figures=side_by_side(figures),
+            title=say("serve.decision", lang, id=figures["id"]),
+            bars=page.attribution_bars(figures["attribution"]), other=f"{request.url.path}?lang={other(lang)}",
         )  # fmt: skip
         return HTMLResponse(text)
 
@@ -171,13 +171,13 @@ class Site:
             with Journal.read(self.path) as journal, journal.one_moment():
                 record = journal.decision(name)
                 key = journal.key(record.id)
-                told = decision_row(record, journal.outcome(record.id), key)
-                told["measured"] = measured_of(journal, key)
-                told["explanations"] = [each.target for each in journal.explanations(record.id)]
+                figures = decision_row(record, journal.outcome(record.id), key)
+                figures["measured"] = measured_of(journal, key)
+                figures["explanations"] = [each.target for each in journal.explanations(record.id)]
                 words = [_in_words(each.explanation, lang) for each in journal.explanations(record.id)]
         except AttributionSchedError:
             return None
-        return told, [each for each in words if each]
+        return figures, [each for each in words if each]
 
     async def why(self, request: Request) -> Response:
         """Why a task waits."""
@@ -197,12 +197,12 @@ class Site:
 
     async def _answered(self, request: Request, kind: str, title: str) -> Response:
         lang = language(request)
-        status, told = await self._ask(request, kind, lang)
+        status, answered = await self._ask(request, kind, lang)
         about = " ".join(request.query_params.get(name, "")[:LONGEST] for name in ("task", "domain", "change")).strip()
         again = urlencode([(k, v) for k, v in request.query_params.multi_items() if k != "lang"])
         text = page.render(
             "answer.html", lang, title=say("serve.answer", lang), question=f"{say(title, lang)} {about}",
-            error=told.get("error", ""), words=told.get("words", ""), decisions=told.get("decisions", 0),
+            error=answered.get("error", ""), words=answered.get("words", ""), decisions=answered.get("decisions", 0),
             other=f"{request.url.path}?{again}&lang={other(lang)}",
         )  # fmt: skip
         return HTMLResponse(text, status)
@@ -210,12 +210,13 @@ class Site:
     async def bill(self, request: Request) -> Response:
         """The bill; with ``payer``, as that one may see it."""
         lang = language(request)
-        status, told = await self._ask(request, "bill", lang)
+        status, answered = await self._ask(request, "bill", lang)
         payer = request.query_params.get("payer", "")[:LONGEST]
         again = urlencode({"payer": payer} if payer else {})
         text = page.render(
-            "bill.html", lang, title=told.get("title") or say("report.bill.title", lang), error=told.get("error", ""),
-            blocks=told.get("blocks", []), decisions=told.get("decisions", 0), payer=payer,
+            "bill.html", lang, title=answered.get("title") or say("report.bill.title", lang),
+            error=answered.get("error", ""), blocks=answered.get("blocks", []),
+            decisions=answered.get("decisions", 0), payer=payer,
             payers=[each["tenant"] for each in self.source.view.get("tenants", []) if each.get("tenant")],
             other=f"{request.url.path}?{again}&lang={other(lang)}",
         )  # fmt: skip
@@ -231,10 +232,10 @@ class Site:
         if kind == "bill" and (payer := request.query_params.get("payer", "")):
             question["payer"] = payer[:LONGEST]
         try:
-            told = await self.source.ask(question)
+            answered = await self.source.ask(question)
         except Busy as busy:
             return 503, {"error": str(busy)}
-        return (404 if "error" in told else 200), told
+        return (404 if "error" in answered else 200), answered
 
     def _failed(self, lang: str, why: str, status: int, request: Request) -> Response:
         text = page.render(
@@ -295,33 +296,33 @@ class Site:
 
     async def one_decision(self, request: Request) -> Response:
         """One decision, measured figures included."""
-        found = await run_in_threadpool(self._decision, request.path_params["id"], "en")
-        return answer({"error": "there is no such decision"}, 404) if found is None else answer(found[0])
+        known = await run_in_threadpool(self._decision, request.path_params["id"], "en")
+        return answer({"error": "there is no such decision"}, 404) if known is None else answer(known[0])
 
     async def api_why(self, request: Request) -> Response:
         """Why a task waits."""
-        status, told = await self._ask(request, "why", language(request))
-        return answer(told, status)
+        status, answered = await self._ask(request, "why", language(request))
+        return answer(answered, status)
 
     async def api_why_not(self, request: Request) -> Response:
         """Why a task is not in a domain."""
-        status, told = await self._ask(request, "why-not", language(request))
-        return answer(told, status)
+        status, answered = await self._ask(request, "why-not", language(request))
+        return answer(answered, status)
 
     async def api_when(self, request: Request) -> Response:
         """When a waiting task starts and ends, as 80 % intervals."""
-        status, told = await self._ask(request, "when", language(request))
-        return answer(told, status)
+        status, answered = await self._ask(request, "when", language(request))
+        return answer(answered, status)
 
     async def api_what_if(self, request: Request) -> Response:
         """What a change would do, in paired futures."""
-        status, told = await self._ask(request, "what-if", language(request))
-        return answer(told, status)
+        status, answered = await self._ask(request, "what-if", language(request))
+        return answer(answered, status)
 
     async def api_bill(self, request: Request) -> Response:
         """The bill by tenant; with payer, as that one may see it."""
-        status, told = await self._ask(request, "bill", language(request))
-        return answer({name: told[name] for name in ("bill", "decisions", "error") if name in told}, status)
+        status, answered = await self._ask(request, "bill", language(request))
+        return answer({name: answered[name] for name in ("bill", "decisions", "error") if name in answered}, status)
 
     async def description(self, _: Request) -> Response:
         """What can be asked, for programs that read such a description."""
@@ -363,7 +364,7 @@ def openapi() -> dict[str, Any]:
     """The API as OpenAPI 3.1 describes such things."""
     paths: dict[str, Any] = {}
     for path, name, parameters in ENDPOINTS:
-        told: dict[str, Any] = {
+        document: dict[str, Any] = {
             "summary": (getattr(Site, name).__doc__ or "").strip(),
             "operationId": name,
             "responses": {
@@ -371,15 +372,15 @@ def openapi() -> dict[str, Any]:
             },
         }
         if parameters:
-            told["parameters"] = [
+            document["parameters"] = [
                 {"name": each, "in": where, "required": where == "path" or each in ("task", "domain", "change"),
                  "schema": {"type": kind}, "description": about}
                 for each, where, kind, about in parameters
             ]  # fmt: skip
-            told["responses"] |= {"400": {"description": "Wrongly asked"}, "404": {"description": "Not there"}}
+            document["responses"] |= {"400": {"description": "Wrongly asked"}, "404": {"description": "Not there"}}
         if name in ("api_why", "api_why_not", "api_when", "api_what_if", "api_bill"):
-            told["responses"]["503"] = {"description": "Too many questions at once"}
-        paths[path] = {"get": told}
+            document["responses"]["503"] = {"description": "Too many questions at once"}
+        paths[path] = {"get": document}
     info = {"title": "attribution-sched", "version": __version__, "description": "A journal, read-only."}
     bearer = {"type": "http", "scheme": "bearer"}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"securitySchemes": {"token": bearer}}}
@@ -438,18 +439,18 @@ def other(lang: str) -> str:
     return "en" if lang == "zh" else "zh"
 
 
-def answer(told: Mapping[str, Any], status: int = 200) -> Response:
+def answer(body: Mapping[str, Any], status: int = 200) -> Response:
     """JSON that no browser takes for a page."""
-    text = json.dumps(told, allow_nan=False, ensure_ascii=True)
+    text = json.dumps(body, allow_nan=False, ensure_ascii=True)
     return Response(text, status, media_type="application/json")
 
 
-def _in_words(told: Mapping[str, Any], lang: str) -> str:
+def _in_words(body: Mapping[str, Any], lang: str) -> str:
     """A recorded explanation in a few sentences; empty if this release does not know its form."""
     from attribution_sched.explain.codec import from_dict
     from attribution_sched.explain.reasoning import reasoning
 
     try:
-        return reasoning(from_dict(told), lang=lang)
+        return reasoning(from_dict(body), lang=lang)
     except (AttributionSchedError, KeyError, TypeError, ValueError):
         return ""

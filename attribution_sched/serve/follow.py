@@ -99,8 +99,8 @@ class Following:
         key = self.journal.key
         for operation in recorded(self.journal, int(self._next["operated"][0]) if self._version >= 0 else 0):
             if operation.kind in OBSERVED:
-                told = self._measured.setdefault(str(operation.more["key"]), {})
-                told |= observed_figures(operation.kind, operation.more)
+                figures = self._measured.setdefault(str(operation.more["key"]), {})
+                figures |= observed_figures(operation.kind, operation.more)
         # The newest decision may have been pending when it was last seen.
         again = max(self.journal.first(), count - WHOLE) if self._version < 0 else max(0, self._seen - 1)
         for decision, outcome in self.journal.entries(again, count):
@@ -225,7 +225,7 @@ class Following:
     def _view(self) -> dict[str, Any]:
         header, cluster = self.journal.header, self._cluster
         newest = self.journal.last()
-        told: dict[str, Any] = {
+        page: dict[str, Any] = {
             "journal": {
                 "id": header.journal_id, "preset": header.preset, "policy": header.policy,
                 "name": "" if self.journal.path is None else self.journal.path.name,
@@ -246,7 +246,7 @@ class Following:
             "cluster_time_s": 0.0 if newest is None else newest.cluster_time_s, "domains": [], "links": [],
             "queue": [], "waiting": None, "running": [], "bars": [], "tenants": [], "totals": {}, "provenance": "",
         }  # fmt: skip
-        return told | (nothing if cluster is None else self._cluster_view(cluster))
+        return page | (nothing if cluster is None else self._cluster_view(cluster))
 
     def _cluster_view(self, cluster: MeteredCluster) -> dict[str, Any]:
         world, state = cluster.world, cluster.engine.state
@@ -288,19 +288,19 @@ class Following:
 
     def _running(self, cluster: SimulatedCluster) -> list[dict[str, Any]]:
         state = cluster.engine.state
-        found = []
+        running = []
         for slot, task in sorted(cluster.residents.items(), key=lambda pair: pair[1].number):
             if state.slots[0, slot, st.STATUS] == st.RUNNING:
                 step_s, left = float(state.tasks[0, slot, st.STEP]), float(state.tasks[0, slot, st.LEFT])
                 bars = self._open.get(task.id, [])
-                found.append({
+                running.append({
                     "id": task.id, "kind": task.model, "tenant": task.tenant, "step_s": _plain(step_s),
                     # A twin never foretells an end.
                     "left_s": None if is_real(self.journal.header) else _plain(step_s * left),
                     "domains": [bar["domain"] for bar in bars], "devices": sum(bar["devices"] for bar in bars),
                     "decision": bars[0]["decision"] if bars else "",
                 })  # fmt: skip
-        return found
+        return running
 
     def _targets(self) -> list[dict[str, Any]]:
         asked = self.journal.header.settings.get("targets") or {}
@@ -317,10 +317,10 @@ class Following:
             }  # fmt: skip
             try:
                 if window is not None:
-                    found = window.measure(name)
-                    low, high = found.interval()
-                    met = targets.violation(name, found.value) <= 0
-                    row |= {"value": _plain(found.value), "low": _plain(low), "high": _plain(high), "met": met}
+                    measured = window.measure(name)
+                    low, high = measured.interval()
+                    met = targets.violation(name, measured.value) <= 0
+                    row |= {"value": _plain(measured.value), "low": _plain(low), "high": _plain(high), "met": met}
             except ModelFitError:
                 pass
             rows.append(row)

@@ -56,21 +56,21 @@ def render(template: str, lang: str, **given: Any) -> str:
     def t(message: str, **values: Any) -> str:
         return say(message, lang, **values)
 
-    def starts(told: Any) -> str:
-        if not isinstance(told, Mapping) or "low_s" not in told:
+    def starts(contextrval: Any) -> str:
+        if not isinstance(contextrval, Mapping) or "low_s" not in contextrval:
             return t("serve.starts.none")
-        ends = [told["low_s"], told["high_s"]]
+        ends = [contextrval["low_s"], contextrval["high_s"]]
         if ends[0] is None:
             return t("serve.starts.beyond", hours=24)
         high = t("serve.starts.beyond", hours=24) if ends[1] is None else span(ends[1])
         low = span(ends[0])
         return low if low == high else t("serve.starts.between", low=low, high=high)
 
-    told = {
+    context = {
         "t": t, "lang": lang, "starts": starts, "span": span, "seconds": seconds, "percent": percent, "joules": joules,
         "count": count, "number": number, "signed": signed, "gbps": gbps, "subtitle": "",
     }  # fmt: skip
-    return environment().get_template(template).render(told | given)
+    return environment().get_template(template).render(context | given)
 
 
 # --- Numbers ---

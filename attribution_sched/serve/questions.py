@@ -62,9 +62,9 @@ class Questions:
             if kind == "why":
                 return self._why(system, task, lang)
             if kind == "when":
-                told = system.when(task)
-                fields: dict[str, Any] = _plain(asdict(told))
-                return fields | {"words": told.say(lang), "decisions": self._at[0]}
+                interval = system.when(task)
+                fields: dict[str, Any] = _plain(asdict(interval))
+                return fields | {"words": interval.say(lang), "decisions": self._at[0]}
             if kind == "what-if":
                 found = system.what_if(**read_change(str(question.get("change", ""))))[0]
                 effects = [asdict(effect) for effect in found.effects]
@@ -99,9 +99,9 @@ class Questions:
         return {"bill": plain(made), "title": section.title, "blocks": blocks_of(section.blocks), "decisions": count}
 
     def _why(self, system: System, task: str, lang: str) -> dict[str, Any]:
-        found = system.why(task)
-        plain = {"cause": found.cause.value, "sentence": str(found.sentence), "advice": str(found.advice)}
-        return asdict(found) | plain | {"words": found.say(lang), "decisions": self._at[0]}
+        reason = system.why(task)
+        plain = {"cause": reason.cause.value, "sentence": str(reason.sentence), "advice": str(reason.advice)}
+        return asdict(reason) | plain | {"words": reason.say(lang), "decisions": self._at[0]}
 
     def _why_not(self, system: System, task: str, domain: str, lang: str) -> dict[str, Any]:
         row = system.why_not(task, domain)
@@ -114,16 +114,16 @@ class Questions:
 
 def blocks_of(blocks: Sequence[Block]) -> list[dict[str, Any]]:
     """Blocks of a report as a template takes them."""
-    found: list[dict[str, Any]] = []
+    made: list[dict[str, Any]] = []
     for block in blocks:
         if isinstance(block, Text):
-            found.append({"kind": "text", "words": block.words, "tone": block.tone})
+            made.append({"kind": "text", "words": block.words, "tone": block.tone})
         elif isinstance(block, Table):
-            told = {"head": block.head, "rows": block.rows, "words": block.text_columns, "caption": block.caption}
-            found.append({"kind": "table", "strong": sorted(block.strong), **told})
+            table = {"head": block.head, "rows": block.rows, "words": block.text_columns, "caption": block.caption}
+            made.append({"kind": "table", "strong": sorted(block.strong), **table})
         elif isinstance(block, Fold):
-            found.append({"kind": "fold", "title": block.title, "blocks": blocks_of(block.blocks)})
-    return found
+            made.append({"kind": "fold", "title": block.title, "blocks": blocks_of(block.blocks)})
+    return made
 
 
 def _plain(told: Any) -> Any:

@@ -14,11 +14,11 @@ OBSERVED = frozenset({"started", "measured", "finished", "failed"})
 
 def measured_of(journal: Journal, key: str) -> dict[str, Any]:
     """What was reported of a launched decision, the newest of each figure."""
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for intent in journal.intents():
         if intent.kind in OBSERVED and intent.details.get("key") == key:
-            told |= observed_figures(intent.kind, intent.details)
-    return told
+            figures |= observed_figures(intent.kind, intent.details)
+    return figures
 
 
 def observed_figures(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ FIGURES: tuple[tuple[str, str, str], ...] = (
 def side_by_side(told: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """Figures of a decision, those that are known: the message that names each, as predicted, as measured."""
     measured = told["measured"]
-    rows = [(f"serve.figure.{name}", told.get(own), measured.get(other)) for name, own, other in FIGURES]
+    rows = [(f"serve.figure.{name}", told.get(predicted), measured.get(other)) for name, predicted, other in FIGURES]
     return [row for row in rows if row[1] is not None or row[2] is not None]
 
 
@@ -51,7 +51,7 @@ def decision_row(decision: DecisionRecord, outcome: OutcomeRecord | None, key: s
     vector = decision.attribution or {}
     named = zip(vector.get("names", ()), vector.get("values", ()), vector.get("standard_error", ()), strict=False)
     parts = sorted(named, key=lambda part: -abs(part[1]))
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "id": decision.id, "key": key, "task": decision.task_id, "cluster_time_s": decision.cluster_time_s,
         "recorded_at": decision.recorded_at, "policy": decision.policy, "source": decision.source,
         "plan": plan.get("words", ""), "segments": [
@@ -64,10 +64,10 @@ def decision_row(decision: DecisionRecord, outcome: OutcomeRecord | None, key: s
         "result": "pending", "provenance": dict(decision.provenance), "measured": {},
     }  # fmt: skip
     if outcome is not None:
-        told |= {
+        row |= {
             "result": CODES.get(outcome.code, "kept" if outcome.code >= 0 else "refused"),
             "step_s": outcome.step_s, "energy_j": outcome.energy_j, "bill_usd": outcome.bill_usd,
             "r_eff": outcome.r_eff, "r_util": outcome.r_util, "r_cost": outcome.r_cost, "reward": outcome.reward,
             "base_step_s": outcome.details.get("base_step_s"), "steps": outcome.details.get("steps"),
         }  # fmt: skip
-    return told
+    return row

@@ -112,8 +112,8 @@ class Workers:
         if not line:
             self._answering = None
             return {"error": "the process that answers has ended; ask again"}
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     async def _worker(self, what: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -124,11 +124,11 @@ class Workers:
     async def _read(self, worker: asyncio.subprocess.Process) -> None:
         assert worker.stdout is not None
         while line := await worker.stdout.readline():
-            found = json.loads(line)
-            if "error" in found:
-                self.stale = str(found["error"])
+            message = json.loads(line)
+            if "error" in message:
+                self.stale = str(message["error"])
             else:
-                self._view = found
+                self._view = message
             self.version += 1
         self.stale = self.stale or "it was ended from outside"
         self.version += 1

@@ -25,9 +25,9 @@ SHARE = 0.25
 """Most of the time that may go into estimating starts, so that a busy machine keeps its breath for the scheduler."""
 
 
-def tell(told: dict[str, Any]) -> None:
+def tell(message: dict[str, Any]) -> None:
     """Write one line."""
-    sys.stdout.write(json.dumps(told, allow_nan=False, separators=(",", ":")) + "\n")
+    sys.stdout.write(json.dumps(message, allow_nan=False, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 

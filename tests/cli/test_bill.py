@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 
 import pytest
 from typer.testing import CliRunner
 
 from attribution_sched import System
+from attribution_sched.billing.games import EXACT_LIMIT
 from attribution_sched.cli.app import app
+from tests.docs_text import ROOT
+from tests.small_world import small
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +61,8 @@ def test_a_payer_sees_no_other_names(journal):
         (("--rule", "shapely"), "Did you mean 'shapley'"),
         (("--by", "user"), "by = 'user'"),
         (("--carbon-price", "-1"), "carbon_usd_per_kg = -1"),
-        (("--electricity-price", "-1"), "--electricity-price = -1"),
+        (("--electricity-price", "-1"), "electricity_usd_per_kwh = -1"),
+        (("--electricity-price", "nan"), "electricity_usd_per_kwh = nan"),
         (("--payer", "nobody"), "has no line"),
         (("-o", "bill.xlsx"), "must end in .csv or .json"),
     ],
@@ -65,3 +70,30 @@ def test_a_payer_sees_no_other_names(journal):
 def test_bad_input_is_one_line(journal, words, told):
     found = run(journal, *words)
     assert found.exit_code == 2 and told in found.output.replace("\n", " ")
+
+
+def test_a_journal_of_an_older_schema_is_named_with_what_to_do(tmp_path):
+    path = tmp_path / "old.sqlite"
+    path.write_bytes(gzip.decompress((ROOT / "tests" / "journal" / "journal_0_1.sqlite.gz").read_bytes()))
+    found = run(path)
+    told = found.output.replace("\n", " ")
+    assert found.exit_code == 2 and "schema version 2" in told and "brings it up to date" in told
+
+
+def test_more_tenants_than_can_be_exact_are_sampled_and_told_so(tmp_path):
+    path = tmp_path / "many.sqlite"
+    with System(small(), "sjf", queue="empty", journal=path, seed=2) as system:
+        for at in range(EXACT_LIMIT + 2):
+            system.submit("bert-base", steps=60, tenant=f"tenant-{at:02d}")
+        system.run(until="empty")
+    told = json.loads(run(path, "--json").stdout)
+    assert not told["exact"] and told["gap"] <= 1e-9
+    assert "Shares of capacity are sampled" in run(path).output.replace("\n", " ")
+
+
+def test_joules_stand_by_operator_in_both_languages_and_as_json(journal):
+    assert "What the joules above idle power went into" in run(journal).output.replace("\n", " ")
+    assert "卷积" in run(journal, "--lang", "zh").output
+    told = json.loads(run(journal, "--json").stdout)
+    own = sum(line["own"] for line in told["lines"] if line["part"] == "energy")
+    assert sum(part["energy_j"] for part in told["operators"]) == pytest.approx(own)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.signals import Constant, Grid, Live, Series, Signal, grid_names, grid_of, mean_over
+from attribution_sched.cluster.signals import Constant, Grid, Live, Series, Signal, grid_names, mean_over
 from attribution_sched.errors import SettingsError, TraceError
 
 HOUR = 3600.0
@@ -54,7 +54,6 @@ def test_grids_differ_as_measured():
     day = {name: [Grid(name).at(t * HOUR) for t in range(24)] for name in ("CISO", "PJM")}
     swing = {name: max(values) / min(values) for name, values in day.items()}
     assert swing["CISO"] > 1.4 > 1.2 > swing["PJM"]
-    assert grid_of("aws:us-east-1") == "PJM" and grid_of("gcp:europe-west4-a") is None
 
 
 def test_a_live_source_is_asked_once_for_each_moment():

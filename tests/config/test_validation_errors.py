@@ -221,7 +221,7 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("source", "rule"),
     [
-        ("crossdomain", "preset = 'crossdomain': is neither a preset nor a file.*Did you mean 'cross-domain-easy'"),
+        ("crossdomain", "preset = 'crossdomain': is neither a preset nor a file.*Did you mean 'cross-domain'"),
         ("hi_ppo", "preset = 'hi_ppo': .*Valid: cross-domain, cross-domain-easy, large, shared, testbed"),
         ("missing.yaml", r"settings file = 'missing.yaml': cannot be read \(No such file"),
         ("/", r"settings file = '/': cannot be read \(Is a directory"),

@@ -10,7 +10,7 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.explain import facts
-from attribution_sched.explain.preference import OTHERS
+from attribution_sched.explain.findings import OTHERS
 from attribution_sched.explain.reasoning import headline, reasoning, sections
 from attribution_sched.explain.wording import short_plan, task_and_plan
 

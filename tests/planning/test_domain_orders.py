@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as hs
 
 from attribution_sched.cluster.decision import view
-from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, MICROBATCHES, PP, STOP, TP
+from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, MICROBATCHES, PP, STOP, TP, PlanBatch
+from attribution_sched.cluster.reward import value
 from attribution_sched.planning.domain_orders import (
     all_orders,
+    best_by_domains,
     chain_plans,
     connected_orders,
     proportional_cuts,
@@ -113,3 +115,23 @@ def test_nothing_fits_where_there_is_no_room_or_too_few_layers():
     instance = instance_of()
     assert len(chain_plans(instance, np.empty((0, 2), dtype=np.int64))) == 0
     assert len(chain_plans(replace(instance, free_devices=np.array([4, 0, 4])), np.array([[0, 1]]))) == 0
+
+
+def test_every_set_of_domains_has_its_own_best_cut_the_best_one_first():
+    seen = view(begun(traced((0, BERT), kinds=(BERT,), cluster=tiny_cluster(3))))
+    found = best_by_domains(seen)
+    sets = [frozenset(plan.domains) for plan in found]
+    assert sorted(map(sorted, sets)) == [[0, 1], [0, 1, 2], [0, 2], [1, 2]]
+    worth = value(seen, PlanBatch.of(found, seen.max_segments)).reward
+    assert (np.diff(worth) <= 0.0).all()
+    instance = Instance.of(seen)
+    for plan, own in zip(found, worth, strict=True):
+        orders = all_orders(sorted(plan.domains), len(plan.domains))
+        assert own == value(seen, chain_plans(instance, orders)).reward.max()
+
+
+def test_a_domain_without_room_is_in_no_cut():
+    seen = view(begun(traced((0, BERT), kinds=(BERT,), cluster=tiny_cluster(3))))
+    free = np.array(seen.free_devices)
+    free[1] = 0
+    assert [sorted(plan.domains) for plan in best_by_domains(replace(seen, free_devices=free))] == [[0, 2]]

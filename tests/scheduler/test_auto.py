@@ -1,15 +1,17 @@
 """auto takes the policy that earns most in the world at hand, and says so."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from attribution_sched.cluster.decision import view
+from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.auto import Auto
+from attribution_sched.scheduler.auto import CONTENDERS, PACKERS, Auto
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.policy import twin, unhurried
+from attribution_sched.scheduler.policy import pairs, twin, unhurried
 from attribution_sched.scheduler.registry import make_policy
 from tests.cluster.fork_cases import engine_at
 from tests.small_world import small
@@ -23,8 +25,6 @@ def test_the_best_of_the_contenders_decides(caplog):
     seen = view(engine_at(0))
     with caplog.at_level("INFO"):
         plan = policy.decide(seen)
-    from dataclasses import replace
-
     short = replace(world, horizon_s=1800.0)
     by_hand = {name: np.mean([play(short, make_policy(name), 5 + day).reward for day in range(2)]) for name in SOME}
     best = max(by_hand, key=by_hand.get)
@@ -54,3 +54,12 @@ def test_a_copy_of_auto_has_all_the_time_it_needs():
     with unhurried(policy):
         assert policy.chosen.deadline_s == math.inf
     assert math.isfinite(policy.chosen.deadline_s)
+
+
+def test_where_measured_jobs_share_devices_packers_play_too_and_who_is_chosen_may_pair():
+    """Auto was told of no neighbours, so nobody that it chose could put two tasks on a device."""
+    world = replace(load_settings("shared").build_world(), horizon_s=3600.0)
+    policy = Auto(days=1, hours=0.1)
+    policy.choose(world)
+    assert {row.policy for row in policy.table} == {*CONTENDERS, *PACKERS}
+    assert pairs(make_policy("auto"))

@@ -88,7 +88,7 @@ def test_a_decision_is_a_card(client):
     assert [each["id"] for each in explained] == [f"d{number:06d}" for number in range(5)]
     first = next(each for each in explained if each["result"] == "placed")
     assert client.get(f"/api/decisions/{first['id']}").json()["explanations"]
-    assert "sjf chose" in client.get(f"/decision/{first['id']}").text
+    assert "sjf placed" in client.get(f"/decision/{first['id']}").text
     assert client.get("/decision/d999999").status_code == 404
     assert client.get("/api/decisions/d999999").status_code == 404
 

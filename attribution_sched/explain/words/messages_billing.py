@@ -16,6 +16,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     ),
     "bill.egress": ("its own traffic between domains, moves included", "自身的跨域流量（含迁移）"),
     "bill.congestion": ("its part of the hours that tasks waited for each other", "任务相互等待时长中应承担的部分"),
+    "bill.co-location": (
+        "half of the hours that its tasks and others' cost each other on the same devices, all of those among its own",
+        "与他方任务共用设备相互造成的时长损失各担一半；自身任务之间的全部承担",
+    ),
     "bill.others": ("everybody else together", "其他各方合计"),
     "bill.domain": ("metered on its devices", "在该域设备上计量"),
     "bill.title": (
@@ -30,6 +34,13 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "bill.part.device_time": ("device time", "设备时"),
     "bill.part.egress": ("egress", "跨域流量"),
     "bill.part.congestion": ("congestion", "拥塞"),
+    "bill.part.co-location": ("co-location", "共置"),
+    "bill.operators": (
+        "What the joules above idle power went into, by the accounting of each task's attribution (kWh, ± half a 95 % "
+        "interval); a row adds up to what the payer's tasks drew themselves.",
+        "空闲功率以上的能量去向，按各任务归因的核算拆分（kWh，± 为 95% 区间半宽）；每行合计等于其任务自身消耗。",
+    ),
+    "bill.unattributed": ("not attributed", "未归因"),
     "bill.nobody": ("nobody (unallocated)", "未分摊"),
     "bill.smaller": ("smaller payers together", "其余较小付费方合计"),
     "bill.meter": ("meter", "计量值"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from attribution_sched.billing.bill import NOBODY, OTHERS, PARTS, Bill, compare_rules
+from attribution_sched.billing.bill import NOBODY, OTHERS, PARTS, Bill, Line, compare_rules
 from attribution_sched.billing.rules import RULES
 from attribution_sched.billing.usage import Usage
 from attribution_sched.errors import AttributionSchedError
 from attribution_sched.journal import Journal
 from attribution_sched.metering import bill_of
-from attribution_sched.report.data import Billing, BillLine, Objection, RuleRow
+from attribution_sched.report.data import Billing, Objection, RuleRow
 
 MOST_PAYERS = 40
 """Payers told one by one; the smallest others are one line."""
@@ -52,17 +52,12 @@ def billing(made: Bill, usage: Usage, payer: str | None = None) -> Billing:
     energy = "energy" if "energy" in made.meter else "CPU time"
     by_size = sorted(made.payers, key=lambda payer: (payer == OTHERS, -made.amount(payer, energy), payer))
     small = set(by_size[MOST_PAYERS:])
-    lines = [
-        BillLine(line.payer, line.part, line.own, line.shared, line.half_width, line.usd, line.reason, dict(line.facts))
-        for payer in by_size[:MOST_PAYERS]
-        for line in made.lines
-        if line.payer == payer
-    ]
+    lines = [line for payer in by_size[:MOST_PAYERS] for line in made.lines if line.payer == payer]
     for part in made.meter if small else ():
         theirs = [line for line in made.lines if line.payer in small and line.part == part]
         own, shared = sum(line.own for line in theirs), sum(line.shared for line in theirs)
         priced = [line.usd for line in theirs if line.usd is not None]
-        lines.append(BillLine(REST, part, own, shared, 0.0, sum(priced) if priced else None, "bill.others", {}))
+        lines.append(Line(REST, part, own, shared, 0.0, sum(priced) if priced else None, "bill.others", {}))
     outside = tuple(
         Objection(
             domain,
@@ -89,6 +84,7 @@ def billing(made: Bill, usage: Usage, payer: str | None = None) -> Billing:
         in_core=None if not known or any(each is None for each in known) else all(known),
         objections=outside,
         repeated=made.repeated,
+        operators=tuple(part for part in made.operators if part.payer not in small),
         rules=_rules(usage, by_size[:MOST_PAYERS] if payer is None else [payer], energy, private=payer is not None),
     )
 

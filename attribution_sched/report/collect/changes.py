@@ -13,9 +13,9 @@ def changes(journal: Journal) -> Changes:
     """Every change, and the steps that left everything as it was."""
     steps = [event.details for event in journal.events() if event.kind == EVENT]
     still = tuple(
-        (int(told["after_decisions"]), str(told["reason"]), str(told.get("reason_zh", "")))
-        for told in steps
-        if told.get("kind") == "still"
+        (int(step["after_decisions"]), str(step["reason"]), str(step.get("reason_zh", "")))
+        for step in steps
+        if step.get("kind") == "still"
     )
     listed = tuple(
         FeedbackStep(

@@ -15,13 +15,13 @@ MOST_TASKS = 500
 """Tasks that are told one by one, the newest."""
 
 
-def energy(system: Source, found: Passed) -> Energy | None:
+def energy(system: Source, journaled: Passed) -> Energy | None:
     """Attributions of the placed tasks; None if there is none."""
-    if not found.attributions:
+    if not journaled.attributions:
         return None
-    last = next(reversed(found.attributions.values()))
+    last = next(reversed(journaled.attributions.values()))
     # A run could be resumed with another attributor: vectors that do not fit the newest are left out.
-    alike = [name for name, one in found.attributions.items() if _sort(one) == _sort(last)]
+    alike = [name for name, one in journaled.attributions.items() if _sort(one) == _sort(last)]
     facts = last.get("provenance", {})
     return Energy(
         counters=tuple(last["names"]),
@@ -31,27 +31,27 @@ def energy(system: Source, found: Passed) -> Energy | None:
         question=str(last.get("question", "conditional")),
         median_error=facts.get("median_error"),
         fitted_on=facts.get("tasks"),
-        tasks=tuple(_task(system, found, name) for name in alike[-MOST_TASKS:]),
-        left_out=len(found.attributions) - len(alike[-MOST_TASKS:]),
+        tasks=tuple(_task(system, journaled, name) for name in alike[-MOST_TASKS:]),
+        left_out=len(journaled.attributions) - len(alike[-MOST_TASKS:]),
     )
 
 
-def _sort(told: Mapping[str, Any]) -> tuple[Any, ...]:
+def _sort(vector: Mapping[str, Any]) -> tuple[Any, ...]:
 
-    return tuple(told["names"]), told["units"], told.get("question", "conditional")
+    return tuple(vector["names"]), vector["units"], vector.get("question", "conditional")
 
 
-def _task(system: Source, found: Passed, name: str) -> TaskEnergy:
-    task, told = found.tasks[name], found.attributions[name]
+def _task(system: Source, journaled: Passed, name: str) -> TaskEnergy:
+    task, vector = journaled.tasks[name], journaled.attributions[name]
     kind = system.world.kinds[int(task.meta["kind_index"])]
     return TaskEnergy(
         task=name,
         kind=task.kind,
         training=kind.training,
         samples=float(task.steps) * kind.batch_size,
-        base=float(told["base"]),
-        predicted=float(told["prediction"]),
-        parts=tuple(float(part) for part in told["values"]),
-        errors=tuple(float(error) for error in told["standard_error"]),
-        counters=found.counters[name],
+        base=float(vector["base"]),
+        predicted=float(vector["prediction"]),
+        parts=tuple(float(part) for part in vector["values"]),
+        errors=tuple(float(error) for error in vector["standard_error"]),
+        counters=journaled.counters[name],
     )

@@ -37,28 +37,28 @@ def gather(system: Source, *, explain: int, against: Sequence[str], progress: Pr
             progress(step, STEPS.index(step), len(STEPS))
 
     begins("journal")
-    found = passed(system.journal)
-    run, joules = run_facts(system, found), energy(system, found)
-    moments = tuple(found.moments)
+    journaled = passed(system.journal)
+    run, joules = run_facts(system, journaled), energy(system, journaled)
+    moments = tuple(journaled.moments)
     begins("targets")
-    stands, learnt = standings(system, found), changes(system.journal)
+    stands, learnt = standings(system, journaled), changes(system.journal)
     begins("explanations")
     why = reasons(system, moments, explain)
     begins("traffic")
-    sent = traffic(system, found)
+    sent = traffic(system, journaled)
     begins("bill")
     owed, usage = bill_and_usage(system.journal)
     begins("rivals")
-    others = rivals(system, against, sum(found.counts.values()))
+    others = rivals(system, against, sum(journaled.counts.values()))
     return Report(
         schema=SCHEMA,
         run=run,
         targets=stands,
         energy=joules,
         course=None if usage is None else course(usage),
-        timeline=Timeline(moments, found.in_force - len(moments)),
+        timeline=Timeline(moments, journaled.in_force - len(moments)),
         traffic=sent,
-        cross_domain=found.cross_domain,
+        cross_domain=journaled.cross_domain,
         reasons=why,
         changes=learnt,
         rivals=others,

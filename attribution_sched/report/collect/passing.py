@@ -53,30 +53,30 @@ class Passed:
 
 def passed(journal: Journal) -> Passed:
     """Read a journal once, page by page."""
-    found, digest = Passed(), hashlib.blake2b(digest_size=6)
+    journaled, digest = Passed(), hashlib.blake2b(digest_size=6)
     kinds = {task.id: task for task in journal.tasks()}
     for decision, outcome in journal.entries():
         code = None if outcome is None else outcome.code
         digest.update(repr((decision.task_id, decision.cluster_time_s, decision.action, code)).encode())
-        found.counts[_sort(decision, outcome)] += 1
-        found.last_code = code
+        journaled.counts[_sort(decision, outcome)] += 1
+        journaled.last_code = code
         if "decision" in decision.latencies_s:
-            found.times_s.append(decision.latencies_s["decision"])
+            journaled.times_s.append(decision.latencies_s["decision"])
         if outcome is None or outcome.code <= 0 or decision.plan is None:
             continue
         moment = _moment(decision, outcome, kinds)
-        found.in_force += 1
-        found.cross_domain += len(moment.domains) > 1
-        found.moments.append(moment)
-        found.outcomes.append(outcome)
-        found.sequences[decision.id] = decision.sequence or 0
+        journaled.in_force += 1
+        journaled.cross_domain += len(moment.domains) > 1
+        journaled.moments.append(moment)
+        journaled.outcomes.append(outcome)
+        journaled.sequences[decision.id] = decision.sequence or 0
         task = decision.task_id or ""
         if outcome.code == 1 and decision.attribution is not None:
-            found.attributions[task] = decision.attribution
-            found.counters[task] = str(decision.provenance.get("counters", "simulated"))
-            found.tasks[task] = kinds[task]
-    found.fingerprint = digest.hexdigest() if found.counts else ""
-    return found
+            journaled.attributions[task] = decision.attribution
+            journaled.counters[task] = str(decision.provenance.get("counters", "simulated"))
+            journaled.tasks[task] = kinds[task]
+    journaled.fingerprint = digest.hexdigest() if journaled.counts else ""
+    return journaled
 
 
 def _sort(decision: DecisionRecord, outcome: OutcomeRecord | None) -> str:

@@ -172,6 +172,6 @@ def _figures(system: Source, cluster: SimulatedCluster, sums: Sums, span_s: floa
         "waiting_h": (totals["wait_s"] / 3600.0, "h"),
         "completion_h": (totals["completion_s"] / finished / 3600.0 if finished else None, "h"),
     }
-    told = {name: Number(value, unit, "simulated") for name, (value, unit) in simulated.items()}
+    figures = {name: Number(value, unit, "simulated") for name, (value, unit) in simulated.items()}
     timed = float(np.median(sums.times_s)) if sums.times_s else None
-    return told | {"decision_s": Number(timed, "s", "measured")}
+    return figures | {"decision_s": Number(timed, "s", "measured")}

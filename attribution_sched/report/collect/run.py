@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COUNTED = ("placed", "moved", "kept", "waited", "refused")
 
 
-def run_facts(system: Source, found: Passed) -> Run:
+def run_facts(system: Source, journaled: Passed) -> Run:
     """The run at a glance."""
     header, world = system.journal.header, system.world
     events = [event for event in system.journal.events() if event.kind in ("resumed", "learnt")]
@@ -40,13 +40,13 @@ def run_facts(system: Source, found: Passed) -> Run:
         journal="" if system.journal.path is None else system.journal.path.name,
         journal_version=header.package_version,
         created_at=header.created_at,
-        fingerprint=found.fingerprint,
+        fingerprint=journaled.fingerprint,
         resumed=len(resumed),
         learnt=sum(one.kind == "learnt" for one in events),
         submitted=sum("after_decisions" in task.meta for task in system.journal.tasks()),
         shipped=_shipped(system),
-        last_placed=found.last_code == 1,
-        totals=_totals(system, found),
+        last_placed=journaled.last_code == 1,
+        totals=_totals(system, journaled),
     )
 
 
@@ -62,12 +62,12 @@ def _shipped(system: Source) -> bool:
     return same and system.policy.name in POLICIES
 
 
-def _totals(system: Source, found: Passed) -> dict[str, Number]:
+def _totals(system: Source, journaled: Passed) -> dict[str, Number]:
     sums, now_s = system.cluster.totals(), system.now_s
     devices = sum(domain.devices for domain in system.world.cluster.domains)
-    told = {name: Number(float(found.counts[name]), "", "simulated") for name in COUNTED}
-    told["decisions"] = Number(float(sum(found.counts.values())), "", "simulated")
-    told |= {
+    totals = {name: Number(float(journaled.counts[name]), "", "simulated") for name in COUNTED}
+    totals["decisions"] = Number(float(sum(journaled.counts.values())), "", "simulated")
+    totals |= {
         name: Number(value, unit, "simulated")
         for name, value, unit in (
             ("arrived", sums["arrived"], ""),
@@ -88,10 +88,10 @@ def _totals(system: Source, found: Passed) -> dict[str, Number]:
             ("utilisation", sums["busy_device_s"] / (devices * now_s) if now_s > 0 else None, ""),
         )
     }
-    told["reward_interval_s"] = Number(system.reward.interval_s, "s", "given")
-    terms = np.array([[*moment.terms, moment.reward] for moment in found.moments if not moment.moved])
+    totals["reward_interval_s"] = Number(system.reward.interval_s, "s", "given")
+    terms = np.array([[*moment.terms, moment.reward] for moment in journaled.moments if not moment.moved])
     for at, name in enumerate(("mean_r_eff", "mean_r_util", "mean_r_cost", "mean_reward")):
-        told[name] = Number(float(terms[:, at].mean()) if len(terms) else None, "", "simulated")
-    timed = np.quantile(found.times_s, [0.5, 0.99]).tolist() if found.times_s else [None, None]
-    told |= {f"decision_p{p}_s": Number(s, "s", "measured") for p, s in zip((50, 99), timed, strict=True)}
-    return told
+        totals[name] = Number(float(terms[:, at].mean()) if len(terms) else None, "", "simulated")
+    timed = np.quantile(journaled.times_s, [0.5, 0.99]).tolist() if journaled.times_s else [None, None]
+    totals |= {f"decision_p{p}_s": Number(s, "s", "measured") for p, s in zip((50, 99), timed, strict=True)}
+    return totals

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from attribution_sched.report.source import Source
 
 
-def standings(system: Source, found: Passed) -> tuple[Standing, ...]:
+def standings(system: Source, journaled: Passed) -> tuple[Standing, ...]:
     """Where the run stands with each target that was set."""
     targets: Targets | None = getattr(system, "targets", None)
     if targets is None:
         return ()
-    known = [outcome for outcome in found.outcomes if outcome.r_eff is not None]
+    known = [outcome for outcome in journaled.outcomes if outcome.r_eff is not None]
     window = Window.of(known, span_s=system.now_s or None) if known else None
     return tuple(_standing(targets, name, limit, window) for name, limit in targets.named().items())
 
@@ -40,6 +40,6 @@ def _standing(targets: Targets, name: str, limit: float, window: Window | None) 
     low, high = measured.interval()
     violation = targets.violation(name, measured.value)
     ends = (low, high) if math.isfinite(low) else (None, None)
-    told = standing(Miss(name, limit, measured, violation))
+    verdict = standing(Miss(name, limit, measured, violation))
     number = Number(measured.value, kind.unit, "simulated", *ends)
-    return Standing(name, asked, number, measured.count, violation, *told)
+    return Standing(name, asked, number, measured.count, violation, *verdict)

@@ -26,16 +26,16 @@ SHOWN = 3
 """Decisions whose traffic is shown."""
 
 
-def traffic(system: Source, found: Passed) -> tuple[Traffic, ...]:
+def traffic(system: Source, journaled: Passed) -> tuple[Traffic, ...]:
     """Traffic of the decisions across domains that commit most; of a split instead if there are none."""
-    moments = list(found.moments)
+    moments = list(journaled.moments)
     if len(system.domains) < 2 or not moments:
         return ()
     crossing = [moment for moment in moments if len(moment.domains) > 1]
     chosen = consequential(crossing, SHOWN)
     if chosen:
-        return tuple(_taken(system, moment, found.sequences[moment.decision]) for moment in chosen)
-    return _avoided(system, consequential(moments, SHOWN), found)
+        return tuple(_taken(system, moment, journaled.sequences[moment.decision]) for moment in chosen)
+    return _avoided(system, consequential(moments, SHOWN), journaled)
 
 
 def _at(system: Source, number: int) -> SimulatedCluster:
@@ -55,10 +55,10 @@ def _taken(system: Source, moment: Moment, number: int) -> Traffic:
     return _told(moment, moment.words, moment.plan, sent, moment.bill_usd, True, "simulated")
 
 
-def _avoided(system: Source, moments: Sequence[Moment], found: Passed) -> tuple[Traffic, ...]:
+def _avoided(system: Source, moments: Sequence[Moment], journaled: Passed) -> tuple[Traffic, ...]:
     """The static uniform split of the most consequential task that can be split."""
     for moment in moments:
-        view = _at(system, found.sequences[moment.decision]).pending()
+        view = _at(system, journaled.sequences[moment.decision]).pending()
         plan = None if view.replanning else StaticUniform().decide(view)
         if plan is None or len(plan.segments) < 2:
             continue

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from attribution_sched.billing.bill import NOBODY, OTHERS
+from collections.abc import Sequence
+
+from attribution_sched.billing.bill import NOBODY, OTHERS, UNATTRIBUTED, Line, OperatorPart
 from attribution_sched.billing.rules import RULES
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.words import say
+from attribution_sched.explain.words import counter_name, say
 from attribution_sched.report.collect.bill import REST
-from attribution_sched.report.data import Billing, BillLine, Report, RuleRow
+from attribution_sched.report.data import Billing, Report, RuleRow
 from attribution_sched.report.document import Block, Fold, Section, Table, Text
 from attribution_sched.report.format import listed, share
 
 LEAVES = "max-request-use"
 
-SHOWN = {"energy": ("kWh", 3.6e6), "idle": ("kWh", 3.6e6), "CPU time": ("s", 1.0), "carbon": ("kg", 1e3)}
+J_PER_KWH = 3.6e6
+
+SHOWN = {"energy": ("kWh", J_PER_KWH), "idle": ("kWh", J_PER_KWH), "CPU time": ("s", 1.0), "carbon": ("kg", 1e3)}
 """Parts told in another unit than they are kept in."""
 
 
@@ -32,6 +36,7 @@ def bill_section(bill: Billing | None, lang: str) -> Section:
         Text(_lead(bill, lang)),
         _summary(bill, lang),
         *(Text(words, "note") for words in notes(bill, lang)),
+        *_operators(bill, lang),
         Fold(say("report.bill.lines", lang), (_lines(bill, lang),)),
         Text(say("report.bill.rules", lang)),
         _rules(bill, lang),
@@ -82,15 +87,38 @@ def _lead(bill: Billing, lang: str) -> str:
 def _summary(bill: Billing, lang: str) -> Table:
     rows = []
     for payer in _payers(bill):
-        own = {line.part: line for line in bill.lines if line.payer == payer}
-        cells = [_cell(bill, part, own[part].own + own[part].shared, own[part].half_width) for part in bill.units]
-        usd = sum(line.usd for line in own.values() if line.usd is not None)
+        lines = {line.part: line for line in bill.lines if line.payer == payer}
+        cells = [_cell(bill, part, lines[part].own + lines[part].shared, lines[part].half_width) for part in bill.units]
+        usd = sum(line.usd for line in lines.values() if line.usd is not None)
         rows.append((name_of(payer, lang), *cells, number(usd)))
     rest = [_cell(bill, part, bill.unallocated[part]) for part in bill.units]
     meter = [_cell(bill, part, bill.meter[part]) for part in bill.units]
     rows += [(name_of(NOBODY, lang), *rest, ""), (say("bill.meter", lang), *meter, "")]
     head = (say(f"bill.by.{bill.by}", lang), *_heads(bill, lang), say("bill.in_all", lang))
     return Table(head, tuple(rows), strong=frozenset({len(rows) - 1}))
+
+
+def operator_rows(parts: Sequence[OperatorPart], lang: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and rows of the joules above idle power by payer and operator, in kWh with half their intervals."""
+    names = list(dict.fromkeys(part.operator for part in sorted(parts, key=lambda part: -part.energy_j)))
+    heads = [say("bill.unattributed", lang) if name == UNATTRIBUTED else counter_name(name, lang) for name in names]
+    known = {(part.payer, part.operator): part for part in parts}
+    rows = []
+    for payer in dict.fromkeys(part.payer for part in parts):
+        cells = []
+        for name in names:
+            part = known.get((payer, name))
+            width = f" ± {number(part.half_width_j / J_PER_KWH, 2)}" if part is not None and part.half_width_j else ""
+            cells.append("–" if part is None else number(part.energy_j / J_PER_KWH) + width)
+        rows.append((payer, *cells))
+    return ("", *heads), rows
+
+
+def _operators(bill: Billing, lang: str) -> list[Block]:
+    if not bill.operators:
+        return []
+    head, rows = operator_rows(bill.operators, lang)
+    return [Table((say(f"bill.by.{bill.by}", lang), *head[1:]), tuple(rows), say("bill.operators", lang))]
 
 
 def notes(bill: Billing, lang: str) -> list[str]:
@@ -112,7 +140,7 @@ def notes(bill: Billing, lang: str) -> list[str]:
     return words
 
 
-def reason(line: BillLine, lang: str) -> str:
+def reason(line: Line, lang: str) -> str:
     """Why a payer answers for a line."""
     return say(line.reason, lang, **line.facts)
 
@@ -158,13 +186,13 @@ def _rules(bill: Billing, lang: str) -> Table:
 
 def why_they_differ(bill: Billing, lang: str) -> list[str]:
     """For the payers whose bill hangs most on the rule: how much, and because of what."""
-    told = [row for row in bill.rules if row.of_hours is not None and max(row.amounts) > 0]
-    told.sort(key=lambda row: -(max(row.amounts) - min(row.amounts)))
+    payers = [row for row in bill.rules if row.of_hours is not None and max(row.amounts) > 0]
+    payers.sort(key=lambda row: -(max(row.amounts) - min(row.amounts)))
     left = next((row.amounts[RULES.index(LEAVES)] for row in bill.rules if row.payer == NOBODY), 0.0)
     part = next(iter(bill.units))
     unit = _scaled(part, bill.units[part], 0.0)[0]
     words = [say("bill.differs.left", lang, rule=LEAVES, left=_cell(bill, part, left), unit=unit)] if left else []
-    return [*words, *(differs(row, bill, lang) for row in told[:3])]
+    return [*words, *(differs(row, bill, lang) for row in payers[:3])]
 
 
 def differs(row: RuleRow, bill: Billing, lang: str) -> str:

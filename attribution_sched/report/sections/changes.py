@@ -18,30 +18,30 @@ CHANGED = {name: f"report.changes.changed.{name}" for name in ("reward weights",
 
 def section(report: Report, lang: str) -> Section:
     """A table, then every reason in words."""
-    told, title = report.changes, say("report.changes.title", lang)
+    steps, title = report.changes, say("report.changes.title", lang)
     blocks: list[Block] = []
-    if not told.changes:
+    if not steps.changes:
         words = (
-            say("report.changes.left", lang, times=counted("times", told.steps))
-            if told.steps
+            say("report.changes.left", lang, times=counted("times", steps.steps))
+            if steps.steps
             else say("report.changes.nothing", lang)
         )
-        blocks.append(Text(words, "plain" if told.steps else "note"))
+        blocks.append(Text(words, "plain" if steps.steps else "note"))
     else:
-        undone = sum(change.rolled_back for change in told.changes)
+        undone = sum(change.rolled_back for change in steps.changes)
         words = say(
             "report.changes.lead",
             lang,
-            times=counted("times", told.steps),
-            made=counted("changes", len(told.changes)),
+            times=counted("times", steps.steps),
+            made=counted("changes", len(steps.changes)),
             undone=Phrase("count.undone.some" if undone else "count.undone.none", count=undone),
         )
         blocks.append(Text(words))
-        blocks.append(Table(head(HEAD, lang), tuple(_row(one, lang) for one in told.changes), text_columns=6))
+        blocks.append(Table(head(HEAD, lang), tuple(_row(one, lang) for one in steps.changes), text_columns=6))
         blocks += [
-            Text(say("report.changes.why", lang, number=one.number, reason=_reason(one, lang))) for one in told.changes
+            Text(say("report.changes.why", lang, number=one.number, reason=_reason(one, lang))) for one in steps.changes
         ]
-    for count, english, chinese in told.verdicts:
+    for count, english, chinese in steps.verdicts:
         reason = chinese or english if lang == "zh" else english
         blocks.append(Text(say("report.changes.still", lang, count=count, reason=reason), "note"))
     return Section("feedback", title, tuple(blocks))

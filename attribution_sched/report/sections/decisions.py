@@ -69,7 +69,7 @@ def _part(moment: Moment, why: Why, domains: tuple[str, ...], lang: str) -> Sect
     )
     blocks: list[Block] = []
     if why.instead is not None:
-        blocks += [Text(why.instead[lang]["sentence"]), _instead(why.instead[lang], lang)]
+        blocks += [Text(why.instead[lang]["sentence"], "lead"), _instead(why.instead[lang], lang)]
     blocks.append(Text(_facts(moment, domains, lang)))
     if why.explanation is None:
         blocks.append(Text(say("report.decisions.missing", lang, why=why.missing), "bad"))
@@ -130,40 +130,42 @@ def _source(source: str, lang: str) -> str:
     return say("report.decisions.fallback", lang, name=name, why=words)
 
 
-def _waterfall(told: Explanation, lang: str) -> Picture:
-    output = told.main
-    c = told.column(output)
-    ends = {"base": number(float(told.base[c])), "value": number(float(told.value[c]))}
-    found = facts.drivers(told, output, 1).named
-    if found:
+def _waterfall(explanation: Explanation, lang: str) -> Picture:
+    output = explanation.main
+    c = explanation.column(output)
+    ends = {"base": number(float(explanation.base[c])), "value": number(float(explanation.value[c]))}
+    named = facts.drivers(explanation, output, 1).named
+    if named:
         words = say(
-            "report.decisions.largest", lang, name=player(found[0].player.name, lang), share=signed(found[0].share, 2)
+            "report.decisions.largest", lang, name=player(named[0].player.name, lang), share=signed(named[0].share, 2)
         )
     else:
         words = say("report.decisions.no_driver", lang)
-    half = facts.half_widths(told)[:, c]
+    half = facts.half_widths(explanation)[:, c]
     rows = tuple(
         (
-            player(told.players[i].name, lang),
-            _reading(told.players[i].value, lang),
-            _reading(told.players[i].usual, lang),
-            f"{signed(float(told.values[i, c]))} ± {number(float(half[i]), 2)}",
+            player(explanation.players[i].name, lang),
+            _reading(explanation.players[i].value, lang),
+            _reading(explanation.players[i].usual, lang),
+            f"{signed(float(explanation.values[i, c]))} ± {number(float(half[i]), 2)}",
         )
-        for i in facts.shown(told, output, 13)
+        for i in facts.shown(explanation, output, 13)
     )
     columns = head(INPUT, lang)
     return Picture(
-        f"waterfall-{told.decision}",
-        partial(plots.waterfall, told, lang=lang),
+        f"waterfall-{explanation.decision}",
+        partial(plots.waterfall, explanation, lang=lang),
         say("report.decisions.alt", lang, **ends, drivers=words),
-        say("report.decisions.caption", lang, output=output_name(output, lang), scale=_scale(told, lang), **ends),
+        say(
+            "report.decisions.caption", lang, output=output_name(output, lang), scale=_scale(explanation, lang), **ends
+        ),
         Table(columns, rows, text_columns=3),
     )
 
 
-def _scale(told: Explanation, lang: str) -> str:
+def _scale(explanation: Explanation, lang: str) -> str:
     """What the readings of attributions are; nothing where none is drawn."""
-    shown = [told.players[i].name for i in facts.shown(told, told.main, 13)]
+    shown = [explanation.players[i].name for i in facts.shown(explanation, explanation.main, 13)]
     return say("report.decisions.scale", lang) if any(name.startswith("attribution ") for name in shown) else ""
 
 
@@ -171,11 +173,11 @@ def _reading(words: str, lang: str) -> str:
     return in_language(words, lang)
 
 
-def _flips(told: Explanation, parts: Mapping[str, str], lang: str, sought: bool) -> list[Block]:
-    found = gauges(told)
+def _flips(explanation: Explanation, parts: Mapping[str, str], lang: str, sought: bool) -> list[Block]:
+    gauged = gauges(explanation)
     if not sought:
         return [Text(say("report.decisions.unsought", lang), "note")]
-    if not found:
+    if not gauged:
         return [Text(say("report.decisions.no_flip", lang), "note")]
     words = (" " if lang == "en" else "").join(parts[name] for name in ("rule", "counterfactual") if name in parts)
     columns = head(QUANTITY, lang)
@@ -185,9 +187,9 @@ def _flips(told: Explanation, parts: Mapping[str, str], lang: str, sought: bool)
             *_ends(rule.value, rule.threshold, rule.quantity, rule.unit, lang),
             plan(rule.plan, lang),
         )
-        for rule in told.rules
+        for rule in explanation.rules
     ]
-    flip = told.counterfactual
+    flip = explanation.counterfactual
     if flip is not None:
         rows += [
             (
@@ -199,10 +201,14 @@ def _flips(told: Explanation, parts: Mapping[str, str], lang: str, sought: bool)
         ]
     added = {"arrow": "report.decisions.arrow", "verified": "report.decisions.verified"}
     picture = Picture(
-        f"flips-{told.decision}",
-        partial(plots.counterfactual, told, lang=lang),
+        f"flips-{explanation.decision}",
+        partial(plots.counterfactual, explanation, lang=lang),
         say(
-            "report.decisions.flip_alt", lang, count=len(found), id=told.decision, words=parts.get("counterfactual", "")
+            "report.decisions.flip_alt",
+            lang,
+            count=len(gauged),
+            id=explanation.decision,
+            words=parts.get("counterfactual", ""),
         ),
         say("report.decisions.flips", lang, **{key: say(pair, lang) if flip else "" for key, pair in added.items()}),
         Table(columns, tuple(rows), text_columns=1, wide=False),

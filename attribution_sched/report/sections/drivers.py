@@ -24,11 +24,11 @@ FOR_HEATMAP = 5
 def section(report: Report, lang: str) -> Section:
     """Influence over the sample, in a picture and a table."""
     why, title = report.reasons, say("report.drivers.title", lang)
-    found = [Explanation.from_dict(one.explanation) for one in why.sample if one.explanation is not None]
-    if not found or not why.drivers:
+    explanations = [Explanation.from_dict(one.explanation) for one in why.sample if one.explanation is not None]
+    if not explanations or not why.drivers:
         reason = next((f": {one.missing}" for one in why.sample if one.missing), ".")
         return Section("drivers", title, (Text(say("report.drivers.none", lang, why=reason), "note"),))
-    alike = commonest(found)
+    alike = commonest(explanations)
     target = say(f"target.{alike[0].target}", lang)
     name, first = output_name(why.output, lang), max(why.drivers, key=lambda one: one.mean_size.value or 0.0)
     alt = say(

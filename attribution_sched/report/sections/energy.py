@@ -41,7 +41,7 @@ def _lead(energy: Energy, lang: str) -> str:
         return say("report.energy.shares", lang)
     sizes = np.abs([task.parts for task in energy.tasks]).sum(axis=0)
     order = np.argsort(-sizes, kind="stable")[:3]
-    told = [
+    largest = [
         say(
             "report.energy.one_counter",
             lang,
@@ -51,10 +51,10 @@ def _lead(energy: Energy, lang: str) -> str:
         for i in order
     ]
     if energy.question == ACCOUNT:
-        return say("report.energy.lead", lang, largest=listed(told, lang))
+        return say("report.energy.lead", lang, largest=listed(largest, lang))
     mean, unit = number(energy.tasks[-1].base), energy.unit
     return say(
-        "report.energy.lead_mean", lang, typical=mean, unit=unit.removesuffix("/sample"), largest=listed(told, lang)
+        "report.energy.lead_mean", lang, typical=mean, unit=unit.removesuffix("/sample"), largest=listed(largest, lang)
     )
 
 

@@ -27,18 +27,18 @@ def section(report: Report, lang: str) -> Section:
     why, title = report.reasons, say("report.quality.title", lang)
     deep = [Explanation.from_dict(one.explanation) for one in why.consequential if one.explanation is not None]
     quick = [Explanation.from_dict(one.explanation) for one in why.sample if one.explanation is not None]
-    told = [*deep, *quick]
-    if not told:
+    measures = [*deep, *quick]
+    if not measures:
         return Section("quality", title, (Text(say("report.quality.none", lang), "note"),))
-    gaps = [float(one.efficiency_gap().max()) for one in told]
-    half = float(np.median([_half(one) for one in told]))
+    gaps = [float(one.efficiency_gap().max()) for one in measures]
+    half = float(np.median([_half(one) for one in measures]))
     lead = say(
         "report.quality.lead",
         lang,
-        count=len(told),
+        count=len(measures),
         gap=number(max(gaps), 2),
         half=share(2.0 * half, lang),
-        converged=share(sum(one.converged for one in told) / len(told), lang),
+        converged=share(sum(one.converged for one in measures) / len(measures), lang),
     )
     blocks: list[Block] = [Text(lead)]
     if deep:

@@ -114,7 +114,7 @@ def _table(ranked: list[Contender], lang: str, many: bool) -> Table:
     names = [name for name in HEAD if many or name != "traffic_usd"]
     rows = []
     for one in ranked:
-        told = {
+        columns = {
             "policy": one.policy,
             "earned": signed(one.figures["earned"]),
             "placed": count(one.figures["placed"]),
@@ -127,6 +127,6 @@ def _table(ranked: list[Contender], lang: str, many: bool) -> Table:
             "completion_h": hours(one.figures["completion_h"], lang),
             "decision_s": seconds(one.figures["decision_s"].value),
         }
-        rows.append(tuple(told[name] for name in names))
+        rows.append(tuple(columns[name] for name in names))
     strong = frozenset(at for at, one in enumerate(ranked) if one.own)
     return Table(tuple(say(HEAD[name], lang) for name in names), tuple(rows), strong=strong)

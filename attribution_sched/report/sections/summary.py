@@ -190,12 +190,12 @@ def _drivers(report: Report, lang: str) -> str:
     leading = [driver for driver in why.drivers if driver.top > 0][:3]
     if not leading:
         return say("report.summary.no_driver", lang, count=explained, output=name)
-    told = [
+    named = [
         say("report.summary.one_driver", lang, name=player(one.name, lang), share=share(one.top, lang))
         for one in leading
     ]
     message = "decided" if report.reasons.output in ("log_odds", "choice") else "driven"
-    return say(f"report.summary.{message}", lang, count=explained, output=name, drivers=listed(told, lang))
+    return say(f"report.summary.{message}", lang, count=explained, output=name, drivers=listed(named, lang))
 
 
 def _short(one: Standing, lang: str) -> str:

@@ -45,9 +45,11 @@ def section(report: Report, lang: str) -> Section:
 def _picture(one: Traffic, domains: tuple[str, ...], lang: str) -> Picture:
     made, gb = plan_of(one.plan, domains), np.array(one.bytes_per_step) / 1e9
     draw = partial(plots.traffic, np.array(one.bytes_per_step), domains, made, lang=lang)
-    found = [] if made is None else cuts(made)
-    told = [say("report.traffic.one_cut", lang, layer=layer, one=domains[i], other=domains[j]) for i, j, layer in found]
-    cut = say("report.traffic.cut", lang, cuts=listed(told, lang)) if told else say("report.traffic.uncut", lang)
+    cut_at = [] if made is None else cuts(made)
+    labels = [
+        say("report.traffic.one_cut", lang, layer=layer, one=domains[i], other=domains[j]) for i, j, layer in cut_at
+    ]
+    cut = say("report.traffic.cut", lang, cuts=listed(labels, lang)) if labels else say("report.traffic.uncut", lang)
     hours = (
         ""
         if one.device_hours is None or not one.taken

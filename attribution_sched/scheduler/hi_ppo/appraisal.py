@@ -61,8 +61,6 @@ LEAST = 16
 REMEMBERED = 512
 """Plans that are not checked again when they are asked about again."""
 
-_NOMINAL = np.ones((1, 3))
-
 
 def perceive_later(policy: HiPpo, view: Decision) -> Callable[[], Decisions]:
     """One decision as the policy's coordination sees it, the view's own task as candidate 0, when it is called.

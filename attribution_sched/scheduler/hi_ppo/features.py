@@ -46,11 +46,6 @@ _SLOWEST = 0.7
 
 _EDGE = 1.0 - 1e-6
 
-LOWER_NAMES: tuple[str, ...] = (
-    *DOMAIN_FEATURES, *TASK_FEATURES, *(f"attribution_{name}" for name in DEMAND_NAMES),
-)  # fmt: skip
-"""A lower agent's own state: 20 system numbers of its domain, 5 of the task, 7 attributions."""
-
 UTILISATION_SHARE = 0.5
 """How much of w_util counts in the estimated worth of a layout: using few devices well leaves others idle."""
 

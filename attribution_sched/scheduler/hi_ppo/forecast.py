@@ -8,57 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.scheduler.predictor.base import LinkPredictor, PersistencePredictor
 from attribution_sched.scheduler.predictor.kalman import (
     KalmanPredictor,
-    kalman_forecast,
-    kalman_restart,
-    kalman_start,
-    kalman_update,
 )
-from attribution_sched.types import BoolArray, FloatArray
+from attribution_sched.types import FloatArray
 
 HORIZON_S = 1800.0
 """How far ahead the upper agent is told: about as long as a network state lasts."""
-
-
-class BatchForecast:
-    """Follows the links of all clusters of an engine.
-
-    Args:
-        engine: The clusters.
-        horizon_s: How far ahead.
-    """
-
-    def __init__(self, engine: Engine, horizon_s: float = HORIZON_S) -> None:
-        self._engine = engine
-        self._horizon_s = horizon_s
-        wan: Wan = engine.world.cluster.wan
-        self._params = KalmanPredictor.of_network(wan).params
-        e, k = engine.clusters, len(engine.world.cluster)
-        self._outside = ~np.eye(k, dtype=np.bool_)
-        base = np.where(self._outside, wan.bandwidth_gbps, 1.0)
-        self._state = kalman_start(self._params, (e, k, k), np.broadcast_to(base, (e, k, k)), (e, 1, 1))
-
-    def restart(self, clusters: BoolArray) -> None:
-        """Forget what was read of clusters that begin a new episode."""
-        self._state = kalman_restart(self._state, self._params, clusters[:, None, None])
-
-    def change(self) -> FloatArray:
-        """Read the links of the moment; returns the expected bandwidth over that of now, shape ``(E, K, K)``."""
-        state = self._engine.state
-        gbps = np.where(self._outside, state.links[:, 1] / BYTES_PER_GBIT, 1.0)
-        # A copy: the filter keeps the times, and the clock of the engine runs on in place.
-        time_s = state.clock[:, st.LAST_TICK, None, None].copy()
-        self._state = kalman_update(self._state, self._params, time_s, gbps)
-        mean, _ = kalman_forecast(self._state, self._params, self._horizon_s)
-        return np.where(self._outside, np.maximum(mean, 0.0) / gbps, 1.0)
 
 
 METHODS: tuple[str, ...] = ("kalman", "gru", "persistence")

@@ -24,11 +24,11 @@ from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
 from attribution_sched.cluster.reward import value
 from attribution_sched.kernels import one_thread
+from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import plans_inside
 from attribution_sched.scheduler.hi_ppo.agents import CERTAIN, Weighed, log_odds_of, only_choice, weighed_by
 from attribution_sched.scheduler.hi_ppo.appraisal import appraise, checked
-from attribution_sched.scheduler.hi_ppo.cuts import cuts
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
 from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.policy import Preferred
@@ -135,7 +135,7 @@ def _kind_of(plan: Plan) -> tuple[frozenset[int], int]:
 
 
 def _across(view: Decision) -> list[Plan]:
-    return cuts(view, view.kind_index, RIVALS)
+    return best_by_domains(view)[:RIVALS]
 
 
 def _inside(view: Decision) -> list[Plan]:

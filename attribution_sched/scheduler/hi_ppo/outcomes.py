@@ -35,7 +35,7 @@ from attribution_sched.cluster.plan import (
     TP,
     PlanBatch,
 )
-from attribution_sched.cluster.reward import r_cost, r_cost_kernel, r_eff, r_eff_kernel, samples, samples_kernel
+from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel, samples, samples_kernel
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
 from attribution_sched.scheduler.hi_ppo.partial_plans import (
@@ -179,7 +179,7 @@ def engine_actions(t: PlannerTables, d: PartialPlans, segments: IntArray, layout
     Args:
         t: Tables.
         d: PartialPlans.
-        segments: Their segments in order, shape ``(R, P, 10)``.
+        segments: Their segments in order, shape ``(R, P, 11)``.
         layout_rows: Row of every layout in the engine's table, shape ``(L,)``.
     """
     k = d.free.shape[1]
@@ -267,35 +267,3 @@ def reprice(t: PlannerTables, kind: int, batch: PlanBatch, links: FloatArray, fa
     kinds = np.full(plans, kind, dtype=np.int64)
     priced = [reprice_each(t, kinds, batch, np.full(n, p, dtype=np.int64), links, factors) for p in range(plans)]
     return np.stack(priced, axis=1)
-
-
-def plan_features(
-    t: PlannerTables, kind: int, batch: PlanBatch, prices: FloatArray, step_s: FloatArray
-) -> Float32Array:
-    """Numbers by which the critic knows plans, shape ``(n, plans, PLAN_FEATURES)``.
-
-    Args:
-        t: Tables of the cluster.
-        kind: Kind of the task.
-        batch: The plans.
-        prices: What :func:`reprice` says of them for a nominal task, shape ``(n, plans, 5)``.
-        step_s: Measured step time of the plan in force, 0 if there is none, shape ``(n,)``.
-    """
-    used = np.arange(batch.segments.shape[1]) < batch.counts[:, None]
-    rows = batch.segments
-    devices = (rows[:, :, DP] * rows[:, :, TP] * rows[:, :, PP] * used).sum(axis=1)
-    replicas = (rows[:, :, REPLICA] * used).max(axis=1) + 1
-    base, base_usd = t.base_step_s[kind], t.base_cost_usd[kind]
-    step = prices[:, :, P_STEP_S]
-    out = np.zeros((*step.shape, PLAN_FEATURES), dtype=np.float32)
-    out[:, :, F_EFF] = np.maximum(-4.0, r_eff(step, float(base)))
-    out[:, :, F_UTIL] = prices[:, :, P_UTILISATION]
-    out[:, :, F_COST] = np.minimum(4.0, r_cost(prices[:, :, P_BILL_USD], float(base_usd)))
-    out[:, :, F_TIME] = np.clip(np.log(step / base), -4.0, 4.0) / 2.0
-    out[:, :, F_SEGMENTS] = batch.counts / t.max_segments
-    out[:, :, F_REPLICAS] = replicas / t.max_segments
-    out[:, :, F_DEVICES] = devices / np.asarray(t.domains.rows.devices).sum()
-    out[:, :, F_DEVICE_TIME] = np.clip(np.log(step / base * devices), -4.0, 4.0) / 4.0
-    runs = step_s > 0.0
-    out[runs, :, F_GAIN] = np.clip(np.log(step_s[runs, None] / step[runs]), -2.0, 2.0)
-    return out

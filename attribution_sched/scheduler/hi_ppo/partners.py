@@ -18,7 +18,7 @@ from attribution_sched.cluster.fork import law_pool
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
-from attribution_sched.scheduler.pairing import PairLearner, PairTables, TrialBelief, plan_beside
+from attribution_sched.scheduler.pairing import PairLearner, PairTables, ProfileBelief, plan_beside
 from attribution_sched.types import Task
 
 WORK_ODDS = 20.0
@@ -40,6 +40,20 @@ class Partners(PairLearner):
     def apply(view: Decision) -> bool:
         """Whether tasks of a decision may share devices, and pairs of them be seen to."""
         return bool(view.neighbours or view.co_runners) and is_opaque(view.kind.model)
+
+    @staticmethod
+    def leaves_room(view: Decision, plan: Plan) -> bool:
+        """Whether devices of its own for a task leave room for the largest request.
+
+        A measured job runs as fast as it can on the devices it asked for: with nobody else in the queue there is
+        nothing to compare that with.
+        """
+        if plan.beside is not None:
+            return False
+        left = np.array(view.free_devices)
+        for segment in plan.segments:
+            left[segment.domain] -= segment.device_count
+        return bool(left.max() >= max(kind.measured_devices for kind in view.kinds))
 
     @staticmethod
     def shares(view: Decision) -> bool:
@@ -96,7 +110,7 @@ class Partners(PairLearner):
 
     def table(self, view: Decision, world: World) -> PairTables | None:
         """What is believed of pairs, for copies; None where nobody shares."""
-        if not self.apply(view) or not isinstance(self.belief, TrialBelief):
+        if not self.apply(view) or not isinstance(self.belief, ProfileBelief):
             return None
         for known, table in self._tables:
             if known is world:

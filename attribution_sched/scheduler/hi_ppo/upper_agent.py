@@ -9,7 +9,8 @@ R_high is R without utilisation up to a constant: R_eff = 1 − T_step/T_base. S
 
 Each choice has the form of the rule's, with learnt numbers; with those of :func:`rule_theta` it is the rule's. A task
 is *patient* if it is worth waiting for the next release of devices: it would be done sooner, or hold less. The shortest
-task that is not patient goes first. Models that no domain holds alone are cut as the rule cuts them.
+task that is not patient goes first. Models that no domain holds alone are cut as the rule cuts them; whether one of
+them goes before others, and whether others leave whole domains to one that waits, is learnt (``span``).
 """
 
 from __future__ import annotations
@@ -55,13 +56,17 @@ WAIT: tuple[str, ...] = (
 PLACE: tuple[str, ...] = ("room", "fills_domain", "left", "release_within")
 MOVE: tuple[str, ...] = ("gain", "hours", "waiting", "held_share", "held_hours", "held_waiting", "margin", "per_hour")
 ORDER: tuple[str, ...] = ("hours", "baseline_hours")
+SPAN: tuple[str, ...] = (
+    "one", "waited", "waiting", "baseline_hours", "free_share", "patience_of_others", "patience_by_hours", "price",
+)  # fmt: skip
 HEADS: dict[str, tuple[str, ...]] = {
     "pressure": PRESSURE, "task": TASK, "wait": WAIT, "place": PLACE, "move": MOVE, "price": PRICE, "order": ORDER,
+    "span": SPAN,
 }  # fmt: skip
 """What is learnt: one number for each of these names, in this order."""
 
 _begins = np.cumsum([0, *map(len, HEADS.values())]).tolist()
-P, T, W, D, M, U, R, SIZE = _begins
+P, T, W, D, M, U, R, S, SIZE = _begins
 """Where each head's numbers begin in θ, and how many there are in all."""
 
 NEVER_H = 48.0
@@ -69,6 +74,7 @@ NEVER_H = 48.0
 
 SCALES = np.concatenate([
     np.repeat([0.25, 0.25, 0.3, 0.03, 0.3], list(map(len, HEADS.values()))[:5]), [0.3, 0.05, 0.1, 0.005, 0.05, 0.05],
+    np.full(len(SPAN), 0.3),
 ])  # fmt: skip
 """How far the numbers of each head are moved to see what they do."""
 
@@ -241,10 +247,13 @@ def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
         devices += a.devices[k]
         free += s.free[k]
         soon = min(soon, s.release_h[k])
-    queue_h = 0.0
+    queue_h, held_back = 0.0, 0
     for q in range(candidates):
         if s.kind[q] >= 0:
             _pace(a, s, q)
+            # A model that no domain holds, and for which too few domains are free.
+            if a.nominal_s[s.kind[q]] == a.base_s[s.kind[q]] and not s.fits[q]:
+                held_back += 1
     if not running:
         for q in range(candidates):
             if s.kind[q] >= 0:
@@ -268,12 +277,17 @@ def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
         on_base = bounded_log(s.left[q] * base / 3600.0)
         z[2], z[4] = np.log(hours + SHORTEST_H), np.log1p(max(0.0, queue_h - hours) / devices * 8.0)
         p = pressure(th[P : P + z.size], z, max(0.0, waiting - 1.0), devices, th[U:R])
+        p *= np.exp(th[S + 7] * np.log1p(held_back))
         _place(a, s, q, p, hours, out)
         score = th[R + 1] * on_base - th[R] * bounded_log(hours)
         if out.domain[q] < 0:
             if nominal != base:
                 # It only needs to wait for room in one domain.
                 continue
+            score += (
+                th[S] + th[S + 1] * min(3.0, s.waited_s[q] / 28800.0) + th[S + 2] * z[1] + th[S + 3] * on_base
+                + th[S + 4] * z[3]
+            )  # fmt: skip
         else:
             now_h = s.left[q] * out.best[1] / 3600.0
             later_h, release_h = NEVER_H, NEVER_H
@@ -291,6 +305,8 @@ def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
                     th[W] + th[W + 1] * sooner + th[W + 2] * np.log1p(release_h) + th[W + 3] * z[1]
                     + th[W + 4] * slowed + th[W + 5] * log_h + th[W + 6] * z[3] + th[W + 7] * z[7]
                 )  # fmt: skip
+                if held_back > 0:
+                    out.patience[q] += th[S + 5] + th[S + 6] * log_h
             fills = 1.0 if s.free[out.domain[q]] == out.best[2] else 0.0
             score += (
                 th[T] * log_h + th[T + 1] * np.log(out.best[2]) + th[T + 2] * slowed

@@ -141,18 +141,6 @@ def kalman_start(
     return KalmanState(base, base, zero, zero, zero, spread_var, zero, np.full(time_shape, -math.inf))
 
 
-def kalman_restart(state: KalmanState, params: KalmanParams, where: NDArray[np.bool_]) -> KalmanState:
-    """Forget every reading of some links, where a cluster of a batch begins a new episode.
-
-    Args:
-        state: The state; it must have a time per cluster unless all restart.
-        params: How links move.
-        where: Which clusters, of the shape of ``time_s``.
-    """
-    fresh = kalman_start(params, state.level.shape, state.base_gbps, state.time_s.shape)
-    return KalmanState(*(np.where(where, new, old) for new, old in zip(fresh, state, strict=True)))
-
-
 def kalman_update(
     state: KalmanState, params: KalmanParams, time_s: ArrayLike, bandwidth_gbps: FloatArray
 ) -> KalmanState:

@@ -14,7 +14,7 @@ from attribution_sched.scheduler.hi_ppo.agents import Releases, task_log_probabi
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.hi_ppo.rule import Rule
-from attribution_sched.scheduler.hi_ppo.upper_agent import HEADS, SIZE, W, rule_theta
+from attribution_sched.scheduler.hi_ppo.upper_agent import HEADS, SIZE, S, W, rule_theta
 
 from . import worlds
 
@@ -102,6 +102,19 @@ def test_other_numbers_decide_otherwise():
     dear[0] = 3.0
     own, other = policy(rule_theta(), search=False), policy(dear, search=False)
     assert any(own.prefer(one, own.perceive(one)) != other.prefer(one, own.perceive(one)) for one in seen)
+
+
+@pytest.mark.parametrize("at", [S, S + 5, S + 7])
+def test_models_that_no_domain_holds_have_numbers_of_their_own(at):
+    """Who of them goes first, whether others leave them whole domains, what devices then cost: nothing elsewhere."""
+    changed = rule_theta()
+    changed[at] += 2.0
+    apart = {}
+    for name in ("cross-domain", "cross-domain-easy"):
+        days = Days(replace(load_settings(name).build_world(), horizon_s=18 * 3600.0), 8, worlds.weights())
+        apart[name] = days.returns(changed, 3_000) - days.returns(rule_theta(), 3_000)
+    assert np.abs(apart["cross-domain"]).max() > 0.1
+    assert (apart["cross-domain-easy"] == 0.0).all()
 
 
 def test_numbers_of_another_length_are_refused():

@@ -9,7 +9,8 @@ from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.config import load_settings
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
-from attribution_sched.explain.preference import THINKING, where
+from attribution_sched.explain.findings import THINKING
+from attribution_sched.explain.preference import where
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster

@@ -15,7 +15,6 @@ from attribution_sched.scheduler.predictor.kalman import (
     KalmanParams,
     KalmanPredictor,
     kalman_forecast,
-    kalman_restart,
     kalman_start,
     kalman_step,
     kalman_update,
@@ -196,21 +195,14 @@ def test_the_state_is_left_as_it_was():
     assert all(np.array_equal(old, new, equal_nan=True) for old, new in zip(copies, before, strict=True))
 
 
-def test_some_clusters_of_a_batch_restart():
+def test_every_cluster_of_a_batch_has_its_own_clock():
     params = KalmanParams()
     state = kalman_start(params, (3, 2, 2), two(5.0), (3, 1, 1))
     state = kalman_update(state, params, np.full((3, 1, 1), 900.0), np.full((3, 2, 2), 4.0))
-    again = kalman_restart(state, params, np.array([False, True, False])[:, None, None])
-    assert again.time_s.ravel().tolist() == [900.0, -math.inf, 900.0]
-    fresh = kalman_start(params, (3, 2, 2), two(5.0), (3, 1, 1))
-    for new, old, first in zip(again[:-1], state[:-1], fresh[:-1], strict=True):
-        assert np.array_equal(new[0], old[0])
-        assert np.array_equal(new[1], first[1])
     with pytest.raises(NetworkError, match="must not lie before the last reading"):
         kalman_update(state, params, np.zeros((3, 1, 1)), np.full((3, 2, 2), 4.0))
     together = kalman_update(state, params, 1200.0, np.full((3, 2, 2), 4.0))
     assert together.time_s.shape == (3, 1, 1), "one time for all leaves every cluster its clock"
-    kalman_update(again, params, np.array([900.0, 0.0, 900.0])[:, None, None], np.full((3, 2, 2), 4.0))
 
 
 def test_an_update_of_256_clusters_takes_less_than_a_millisecond():
