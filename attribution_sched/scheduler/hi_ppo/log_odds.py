@@ -47,7 +47,7 @@ TIE = 1e-4
 """R by which the plan that was settled on counts as better than one with the same price."""
 
 SEARCH_ODDS = 10.0
-"""Log-odds of a unit of R between two plans of the wide search; only their sign decides."""
+"""Log-odds of a unit of R between two plans that the search compares; only their sign decides."""
 
 
 @dataclass(frozen=True, eq=False)
