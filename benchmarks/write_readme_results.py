@@ -135,7 +135,7 @@ ROWS = (
         "python benchmarks/tenant_isolation.py",
     ),
     Row(
-        "J5 · explanations of 75 placements: rank correlation after all weights are shuffled; top driver put back",
+        "J5 · explanations of 100 placements: rank correlation after all weights are shuffled; top driver put back",
         "{shuffled} (**0.2 missed**: where a task runs is the search's word); flips {flips} of decisions (put back to "
         "*any* earlier value {any})",
         "another sampling seed {again}; a random input {random}",
