@@ -1163,10 +1163,10 @@ class System:
             seed: Of the futures; the system's own by default.
 
         Returns:
-            One answer per change, each against no change.
+            One answer per change, each against no change; without any, the same twice.
 
         Raises:
-            SettingsError: If there is no change, or one does not go with the cluster.
+            SettingsError: If a change does not go with the cluster.
             TaskError: If nothing waits or runs, or a task is wrong.
         """
         from attribution_sched.explain import what_if as asking
@@ -1179,7 +1179,7 @@ class System:
                 record, made = prepared(task, {}, self.world, self.seed, self.journal, self.cluster)
                 more = replace(made.task, id=record.id)
         changes = [
-            *([] if link is None else [asking.link(seen, *link)]),
+            *([] if link is None else [asking.link(seen, *asking.link_and_factor(link))]),
             *([] if add is None else [asking.devices(seen, add)]),
             *([] if drop is None else [asking.lose(seen, drop)]),
             *([] if more is None else [asking.one_more(more)]),

@@ -135,8 +135,9 @@ ROWS = (
         "python benchmarks/tenant_isolation.py",
     ),
     Row(
-        "J5 · explanations of 19 placements: rank correlation after all weights are shuffled; top driver put back",
-        "{shuffled} (**0.2 missed**); flips {flips} of decisions (put back to *any* earlier value {any})",
+        "J5 · explanations of 100 placements: rank correlation after all weights are shuffled; top driver put back",
+        "{shuffled} (**0.2 missed**: where a task runs is the search's word); flips {flips} of decisions (put back to "
+        "*any* earlier value {any})",
         "another sampling seed {again}; a random input {random}",
         "results_explain.md",
         (

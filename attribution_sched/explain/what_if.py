@@ -270,6 +270,17 @@ def read_change(text: str) -> dict[str, Any]:
         raise SettingsError(problem(name, rest[0], "must be a number", "Use 50")) from None
 
 
+def link_and_factor(given: Any) -> tuple[str, str | float]:
+    """What was given for a link, if it is one: ``("a-b", "x2")``.
+
+    Raises:
+        SettingsError: If it is something else.
+    """
+    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str):
+        return given[0], given[1]
+    raise SettingsError(problem("link", given, "must be two domains and a factor", 'Write ("a-b", "x2")'))
+
+
 def link(view: Decision, ends: str, factor: str | float) -> tuple[Phrase, Change]:
     """``a-b`` and ``x2``: the link between two domains carries another bandwidth."""
     names = _domains(view)
@@ -291,7 +302,7 @@ def link(view: Decision, ends: str, factor: str | float) -> tuple[Phrase, Change
 
 def devices(view: Decision, what: str) -> tuple[Phrase, Change]:
     """``8xH100@munich`` or ``8@munich``: a domain has more devices of its own type; ``-8@munich`` fewer."""
-    found = re.fullmatch(r"\s*([+-]?\d{1,6})(?:[x×]([^@]+))?@(.+?)\s*", what)
+    found = re.fullmatch(r"\s*([+-]?\d{1,6})(?:[x×]([^@]+))?@(.+?)\s*", what) if isinstance(what, str) else None
     if found is None:
         raise SettingsError(
             problem("devices", what, "is not COUNT[xTYPE]@DOMAIN", "Write 8xA100-80GB@DOMAIN, or 8@DOMAIN")

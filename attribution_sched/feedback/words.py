@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -45,8 +46,10 @@ def standing(miss: Miss) -> Words:
     kind = KINDS[miss.target]
     shown, limit = alike(miss.measured.value, miss.limit)
     ends = miss.measured.interval()
-    # None of the figures can be below 0, whatever Student says of a few decisions.
-    low, high = number(max(0.0, ends[0]) if miss.measured.value >= 0.0 else ends[0]), number(ends[1])
+    # No figure can be below 0, and no utilisation above 1, whatever Student says of a few decisions.
+    most = 1.0 if kind.component == "R_util" and miss.measured.value <= 1.0 else math.inf
+    low = number(max(0.0, ends[0]) if miss.measured.value >= 0.0 else ends[0])
+    high = number(min(most, ends[1]))
     missed = miss.violation > 0
     return in_words(
         "feedback.standing",

@@ -423,6 +423,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Of the {count} placements explained, the certain driver of {output} was most often {drivers}.",
         "在所解释的 {count} 次放置决策中，{output}最常见的可确认驱动因素依次为{drivers}。",
     ),
+    "report.summary.decided": (
+        "Of the {count} placements explained, what decided was most often {drivers}.",
+        "在所解释的 {count} 次放置决策中，最常起决定作用的依次为{drivers}。",
+    ),
     "report.summary.one_driver": ("{name} ({share} of them)", "{name}（占 {share}）"),
     "report.summary.no_driver": (
         "In none of the {count} placements explained is a single input certain to have driven {output}.",

@@ -194,7 +194,8 @@ def _drivers(report: Report, lang: str) -> str:
         say("report.summary.one_driver", lang, name=player(one.name, lang), share=share(one.top, lang))
         for one in leading
     ]
-    return say("report.summary.driven", lang, count=explained, output=name, drivers=listed(named, lang))
+    message = "decided" if report.reasons.output in ("log_odds", "choice") else "driven"
+    return say(f"report.summary.{message}", lang, count=explained, output=name, drivers=listed(named, lang))
 
 
 def _short(one: Standing, lang: str) -> str:

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 ROWS = 1024
 """Situations that are gone through together: larger arrays leave the cache."""
 
-RIVALS = 24
+RIVALS = 12
 """Plans at most that the wide search is taken to compare: the best of each set of domains and number of devices."""
 
 TIE = 1e-4
 """R by which the plan that was settled on counts as better than one with the same price."""
 
 SEARCH_ODDS = 10.0
-"""Log-odds of a unit of R between two plans of the wide search; only their sign decides."""
+"""Log-odds of a unit of R between two plans that the search compares; only their sign decides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,9 @@ class Rivals:
     def of(cls, policy: HiPpo, view: Decision) -> Rivals:
         """The best plans with what is free now and with all devices, and what the search itself finds."""
         empty = replace(view, free_devices=np.array(view.cost.domains.rows.devices, dtype=np.int64))
-        listed = [*_across(view), *_across(empty), *_inside(view), *_inside(empty)]
+        listed = [*_inside(view), *_inside(empty)]
+        if policy.planner(view).spanning[view.kind_index]:
+            listed = [*_across(view), *_across(empty)]
         plans = list({_kind_of(plan): plan for plan in reversed(listed)}.values())
         own = policy.perceive(view)
         settled = policy.redecide([view], own)[0] if policy.search and not view.replanning else None

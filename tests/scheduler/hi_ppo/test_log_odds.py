@@ -1,5 +1,6 @@
 """The log-odds of a choice say what the deployed policy does, the search and thinking included."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -46,6 +47,14 @@ def test_what_was_placed_has_odds_above_0_and_what_was_not_has_none(day):
         assert policy.log_odds(view, seen, one.plan)[0] > 0.0
         others = [each for each in policy.rivals(view).plans if set(each.domains) != set(one.plan.domains)]
         assert (np.array([policy.log_odds(view, seen, each)[0] for each in others]) <= 0.0).all()
+
+
+def test_a_policy_that_was_asked_can_still_be_copied(day):
+    policy, made = day
+    one = placed(made)[0]
+    policy.log_odds(one.view, one.seen, one.plan)
+    other = copy.deepcopy(policy)
+    assert other.rivals(one.view) is not policy.rivals(one.view)
 
 
 def test_a_cut_hangs_on_its_link(day):
