@@ -119,9 +119,7 @@ def main() -> None:
     )
     offered, taken = (int(sum(row[name] for row in with_)) for name in ("offered", "taken"))
     print(f"{args.draws} draws of {args.hours:g} h at {args.price:g} USD/kg: on offer {offered} times, taken {taken}")
-    print(
-        f"grams for the same work {grams.value:+.1f} % [{grams.low:+.1f}, {grams.high:+.1f}] over waiting cut"
-    )
+    print(f"grams for the same work {grams.value:+.1f} % [{grams.low:+.1f}, {grams.high:+.1f}] over waiting cut")
     print(f"hours of waiting per task {waited.value:+.2f} [{waited.low:+.2f}, {waited.high:+.2f}]")
 
 
