@@ -42,7 +42,7 @@ from attribution_sched.cluster.engine.state import WorldArrays
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.objective import BUDGETS, Quota
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World
+from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World, task_working
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.words.say import Phrase
 from attribution_sched.kernels import clock
@@ -520,7 +520,8 @@ class SimulatedCluster:
         pcie = inputs * float(made.demands.ratio[0, 3]) * 4.0 / PCIE_BYTES_PER_S
         raised = float(made.task.priority - self.world.kinds[index].priority)
         allowed_s = 0.0 if made.task.deadline_s is None else made.task.deadline_s - self.now_s
-        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s, -1.0])
+        working = task_working(self.world.kinds, made.task)
+        row = np.array([float(index), made.task.steps, *factors, pcie, raised, allowed_s, -1.0, working])
         number, self._came = self._came, self._came + 1
         self.engine.state.event[0, st.TAKEN] += 1
         task = replace(made.task, id=name, submitted=True, number=number, arrived_s=self.now_s)

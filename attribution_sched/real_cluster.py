@@ -488,6 +488,7 @@ class Live:
         self._failures: dict[str, int] = {}
         self._origin_s, self._duplex = 0.0, 1.0
         self.domains: list[str] = list(self.executors)
+        self.cap_w: Callable[[int, int], float] | None = None
 
     def world_of(self, world: World) -> World:
         """A world as the twin takes it: it ticks with the wall clock, and nothing happens that nobody reported."""
@@ -495,7 +496,7 @@ class Live:
         if missing:
             rule = f"no executor was given for {', '.join(missing)}"
             raise SettingsError(problem("cluster", sorted(self.executors), rule, "Give one for each domain"))
-        self.domains = [each.name for each in world.cluster.domains]
+        self.domains, self.cap_w = [each.name for each in world.cluster.domains], world.cluster.cap_w
         return twin_world(world, self.tick_s)
 
     def make(self, world: World, seed: int, *, arrivals: bool) -> Twin:
@@ -587,7 +588,10 @@ class Live:
         attempt = launched_of(journaled).attempt if journaled is not None else self._attempts.get(task.id, 0)
         record = self.journal.task(task.id) if self.journal.knows_task(task.id) else None
         command = self.command if record is None else tuple(record.meta.get("command") or self.command)
-        jobs = jobs_of(key, task.id, plan, self.domains, command, steps=steps, attempt=attempt, partner=partner)
+        jobs = jobs_of(
+            key, task.id, plan, self.domains, command, steps=steps, attempt=attempt, partner=partner,
+            cap_w=self.cap_w,
+        )  # fmt: skip
         since = time.time() if journaled is None else launched_of(journaled).since_unix_s
         made = Launched(key, task.id, {}, HELD if len(jobs) > 1 else RELEASED, since, attempt)
         parts = {(job.component.replica, job.component.stage): job.component.domain for job in jobs}

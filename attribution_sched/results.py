@@ -480,6 +480,7 @@ def plan_record(plan: Plan | None, domains: Sequence[str], *, replanning: bool) 
                         "tp": segment.tp,
                         "pp": segment.pp,
                         "precision": segment.precision.value,
+                        **({"cap": segment.cap} if segment.cap else {}),
                     }
                     for segment in replica.segments
                 ],
@@ -499,7 +500,7 @@ def plan_of(record: Mapping[str, Any] | None, domains: Sequence[str]) -> Plan | 
                 tuple(
                     Segment(
                         list(domains).index(part["domain"]), part["first"], part["stop"], part["dp"], part["tp"],
-                        part["pp"], Precision(part["precision"]),
+                        part["pp"], Precision(part["precision"]), cap=part.get("cap", 0),
                     )
                     for part in replica["segments"]
                 ),

@@ -1,19 +1,22 @@
 """Must: drivers of ΔR_eff, ΔR_util and ΔR_cost against paired rollouts.
 
-    python benchmarks/explain_brought.py [--seed 57000] [--decisions 100] [--futures 16] [--truth 96] [--policy hi-ppo]
+    python benchmarks/explain_brought.py [--seed 57000] [--decisions 100] [--futures 64] [--truth 224] [--policy hi-ppo]
+        [--runs explain_brought.jsonl] [--seconds 500]
 
 Placements, waits and moves of fresh days of ``cross-domain-easy``, each against the best other choice by the fork. What
 the product prints (``futures`` a coalition) is held against the same Shapley values of ``truth`` other futures:
 Spearman's ρ over all drivers of all decisions that are not printed as 0, and over the drivers of one decision (mean
 over decisions), per component; the truth's own ceiling is the correlation of its two halves, stepped up to all of it
 (Spearman and Brown). *Covered*: 95 % intervals that hold the truth's mean; *wide*: the same with the truth's own error
-taken off the miss.
+taken off the miss. A line per decision is kept in ``--runs``, so a run that was ended goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from pathlib import Path
 
 import numpy as np
 from explain_joint import days, spread
@@ -56,34 +59,50 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=57_000)
     parser.add_argument("--decisions", type=int, default=100)
-    parser.add_argument("--futures", type=int, default=16)
-    parser.add_argument("--truth", type=int, default=96)
+    parser.add_argument("--futures", type=int, default=64)
+    parser.add_argument("--truth", type=int, default=224)
     parser.add_argument("--policy", default="hi-ppo")
     parser.add_argument("--seconds", type=float, default=500.0, help="stop then and print what there is")
+    parser.add_argument("--preset", default="cross-domain-easy")
+    parser.add_argument("--runs", type=Path, default=Path("explain_brought.jsonl"), help="a line per decision")
     args = parser.parse_args()
     policy, began = make_policy(args.policy), time.process_time()
-    taken = days(load_settings("cross-domain-easy").build_world(), policy, args.seed, 3 * args.decisions, per_day=100)
-    told: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
-    took, crossing = [], []
+    taken = days(load_settings(args.preset).build_world(), policy, args.seed, 3 * args.decisions, per_day=100)
+    lines = [json.loads(line) for line in args.runs.read_text().splitlines()] if args.runs.exists() else []
+    known = {line["key"] for line in lines}
     for one in spread(taken, 3 * args.decisions):
-        if len(told) >= args.decisions or time.process_time() - began > args.seconds:
+        key = f"{args.preset} {args.policy} {one.id} {args.futures} {args.truth}"
+        if len(lines) >= args.decisions or time.process_time() - began > args.seconds:
             break
-        there, other = best_other(policy, one)
-        if not there:
+        if key in known or (line := of_one(policy, one, args)) is None:
             continue
-        start = time.process_time()
-        said = play_coalitions(policy, one.view, one.plan, other, futures=args.futures, seed=1)
-        took.append(time.process_time() - start)
-        real = play_coalitions(policy, one.view, one.plan, other, futures=args.truth, seed=2)
-        if said is None or real is None:
-            continue
-        shares, truth = said.shares, real.shares
-        bounds = np.array([[paired_interval(shares[:, p, c]) for c in range(4)] for p in range(shares.shape[1])])
-        halves = np.stack([truth[::2].mean(axis=0), truth[1::2].mean(axis=0)])
-        told.append((shares.mean(axis=0), bounds, halves, truth.std(axis=0, ddof=1) / np.sqrt(args.truth)))
-        plans = [plan for plan in (one.plan, other) if plan is not None]
-        crossing.append(any(len(set(plan.domains)) > 1 for plan in plans))
-    report(args, told, np.array(crossing), took)
+        lines.append({"key": key, **line})
+        with args.runs.open("a") as file:
+            file.write(json.dumps(lines[-1]) + "\n")
+    told = [tuple(np.array(line[name]) for name in ("mean", "bounds", "halves", "error")) for line in lines]
+    report(args, told, np.array([line["crossing"] for line in lines], dtype=bool), [line["took"] for line in lines])
+
+
+def of_one(policy: Policy, one: Decided, args: argparse.Namespace) -> dict[str, object] | None:
+    """Shares as the product tells them and in other futures; None where there is nothing to compare."""
+    there, other = best_other(policy, one)
+    if not there:
+        return None
+    start = time.process_time()
+    said = play_coalitions(policy, one.view, one.plan, other, futures=args.futures, seed=1)
+    took = time.process_time() - start
+    real = play_coalitions(policy, one.view, one.plan, other, futures=args.truth, seed=2)
+    if said is None or real is None:
+        return None
+    shares, truth = said.shares, real.shares
+    bounds = np.array([[paired_interval(shares[:, p, c]) for c in range(4)] for p in range(shares.shape[1])])
+    halves = np.stack([truth[::2].mean(axis=0), truth[1::2].mean(axis=0)])
+    plans = [plan for plan in (one.plan, other) if plan is not None]
+    return {
+        "mean": shares.mean(axis=0).tolist(), "bounds": bounds.tolist(), "halves": halves.tolist(),
+        "error": (truth.std(axis=0, ddof=1) / np.sqrt(args.truth)).tolist(), "took": took,
+        "crossing": any(len(set(plan.domains)) > 1 for plan in plans),
+    }  # fmt: skip
 
 
 def report(args: argparse.Namespace, told: list, crossing: np.ndarray, took: list[float]) -> None:

@@ -14,7 +14,8 @@ the same tasks, arrivals and network in every arm until decisions differ; nothin
 
 Printed: placements until the target is first met by a window's measure (all windows if never), how many runs met it,
 the mean of the measure over the last third of the windows and of R by the user's own weights there, with 95 % intervals
-over runs; and the ratio of placements to *fork*'s and to *outcomes*'s, paired by run (bootstrap).
+over runs; and the ratio of placements to *fork*'s and to *outcomes*'s, paired by run (bootstrap). A line per run is
+kept in ``--keep``; what is there already is not played again, and runs that not every arm has played are left out.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,14 +146,27 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=30)
     parser.add_argument("--explain", type=int, default=24)
     parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--seconds", type=float, default=1e9, help="CPU seconds after which no run is begun")
+    parser.add_argument("--keep", type=Path, default=Path("feedback_arms.jsonl"), help="a line per run and arm")
     args = parser.parse_args()
     target, limit = args.target.split("=")
     began = time.process_time()
-    runs: dict[str, list[Run]] = {arm: [] for arm in args.arms.split(",")}
-    for r in range(args.runs):
-        for arm, kept in runs.items():
-            kept.append(play(arm, args, args.seed + r, target, float(limit)))
-            print(f"  run {args.seed + r} {arm}: {kept[-1]}", flush=True)
+    lines = [json.loads(line) for line in args.keep.read_text().splitlines()] if args.keep.exists() else []
+    played = {tuple(line["run"]): Run(**line["came_to"]) for line in lines}
+    arms = args.arms.split(",")
+    for seed in range(args.seed, args.seed + args.runs):
+        for arm in arms:
+            key = (args.preset, args.policy, args.target, arm, seed)
+            if key in played or time.process_time() > args.seconds:
+                continue
+            played[key] = play(arm, args, seed, target, float(limit))
+            with args.keep.open("a") as file:
+                file.write(json.dumps({"run": key, "came_to": asdict(played[key])}) + "\n")
+    setting = (args.preset, args.policy, args.target)
+    seeds = range(args.seed, args.seed + args.runs)
+    whole = [seed for seed in seeds if all((*setting, arm, seed) in played for arm in arms)]
+    runs = {arm: [played[*setting, arm, seed] for seed in whole] for arm in arms}
+    print(f"{args.preset}, {args.policy}: {len(whole)} runs from seed {args.seed}")
     print(f"| told | placements to {args.target} | met | measure at the end | R by the user's weights |")
     print("|---|---|---|---|---|")
     counts = {arm: np.array([one.placements for one in kept], dtype=np.float64) for arm, kept in runs.items()}

@@ -36,6 +36,7 @@ from attribution_sched.cluster.plan import (
     MICROBATCHES,
     PP,
     PRECISION,
+    SEGMENT_FIELDS,
     STOP,
     TP,
     Plan,
@@ -107,7 +108,7 @@ def any_degree(decision: InstanceDecision, *, even: bool) -> float:
             firsts = np.concatenate([np.zeros((len(tp), 1), dtype=np.int64), stops[:, :-1]], axis=1)
             sound = ((stops - firsts >= pp) & (pp <= MAX_PP)).all(axis=1)
             micro = np.repeat(np.array(instance.microbatches), int(sound.sum()))[:, None]
-            rows = np.zeros((len(micro), size, 10), dtype=np.int64)
+            rows = np.zeros((len(micro), size, len(SEGMENT_FIELDS)), dtype=np.int64)
             rows[:, :, [DP, PRECISION]] = (1, Precision.FP32.index)
             rows[:, :, DOMAIN] = order
             for column, values in ((FIRST, firsts), (STOP, stops), (TP, tp), (PP, pp)):

@@ -21,7 +21,7 @@ from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.pipeline import Schedule, pipeline_times
-from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.plan import SEGMENT_FIELDS, PlanBatch
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain
 from research.pipeline_events import simulate_pipeline
@@ -108,7 +108,7 @@ def _interface(pipeline: Pipeline) -> FloatArray:
 def random_plans(count: int, layers: int, domains: int, seed: int = 0) -> PlanBatch:
     """Well-formed plans with one to three cuts over random domains."""
     rng = np.random.default_rng(seed)
-    segments = np.zeros((count, domains, 10), dtype=np.int64)
+    segments = np.zeros((count, domains, len(SEGMENT_FIELDS)), dtype=np.int64)
     counts = rng.integers(1, domains + 1, count)
     for p in range(count):
         n = int(counts[p])
@@ -119,7 +119,7 @@ def random_plans(count: int, layers: int, domains: int, seed: int = 0) -> PlanBa
         for s in range(n):
             dp, tp = 2 ** rng.integers(0, 3), 2 ** rng.integers(0, 3)
             pp = int(rng.integers(1, min(2, edges[s + 1] - edges[s]) + 1))
-            segments[p, s] = (order[s], edges[s], edges[s + 1], dp, tp, pp, 1, 0, micro, m)
+            segments[p, s] = (order[s], edges[s], edges[s + 1], dp, tp, pp, 1, 0, micro, m, 0)
     return PlanBatch(segments, counts, rng.integers(0, 2, count))
 
 

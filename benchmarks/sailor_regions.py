@@ -101,7 +101,7 @@ def _replica_s(decision: InstanceDecision, replica: Replica) -> float:
         for a, z in pairwise(cuts.tolist()):
             found = stage_cost(
                 cost.domains, runtime, cost.power_law, tables, workload, segment.domain, a, z, segment.dp, tp,
-                precision, replica.microbatch, 1.0,
+                precision, segment.cap, replica.microbatch, 1.0,
             )  # fmt: skip
             forward.append(found.forward_s + found.reduce_s)
             backward.append(found.backward_s + (2.0 if runtime.recompute else 1.0) * found.reduce_s)

@@ -116,7 +116,9 @@ class AnyPlan:
         ]
         dp, tp, pp = fits[int(rng.integers(len(fits)))]
         formats = [q for q in (Precision.FP32, Precision.FP16, Precision.BF16) if place.gpu.supports(q)]
-        return Segment(domain, first, stop, dp, tp, pp, formats[int(rng.integers(len(formats)))])
+        levels = len(view.cost.cluster.cap_levels)
+        cap = int(rng.integers(levels + 1)) if levels else 0
+        return Segment(domain, first, stop, dp, tp, pp, formats[int(rng.integers(len(formats)))], cap=cap)
 
 
 def kinds(*, hours: float = 1.0) -> tuple[TaskKind, ...]:

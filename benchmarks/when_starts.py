@@ -6,7 +6,8 @@ Fresh days. Every few placements every task that waits is asked when it starts; 
 has started. *Covered*: share of real starts inside the interval, by how long the tasks then waited in truth (short,
 middle and long third). *Interval score* (Winkler, lower is better): width, and ten times what a miss lies outside;
 beside it that of history: quantiles of what tasks of the same tenant and kind, who had waited as long, had still to
-wait in the same run so far. Intervals are bootstrapped over runs.
+wait in the same run so far. Intervals are bootstrapped over runs. A line per answer is kept in ``--keep-runs``; a run
+that is there already is not played again.
 
 With ``--weeks 2017-11-13,2017-11-20`` runs are weeks of the Philly log on the site of ``shared`` instead (data folder
 ``ATTRIBUTION_SCHED_DATA``). The log has no wall-time requests: a backfill estimate would have to be given the tenant's
@@ -16,6 +17,7 @@ history, as the futures are here.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from dataclasses import dataclass
@@ -98,6 +100,25 @@ def score(low: float, high: float, real: float) -> float:
     return (high - low + 2.0 / (1.0 - LEVEL) * outside) / 3600.0
 
 
+def judged(asked: list[Asked], started: dict[str, float], spent_s: float) -> dict[str, object]:
+    """What answers of a run came to: rows of real wait, inside or not, own score, history's score."""
+    rows: list[tuple[float, bool, float, float | None]] = []
+    never = beyond = 0
+    for each in asked:
+        real = started.get(each.task)
+        if real is None:
+            never += 1
+            continue
+        beyond += not np.isfinite(each.high_s)
+        high = each.high_s if np.isfinite(each.high_s) else each.now_s + 96 * 3600.0
+        past = None
+        if each.history is not None:
+            past = score(each.now_s + each.history[0], each.now_s + each.history[1], real)
+        inside = bool(each.low_s <= real <= each.high_s)
+        rows.append((real - each.now_s, inside, score(each.low_s, high, real), past))
+    return {"rows": rows, "never": never, "beyond": beyond, "spent_s": spent_s}
+
+
 def told_interval(found: tuple[float, float, float]) -> str:
     """A figure with its interval."""
     return f"{found[0]:.3f} [{found[1]:.3f}, {found[2]:.3f}]"
@@ -116,32 +137,25 @@ def main() -> None:
     parser.add_argument("--weeks", default="", help="Mondays of the Philly log, with commas")
     parser.add_argument("--keep", type=int, default=3, help="one task of the log in so many")
     parser.add_argument("--seconds", type=float, default=1e9, help="CPU seconds after which no run is begun")
+    parser.add_argument("--keep-runs", type=Path, default=Path("when_starts.jsonl"), help="a line per run")
     given = parser.parse_args()
-    rows: list[tuple[int, float, bool, float, float | None]] = []
-    never = beyond = 0
-    spent_s = 0.0
     weeks = [day for day in given.weeks.split(",") if day]
     presets = [week(day, given.keep) for day in weeks] or [given.preset] * given.runs
-    for run, preset in enumerate(presets):
-        if time.process_time() > given.seconds:
-            break
-        asked, started, seconds = play(run, preset, given.policy, given.seed + run, given)
-        spent_s += seconds
-        for each in asked:
-            real = started.get(each.task)
-            if real is None:
-                never += 1
-                continue
-            beyond += not np.isfinite(each.high_s)
-            inside = each.low_s <= real <= each.high_s
-            high = each.high_s if np.isfinite(each.high_s) else each.now_s + 96 * 3600.0
-            own = score(each.low_s, high, real)
-            past = (
-                None
-                if each.history is None
-                else score(each.now_s + each.history[0], each.now_s + each.history[1], real)
-            )
-            rows.append((run, real - each.now_s, bool(inside), own, past))
+    kept = [json.loads(line) for line in given.keep_runs.read_text().splitlines()] if given.keep_runs.exists() else []
+    names = [
+        f"{given.policy} {weeks[run] if weeks else given.preset} {given.seed + run}" for run in range(len(presets))
+    ]
+    known = {line["name"] for line in kept}
+    for run, (name, preset) in enumerate(zip(names, presets, strict=True)):
+        if name in known or time.process_time() > given.seconds:
+            continue
+        line = {"name": name, **judged(*play(run, preset, given.policy, given.seed + run, given))}
+        kept.append(line)
+        with given.keep_runs.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    kept = [line for line in kept if line["name"] in names]
+    rows = [(names.index(line["name"]), *row) for line in kept for row in line["rows"]]
+    never, beyond, spent_s = (sum(line[name] for line in kept) for name in ("never", "beyond", "spent_s"))
     waits = np.array([row[1] for row in rows])
     inside = np.array([row[2] for row in rows])
     runs = np.array([row[0] for row in rows])

@@ -294,7 +294,7 @@ def _shapes(domains: int, layers: int, most: int) -> Iterator[list[tuple[int, in
 def _product(
     shape: list[tuple[int, int, int, int]], micros: tuple[int, ...], lists: list[IntArray], width: int
 ) -> IntArray:
-    """Rows of all plans of one placement and one choice of microbatches, shape ``(n, width, 10)``."""
+    """Rows of all plans of one placement and one choice of microbatches, shape ``(n, width, 11)``."""
     picks = np.meshgrid(*(np.arange(len(rows)) for rows in lists), indexing="ij")
     rows = np.zeros((picks[0].size, width, len(SEGMENT_FIELDS)), dtype=np.int64)
     for p, ((domain, first, stop, replica), listed, pick) in enumerate(zip(shape, lists, picks, strict=True)):

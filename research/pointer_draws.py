@@ -239,7 +239,7 @@ class Trace:
     Attributes:
         world: The world.
         decision: The moment.
-        rows: The teacher's plan as segment rows, shape ``(segments, 10)``.
+        rows: The teacher's plan as segment rows, shape ``(segments, 11)``.
         reward: What its plan is worth.
         step_s: Step time of its plan.
         proven: Whether no plan is better.

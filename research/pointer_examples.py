@@ -86,7 +86,7 @@ def example_of(view: Decision, rows: NDArray[np.int64]) -> Example:
 
     Args:
         view: The decision.
-        rows: Segments of the plan, shape ``(S, 10)``.
+        rows: Segments of the plan, shape ``(S, 11)``.
 
     Raises:
         TraceError: If the plan asks for what the decision does not offer.

@@ -49,7 +49,8 @@ def from_line(line: str) -> Trace:
                 int(decision["kind"]), tuple(decision["free"]),
                 np.array(decision["bandwidth_gbps"], dtype=np.float64), tuple(decision["weights"]),
             ),
-            rows=np.array(record["rows"], dtype=np.int64).reshape(-1, 10),
+            # Recorded before plans had caps: none.
+            rows=np.pad(np.array(record["rows"], dtype=np.int64).reshape(-1, 10), ((0, 0), (0, 1))),
             reward=float(record["reward"]),
             step_s=float(record["step_s"]),
             proven=bool(record["proven"]),

@@ -36,7 +36,8 @@ def policies(as_json: Annotated[bool, typer.Option("--json", help="Print the lis
     """List the policies that can play, and what each does."""
     from attribution_sched.scheduler.registry import POLICIES
 
-    _list("What it does", {name: spec.description for name, spec in POLICIES.items()}, as_json)
+    told = {name: (spec.description, spec.freedoms) for name, spec in POLICIES.items()}
+    _list("What it does", {name: f"{does} ({more})" if more else does for name, (does, more) in told.items()}, as_json)
 
 
 @bench.command()

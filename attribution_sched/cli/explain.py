@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attribution_sched.explain.brought import Brought
     from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
-    from attribution_sched.explain.played import Played, Span
+    from attribution_sched.explain.played import Span
     from attribution_sched.journal import Journal
 
 
@@ -235,42 +235,30 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from attribution_sched.explain.digits import number
+    from attribution_sched.explain.table_words import NONE, cells_of
     from attribution_sched.explain.words import in_language, say
 
     console, width = out(), columns()
     console.print(f"[bold]{escape(in_language(table.sentence, lang))}[/bold]", width=width)
     if table.carbon:
         console.print(in_language(table.carbon, lang), width=width, markup=False)
-    names = ("reward", "r_eff", "r_util", "r_cost", "hours", "usd", "kwh", "carbon_g")
-    heads = ["ΔR", "ΔR_eff", "ΔR_util", "ΔR_cost", say("table.hours", lang), "Δ$", "ΔkWh", "Δg"]
-    played = next((row.played for row in table.rows if row.played is not None), None)
-    if played is not None:
-        heads[4] = say("table.start", lang)
-        rows = [(row, _played(row.played)) for row in table.rows]
-        note = say("table.note_played", lang, futures=played.futures, hours=number(played.hours, 2))
-    else:
-        rows = [(row, [_difference(getattr(row, name)) for name in names]) for row in table.rows]
-        note = say("table.note", lang)
+    heads, rows, note = cells_of(table, lang)
     # A column in which nothing differs says nothing, and a narrow terminal has no room for the last ones.
     room = (width or console.width) - NAMED
     kept: list[int] = []
     for c, head in enumerate(heads):
-        wide = 2 + max(len(head), *(len(cells[c]) for _, cells in rows))
+        wide = 1 + max(len(line) for text in (head, *(cells[c] for _, cells in rows)) for line in text.split("\n"))
         if any(cells[c] not in (NONE, "0") for _, cells in rows) and (room >= wide or not kept):
             kept.append(c)
             room -= wide
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     shown.add_column("", width=1)
-    shown.add_column(say("table.what", lang), min_width=24, overflow="fold")
+    shown.add_column(say("table.what", lang), min_width=NAMED - 6, overflow="fold")
     for c in kept:
         shown.add_column(heads[c], justify="right", no_wrap=True)
-    for row, every in rows:
-        cells = [every[c] for c in kept]
-        below = [in_language(row.missing, lang)] if row.missing else []
-        below += [say("table.wins", lang, change=row.change)] if row.change else []
-        lines = [escape(in_language(row.what, lang)), *(f"[dim]{escape(line)}[/dim]" for line in below)]
-        shown.add_row("✔" if row.chosen else "", "\n".join(lines), *cells)
+    for (what, *below), every in rows:
+        lines = [escape(what), *(f"[dim]{escape(line)}[/dim]" for line in below)]
+        shown.add_row("" if shown.rows else "✔", "\n".join(lines), *(every[c] for c in kept))
     console.print(shown)
     console.print(note, style="dim", width=width)
     if table.brought is not None:
@@ -284,11 +272,12 @@ def show_brought(gain: Brought, lang: str) -> None:
 
     from attribution_sched.explain.brought import COMPONENTS
     from attribution_sched.explain.digits import number
+    from attribution_sched.explain.table_words import spans_in_words
     from attribution_sched.explain.words import in_language, say
 
     def cells(spans: tuple[Span, ...]) -> list[str]:
-        pairs = zip((text.replace(" ± ", "\n± ") for text in _spans(spans)), spans, strict=True)
-        return [text if span.certain else f"[dim]{text}[/dim]" for text, span in pairs]
+        told = zip((text.replace(" ± ", "\n± ") for text in spans_in_words(spans)), spans, strict=True)
+        return [text if span.certain else f"[dim]{text}[/dim]" for text, span in told]
 
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
     head = say("brought.head", lang, what=in_language(gain.against, lang))
@@ -303,41 +292,8 @@ def show_brought(gain: Brought, lang: str) -> None:
     out().print(note, style="dim", width=columns())
 
 
-NONE = "–"
 NAMED = 32
 """Characters for what a row is."""
-SMALL = 5e-4
-"""Below this a difference of R is rounding."""
-CERTAIN = 2e-3
-"""An error below this part of its difference is not told."""
-
-
-def _difference(value: float | None) -> str:
-    from attribution_sched.explain.digits import number
-
-    return NONE if value is None else number(value, 2, signed=True)
-
-
-def _played(played: Played | None) -> list[str]:
-    """Cells of a row that was played: rewards with half their interval, then start, dollars, energy, carbon."""
-    if played is None:
-        return [NONE] * 8
-    spans = (played.reward, played.r_eff, played.r_util, played.r_cost)
-    others = (played.start_s / 3600.0, played.usd, played.kwh, played.carbon_g)
-    return [*_spans(spans), *(_difference(value) for value in others)]
-
-
-def _spans(spans: tuple[Span, ...]) -> list[str]:
-    from attribution_sched.explain.digits import share
-
-    def told(span: Span) -> str:
-        if max(abs(span.low), abs(span.high)) < SMALL:
-            return "0"
-        half = (span.high - span.low) / 2.0
-        # An error that no digit shown would tell is none.
-        return share(span.mean, half if half > CERTAIN * abs(span.mean) else 0.0)
-
-    return [told(span) for span in spans]
 
 
 def _drivers(explanation: Explanation, lang: str, most: int) -> Any:

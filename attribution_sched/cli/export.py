@@ -119,14 +119,13 @@ def _kubernetes(path: Path, output: Path, decision: str, image: str, *, jobset: 
     with Journal.read(path) as recording:
         record = recording.decision(decision)
         task = recording.task(str(record.task_id))
-        domains = [
-            each.name for each in load_settings(recording.header.settings["world"]).build_world().cluster.domains
-        ]
+        cluster = load_settings(recording.header.settings["world"]).build_world().cluster
+        domains = [each.name for each in cluster.domains]
         plan, key = plan_of(record.plan, domains), recording.key(record.id)
     if plan is None:
         raise SettingsError(problem("decision", decision, "placed nothing", "Give one that placed a task"))
     command = tuple(task.meta.get("command") or ("true",))
-    jobs = jobs_of(key, task.id, plan, domains, command, steps=task.steps)
+    jobs = jobs_of(key, task.id, plan, domains, command, steps=task.steps, cap_w=cluster.cap_w)
     made = kubernetes.jobset(key, jobs, image=image) if jobset else None
     objects = kubernetes.manifests(key, jobs, image=image) if made is None else [made]
     try:

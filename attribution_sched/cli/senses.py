@@ -1,14 +1,15 @@
 """What each sense and each freedom is worth to one policy: paired days of the same arrivals, 95 % intervals.
 
-    attribution-sched bench senses shared --days 8               # tasks that share devices
-    attribution-sched bench senses cross-domain --days 4  # models that no region holds; rule + fork
+    attribution-sched bench senses shared --days 8        # tasks that share devices
+    attribution-sched bench senses cross-domain --days 4  # models that no region holds
 
-*shared*: the preset's site at a quarter of its size. The policy packs; the arms differ in what it believes of a pair.
-*nothing*: any partner is as good as any; *kind*: the mean of measured pairs of the two models' names; *pace*, *pace +
-raw counters*, *pace + EmSHAP vector*: what pairs of this cluster were seen to do, carried over to tasks that look alike
-by these readings (no table, no name: nothing of a job's family is known before); *true demands*: the measured table
-itself. Beside them the freedom to share at all. *cross-domain*: the rule with the fork; arms differ in what the
-fork believes of tasks, links and carbon, and in whether models may be cut. A negative number is a sense that costs.
+Both are played by the rule with the fork, which compares its choice with others in copies of the cluster. *shared*: the
+preset's site at a quarter of its size, power caps off but where they are the question; arms differ in what is believed
+of a pair. *nothing*: any partner is as good as any; *kind*: the mean of measured pairs of the two models' names;
+*pace*, *pace + raw counters*, *pace + EmSHAP vector*: what pairs of this cluster were seen to do, carried over to tasks
+that look alike by these readings (no table, no name: nothing of a job's family is known before); *true demands*: the
+measured table itself. *cross-domain*: arms differ in what is believed of tasks, links and carbon. In both, freedoms are
+cut one by one: sharing or cutting a model, power caps, waiting. A negative number is a sense or a freedom that costs.
 Days that were played are kept in a folder (one JSON line each) and not played again.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,22 +25,33 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
-from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.decision import Decision, Moment
+from attribution_sched.cluster.demands import DEMAND_NAMES
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
+from attribution_sched.cluster.fork import Belief
 from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.plan import Plan
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.episode import EpisodeSummary, play
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
-from attribution_sched.scheduler.pairing import Packing, ReferenceBelief, TrialBelief, nearest_job, profile_of
+from attribution_sched.scheduler.pairing import (
+    PairBelief,
+    ReferenceBelief,
+    TrialBelief,
+    among,
+    nearest_job,
+    profile_of,
+)
 from attribution_sched.scheduler.thinking import Think, Thinker
-from attribution_sched.types import FloatArray, Task
+from attribution_sched.types import Attributor, FloatArray, Task
 
 FIRST_SEED = 3_190_000
-FIGURES = ("baseline_running_h", "mean_completion_h", "waiting_h", "reward", "task_energy_kwh")
+FIGURES = ("baseline_running_h", "mean_completion_h", "waiting_h", "reward", "task_energy_kwh", "carbon_kg")
 SPREAD = 1.5
 """Length of one standard deviation of an attribution: that of the logarithm of a counter of the measured jobs."""
 
@@ -63,13 +75,33 @@ class NameBelief:
         a, b = nearest_job(own), nearest_job(other)
         return float(self._mean[a, b]), float(self._mean[b, a])
 
+    def profile(self, task: Task) -> FloatArray:
+        """The job whose family it is of."""
+        return np.array([float(nearest_job(task))])
+
+    def speeds_among(self, profiles: FloatArray) -> FloatArray:
+        """Mean speeds of the families."""
+        return among(self._mean, profiles)
+
 
 class AnyPartner:
     """Nothing is known: every pair is believed to do the same."""
 
     def speeds(self, own: Task, other: Task) -> tuple[float, float]:
         """The same for all."""
-        return 0.65, 0.65
+        return SAME, SAME
+
+    def profile(self, task: Task) -> FloatArray:
+        """Nothing."""
+        return np.zeros(1)
+
+    def speeds_among(self, profiles: FloatArray) -> FloatArray:
+        """The same for all."""
+        return np.full((len(profiles), len(profiles)), SAME)
+
+
+SAME = 0.65
+"""Speed that every task is believed to have beside any other."""
 
 
 def pace_of(task: Task) -> FloatArray:
@@ -100,48 +132,91 @@ def site(load: str) -> World:
     return load_settings(settings).build_world()
 
 
-def shared_arms(load: str) -> dict[str, Callable[[int], EpisodeSummary]]:
-    """Arms of the shared site: seed → what the days came to."""
+Arms = dict[str, Callable[[int], EpisodeSummary]]
+"""Arm → seed → what the days came to."""
+
+
+def shared_arms(load: str) -> Arms:
+    """Arms of the shared site."""
     from attribution_sched.attribution.attributor import as_attributor
     from attribution_sched.attribution.vector import state_vectors
-    from attribution_sched.cluster.demands import DEMAND_NAMES
 
-    world = site(load)
+    capped = site(load)
+    world = without_caps(capped)
     attribute = state_vectors(as_attributor(None, world), DEMAND_NAMES)
     read = vector_reader(world, attribute)
 
-    def arm(make: Callable[[], Any], world: World = world) -> Callable[[int], EpisodeSummary]:
-        return lambda seed: play(world, Packing(make()), seed, attribute=attribute)
+    def arm(make: Callable[[], Any], world: World = world, **freedoms: Any) -> Callable[[int], EpisodeSummary]:
+        return lambda seed: play(world, Sees(BOTH, belief=make(), **freedoms), seed, attribute=attribute)
+
+    def vector() -> TrialBelief:
+        return TrialBelief(read)
 
     return {
-        "alone (sharing cut)": arm(AnyPartner, replace(world, share_limit=1)),
         "nothing": arm(AnyPartner),
         "kind (model's name)": arm(NameBelief),
         "pace": arm(lambda: TrialBelief(pace_of)),
         "pace + raw counters": arm(lambda: TrialBelief(profile_of)),
-        "pace + EmSHAP vector": arm(lambda: TrialBelief(read)),
+        "pace + EmSHAP vector": arm(vector),
         "true demands": arm(ReferenceBelief),
+        "caps allowed": arm(vector, capped),
+        "sharing not allowed": arm(vector, replace(world, share_limit=1)),
+        "waiting not allowed": arm(vector, waits=False),
+        "rule, sharing not allowed": arm(vector, replace(world, share_limit=1), fork=False),
+        "rule, the same, caps allowed": arm(vector, replace(capped, share_limit=1), fork=False),
     }
 
 
+BOTH = ("attributions", "pace")
+
+LEVELS = (0.9, 0.75, 0.5, 0.35)
+"""Caps of a preset that has none of its own, as shares of the TDP."""
+
+
+def without_caps(world: World) -> World:
+    """The world without cap levels."""
+    return replace(world, cluster=replace(world.cluster, cap_levels=()))
+
+
 class Sees:
-    """The rule with the fork, which believes only what an arm allows; links as they are, or at their nominal speed.
+    """The rule with the fork, which believes only what an arm allows.
 
     Args:
         reads: Of ``attributions`` and ``pace``; neither is the kind alone.
-        links: Whether it is shown what links carry now.
+        links: Whether it is shown what links carry now; else their nominal speed.
+        hourly: Whether it is shown the carbon of the hour and its forecast; else the annual mean.
         cut: Whether it may cut models over several domains.
+        waits: Whether it may leave a task waiting that fits.
         fork: Whether it thinks at all; the rule alone does not.
+        belief: What it believes of pairs; what it learns from them by default.
+        beliefs: What it believes of tasks, in the place of what attributions and pace tell.
     """
 
     name = "rule+fork"
 
-    def __init__(self, reads: tuple[str, ...], *, links: bool = True, cut: bool = True, fork: bool = True) -> None:
+    def __init__(
+        self,
+        reads: tuple[str, ...],
+        *,
+        links: bool = True,
+        hourly: bool = True,
+        cut: bool = True,
+        waits: bool = True,
+        fork: bool = True,
+        belief: PairBelief | None = None,
+        beliefs: TrueBeliefs | RawBeliefs | None = None,
+    ) -> None:
         self._policy = RuleFork() if fork else Rule()
         coordinator = self._policy._coordinator
+        coordinator.waits = waits
+        self.pairs = coordinator.pairs
+        if belief is not None:
+            coordinator.partners.belief = belief
         if fork:
             coordinator._thinker = Thinker(Think(), coordinator.attributions, reads=reads)
-        self.links, self.cut = links, cut
+            if beliefs is not None:
+                coordinator._thinker._beliefs = [(beliefs.world, beliefs)]
+        self.links, self.hourly, self.cut = links, hourly, cut
 
     def reset(self, seed: int) -> None:
         """Forget the last episode."""
@@ -162,6 +237,8 @@ class Sees:
     def _shown(self, seen: Decision) -> Decision:
         if not self.cut:
             seen = replace(seen, max_segments=1)
+        if not self.hourly and seen.moment is not None:
+            seen = replace(seen, moment=_by_the_year(seen.moment))
         if self.links or seen.moment is None:
             return seen
         base = seen.moment.arrays.base[0] / BYTES_PER_GBIT
@@ -172,23 +249,78 @@ class Sees:
         return replace(seen, bandwidth_gbps=base, link_gbps=base, moment=moment)
 
 
-def crossing_arms(preset: str) -> dict[str, Callable[[int], EpisodeSummary]]:
-    """Arms of regions whose models must be cut: seed → what the day came to."""
-    world = load_settings(preset).build_world()
-    both = ("attributions", "pace")
+def _by_the_year(moment: Moment) -> Moment:
+    """A moment in which every grid has the intensity that a table says of it, now and later."""
+    cluster, signals = moment.world.cluster, moment.arrays.signals.copy()
+    signals[st.CARBON] = 1.0
+    domains = tuple(replace(domain, carbon=None) for domain in cluster.domains)
+    world = replace(moment.world, cluster=replace(cluster, domains=domains))
+    return replace(moment, world=world, arrays=moment.arrays._replace(signals=signals))
 
-    def arm(policy: Callable[[], Any]) -> Callable[[int], EpisodeSummary]:
-        return lambda seed: play(world, policy(), seed)
+
+class TrueBeliefs(AttributionBeliefs):
+    """The demands themselves, which no scheduler can see.
+
+    Args:
+        world: Whose tasks.
+        attributor: As the rule reads attributions.
+    """
+
+    def __init__(self, world: World, attributor: Attributor) -> None:
+        super().__init__(world, attributor)
+        self.world = world
+        demands = build_pool(world).demands
+        self._logs = np.log(np.column_stack([demands.factors, demands.ratio[:, 3]]))
+
+    def of(self, tasks: Sequence[Task]) -> Belief:
+        """What the pool has drawn for each."""
+        told = super().of(tasks)
+        rows = [task.number for task in tasks]
+        return Belief(self._logs[rows], 0.0 * told.root, told.pace)
+
+
+class RawBeliefs(AttributionBeliefs):
+    """What pace and seven raw counters tell, each scaled to its spread over tasks."""
+
+    def __init__(self, world: World) -> None:
+        logs = np.log1p(build_pool(world).counters.values[:, : len(DEMAND_NAMES)])
+        centre, spread = logs.mean(axis=0), np.maximum(logs.std(axis=0), 1e-6)
+
+        def read(counters: FloatArray) -> FloatArray:
+            return np.asarray(np.tanh(0.5 * (np.log1p(counters[:, : len(DEMAND_NAMES)]) - centre) / spread))
+
+        super().__init__(world, read)
+        self.world, self.read = world, read
+
+
+def crossing_arms(preset: str) -> Arms:
+    """Arms of regions whose models must be cut."""
+    from attribution_sched.attribution.vector import state_vectors
+
+    world = without_caps(load_settings(preset).build_world())
+    capped = replace(world, cluster=replace(world.cluster, cap_levels=LEVELS))
+    raw = RawBeliefs(world)
+    counted = state_vectors(raw.read, DEMAND_NAMES)
+    true = TrueBeliefs(world, Rule().attributions)
+
+    def arm(policy: Callable[[], Any], world: World = world, **more: Any) -> Callable[[int], EpisodeSummary]:
+        return lambda seed: play(world, policy(), seed, **more)
 
     return {
         "kind": arm(lambda: Sees(())),
         "pace": arm(lambda: Sees(("pace",))),
-        "pace + EmSHAP vector": arm(lambda: Sees(both)),
-        "links unknown": arm(lambda: Sees(both, links=False)),
-        "cutting not allowed": arm(lambda: Sees(both, cut=False)),
+        "pace + raw counters": arm(lambda: Sees(BOTH, beliefs=raw), attribute=counted),
+        "pace + EmSHAP vector": arm(lambda: Sees(BOTH)),
+        "true demands": arm(lambda: Sees(BOTH, beliefs=true)),
+        "links unknown": arm(lambda: Sees(BOTH, links=False)),
+        "carbon by annual mean": arm(lambda: Sees(BOTH, hourly=False)),
+        "caps allowed": arm(lambda: Sees(BOTH), capped),
+        "cutting not allowed": arm(lambda: Sees(BOTH, cut=False)),
+        "waiting not allowed": arm(lambda: Sees(BOTH, waits=False)),
         "rule": arm(lambda: Sees((), fork=False)),
         "rule, links unknown": arm(lambda: Sees((), links=False, fork=False)),
         "rule, cutting not allowed": arm(lambda: Sees((), cut=False, fork=False)),
+        "rule, caps allowed": arm(lambda: Sees((), fork=False), capped),
     }
 
 
@@ -270,5 +402,5 @@ def measure_senses(
         raise SettingsError(problem("only", only, "is the beginning of no arm", "Leave it out to play all"))
     days_of = played(folder, name, arms, range(seed, seed + days), 60.0 * cpu_minutes)
     where = f"{preset}, load {load}, 16 devices, two days each" if shared else preset
-    usual = "nothing" if shared else "pace + EmSHAP vector"
+    usual = "pace + EmSHAP vector"
     return f"{where}\n{table(days_of, usual if usual in arms else next(iter(arms)))}"

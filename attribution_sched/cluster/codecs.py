@@ -26,7 +26,7 @@ from attribution_sched.cluster.engine.engine import (
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.incidents import is_lost
-from attribution_sched.cluster.plan import DOMAIN, PlanBatch
+from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import BATCH_LEVELS, World
 from attribution_sched.errors import PlanError, SettingsError, problem
@@ -170,6 +170,8 @@ class CrossDomainCodec:
         precisions = np.repeat(self._precision[None, :], e, axis=0)
         precisions[arrays.kinds[kind, st.K_TRAINING] == 1.0, Precision.INT8.index] = False
         batches = np.ones((e, BATCH_LEVELS), dtype=np.bool_)
+        # Any cap goes with any precision.
+        precisions = np.tile(precisions, (1, len(world.cluster.cap_levels) + 1))
         row = np.concatenate([domains, stops, layouts, precisions, batches], axis=1)
         return np.tile(row, (1, p))
 
@@ -259,9 +261,9 @@ class TestbedCodec:
             for q in PRECISIONS:
                 if not gpu.supports(q) or (kind.training and q is Precision.INT8):
                     continue
-                rows = np.zeros((BATCH_LEVELS, 1, 10), dtype=np.int64)
+                rows = np.zeros((BATCH_LEVELS, 1, len(SEGMENT_FIELDS)), dtype=np.int64)
                 for b, micro in enumerate(kind.microbatches):
-                    rows[b, 0] = (0, 0, len(kind.model), 1, 1, 1, q.index, 0, micro, kind.batch_size // micro)
+                    rows[b, 0] = (0, 0, len(kind.model), 1, 1, 1, q.index, 0, micro, kind.batch_size // micro, 0)
                 ones = np.ones(BATCH_LEVELS, dtype=np.int64)
                 cost = engine.cost.score(PlanBatch(rows, ones, 0 * ones), k, breakdown=False)
                 table[k, q.index] = cost.segment("memory_bytes")[:, 0]

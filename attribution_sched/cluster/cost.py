@@ -45,6 +45,7 @@ from attribution_sched.cluster.memory import activation_share, element_bytes, in
 from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.pipeline import pipeline_finish
 from attribution_sched.cluster.plan import (
+    CAP,
     DOMAIN,
     DP,
     FIRST,
@@ -58,7 +59,15 @@ from attribution_sched.cluster.plan import (
     Plan,
     PlanBatch,
 )
-from attribution_sched.cluster.power import cap_reached, cap_slowdown, capped_w, draw_law, draw_w, precision_factor
+from attribution_sched.cluster.power import (
+    cap_levels_w,
+    cap_reached,
+    cap_slowdown,
+    capped_w,
+    draw_law,
+    draw_w,
+    precision_factor,
+)
 from attribution_sched.cluster.world import Cluster, TaskKind
 from attribution_sched.errors import NetworkError, PlanError, problem
 from attribution_sched.kernels import by_reference, kernel
@@ -131,11 +140,13 @@ class DomainArrays(NamedTuple):
         rows: Records of ``DOMAIN_ROW``, shape ``(K,)``.
         peak_flops: Shape ``(K, 4)``; NaN where the precision does not exist.
         price_usd_per_byte: Egress price, shape ``(K, K)``.
+        caps_w: Watts of every cap level, the domain's own first, shape ``(K, L)``.
     """
 
     rows: np.recarray[tuple[int], np.dtype[np.void]]
     peak_flops: FloatArray
     price_usd_per_byte: FloatArray
+    caps_w: FloatArray
 
 
 @by_reference
@@ -223,16 +234,17 @@ _cap_slowdown = kernel(cap_slowdown)
 
 @kernel
 def _pass_draw(
-    domains: DomainArrays, power_law: PowerArrays, domain: int, precision: int, compute_s: float, memory_s: float,
-    pass_s: float,
+    domains: DomainArrays, power_law: PowerArrays, domain: int, precision: int, cap: int, compute_s: float,
+    memory_s: float, pass_s: float,
 ) -> tuple[float, float]:  # fmt: skip
-    """Watts of a device during a pass under the cap of its domain, and how much the cap stretches the pass.
+    """Watts of a device during a pass under its cap, and how much the cap stretches the pass.
 
     Args:
         domains: The cluster.
         power_law: Constants.
         domain: Where it runs.
         precision: Row on the precision axis.
+        cap: Cap level; 0 is the domain's own.
         compute_s: Seconds of the pass that the arithmetic units work.
         memory_s: Seconds that the memory works.
         pass_s: Seconds of the pass; the rest is launching and waiting for the host.
@@ -245,11 +257,40 @@ def _pass_draw(
         here.idle_w, here.tdp_w, working, compute_part, power_law.precision_factor[precision],
         here.compute_draw, here.memory_draw, power_law.saturation,
     )  # fmt: skip
-    drawn = _capped_w(natural, here.cap_w, here.tdp_w, power_law.cap_reached)
+    drawn = _capped_w(natural, domains.caps_w[domain, cap], here.tdp_w, power_law.cap_reached)
     beta = working**power_law.cap_exponent * (
         compute_part * here.compute_beta + (1.0 - compute_part) * here.memory_beta
     )
     return drawn, _cap_slowdown(natural, drawn, here.cap_floor_w, beta)
+
+
+@kernel
+def opaque_cap(
+    domains: DomainArrays, power_law: PowerArrays, domain: int, precision: int, cap: int, working: float
+) -> tuple[float, float, float]:
+    """How much a cap stretches an opaque job, what is left of its watts above idle, and what of its joules.
+
+    The same law as of a pass: a job whose devices work a share ``u`` of the time draws ``idle + u · (P − idle)`` where
+    one that always computes draws ``P``, and feels a cap by ``u^k · β_c``.
+
+    Args:
+        domains: The cluster.
+        power_law: Constants.
+        domain: Where it runs.
+        precision: Row on the precision axis.
+        cap: Cap level; 0 is the domain's own.
+        working: Share of its time that a device works, in (0, 1].
+    """
+    here = domains.rows[domain]
+    busy_w = _draw_w(
+        here.idle_w, here.tdp_w, 1.0, 1.0, power_law.precision_factor[precision], here.compute_draw, here.memory_draw,
+        power_law.saturation,
+    )  # fmt: skip
+    natural = here.idle_w + working * (busy_w - here.idle_w)
+    drawn = _capped_w(natural, domains.caps_w[domain, cap], here.tdp_w, power_law.cap_reached)
+    beta = working**power_law.cap_exponent * here.compute_beta
+    stretch = _cap_slowdown(natural, drawn, here.cap_floor_w, beta)
+    return stretch, (drawn - here.idle_w) / (natural - here.idle_w), stretch * drawn / natural
 
 
 class StageCost(NamedTuple):
@@ -332,6 +373,7 @@ def stage_cost(
     dp: int,
     tp: int,
     precision: int,
+    cap: int,
     micro: int,
     slowdown: float,
 ) -> StageCost:
@@ -349,6 +391,7 @@ def stage_cost(
         dp: Data-parallel ranks.
         tp: Tensor-parallel ranks.
         precision: Row on the precision axis.
+        cap: Cap level; 0 is the domain's own.
         micro: Samples of a microbatch, shared out over the dp ranks.
         slowdown: Stretch from co-located tasks, ≥ 1.
     """
@@ -385,12 +428,12 @@ def stage_cost(
     compute_share = working * forward_compute / heavier
     memory_share = working * forward_memory / heavier
     # Power follows from what share of the busy time the units really work; a cap stretches it.
-    power, stretch = _pass_draw(domains, power_law, domain, precision, forward_compute, forward_memory, forward)
+    power, stretch = _pass_draw(domains, power_law, domain, precision, cap, forward_compute, forward_memory, forward)
     forward *= slowdown * stretch
     # Both passes of training have the same mix of work and waiting; writing a token hardly computes.
     if backward > 0.0 and not workload.training:
         write_w, write_stretch = _pass_draw(
-            domains, power_law, domain, precision, backward_compute, backward_memory, backward
+            domains, power_law, domain, precision, cap, backward_compute, backward_memory, backward
         )
         writing = min(1.0, (backward_compute + backward_memory) / backward)
         heavier = max(backward_compute, backward_memory)
@@ -519,7 +562,7 @@ def plan_cost(
         workload: The task.
         bandwidth: WAN bytes per second now, shape ``(K, K)``.
         latency: WAN one-way seconds now, shape ``(K, K)``.
-        segments: The plan's rows, shape ``(P, 10)``.
+        segments: The plan's rows, shape ``(P, 11)``.
         count: Rows in use.
         schedule: Pipeline schedule.
         slowdown: Compute slow-down of each segment from co-located tasks, shape ``(P,)``, ≥ 1.
@@ -578,7 +621,7 @@ def plan_cost(
             z = stage_first[s + 1]
             stage = stage_cost(
                 domains, runtime, power_law, tables, workload, row[DOMAIN], a, z, row[DP], row[TP], row[PRECISION],
-                micro, slowdown[row_index],
+                row[CAP], micro, slowdown[row_index],
             )  # fmt: skip
             forward, backward, reduce_s = stage.forward_s, stage.backward_s, stage.reduce_s
             # Each pass reduces once: forward, backward and, where it recomputes, the second forward.
@@ -770,7 +813,7 @@ def share_batch(
         domains: The cluster.
         model: Row of the tables.
         batch: Samples per step.
-        rows: The plan's segments, shape ``(P, 10)``; the column of microbatches is written.
+        rows: The plan's segments, shape ``(P, 11)``; the column of microbatches is written.
         count: Segments in use.
         replicas: Replicas of the plan.
     """
@@ -986,7 +1029,7 @@ class CostModel:
 
     def _batch(self, plans: PlanBatch | Plan | Sequence[Plan], model: int) -> PlanBatch:
         if isinstance(plans, PlanBatch):
-            plans.check(int(self.tables.n_layers[model]), len(self.cluster))
+            plans.check(int(self.tables.n_layers[model]), len(self.cluster), self.domains.caps_w.shape[1])
             return plans
         listed = [plans] if isinstance(plans, Plan) else list(plans)
         for plan in listed:
@@ -1007,6 +1050,9 @@ class CostModel:
                     problem("dp*tp*pp", segment.device_count, f"{domain.name} has {domain.devices} devices",
                             "Use a smaller layout")
                 )  # fmt: skip
+            if not 0 <= segment.cap <= len(self.cluster.cap_levels):
+                rule = f"must lie in 0..{len(self.cluster.cap_levels)}, the cluster's cap levels"
+                raise PlanError(problem("cap", segment.cap, rule, "Use 0 for the domain's own cap"))
             if not domain.gpu.supports(segment.precision):
                 valid = ", ".join(domain.gpu.peak_flops)
                 rule = f"{domain.gpu.name} has no hardware for it"
@@ -1043,6 +1089,7 @@ def domain_arrays(cluster: Cluster, achieved: Efficiencies) -> DomainArrays:
         rows=rows,
         peak_flops=np.array([[d.gpu.peak_flops.get(q, np.nan) for q in PRECISIONS] for d in domains]),
         price_usd_per_byte=cluster.wan.price_usd_per_gb / BYTES_PER_GB,
+        caps_w=np.array([cap_levels_w(d.gpu, d.cap_w, cluster.cap_levels) for d in domains]),
     )
 
 

@@ -53,6 +53,29 @@ DRAM_PER_ELEMENTWISE = 1.2
 _BOUNDED = [COUNTER_NAMES.index(name) for name in ("conv", "fc", "attention", "sm_active", "dram_active")]
 
 
+_SM, _DRAM = COUNTER_NAMES.index("sm_active"), COUNTER_NAMES.index("dram_active")
+
+FULL = 0.99
+"""Share from which a counter of time is at its end."""
+
+LEAST_WORKING = 0.02
+"""Share of its time that a device works at least, whatever its counters say."""
+
+
+def working_share(values: FloatArray) -> FloatArray:
+    """Share of its time that a device works, as its counters tell: the busier of arithmetic and memory, ``(...)``.
+
+    Arithmetic is what is left of ``sm_active`` once the time that waits for memory is taken off. Where that counter is
+    at its end, the two overlap by nobody knows how much: half is assumed.
+
+    Args:
+        values: Readings, shape ``(..., 12)``.
+    """
+    active, dram = values[..., _SM], values[..., _DRAM]
+    busier = np.maximum(np.where(active < FULL, active - dram, active - 0.5 * dram), dram)
+    return np.clip(busier, LEAST_WORKING, 1.0)
+
+
 @dataclass(frozen=True)
 class Counters:
     """Readings of a batch of tasks; the axes are (task, counter).

@@ -26,6 +26,7 @@ from attribution_sched.cluster.engine.engine import (
     signal_hour,
 )
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.incidents import I_END, I_START, is_lost
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
@@ -501,7 +502,11 @@ def encode_rows(world: World, layouts: IntArray, plan: Plan | None, kind_index: 
         if replica.microbatch not in levels:
             raise PlanError(problem("microbatch", replica.microbatch, f"must be one of {levels}", "Pick a level"))
         level = levels.index(replica.microbatch)
-        rows[p] = (segment.domain, segment.stop, layout[0] + named, segment.precision.index, level)
+        if not 0 <= segment.cap <= len(world.cluster.cap_levels):
+            rule = f"must lie in 0..{len(world.cluster.cap_levels)}, the cluster's cap levels"
+            raise PlanError(problem("cap", segment.cap, rule, "Use 0 for the domain's own cap"))
+        numbers = segment.precision.index + len(PRECISIONS) * segment.cap
+        rows[p] = (segment.domain, segment.stop, layout[0] + named, numbers, level)
     return rows
 
 

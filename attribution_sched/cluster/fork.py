@@ -48,7 +48,7 @@ from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.signals import possible
 from attribution_sched.cluster.streams import StreamState, integers
 from attribution_sched.cluster.wan import ou_advance
-from attribution_sched.cluster.world import TaskPool, World, build_pool
+from attribution_sched.cluster.world import TaskPool, World, build_pool, task_working, working_shares
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
@@ -442,7 +442,7 @@ class Beliefs(Protocol):
 
     @property
     def pool(self) -> FloatArray:
-        """Tasks that may come, rows as the engine takes them, shape ``(n, 8)``."""
+        """Tasks that may come, rows as the engine takes them, shape ``(n, 10)``."""
         ...
 
     @property
@@ -467,7 +467,8 @@ class PriorBeliefs:
         pool = law_pool(world)
         inputs = np.array([kind.model.layers[0].input_elements for kind in world.kinds], dtype=np.float64)
         self.inputs = inputs
-        self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs)
+        working = working_shares(world.kinds, pool.kinds, pool.counters.values)
+        self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs, working)
         self.pool_believed: FloatArray = np.zeros((len(pool), FACTORS))
         rng = np.random.default_rng(LAW_SEED)
         self.mean, self.root = np.zeros((len(world.kinds), FACTORS)), np.zeros((len(world.kinds), FACTORS, FACTORS))
@@ -501,10 +502,11 @@ def covariance_root(logs: FloatArray) -> FloatArray:
 
 
 def pool_rows(
-    kinds: IntArray, steps: FloatArray, factors: FloatArray, pcie: FloatArray, inputs: FloatArray
+    kinds: IntArray, steps: FloatArray, factors: FloatArray, pcie: FloatArray, inputs: FloatArray, working: FloatArray
 ) -> FloatArray:
-    """Rows of the engine's pool of tasks, shape ``(n, 9)``; as urgent as their kind, and no measured jobs."""
-    rows = np.zeros((len(kinds), 9))
+    """Rows of the engine's pool of tasks, shape ``(n, 10)``; as urgent as their kind, and no measured jobs."""
+    rows = np.zeros((len(kinds), st.POOL_COLUMNS))
+    rows[:, st.P_WORKING] = working
     rows[:, st.P_KIND], rows[:, st.P_STEPS] = kinds, steps
     rows[:, st.P_FACTORS : st.P_FACTORS + 3] = factors
     rows[:, st.P_TYPE] = -1.0
@@ -585,8 +587,8 @@ def draw_futures(
         or [np.zeros((first + futures, 0))],
         axis=1,
     )[first:]
-    known = moment.arrays.pool[list(order)] if order else np.zeros((0, 9))
-    fresh = np.zeros((len(added), 9))
+    known = moment.arrays.pool[list(order)] if order else np.zeros((0, st.POOL_COLUMNS))
+    fresh = np.zeros((len(added), st.POOL_COLUMNS))
     fresh[:, st.P_TYPE] = -1.0
     for i, task in enumerate(added):
         fresh[i, st.P_KIND], fresh[i, st.P_STEPS] = task.kind_index, task.steps
@@ -595,6 +597,7 @@ def draw_futures(
             fresh[i, st.P_ALLOWED_S] = max(0.0, task.deadline_s - moment.now_s)
     facts = np.concatenate([known, fresh])
     kinds = facts[:, st.P_KIND].astype(np.int64)
+    facts[:, st.P_WORKING] = [task_working(moment.world.kinds, task) for task in records]
     inputs = np.array([kind.model.layers[0].input_elements for kind in moment.world.kinds], dtype=np.float64)
     signals = _signals(moment, until_s, seed, first, futures)
     told = np.column_stack([believed.pace, believed.mean[:, : FACTORS - 1]])

@@ -43,6 +43,7 @@ class Segment:
         pp: Pipeline stages inside the domain.
         precision: Numeric format of the segment.
         devices: Device indices inside the domain; empty lets the cluster choose.
+        cap: Power cap of its devices, a level of the cluster's (:attr:`Cluster.cap_levels`); 0 is the domain's own.
     """
 
     domain: int
@@ -53,6 +54,7 @@ class Segment:
     pp: int = 1
     precision: Precision = Precision.FP16
     devices: tuple[int, ...] = ()
+    cap: int = 0
 
     @property
     def device_count(self) -> int:
@@ -171,6 +173,8 @@ class Plan:
             if not 0 <= segment.domain < n_domains:
                 rule = f"the cluster has domains 0..{n_domains - 1}"
                 return problem(f"{where}.domain", segment.domain, rule, "Pick one")
+            if segment.cap < 0:
+                return problem(f"{where}.cap", segment.cap, "must be >= 0", "Use 0 for the domain's own cap")
             name = next((name for name in ("dp", "pp") if getattr(segment, name) < 1), "tp")
             rule = "must be one of 1, 2, 4, 8" if name == "tp" else "must be >= 1"
             return problem(f"{where}.{name}", getattr(segment, name), rule, "Use 1 or more")
@@ -181,10 +185,12 @@ class Plan:
         return problem(f"{where} layers", (segment.first, segment.stop), rule, "Move the cut inside the model")
 
 
-SEGMENT_FIELDS = ("domain", "first", "stop", "dp", "tp", "pp", "precision", "replica", "microbatch", "microbatches")
+SEGMENT_FIELDS = (
+    "domain", "first", "stop", "dp", "tp", "pp", "precision", "replica", "microbatch", "microbatches", "cap",
+)  # fmt: skip
 """Columns of the segment axis of a ``PlanBatch``."""
 
-DOMAIN, FIRST, STOP, DP, TP, PP, PRECISION, REPLICA, MICROBATCH, MICROBATCHES = range(len(SEGMENT_FIELDS))
+DOMAIN, FIRST, STOP, DP, TP, PP, PRECISION, REPLICA, MICROBATCH, MICROBATCHES, CAP = range(len(SEGMENT_FIELDS))
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,7 @@ class PlanBatch:
     """Many plans as arrays, the form the cost model scores.
 
     Attributes:
-        segments: Shape ``(n_plans, P, 10)``, columns as in ``SEGMENT_FIELDS``; P is the most segments any
+        segments: Shape ``(n_plans, P, 11)``, columns as in ``SEGMENT_FIELDS``; P is the most segments any
             plan has.
         counts: Segments in use per plan, shape ``(n_plans,)``.
         schedules: ``Schedule`` per plan, shape ``(n_plans,)``.
@@ -212,7 +218,7 @@ class PlanBatch:
         rows = [
             [
                 (s.domain, s.first, s.stop, s.dp, s.tp, s.pp, s.precision.index, r,
-                 replica.microbatch, replica.microbatches)
+                 replica.microbatch, replica.microbatches, s.cap)
                 for r, replica in enumerate(plan.replicas)
                 for s in replica.segments
             ]
@@ -225,7 +231,7 @@ class PlanBatch:
             segments[p, : len(row)] = row
         return cls(segments, counts, np.array([int(plan.schedule) for plan in listed], dtype=np.int64))
 
-    def check(self, n_layers: int, n_domains: int) -> None:
+    def check(self, n_layers: int, n_domains: int, n_caps: int = 1) -> None:
         """Raise ``PlanError`` if a row points outside the model, the cluster or the cost tables.
 
         The compiled kernel follows these indices without looking, so they must be sound. What only makes a plan
@@ -234,7 +240,7 @@ class PlanBatch:
         width = self.segments.shape[1]
         if ((self.counts < 1) | (self.counts > width)).any():
             raise PlanError(problem("counts", self.counts.tolist(), f"must lie in 1..{width}", "Count the rows in use"))
-        p, s, column = outside(self, n_layers, n_domains)
+        p, s, column = outside(self, n_layers, n_domains, n_caps)
         if p >= 0:
             name, value = SEGMENT_FIELDS[column], int(self.segments[p, s, column])
             rule = {
@@ -244,6 +250,7 @@ class PlanBatch:
                 PP: "must lie in 1..layers of the segment",
                 PRECISION: "is not on the precision axis",
                 REPLICA: "must count up from 0, in order",
+                CAP: f"must lie in 0..{n_caps - 1}, the cluster's cap levels",
             }.get(column, "must be >= 1")
             raise PlanError(problem(f"plan {p}, segment {s}: {name}", value, rule, "Mend the row"))
 
@@ -256,7 +263,8 @@ class PlanBatch:
             segments = []
             for row in own:
                 domain, first, stop, dp, tp, pp = (int(value) for value in row[:PRECISION])
-                segments.append(Segment(domain, first, stop, dp, tp, pp, PRECISIONS[int(row[PRECISION])]))
+                precision = PRECISIONS[int(row[PRECISION])]
+                segments.append(Segment(domain, first, stop, dp, tp, pp, precision, cap=int(row[CAP])))
             replicas.append(Replica(tuple(segments), int(own[0, MICROBATCH]), int(own[0, MICROBATCHES])))
         return Plan(tuple(replicas), Schedule(int(self.schedules[index])))
 
@@ -351,6 +359,7 @@ class Limits(NamedTuple):
         trained: Whether INT8 is out.
         from_table: Whether layouts must be powers of two with at most ``MAX_PP`` stages.
         max_segments: Most segments.
+        caps: Cap levels to choose from, the domain's own among them.
     """
 
     n_layers: int
@@ -361,13 +370,14 @@ class Limits(NamedTuple):
     trained: bool = False
     from_table: bool = True
     max_segments: int = ANY
+    caps: int = 1
 
 
 def form_only(n_layers: int, n_domains: int) -> Limits:
     """Limits of a plan as a form: any hardware, any layout."""
     most = np.full(n_domains, ANY)
     formats = np.ones((n_domains, _FORMATS), dtype=np.bool_)
-    return Limits(n_layers, most, most, formats, np.empty(0, dtype=np.int64), from_table=False)
+    return Limits(n_layers, most, most, formats, np.empty(0, dtype=np.int64), from_table=False, caps=ANY)
 
 
 def limits_of(
@@ -404,6 +414,7 @@ def limits_of(
         trained=bool(cost.training[model]),
         from_table=from_table,
         max_segments=max_segments,
+        caps=cost.domains.caps_w.shape[1],
     )
 
 
@@ -415,7 +426,7 @@ def hardware_formats(cost: CostModel) -> BoolArray:
 
 
 @kernel
-def column_fault(row: IntArray, n_layers: int, n_domains: int) -> int:
+def column_fault(row: IntArray, n_layers: int, n_domains: int, n_caps: int) -> int:
     """Column of a segment row that points outside its table, −1 if none does."""
     if row[DOMAIN] < 0 or row[DOMAIN] >= n_domains:
         return DOMAIN
@@ -429,6 +440,8 @@ def column_fault(row: IntArray, n_layers: int, n_domains: int) -> int:
         return PP
     if row[PRECISION] < 0 or row[PRECISION] >= _FORMATS:
         return PRECISION
+    if row[CAP] < 0 or row[CAP] >= n_caps:
+        return CAP
     if row[MICROBATCH] < 1:
         return MICROBATCH
     if row[MICROBATCHES] < 1:
@@ -480,7 +493,7 @@ def _plan_fault(limits: Limits, rows: IntArray, count: int) -> tuple[int, int]:
     at, replica, micro = 0, 0, 0
     for s in range(count):
         row = rows[s]
-        column = column_fault(row, limits.n_layers, limits.devices.size)
+        column = column_fault(row, limits.n_layers, limits.devices.size, limits.caps)
         # Numbers of microbatches are shared out when a plan is carried out; a plan may wait for them.
         if column >= 0 and column != MICROBATCHES:
             if column == STOP:
@@ -524,11 +537,11 @@ def _validity(limits: Limits, rows: IntArray, counts: IntArray) -> IntArray:
 
 
 @kernel
-def _outside(rows: IntArray, counts: IntArray, n_layers: int, n_domains: int) -> tuple[int, int, int]:
+def _outside(rows: IntArray, counts: IntArray, n_layers: int, n_domains: int, n_caps: int) -> tuple[int, int, int]:
     for n in range(counts.size):
         replica = 0
         for s in range(counts[n]):
-            column = column_fault(rows[n, s], n_layers, n_domains)
+            column = column_fault(rows[n, s], n_layers, n_domains, n_caps)
             following = rows[n, s, REPLICA] - replica
             if column < 0 and (following < 0 or following > (1 if s > 0 else 0)):
                 column = REPLICA
@@ -539,7 +552,7 @@ def _outside(rows: IntArray, counts: IntArray, n_layers: int, n_domains: int) ->
 
 
 def validity(limits: Limits, rows: IntArray, counts: IntArray) -> IntArray:
-    """Codes of plans ``(n, P, 10)`` with so many rows in use, shape ``(n,)``: ``VALID`` or a key of ``REFUSALS``."""
+    """Codes of plans ``(n, P, 11)`` with so many rows in use, shape ``(n,)``: ``VALID`` or a key of ``REFUSALS``."""
     found: IntArray = _validity(
         limits, np.ascontiguousarray(rows, dtype=np.int64), np.asarray(counts, dtype=np.int64)
     )  # fmt: skip
@@ -552,8 +565,8 @@ def fault(limits: Limits, batch: PlanBatch) -> tuple[int, int]:
     return int(code), int(segment)
 
 
-def outside(batch: PlanBatch, n_layers: int, n_domains: int) -> tuple[int, int, int]:
+def outside(batch: PlanBatch, n_layers: int, n_domains: int, n_caps: int) -> tuple[int, int, int]:
     """Plan, segment and column of the first number that points outside its table; −1 for all three if none does."""
     rows = np.ascontiguousarray(batch.segments, dtype=np.int64)
-    plan, segment, column = _outside(rows, np.asarray(batch.counts, dtype=np.int64), n_layers, n_domains)
+    plan, segment, column = _outside(rows, np.asarray(batch.counts, dtype=np.int64), n_layers, n_domains, n_caps)
     return int(plan), int(segment), int(column)

@@ -117,6 +117,27 @@ def precision_factor(precision: Precision) -> float:
     return factor
 
 
+def cap_levels_w(gpu: Gpu, own_w: float, levels: tuple[float, ...]) -> list[float]:
+    """Caps in watts that a task may be given on a device: its domain's own, then shares of the TDP.
+
+    A share below what the driver accepts is the least it accepts; none is above the domain's own.
+    """
+    return [own_w, *(min(own_w, max(gpu.min_cap_w, level * gpu.tdp_w)) for level in levels)]
+
+
+def check_levels(levels: tuple[float, ...]) -> tuple[float, ...]:
+    """Return cap levels if they are shares of the TDP in descending order, else raise ``SettingsError``."""
+    falling = all(a > b for a, b in zip((1.0, *levels), levels, strict=False))
+    if len(levels) > MOST_LEVELS or not falling or not all(0.0 < level < 1.0 for level in levels):
+        rule = f"must be at most {MOST_LEVELS} shares of the TDP below 1, in descending order"
+        raise SettingsError(problem("cap_levels", list(levels), rule, "Use for example [0.9, 0.75, 0.5, 0.35]"))
+    return levels
+
+
+MOST_LEVELS = 8
+"""Caps to choose from beside none."""
+
+
 def check_cap(gpu: Gpu, cap_w: float) -> float:
     """Return ``cap_w`` if the driver of ``gpu`` would accept it, else raise ``SettingsError``."""
     if not gpu.min_cap_w <= cap_w <= gpu.tdp_w:

@@ -24,16 +24,27 @@ Of an opaque job the reference is the job alone on the devices it asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
-from attribution_sched.cluster.cost import JOULES_PER_KWH, CostModel, PlanCosts
+from attribution_sched.cluster.cost import JOULES_PER_KWH, CostModel, PlanCosts, opaque_cap
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.models.opaque import is_opaque
-from attribution_sched.cluster.plan import MICROBATCH, MICROBATCHES, REPLICA, Plan, PlanBatch, Replica, Segment
-from attribution_sched.cluster.world import Reward, TaskKind, World
+from attribution_sched.cluster.plan import (
+    CAP,
+    DOMAIN,
+    MICROBATCH,
+    MICROBATCHES,
+    PRECISION,
+    REPLICA,
+    Plan,
+    PlanBatch,
+    Replica,
+    Segment,
+)
+from attribution_sched.cluster.world import Reward, TaskKind, World, task_working
 from attribution_sched.kernels import kernel
 from attribution_sched.types import SIGNS, FloatArray, IntArray
 
@@ -164,7 +175,31 @@ class PlanValues:
 def price(view: Decision, batch: PlanBatch, kind_index: int | None = None) -> PlanCosts:
     """Price plans at the network of the view, for its task or another kind of task."""
     kind = view.kind_index if kind_index is None else kind_index
-    return view.cost.score(batch, kind, bandwidth_gbps=view.bandwidth_gbps, latency_s=view.latency_s, breakdown=False)
+    links: Links = {"bandwidth_gbps": view.bandwidth_gbps, "latency_s": view.latency_s}
+    levels = batch.segments[:, 0, CAP]
+    if view.task is None or not is_opaque(view.kinds[kind].model) or not levels.any():
+        return view.cost.score(batch, kind, breakdown=False, **links)
+    # The cost model knows an opaque task as one that always computes; what caps do to it, its counters tell.
+    segments = batch.segments.copy()
+    segments[:, :, CAP] = 0
+    found = view.cost.score(replace(batch, segments=segments), kind, breakdown=False, **links)
+    working = task_working(view.kinds, view.task)
+    law = [
+        opaque_cap(view.cost.domains, view.cost.power_law, row[DOMAIN], row[PRECISION], level, working)
+        for row, level in zip(segments[:, 0], levels, strict=True)
+    ]
+    stretch, _, left_j = np.array(law).T
+    return replace(
+        found, step_s=found.step_s * stretch, compute_s=found.compute_s * stretch, energy_j=found.energy_j * left_j,
+        carbon_g=found.carbon_g * left_j,
+    )  # fmt: skip
+
+
+class Links(TypedDict):
+    """Links at which plans are priced."""
+
+    bandwidth_gbps: FloatArray
+    latency_s: FloatArray
 
 
 def value(view: Decision, batch: PlanBatch, kind_index: int | None = None) -> PlanValues:
@@ -200,7 +235,7 @@ def samples(batch: PlanBatch) -> IntArray:
 
 @kernel
 def samples_kernel(rows: IntArray, count: int) -> int:
-    """Samples one plan ``(P, 10)`` processes per step, all replicas together."""
+    """Samples one plan ``(P, 11)`` processes per step, all replicas together."""
     found, last = 0, -1
     for row in range(count):
         if rows[row, REPLICA] != last:

@@ -7,7 +7,7 @@ and add nothing but a seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attribution_sched.cluster.arrivals import Diurnal, Poisson, TraceArrivals
-from attribution_sched.cluster.counters import COUNTER_NAMES, Counters, counters, read, read_speed, throughput
+from attribution_sched.cluster.counters import (
+    COUNTER_NAMES,
+    Counters,
+    counters,
+    read,
+    read_speed,
+    throughput,
+    working_share,
+)
 from attribution_sched.cluster.demands import Demands, draw_demands
 from attribution_sched.cluster.gpus import Gpu
 from attribution_sched.cluster.incidents import Incident, check_incidents
@@ -26,7 +34,7 @@ from attribution_sched.cluster.objective import BATCH_LEVELS as BATCH_LEVELS
 from attribution_sched.cluster.objective import SHARE_RULES, KindFields, Quota, ShareRule
 from attribution_sched.cluster.objective import Reward as Reward
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
-from attribution_sched.cluster.power import check_cap
+from attribution_sched.cluster.power import cap_levels_w, check_cap, check_levels
 from attribution_sched.cluster.signals import YEAR_H, Signal, by_hour
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import SettingsError, TaskError, TraceError, nearest, problem
@@ -137,13 +145,17 @@ class Cluster:
         domains: K domains, in the order of the WAN's axes.
         wan: Links between them.
         runtime: Framework behaviour.
+        cap_levels: Power caps that a task may be given on its devices, as shares of their TDP, descending; level 0,
+            which is always there, is the domain's own cap.
     """
 
     domains: tuple[Domain, ...]
     wan: Wan
     runtime: Runtime = field(default_factory=Runtime)
+    cap_levels: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        check_levels(self.cap_levels)
         names = tuple(domain.name for domain in self.domains)
         if names != self.wan.names:
             fix = "List the domains in the order of the network's names"
@@ -160,6 +172,11 @@ class Cluster:
             if domain.gpu not in found:
                 found.append(domain.gpu)
         return tuple(found)
+
+    def cap_w(self, domain: int, level: int) -> float:
+        """Watts of a cap level in a domain; level 0 is the domain's own."""
+        here = self.domains[domain]
+        return cap_levels_w(here.gpu, here.cap_w, self.cap_levels)[level]
 
     @property
     def devices(self) -> int:
@@ -409,6 +426,19 @@ class TaskPool:
 
     def __len__(self) -> int:
         return int(self.kinds.size)
+
+
+def working_shares(world_kinds: Sequence[TaskKind], kinds: IntArray, counters: FloatArray) -> FloatArray:
+    """Share of its time that a device of each opaque task works, as its counters tell; 0 for other tasks, ``(n,)``."""
+    opaque = np.array([is_opaque(kind.model) for kind in world_kinds])[kinds]
+    return np.where(opaque, working_share(counters), 0.0)
+
+
+def task_working(world_kinds: Sequence[TaskKind], task: Task) -> float:
+    """The same of one task; of one that nobody measured, all of its time."""
+    if not is_opaque(world_kinds[task.kind_index].model):
+        return 0.0
+    return float(working_share(task.counters)) if task.counters.size else 1.0
 
 
 def build_pool(world: World) -> TaskPool:

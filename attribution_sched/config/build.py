@@ -75,7 +75,9 @@ def build_world(settings: Settings) -> World:
     with _named("runtime"):
         runtime = _runtime(settings)
     with _named("domains"):
-        cluster = Cluster(_domains(settings), wan, runtime)
+        domains = _domains(settings)
+    with _named("settings"):
+        cluster = Cluster(domains, wan, runtime, settings.cap_levels)
     kinds = []
     for i, kind in enumerate(settings.kinds):
         with _named(f"kinds[{i}]"):

@@ -701,6 +701,7 @@ class Settings(Record):
         incidents: Links that are cut and domains that are lost on the way.
         quotas: What tenants may use.
         share_rule: Whose turn it is when several tenants wait: none (the policy's choice) or fair-share.
+        cap_levels: Power caps that a task may be given, as shares of its devices' TDP, descending; none by default.
     """
 
     name: Name = "unnamed"
@@ -725,6 +726,7 @@ class Settings(Record):
     ] = ()
     quotas: Annotated[tuple[Quota, ...], Field(max_length=MOST_QUOTAS), Why("every decision looks them up")] = ()
     share_rule: ShareRule = "none"
+    cap_levels: tuple[Annotated[float, Field(strict=True, gt=0.0, lt=1.0)], ...] = ()
 
     @field_validator("gpus")
     @classmethod

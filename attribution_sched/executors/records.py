@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -231,7 +231,7 @@ def jobs_of(
     attempt: int = 0,
     host: str = "127.0.0.1",
     partner: str | None = None,
-    power_cap_w: float | None = None,
+    cap_w: Callable[[int, int], float] | None = None,
 ) -> tuple[JobSpec, ...]:
     """A plan as jobs, one for each of its domains; several are a gang and are held until all have their devices.
 
@@ -245,7 +245,7 @@ def jobs_of(
         attempt: How often the task was started before.
         host: Where the parts of a gang meet.
         partner: Id of the task that shares the devices.
-        power_cap_w: Cap on every device.
+        cap_w: Watts of a cap level in a domain; needed where the plan has caps.
     """
     # The same key gives the same port, in whichever process it is asked.
     meeting = f"{host}:{20000 + zlib.crc32(key.encode()) % 40000}" if len(plan.segments) > 1 else ""
@@ -257,7 +257,7 @@ def jobs_of(
                 replicas=len(plan.replicas), first=segment.first, stop=segment.stop, dp=segment.dp, tp=segment.tp,
                 pp=segment.pp, precision=segment.precision.value, microbatch=replica.microbatch,
                 microbatches=replica.microbatches, schedule=plan.schedule.name.lower(), partner=partner,
-                power_cap_w=power_cap_w,
+                power_cap_w=cap_w(segment.domain, segment.cap) if cap_w is not None and segment.cap else None,
             )  # fmt: skip
             jobs.append(JobSpec(task, tuple(command), part, steps, rendezvous=meeting, attempt=attempt))
     return tuple(replace(job, held=len(jobs) > 1) for job in jobs)

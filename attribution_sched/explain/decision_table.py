@@ -30,6 +30,7 @@ from attribution_sched.explain.wording import KEEP, WAIT
 from attribution_sched.explain.words import Phrase, counted, in_language, say
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.planning.domain_orders import best_by_domains
+from attribution_sched.planning.power_caps import levels_of, with_cap
 from attribution_sched.scheduler.policy import Policy
 
 SECONDS_PER_H = 3600.0
@@ -222,6 +223,7 @@ def _others(view: Decision, own: Plan | None, names: Sequence[str]) -> list[_Cho
                 plan = best_over(view, mine, least=least, most=most)
             if plan is not None:
                 listed.append(_Choice(_words(plan, names, view), plan, "", mine))
+        listed += _other_caps(view, own, mine)
         elsewhere = cut_elsewhere(view, own)
         if elsewhere is not None:
             first = elsewhere.segments[0].stop
@@ -241,6 +243,17 @@ def _others(view: Decision, own: Plan | None, names: Sequence[str]) -> list[_Cho
         listed.append(_Choice(alone, None, Phrase("table.too_small"), over))
     if own is not None:
         listed.append(_Choice(_words(None, names, view), None))
+    return listed
+
+
+def _other_caps(view: Decision, own: Plan, mine: frozenset[int]) -> list[_Choice]:
+    """The plan without its caps, and under the next lower one, where the cluster has cap levels."""
+    level, levels = max(segment.cap for segment in own.segments), levels_of(view)
+    listed = [_Choice(Phrase("table.no_cap"), with_cap(own, 0), "", mine)] if level else []
+    if level < levels:
+        watts = sorted({round(view.cost.cluster.cap_w(segment.domain, level + 1)) for segment in own.segments})
+        words = Phrase("table.cap", watts="–".join(str(each) for each in watts))
+        listed.append(_Choice(words, with_cap(own, level + 1), "", mine))
     return listed
 
 

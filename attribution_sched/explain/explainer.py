@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from math import comb
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,6 @@ from attribution_sched.explain.preference import (
     asked_again,
     find_foil,
     odds_of,
-    overruled,
     redecided,
     where,
 )
@@ -56,10 +55,14 @@ from attribution_sched.explain.targets import (
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.explain.words import Phrase
-from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, ChoiceOdds, Policy
-
-if TYPE_CHECKING:
-    from attribution_sched.scheduler.policy import Thought
+from attribution_sched.scheduler.policy import (
+    Appraiser,
+    BatchAppraiser,
+    ChoiceOdds,
+    Overruled,
+    Policy,
+    Thoughtful,
+)
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -204,8 +207,8 @@ class Explainer:
         if ready.foil is not None:
             told = replace(told, rows=told.rows + ready.foil.rows, against=self._instead(ready))
             policy, plan, aim = self.policy, decided.plan, ready.game.target
-            if isinstance(aim, Preference) and aim.thought is not None:
-                told = _with_thinking(told, decided.view, aim.thought)
+            if isinstance(aim, Preference) and aim.overruled is not None:
+                told = _with_thinking(told, decided.view, aim.overruled)
             elif isinstance(policy, ChoiceOdds) and policy.forced(decided.view, ready.seen, plan)[0]:
                 told = replace(told, notes=(*told.notes, FORCED))
         elif said is not None and SETTLED not in told.notes and self._settled(ready):
@@ -372,10 +375,10 @@ class Explainer:
             again = redecided(self.policy, view, seen)[0]
             if attempt or where(again) == where(plan):
                 break
-            thought = overruled(self.policy, view, plan)
-            if thought is not None and isinstance(self.policy, ChoiceOdds):
+            overruled = self.policy.overruled(view, plan) if isinstance(self.policy, Thoughtful) else None
+            if overruled is not None and isinstance(self.policy, ChoiceOdds):
                 score = odds_of(self.policy, view, plan)
-                return Preference(view, plan, score, RoomTable(view), odds=True, thought=thought), notes
+                return Preference(view, plan, score, RoomTable(view), odds=True, overruled=overruled), notes
             # Its memory or a deadline made it decide otherwise; asked anew, it does this.
             notes, plan = (ASKED_ANEW,), again
         notes = (*notes, SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED)
@@ -495,27 +498,21 @@ class Explainer:
         return strongest_pairs(ready.game, strongest, rows=rows, seed=seed, reading=reading)
 
 
-def _with_thinking(told: Explanation, view: Decision, thought: Thought) -> Explanation:
+def _with_thinking(told: Explanation, view: Decision, by: Overruled) -> Explanation:
     """What thinking added beside what the agents said, and their own choice as the other one."""
-    best, domains = thought.chosen, [domain.name for domain in view.cost.cluster.domains]
-    gain, error = float(thought.gain[best]), float(thought.error[best])
-    value = Phrase(
-        "reading.thought",
-        gain=number(gain, 2, signed=True),
-        error=number(HALF * error, 2),
-        futures=int(thought.met[best]),
-    )
+    domains = [domain.name for domain in view.cost.cluster.domains]
+    shown = {"gain": number(by.gain, 2, signed=True), "error": number(HALF * by.error, 2)}
+    value = Phrase("reading.thought", futures=by.copies, **shown)
     shares = np.zeros((2, 1, len(told.outputs)))
-    shares[:, 0, 0] = thought.beta * float(thought.shrunk[best]), thought.beta * error
-    own = thought.options[0]
+    shares[:, 0, 0] = by.added, by.added_error
     against: str = Phrase("plan.another_first")
-    if own.plan is None or own.slot == view.slot:
-        against = describe_plan(own.plan, domains, replanning=view.replanning)
+    if not by.another:
+        against = describe_plan(by.own, domains, replanning=view.replanning)
     total = told.value.copy()
     total[0] += shares[0, 0, 0]
     return replace(
         told,
-        players=(*told.players, Player(THINKING, THINKING, value, number=gain)),
+        players=(*told.players, Player(THINKING, THINKING, value, number=by.gain)),
         values=np.concatenate([told.values, shares[0]]),
         standard_error=np.concatenate([told.standard_error, shares[1]]),
         value=total,

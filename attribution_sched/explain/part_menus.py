@@ -103,7 +103,7 @@ def _able(view: Decision, plan: Plan, others: IntArray, parts: Sequence[str]) ->
 
 
 def _with(own: IntArray, changes: dict[str, IntArray]) -> IntArray:
-    """The plan ``(P, 10)`` with some parts replaced, ``(D, P, columns)`` each, shape ``(D, P, 10)``."""
+    """The plan ``(P, 11)`` with some parts replaced, ``(D, P, columns)`` each, shape ``(D, P, 11)``."""
     rows = np.repeat(own[None], len(next(iter(changes.values()))), axis=0)
     for part, values in changes.items():
         rows[:, :, COLUMNS[part]] = values

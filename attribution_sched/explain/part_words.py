@@ -57,7 +57,7 @@ def part_players(hybrids: Hybrids, domains: Sequence[str]) -> list[Player]:
 
 
 def say(part: str, rows: IntArray, schedule: int, domains: Sequence[str]) -> str:
-    """A part of one plan ``(P, 10)``: replicas are set apart by +, segments by →; what is the same is said once."""
+    """A part of one plan ``(P, 11)``: replicas are set apart by +, segments by →; what is the same is said once."""
     if part == SCHEDULE:
         return _SCHEDULES[schedule]
     if part == MICRO:

@@ -84,13 +84,13 @@ class Hybrids:
 
 
 def rows_of(plan: Plan) -> IntArray:
-    """Segments of one plan, shape ``(P, 10)``."""
+    """Segments of one plan, shape ``(P, 11)``."""
     found: IntArray = PlanBatch.of([plan]).segments[0]
     return found
 
 
 def mixed(own: IntArray, others: IntArray, parts: Sequence[str]) -> IntArray:
-    """Every mixture of a plan ``(P, 10)`` with others of its shape ``(D, P, 10)``, shape ``(D, 2^k, P, 10)``."""
+    """Every mixture of a plan ``(P, 11)`` with others of its shape ``(D, P, 11)``, shape ``(D, 2^k, P, 11)``."""
     present = coalition_block(0, 1 << len(parts), len(parts))
     keep = np.ones((len(present), own.shape[1]), dtype=np.bool_)
     for bit, part in enumerate(parts):
@@ -100,7 +100,7 @@ def mixed(own: IntArray, others: IntArray, parts: Sequence[str]) -> IntArray:
 
 
 def plans_of(view: Decision, segments: IntArray, schedules: IntArray, counts: IntArray | None = None) -> PlanBatch:
-    """Plans ``(n, P, 10)`` as the cluster carries them out: replicas share the batch by their speed."""
+    """Plans ``(n, P, 11)`` as the cluster carries them out: replicas share the batch by their speed."""
     rows = np.ascontiguousarray(segments)
     counts = np.full(len(rows), rows.shape[1], dtype=np.int64) if counts is None else counts
     batch, cost, kind = float(view.kind.batch_size), view.cost, view.kind_index

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +28,7 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.masked_states import Blender, to_view
 from attribution_sched.explain.players import Lineup
 from attribution_sched.explain.targets import proposals
-from attribution_sched.scheduler.policy import ChoiceOdds, Policy, Preferred, Redecider, Thoughtful
-
-if TYPE_CHECKING:
-    from attribution_sched.scheduler.policy import Thought
+from attribution_sched.scheduler.policy import ChoiceOdds, Overruled, Policy, Preferred, Redecider
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -96,7 +92,7 @@ class Preference:
         score: Tells whether it is decided in a situation, and by how much.
         fits_at_all: Whether any plan for the task fits in a situation ``(n,)``; asked only of tasks that wait.
         odds: Whether the score is log-odds; else its sign is all that is known.
-        thought: What thinking came to, where it overruled the agents whose odds these are.
+        overruled: What thinking came to, where it overruled the agents whose odds these are.
     """
 
     view: Decision
@@ -104,7 +100,7 @@ class Preference:
     score: Score
     fits_at_all: Callable[[Decisions], BoolArray]
     odds: bool
-    thought: Thought | None = None
+    overruled: Overruled | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -161,16 +157,6 @@ def asked_again(policy: Policy, view: Decision, plan: Plan | None) -> Score:
         return np.array([1.0 if where(one) == own else -1.0 for one in made])
 
     return score
-
-
-def overruled(policy: Policy, view: Decision, plan: Plan | None) -> Thought | None:
-    """What thinking came to, if it put a choice in the place of the agents' own; else None."""
-    thought = policy.rethink(view) if isinstance(policy, Thoughtful) else None
-    if thought is None or thought.chosen == 0:
-        return None
-    made = thought.options[thought.chosen]
-    same = made.plan is None if plan is None else made.slot == view.slot and where(made.plan) == where(plan)
-    return thought if same else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from attribution_sched.explain.preference import devices_needed
 from attribution_sched.scheduler.policy import Foresight, Policy, QueueOrder, decides_now
 from attribution_sched.types import FloatArray, IntArray, Task
 
-POOL_COLUMNS = st.P_TYPE + 1
+POOL_COLUMNS = st.POOL_COLUMNS
 
 INSTANT_H = 1e-6
 """Copies are played so far: long enough for all decisions of this instant, and for nothing else."""

@@ -175,7 +175,9 @@ def _segment(segment: Segment, domain_names: Sequence[str], alone: bool) -> Phra
         fix = "Pass the names of the plan's own cluster"
         raise ExplanationError(problem("domain", segment.domain, f"only {len(domain_names)} have names", fix))
     layout = " · ".join(f"{name} {getattr(segment, name)}" for name in ("dp", "tp", "pp") if getattr(segment, name) > 1)
-    inside = (layout, segment.precision.value.upper()) if layout else (segment.precision.value.upper(),)
+    inside: tuple[str, ...] = (*((layout,) if layout else ()), segment.precision.value.upper())
+    if segment.cap:
+        inside = (*inside, Phrase("plan.cap", level=int(segment.cap)))
     devices = int(segment.device_count)
     values: dict[str, Any] = {"domain": str(domain_names[segment.domain]), "devices": devices, "inside": inside}
     return Phrase(f"plan.segment.{'many' if devices > 1 else 'one'}", **values, layers=_layers(segment, alone))

@@ -7,9 +7,11 @@ have come to with weights w::
 
     expected(w) = m + credit · (v(w) − v(w in force))
 
-The smallest turn that is expected to meet all pursued targets is taken, within a bound. What then comes of it is held
-against what was expected: explanations that promise more than outcomes bear out lose credit, and with it the length of
-the step.
+Whether the decisions follow the weights at all is asked once, of all turns together: does the target's value rise from
+turn to turn, beyond chance? One turn among many that happens to point the right way is no promise. Then the smallest
+turn is taken that is expected to meet all pursued targets, within a bound; if none is, the smallest that comes as near
+as the errors can tell. What then comes of it is held against what was expected: explanations that promise more than
+outcomes bear out lose credit, and with it the length of the step.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ ASKABLE = frozenset(name for name in KINDS if name not in PER_DAY)
 """Targets whose value follows from the plans alone; a sum per day also needs to know how many there will be."""
 
 SURE = 2.0
-"""An expected change counts from so many standard errors on."""
+"""Decisions follow the weights if the slope over the turns is so many standard errors above 0."""
+
+NEAR = 0.5
+"""A smaller turn is as good as the best if it is expected to miss by at most so many standard errors more."""
 
 LEAST_CREDIT = 0.1
 """Explanations are never disbelieved so wholly that they could not earn their credit back."""
@@ -103,29 +108,44 @@ def foresee(
         if not turns or np.abs(shares - turns[-1][1]).max() > 1e-6:
             turns.append((asked, shares))
     answers = revisit([reward_of(present), *(reward_of(shares) for _, shares in turns)])
-    best: Foreseen | None = None
+    # Only decisions that place their task whatever the weights can be compared.
+    every = [[one for one in row if one is not None] for row in answers]
+    whole = [row for row in every if len(row) == len(turns) + 1]
+    if len(whole) < settings.fewest or not all(_follows(name, whole, targets) for name in standing):
+        return None
     most = max(miss.violation for miss in standing.values())
+    found: list[Foreseen] = []
+    errors: list[float] = []
     for g, (asked, shares) in enumerate(turns, start=1):
-        # Only decisions that place their task with both weights can be compared.
-        pairs = ((one[0], one[g]) for one in answers)
-        both = [(then, now) for then, now in pairs if then is not None and now is not None]
-        if len(both) < settings.fewest:
-            continue
-        values, violations, sure = {}, {}, True
+        both = [(row[0], row[g]) for row in whole]
+        values, violations, error = {}, {}, 0.0
         for name, miss in standing.items():
-            change, error = _change(name, both)
-            # A few decisions that happen to point the right way are no promise.
-            sure = sure and abs(change) > SURE * error
+            change, noise = _change(name, both)
             values[name] = miss.measured.value + credit * change
             violations[name] = targets.violation(name, values[name])
-        worst = max(violations.values())
-        better = best is None or worst < max(best.violations.values()) - 1e-9
-        if sure and better and worst < most - settings.deadband:
-            changed = sum(a != b for a, b in both)
-            best = Foreseen(asked, shares, violations, values, changed, len(both))
-            if worst <= 0.0:
-                break
-    return best
+            error = max(error, abs(targets.violation(name, values[name] + credit * noise) - violations[name]))
+        found.append(Foreseen(asked, shares, violations, values, sum(a != b for a, b in both), len(both)))
+        errors.append(error)
+    worst = np.array([max(one.violations.values()) for one in found])
+    meets = np.flatnonzero(worst <= 0.0)
+    best = int(worst.argmin())
+    near = int(meets[0]) if len(meets) else int(np.flatnonzero(worst <= worst[best] + NEAR * errors[best])[0])
+    return found[near] if worst[near] < most - settings.deadband else None
+
+
+def _follows(target: str, rows: Sequence[Sequence[Outcome]], targets: Targets) -> bool:
+    """Whether a target is missed by less and less from turn to turn, beyond chance: its slope and jackknife error."""
+    turns = np.arange(len(rows[0]), dtype=np.float64)
+    turns -= turns.mean()
+
+    def slope(some: Sequence[Sequence[Outcome]]) -> float:
+        columns = zip(*some, strict=True)
+        missed = [targets.violation(target, Window(tuple(each)).measure(target).value) for each in columns]
+        return float(-(turns @ np.array(missed)) / (turns @ turns))
+
+    n = len(rows)
+    without = np.array([slope([*rows[:i], *rows[i + 1 :]]) for i in range(n)])
+    return slope(rows) > SURE * float(np.sqrt((n - 1) * without.var()))
 
 
 def _change(target: str, both: Sequence[tuple[Outcome, Outcome]]) -> tuple[float, float]:

@@ -45,7 +45,8 @@ def standing(miss: Miss) -> Words:
     kind = KINDS[miss.target]
     shown, limit = alike(miss.measured.value, miss.limit)
     ends = miss.measured.interval()
-    low, high = (number(end) for end in ends)
+    # None of the figures can be below 0, whatever Student says of a few decisions.
+    low, high = number(max(0.0, ends[0]) if miss.measured.value >= 0.0 else ends[0]), number(ends[1])
     missed = miss.violation > 0
     return in_words(
         "feedback.standing",

@@ -29,7 +29,7 @@ from attribution_sched.types import BoolArray, IntArray
 
 
 def chain_batch(rows: IntArray) -> PlanBatch:
-    """Wrap rows of one-replica plans, shape ``(n_plans, s, 10)``."""
+    """Wrap rows of one-replica plans, shape ``(n_plans, s, 11)``."""
     n, s = rows.shape[:2]
     return PlanBatch(rows, np.full(n, s, dtype=np.int64), np.zeros(n, dtype=np.int64))
 

@@ -87,15 +87,15 @@ from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 # ------ Plans one change away from a plan: the only neighbourhood there is, by named moves
 #
-# A move changes one thing (or two that mostly go together) in the rows of a plan, ``(P, 10)`` with ``count`` in use,
+# A move changes one thing (or two that mostly go together) in the rows of a plan, ``(P, 11)`` with ``count`` in use,
 # and
-# lists every way to do so as copies ``(n, P, 10)``, valid or not: that is for :mod:`attribution_sched.cluster.plan`
+# lists every way to do so as copies ``(n, P, 11)``, valid or not: that is for :mod:`attribution_sched.cluster.plan`
 # to say. Who searches picks the moves: a search that may not take more devices than it was given (``SAME_DEVICES``),
 # one
 # that may change everything (``ANY_DEVICES`` and :meth:`Neighbourhood.restructured`), one that keeps formats.
 
 Plans = tuple[IntArray, IntArray]
-"""Rows of plans, shape ``(n, P, 10)``, and how many of them are in use, shape ``(n,)``."""
+"""Rows of plans, shape ``(n, P, 11)``, and how many of them are in use, shape ``(n,)``."""
 
 Neighbours = Callable[[IntArray, int], Plans]
 """From a plan's rows and their number to plans one change away."""
@@ -399,7 +399,7 @@ class Candidate(NamedTuple):
     """A plan under search.
 
     Attributes:
-        rows: Its rows, shape ``(P, 10)``.
+        rows: Its rows, shape ``(P, 11)``.
         used: How many of them are in use.
         reward: What it is worth.
     """
@@ -410,7 +410,7 @@ class Candidate(NamedTuple):
 
 
 Worth = Callable[[IntArray, IntArray], FloatArray]
-"""What plans are worth, larger is better, −∞ where they do not fit; from rows ``(n, P, 10)`` and counts ``(n,)``."""
+"""What plans are worth, larger is better, −∞ where they do not fit; from rows ``(n, P, 11)`` and counts ``(n,)``."""
 
 
 def best_neighbour(candidate: Candidate, neighbours: Neighbours, limits: Limits, worth: Worth) -> Candidate:
@@ -664,7 +664,7 @@ class Screen:
         """Find the best plan of every owner.
 
         Args:
-            rows: Plans, shape ``(n, P, 10)``; the number of microbatches is written into those that may be the best.
+            rows: Plans, shape ``(n, P, 11)``; the number of microbatches is written into those that may be the best.
             counts: Rows in use, shape ``(n,)``.
             owner: Whose plan each is, in order, shape ``(n,)``.
             reached: Reward that every owner has already, shape ``(n_owners,)``.
@@ -969,7 +969,7 @@ class IteratedLocalSearch:
         """Search around several plans, few changes first, around the best few of what comes out, and perturb the best.
 
         Args:
-            rows: Plans to begin with, shape ``(n, P, 10)``.
+            rows: Plans to begin with, shape ``(n, P, 11)``.
             counts: Rows in use, shape ``(n,)``.
             starts: How many of them, the best in different domains, are searched around.
             keep: How many of the results are worth a look at the many changes.

@@ -152,7 +152,7 @@ def whole_step(t: PlannerTables, workload: Workload, c: int, lay: int, q: int, v
     kind, domain = workload.model, t.class_domain[c]
     n, micro = t.cost.n_layers[kind], t.micro[kind, v]
     dp, tp, pp = t.layouts[lay]
-    cost = stage_cost(t.domains, t.runtime, t.power_law, t.cost, workload, domain, 0, n, dp, tp, q, micro, 1.0)
+    cost = stage_cost(t.domains, t.runtime, t.power_law, t.cost, workload, domain, 0, n, dp, tp, q, 0, micro, 1.0)
     count = t.batch[kind] / micro
     reductions = (3.0 if t.runtime.recompute else 2.0) if t.training[kind] else 1.0
     passes = cost.forward_s + cost.backward_s + reductions * cost.reduce_s

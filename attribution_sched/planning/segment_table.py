@@ -118,9 +118,9 @@ def formats_of_all(cost: CostModel, model: int, domains: Sequence[int] | IntArra
 def _inside(
     devices: int, node: int, n_layers: int, microbatches: tuple[int, ...], batch: int, precisions: tuple[int, ...]
 ) -> IntArray:
-    """Rows of all plans in a domain of so many free devices, domain left 0, shape ``(n, 10)``."""
+    """Rows of all plans in a domain of so many free devices, domain left 0, shape ``(n, 11)``."""
     rows = [
-        (0, 0, n_layers, dp, tp, pp, precision, 0, micro, batch // micro)
+        (0, 0, n_layers, dp, tp, pp, precision, 0, micro, batch // micro, 0)
         for precision in precisions
         for micro in dict.fromkeys(microbatches)
         for dp, tp, pp in layouts_within(devices, node)
@@ -172,7 +172,7 @@ def write_stage(
     With sharded weights more microbatches take longer at the end of a step; 0 of them give a bound from below.
     """
     stage = stage_cost(
-        domains, runtime, power_law, tables, workload, domain, a, z, dp, tp, precision, micro, 1.0
+        domains, runtime, power_law, tables, workload, domain, a, z, dp, tp, precision, 0, micro, 1.0
     )  # fmt: skip
     # Recomputation repeats the reductions of the forward pass.
     again = (2.0 if runtime.recompute else 1.0) if workload.training else 0.0

@@ -58,6 +58,7 @@ font-variant-numeric:tabular-nums}
 th{font-weight:600;color:var(--soft);border-bottom:2px solid var(--line);vertical-align:bottom}
 th.t,td.t{text-align:left}
 table:not(.wide) td.t{min-width:3.2em}
+table:not(.wide) tr.strong td.t{min-width:11em}
 .wide td.t{min-width:5.6rem}
 .wide td:not(.t){white-space:nowrap}
 .wide th:not(.t){min-width:3.6rem}

@@ -8,7 +8,7 @@ from typing import Any
 
 from attribution_sched.billing.bill import Line, OperatorPart
 
-SCHEMA = 4
+SCHEMA = 5
 """Version of the JSON form."""
 
 PROVENANCES: tuple[str, ...] = ("measured", "estimated", "simulated", "given")
@@ -305,12 +305,14 @@ class Why:
         explanation: As ``Explanation.to_dict`` gives it; None if there is none.
         missing: Why there is none.
         flips_sought: Whether thresholds and flips were looked for; not where the policy takes too long to be asked.
+        instead: What else could have been done, in each language: sentence, heads, rows and note; None if not asked.
     """
 
     decision: str
     explanation: Mapping[str, Any] | None
     missing: str = ""
     flips_sought: bool = False
+    instead: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

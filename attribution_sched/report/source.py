@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import Reward, World
     from attribution_sched.config import Settings
+    from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.journal import Journal
     from attribution_sched.live_cluster import SimulatedCluster
@@ -39,4 +40,8 @@ class Source(Protocol):
 
     def explain(self, decision: str, **given: Any) -> Explanation:
         """Say why a decision was made."""
+        ...
+
+    def alternatives(self, decision: str, *, drivers: bool = False) -> DecisionTable:
+        """What else could have been done at a decision."""
         ...

@@ -56,8 +56,8 @@ class Auto:
     """Decides as the contender does that earns most in the decision's own world.
 
     Args:
-        contenders: Names of policies; those of :data:`CONTENDERS` by default, and of :data:`PACKERS` where jobs may
-            share devices as they were measured to.
+        contenders: Names of policies; :data:`CONTENDERS` by default, and :data:`PACKERS` where measured jobs may share
+            devices.
         days: How many days each plays; all play the same ones.
         hours: Longest day.
         seed: Of the first day.

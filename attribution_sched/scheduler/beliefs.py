@@ -24,9 +24,16 @@ import numpy as np
 from attribution_sched.cluster.counters import counters, sample_time_s, throughput
 from attribution_sched.cluster.decision import ATTRIBUTIONS
 from attribution_sched.cluster.demands import Demands, draw_demands, nominal_demands
-from attribution_sched.cluster.fork import FACTORS, LAW_SEED, Belief, covariance_root, law_pool, pool_rows
+from attribution_sched.cluster.fork import (
+    FACTORS,
+    LAW_SEED,
+    Belief,
+    covariance_root,
+    law_pool,
+    pool_rows,
+)
 from attribution_sched.cluster.models import Model
-from attribution_sched.cluster.world import TaskKind, World
+from attribution_sched.cluster.world import TaskKind, World, working_shares
 from attribution_sched.scheduler.hi_ppo.features import PACE, log_pace
 from attribution_sched.types import Attributor, Float32Array, FloatArray, IntArray, Task
 
@@ -182,7 +189,8 @@ class AttributionBeliefs(DemandBeliefs):
         super().__init__(world.kinds, attributor, world.idiosyncrasy, pace=pace, attributions=attributions)
         pool = law_pool(world)
         inputs = np.array([kind.model.layers[0].input_elements for kind in world.kinds], dtype=np.float64)
-        self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs)
+        working = working_shares(world.kinds, pool.kinds, pool.counters.values)
+        self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs, working)
         states = np.asarray(attributor(pool.counters.values), dtype=np.float64)
         speed = np.log(throughput(pool.demands, self._rng) * self._sample_s[pool.kinds])
         known = np.full(len(pool), self.reads)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -62,6 +62,19 @@ class LawBelief:
         return 1.0 / float(slowdown(mine, theirs)), 1.0 / float(slowdown(theirs, mine))
 
 
+@runtime_checkable
+class ProfileBelief(Protocol):
+    """A belief that needs of tasks only a few numbers, so that copies of a cluster can be played by it."""
+
+    def profile(self, task: Task) -> FloatArray:
+        """What it reads of a task, shape ``(p,)``."""
+        ...
+
+    def speeds_among(self, profiles: FloatArray) -> FloatArray:
+        """Speed of each of some tasks ``(T, p)`` beside each other one, shape ``(T, T)``."""
+        ...
+
+
 class ReferenceBelief:
     """The measured table, by the reference job whose counters and pace are nearest (as Gavel's estimator does).
 
@@ -76,6 +89,14 @@ class ReferenceBelief:
         a, b = nearest_job(own), nearest_job(other)
         found = float(table[a, b]), float(table[b, a])
         return found if np.isfinite(found).all() else (0.0, 0.0)
+
+    def profile(self, task: Task) -> FloatArray:
+        """Its reference job."""
+        return np.array([float(nearest_job(task)) if task.counters.size else -1.0])
+
+    def speeds_among(self, profiles: FloatArray) -> FloatArray:
+        """The table's."""
+        return among(measured_jobs().pair_speed, profiles)
 
 
 class TrialBelief:
@@ -206,6 +227,13 @@ def demands_of(counters: FloatArray) -> FloatArray:
 @cache
 def _references() -> FloatArray:
     return np.log(np.maximum(measured_jobs().counters, 1e-6))
+
+
+def among(table: FloatArray, profiles: FloatArray) -> FloatArray:
+    """Entries of a table of jobs for tasks that are told by their rows ``(T, 1)``; 0 where nothing is known."""
+    rows = profiles[:, 0].astype(np.int64)
+    found = np.where((rows[:, None] >= 0) & (rows[None] >= 0), table[np.ix_(rows, rows)], 0.0)
+    return np.nan_to_num(found)
 
 
 def nearest_job(task: Task) -> int:
@@ -377,7 +405,7 @@ class PairTables:
         memory_bytes: Of a device.
     """
 
-    def __init__(self, belief: TrialBelief, law: Sequence[Task], memory_bytes: float) -> None:
+    def __init__(self, belief: ProfileBelief, law: Sequence[Task], memory_bytes: float) -> None:
         self.belief, self.memory_bytes = belief, memory_bytes
         self._law_profiles = np.array([belief.profile(task) for task in law])
         self._law_jobs = np.array([_job_row(task) for task in law])

@@ -17,7 +17,6 @@ from attribution_sched.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from attribution_sched.cluster.decision import Moment
     from attribution_sched.cluster.fork import Beliefs, Follower
-    from attribution_sched.scheduler.thinking import Thought as Thought
 
 
 class Policy(Protocol):
@@ -185,12 +184,35 @@ class ChoiceOdds(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Overruled:
+    """A choice that was put in the place of a policy's own since it did better in copies of the cluster.
+
+    Attributes:
+        own: The policy's own choice for the task; None waits, stays, or lets another go first.
+        another: Whether its own choice is another task.
+        gain: R over the own choice, mean over the copies.
+        error: Standard error of that.
+        copies: How many.
+        added: What this adds to the log-odds of the choice.
+        added_error: Standard error of that.
+    """
+
+    own: Plan | None
+    another: bool
+    gain: float
+    error: float
+    copies: int
+    added: float
+    added_error: float
+
+
 @runtime_checkable
 class Thoughtful(Protocol):
     """A policy that compares choices in copies of the cluster before it acts, and can tell what came of it."""
 
-    def rethink(self, view: Decision) -> Thought | None:
-        """What comparing comes to at a decision, asked again; None where nothing is compared."""
+    def overruled(self, view: Decision, plan: Plan | None) -> Overruled | None:
+        """What comparing came to at a decision, asked again; None unless it put this choice in the own one's place."""
         ...
 
 

@@ -23,6 +23,7 @@ class PolicySpec:
         factory: Class or function there.
         settings: Arguments of the factory that differ from its defaults.
         pairs: Whether it puts two tasks on one device; the others use empty devices only.
+        caps: Whether it gives tasks power caps where a cluster has cap levels; the others leave devices at their own.
     """
 
     name: str
@@ -31,6 +32,12 @@ class PolicySpec:
     factory: str
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     pairs: bool = False
+    caps: bool = False
+
+    @property
+    def freedoms(self) -> str:
+        """What it does beyond placing tasks, in words; empty for nothing."""
+        return ", ".join(word for word, has in (("pairs tasks", self.pairs), ("sets power caps", self.caps)) if has)
 
     def make(self) -> Policy:
         """Import the module and make a fresh policy."""
@@ -145,12 +152,14 @@ _SPECS = (
         "HiPpo",
         MappingProxyType({"think": True}),
         pairs=True,
+        caps=True,
     ),
     PolicySpec(
         "rule",
         "the rule that hi-ppo has learnt from: shortest first, where it is worth most; details searched",
         "attribution_sched.scheduler.hi_ppo.rule",
         "Rule",
+        caps=True,
     ),
     PolicySpec(
         "packing",
@@ -193,6 +202,7 @@ _SPECS = (
         "attribution_sched.scheduler.hi_ppo.rule",
         "RuleFork",
         pairs=True,
+        caps=True,
     ),
     PolicySpec(
         "auto",
@@ -213,7 +223,8 @@ _SPECS = (
 def _hi_ppo(option: str, description: str, **settings: Any) -> PolicySpec:
     """Hi-PPO with an option, by the name ``hi-ppo[option]``."""
     home = "attribution_sched.scheduler.hi_ppo.coordinator"
-    return PolicySpec(f"hi-ppo[{option}]", f"hi-ppo, {description}", home, "HiPpo", MappingProxyType(settings), True)
+    own = MappingProxyType(settings)
+    return PolicySpec(f"hi-ppo[{option}]", f"hi-ppo, {description}", home, "HiPpo", own, pairs=True, caps=True)
 
 
 _VARIANTS = (

@@ -10,10 +10,12 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.state import StateArrays
 from attribution_sched.cluster.fork import Copies
 from attribution_sched.cluster.gpus import PRECISIONS
+from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment, layout_table
 from attribution_sched.cluster.reward import cost_usd, r_cost, samples, usd_per_g, usd_per_j
 from attribution_sched.cluster.world import BATCH_LEVELS, Domain, World
 from attribution_sched.planning.memory_feasibility import FORMATS
+from attribution_sched.planning.power_caps import Judge, best_levels, with_levels
 from attribution_sched.scheduler.hi_ppo.decode import Planner
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.lower_agent import layout_table as layouts_by_size
@@ -52,6 +54,8 @@ class RuleFollower:
             picks=np.full((kinds, classes, devices + 1, waits, 3), -1, dtype=np.int64),
             worth=np.full((kinds, classes, devices + 1, waits), np.nan),
             empty=np.zeros((kinds, 4)),
+            caps=np.zeros((kinds, classes), dtype=np.int64),
+            w_cost=world.reward.w_cost,
         )
         one = np.zeros(1, dtype=np.int64)
         n_layouts, slots = len(t.sizes), world.max_running + world.queue_capacity
@@ -99,6 +103,12 @@ class RuleFollower:
                 first = stop
             micro = kind.microbatches[int(action[0, 4])]
             plan = Plan((Replica(tuple(segments), micro, max(1, kind.batch_size // micro)),))
+            if world.cluster.cap_levels and not is_opaque(kind.model):
+                base = float(t.base_step_s[k]), float(t.base_cost_usd[k])
+                levels = best_levels(Judge(cost, k, kind.batch_size, reward, *base), plan)
+                plan = with_levels(plan, levels)
+                self.rule.caps[k] = levels[0]
+                self.rule.caps[k, t.domain_class[list(plan.domains)]] = levels
             priced = cost.score(PlanBatch.of([plan]), k, breakdown=False)
             norm = kind.batch_size / float(samples(PlanBatch.of([plan]))[0])
             usd = cost_usd(priced.bill_usd, priced.energy_j, priced.carbon_g, usd_per_j(reward), usd_per_g(reward))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attribution_sched.cluster.cost import Scratch
+from attribution_sched.cluster.counters import LEAST_WORKING
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import (
     PRICE_NETWORK,
@@ -43,6 +44,7 @@ from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, TP
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
+from attribution_sched.planning.power_caps import opaque_level
 from attribution_sched.scheduler.hi_ppo.action_masks import (
     bounded_log,
     can_begin,
@@ -88,6 +90,9 @@ class RuleArrays(NamedTuple):
         worth: What the best layout adds to R, by the same but the last axis; NaN until asked for.
         empty: Seconds of a step, devices, utilisation and R_cost of every kind as the rule places it in the empty
             cluster, shape ``(n_kinds, 4)``: what a task that still waits can expect.
+        caps: Cap level of every kind by class, as in the empty cluster, shape ``(n_kinds, C)``; opaque tasks have
+            their own.
+        w_cost: Weight of cost.
     """
 
     tables: PlannerTables
@@ -99,6 +104,8 @@ class RuleArrays(NamedTuple):
     picks: IntArray
     worth: FloatArray
     empty: FloatArray
+    caps: IntArray
+    w_cost: float
 
 
 @by_reference
@@ -500,6 +507,41 @@ def pair_up(world: WorldArrays, state: StateArrays, e: int, partners: FloatArray
 
 
 @kernel
+def cap_action(
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, partners: FloatArray, action: IntArray
+) -> None:
+    """Give every segment of an action the power cap by which it is worth most; see ``planning.power_caps``."""
+    slot, layouts = state.event[e, st.SLOT], world.layouts.shape[0]
+    own = state.slots[e, slot, st.POOL]
+    kind = kind_of(world, state, e, slot)
+    waiting, devices, in_use = 0, 0, 0
+    for other in range(state.slots.shape[1]):
+        waiting += state.slots[e, other, st.STATUS] == st.QUEUED and other != slot
+    for k in range(world.domains.rows.size):
+        devices += world.domains.rows[k].devices
+        in_use += world.domains.rows[k].devices - free_devices(world, state, e, k, False, slot)
+    for p in range(action.shape[0]):
+        domain = action[p, 0]
+        if domain >= world.domains.rows.size:
+            return
+        precision = action[p, 3] % FORMATS
+        working = world.pool[own, st.P_WORKING]
+        level = rule.caps[kind, rule.tables.domain_class[domain]]
+        if working > 0.0:
+            beside = action[p, 2] // layouts - 1
+            if beside >= 0 and partners.shape[0] > 0:
+                theirs = state.slots[e, beside, st.POOL]
+                working = working * partners[own, theirs] + world.pool[theirs, st.P_WORKING] * partners[theirs, own]
+                working = min(1.0, max(working, LEAST_WORKING))
+            layout = world.layouts[action[p, 2] % layouts]
+            held = (waiting * layout[0] * layout[1] * layout[2] + in_use) / devices
+            level = opaque_level(
+                world.domains, world.power_law, domain, precision, working, rule.weights[0] * (1.0 + held), rule.w_cost
+            )
+        action[p, 3] = precision + FORMATS * level
+
+
+@kernel
 def _defer_all(world: WorldArrays, state: StateArrays, e: int) -> None:
     now = state.clock[e, st.NOW]
     for slot in range(state.slots.shape[1]):
@@ -669,6 +711,8 @@ def follow(
                     acts = pair_up(world, state, e, partners, action)
                     possible |= acts
                 decided[e] += possible
+                if acts and world.domains.caps_w.shape[1] > 1:
+                    cap_action(world, state, e, rule, partners, action)
                 if not acts and state.event[e, st.EVENT] == st.PLACE:
                     _defer_all(world, state, e)
                 code = enact(world, state, e, action, -1, scratch)

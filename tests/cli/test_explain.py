@@ -30,7 +30,7 @@ def test_it_prints_drivers_confidence_thresholds_and_reasons_at_80_columns(learn
     heads = (live.outputs[0], "✔", "±", "Together", "Compared with")
     for words in (live.decision, "hi-ppo placed", *heads):
         assert words in done.stdout
-    for words in ("How found", "95 % interval"):
+    for words in ("How found", "Found with"):
         assert words in done.stdout
     if live.rules:
         assert "Holds while" in done.stdout

@@ -35,12 +35,13 @@ def run(arm, seed, windows, tasks):
     return placements, shares
 
 
-def test_explanations_tell_how_far_to_turn_and_shuffled_ones_do_not(tell):
-    first = {arm: run(arm, 11, 1, 30)[1][0] for arm in ("outcomes", "drivers", "shuffled")}
-    tell("J6", **{f"w_util_{arm}": share for arm, share in first.items()})
-    assert first["drivers"] > first["outcomes"] + 0.05
-    # True answers given to the wrong weights may agree by chance; they turn less than half as far.
-    assert first["shuffled"] - first["outcomes"] < 0.5 * (first["drivers"] - first["outcomes"])
+def test_explanations_tell_how_far_to_turn_and_shuffled_ones_say_nothing(tell):
+    first = {arm: [run(arm, seed, 1, 30)[1][0] for seed in (11, 17)] for arm in ("outcomes", "drivers", "shuffled")}
+    tell("J6", **{f"w_util_{arm}": float(np.mean(shares)) for arm, shares in first.items()})
+    for outcomes, drivers, shuffled in zip(*first.values(), strict=True):
+        assert drivers > outcomes + 0.05
+        # True answers given to the wrong weights do not rise from turn to turn: outcomes decide.
+        assert shuffled == outcomes
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_the_share_rule_is_the_clusters(world):
         index = int(rng.integers(len(engine.world.kinds)))
         kind = engine.world.kinds[index]
         plan = random_plan(rng, engine.world, kind)
-        rows = np.zeros((engine.world.max_segments, 10), dtype=np.int64)
+        rows = np.zeros((engine.world.max_segments, 11), dtype=np.int64)
         count, code = decode(engine.arrays, index, encode(engine, plan, index), rows)
         if code < 0:
             continue

@@ -93,7 +93,7 @@ def slowest_s(screen, plan, count):
         for a, z in itertools.pairwise(cuts):
             stage = stage_cost(
                 k.domains, k.runtime, k.power_law, k.tables, k.workload, domain, a, z, dp, tp, precision,
-                row[MICROBATCH], 1.0,
+                0, row[MICROBATCH], 1.0,
             )  # fmt: skip
             passes.append(stage.forward_s + stage.backward_s + reductions * stage.reduce_s)
     return max(passes)

@@ -34,7 +34,7 @@ def near():
 @pytest.fixture
 def plan():
     """Three segments of one replica, and an idle domain."""
-    rows = np.zeros((4, 10), dtype=np.int64)
+    rows = np.zeros((4, 11), dtype=np.int64)
     rows[:3, DOMAIN] = 0, 1, 2
     rows[:3, FIRST], rows[:3, STOP] = (0, 8, 16), (8, 16, 24)
     rows[:3, [DP, TP, PP]] = (2, 1, 1), (1, 2, 1), (1, 1, 2)

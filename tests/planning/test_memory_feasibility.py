@@ -22,12 +22,12 @@ def random_chain(rng, t, kind):
     micro = int(t.micro[kind, level])
     count = int(rng.integers(1, 4))
     cuts = [0, *sorted(rng.choice(np.arange(1, n), count - 1, replace=False).tolist()), n]
-    rows, parts = np.zeros((t.max_segments, 10), dtype=np.int64), []
+    rows, parts = np.zeros((t.max_segments, 11), dtype=np.int64), []
     for p, domain in enumerate(rng.permutation(len(t.domain_class))[:count]):
         fitting = np.flatnonzero((micro % t.layouts[:, 0] == 0) & (t.layouts[:, 2] <= cuts[p + 1] - cuts[p]))
         layout = int(rng.choice(fitting))
         q = int(rng.choice(np.flatnonzero(t.formats[kind, t.domain_class[domain]])))
-        rows[p] = (domain, cuts[p], cuts[p + 1], *t.layouts[layout], q, 0, micro, t.batch[kind] // micro)
+        rows[p] = (domain, cuts[p], cuts[p + 1], *t.layouts[layout], q, 0, micro, t.batch[kind] // micro, 0)
         parts.append((int(t.domain_class[domain]), layout, q, cuts[p], cuts[p + 1]))
     return rows, parts, level
 

@@ -97,7 +97,7 @@ def test_a_stage_takes_what_the_cost_model_says():
     arrays = (cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(0))
     out = np.full(len(table.STAGE_COLUMNS), np.nan)
     table.write_stage(*arrays, 0, 1, 5, 2, 2, 2, 8, 4, out)
-    stage = stage_cost(*arrays, 0, 1, 5, 2, 2, 2, 8, 1.0)
+    stage = stage_cost(*arrays, 0, 1, 5, 2, 2, 2, 0, 8, 1.0)
     assert stage.reduce_s > 0.0
     again = 2.0 if cost.runtime.recompute else 1.0
     reduce_s = gradient_reduce_s(cost.domains, cost.runtime, cost.tables, 0, 0, 1, 5, 2, 2, 2, 4)

@@ -187,7 +187,11 @@ def test_explanations_are_of_the_consequential_decisions():
     chosen = consequential(found.timeline.moments, 2)
     assert [one.decision for one in found.reasons.consequential] == [one.decision for one in chosen]
     assert all(one.explanation is not None and one.flips_sought for one in found.reasons.consequential)
-    assert found.reasons.output == "R"
+    # The decision itself is explained, not what its plan is worth; and what else could have been done is told.
+    assert found.reasons.output == "log_odds"
+    for one in found.reasons.consequential:
+        assert one.explanation["target"] == "decision"
+        assert all(one.instead[lang]["sentence"] and len(one.instead[lang]["rows"]) > 1 for lang in ("en", "zh"))
     assert len(found.reasons.sample) == found.reasons.placements == 9
     tops = [driver.top for driver in found.reasons.drivers]
     assert tops == sorted(tops, reverse=True)

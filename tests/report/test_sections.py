@@ -119,6 +119,18 @@ def test_a_missing_explanation_is_told_with_its_reason():
     assert "could not be explained: no background" in words(part)
 
 
+@pytest.mark.parametrize(("lang", "wait"), [("en", "wait"), ("zh", "等待")])
+def test_a_card_begins_with_the_reason_and_what_else_could_have_been_done(lang, wait):
+    made = report("learnt")
+    part = decisions.section(made, lang).parts[0]
+    assert part.blocks[0].words == made.reasons.consequential[0].instead[lang]["sentence"]
+    table = next(block for block in part.blocks if isinstance(block, Table))
+    marked = [row[0].startswith("✔ ") for row in table.rows]
+    assert marked[0] and not any(marked[1:]) and any(row[0].startswith(wait) for row in table.rows)
+    # The choice itself is what others are compared with.
+    assert set(table.rows[0][1:]) == {"–"} and {len(row) for row in table.rows} == {len(table.head)}
+
+
 def test_rivals_say_what_was_compared():
     told = words(rivals.section(report("ruled"), "en"))
     assert "seed 2" in told
@@ -180,7 +192,8 @@ def test_the_bill_adds_up_in_words_and_says_why_rules_differ():
     for lang, mark in (("en", "add up to the meters"), ("zh", "之和等于计量值")):
         made = bill.section(told, lang)
         assert mark in words(made)
-        by_payer, by_rule = (block for block in made.blocks if isinstance(block, Table))
+        by_payer, by_operator, by_rule = (block for block in made.blocks if isinstance(block, Table))
+        assert len(by_operator.rows) == len(by_payer.rows) - 2
         fold = next(block for block in made.blocks if isinstance(block, Fold))
         assert len(by_payer.rows) == len({line.payer for line in told.bill.lines}) + 2
         # Every line has its reason, and every payer stands under every rule.

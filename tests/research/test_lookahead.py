@@ -130,7 +130,7 @@ def test_every_plan_that_the_engine_accepts_is_listed():
     twins = {Precision.BF16.index: Precision.FP16.index}
     for _ in range(4000):
         action = rng.integers(0, engine.choices, size=(world.max_segments, 5))
-        rows = np.zeros((world.max_segments, 10), dtype=np.int64)
+        rows = np.zeros((world.max_segments, 11), dtype=np.int64)
         count, code = decode(engine.arrays, 0, action, rows)
         if code == 0 and count > 0:
             rows[count:] = 0

@@ -139,6 +139,8 @@ def test_every_policy_states_whether_it_pairs():
     """In the registry as by its own attribute: who is not told of neighbours cannot put a task beside one."""
     for name, spec in POLICIES.items():
         assert spec.pairs == pairs(spec.make()), name
+        thinks = name.startswith("hi-ppo") or name == "rule+fork"
+        assert spec.caps == (thinks or name == "rule"), name
     assert all(POLICIES[name].pairs for name in (*PACKERS, "hi-ppo", "rule+fork", "auto"))
     assert not POLICIES["rule"].pairs
 

@@ -31,6 +31,7 @@ from attribution_sched.cluster.cost import (
     Scratch,
     Workload,
     make_scratch,
+    opaque_cap,
     plan_cost,
     segment_energy_j,
     share_batch,
@@ -55,6 +56,7 @@ from attribution_sched.cluster.interference import (
 )
 from attribution_sched.cluster.memory import element_bytes, state_bytes_per_parameter
 from attribution_sched.cluster.plan import (
+    CAP,
     DOMAIN,
     DP,
     FIRST,
@@ -187,6 +189,53 @@ def shared_devices(world: WorldArrays, state: StateArrays, e: int, slot: int, do
 
 
 @kernel
+def device_cap(state: StateArrays, e: int, domain: int, device: int) -> int:
+    """Cap level in force on a device that is in use: the one its last comer was given."""
+    last = state.occupant[e, domain, device, 1]
+    if last < 0:
+        last = state.occupant[e, domain, device, 0]
+    return int(state.plans[e, last, _segment_of(state, e, last, domain), CAP])
+
+
+@kernel
+def _working_beside(world: WorldArrays, state: StateArrays, e: int, slot: int, row: int, other: int) -> float:
+    """Share of its time that a device works for two opaque tasks: what each does alone, at its speed beside the other.
+
+    Negative where either is not opaque: what a cap does to such a pair is in no law.
+    """
+    own = world.pool[state.slots[e, slot, st.POOL], st.P_WORKING]
+    theirs = world.pool[state.slots[e, other, st.POOL], st.P_WORKING]
+    if own <= 0.0 or theirs <= 0.0:
+        return -1.0
+    other_row = _segment_of(state, e, other, state.plans[e, slot, row, DOMAIN])
+    own /= slowdown_beside(world, state, e, slot, row, other, other_row)
+    theirs /= slowdown_beside(world, state, e, other, other_row, slot, row)
+    return float(min(1.0, own + theirs))
+
+
+@kernel
+def segment_cap(world: WorldArrays, state: StateArrays, e: int, slot: int, row: int) -> tuple[int, float]:
+    """Lowest cap on a segment's devices, as a level, and the most that one works if the task is opaque (else 0).
+
+    Its ranks wait for each other, so the device that is held back most decides. A device that two tasks share of
+    which one is not opaque has its domain's cap.
+    """
+    domain, level = state.plans[e, slot, row, DOMAIN], 0
+    working = world.pool[state.slots[e, slot, st.POOL], st.P_WORKING]
+    for d in range(world.domains.rows[domain].devices):
+        first, second = state.occupant[e, domain, d, 0], state.occupant[e, domain, d, 1]
+        if first != slot and second != slot:
+            continue
+        if second >= 0:
+            both = _working_beside(world, state, e, slot, row, second if first == slot else first)
+            if both < 0.0:
+                continue
+            working = max(working, both)
+        level = max(level, device_cap(state, e, domain, d))
+    return level, working
+
+
+@kernel
 def _demands(
     world: WorldArrays, shares: tuple[float, float, float], busy: float, bus: float, row_load: FloatArray
 ) -> None:
@@ -239,6 +288,18 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     for row in range(count):
         slowdown[row] = segment_slowdown(world, state, e, slot, row)
     job = type_of(world, state, e, slot)
+    # What a cap does to an opaque task, whose draw is not the cost kernel's: its time, watts and joules.
+    stretch, kept_w, left_j = np.ones(segments.shape[0]), np.ones(segments.shape[0]), np.ones(segments.shape[0])
+    if world.domains.caps_w.shape[1] > 1:
+        segments = segments.copy()
+        for row in range(count):
+            level, working = segment_cap(world, state, e, slot, row)
+            segments[row, CAP] = level
+            if working > 0.0 and level > 0:
+                segments[row, CAP] = 0
+                stretch[row], kept_w[row], left_j[row] = opaque_cap(
+                    world.domains, world.power_law, segments[row, DOMAIN], segments[row, PRECISION], level, working
+                )
     factors = world.pool[pool, st.P_FACTORS : st.P_PCIE]
     workload = Workload(kind, world.kinds[kind, st.K_TRAINING] == 1.0, factors[0], factors[1], factors[2])
     plan_out = np.zeros(10)
@@ -247,7 +308,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     traffic[:, :] = 0.0
     plan_cost(
         world.domains, world.runtime, world.power_law, world.tables, workload, bandwidth, latency, segments, count,
-        0, slowdown, False, scratch, plan_out, segment_out, traffic,
+        0, slowdown * stretch, False, scratch, plan_out, segment_out, traffic,
     )  # fmt: skip
     # A plan may process slightly more or fewer samples than the batch; compare per global batch.
     samples = samples_kernel(segments, count)
@@ -263,15 +324,17 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
         devices = segments[row, DP] * segments[row, TP] * segments[row, PP]
         power_w, busy_s = segment_out[row, POWER_W], segment_out[row, BUSY_S]
         # Beside another a task computes as long as alone, only later, and answers for half the idle power (``meter``).
-        joules = segment_energy_j(devices, here.idle_w, power_w, busy_s / slowdown[row], plan_out[STEP_S])
-        joules -= 0.5 * shared_devices(world, state, e, slot, domain) * here.idle_w * plan_out[STEP_S]
+        step_s = plan_out[STEP_S] / stretch[row]
+        joules = segment_energy_j(devices, here.idle_w, power_w, busy_s / stretch[row] / slowdown[row], step_s)
+        joules -= 0.5 * shared_devices(world, state, e, slot, domain) * here.idle_w * step_s
+        joules *= left_j[row]
         priced_j += joules * world.signals[st.ELECTRICITY, hour, domain]
         carbon_g += joules * here.carbon_g_per_j * world.signals[st.CARBON, hour, domain]
         # M·(f + b) and M times adding f and b may differ in the last bit.
         busy = min(1.0, segment_out[row, BUSY_S] / plan_out[STEP_S])
         # Beside another a task does less work a second: it asks for less power and less of the device's time.
         active = busy / slowdown[row] if job < 0 else busy * world.jobs[job, st.J_BUSY] / slowdown[row]
-        dynamic = (segment_out[row, POWER_W] - world.domains.rows[domain].idle_w) * active
+        dynamic = (segment_out[row, POWER_W] - world.domains.rows[domain].idle_w) * active * kept_w[row]
         row_load = state.loads[e, slot, row]
         row_load[st.BUSY] = active
         row_load[st.MEMORY] = segment_out[row, MEMORY_BYTES] if job < 0 else world.jobs[job, st.J_MEMORY]
@@ -414,6 +477,7 @@ def domain_power_w(
         hour = signal_hour(world, state.clock[e, st.LAST_TICK])
         carbon_g_per_j = here.carbon_g_per_j * world.signals[st.CARBON, hour, domain]
     room = here.cap_w - idle_w
+    capped = world.domains.caps_w.shape[1] > 1
     total = 0.0
     unused = 0.0
     # Neighbours mostly hold the same task, so what it asks for is looked up once per run of devices.
@@ -430,6 +494,11 @@ def domain_power_w(
             known = first
             known_w = _asked_w(state, e, first, domain, awake)
         other_w = _asked_w(state, e, second, domain, awake) if second >= 0 else 0.0
+        if capped:
+            apart = second < 0 or _working_beside(
+                world, state, e, first, _segment_of(state, e, first, domain), second
+            ) >= 0.0  # fmt: skip
+            room = world.domains.caps_w[domain, device_cap(state, e, domain, d) if apart else 0] - idle_w
         asked = known_w + other_w
         granted = room / asked if asked > room else 1.0
         total += idle_w + asked * granted
@@ -894,7 +963,7 @@ def begin(world: WorldArrays, state: StateArrays, e: int) -> None:
 # batch level. A row that reaches the last layer closes a replica; the next row opens another. So a cut
 # pipeline, replicas and mixtures of both are one encoding, and an empty list defers a task or keeps a plan.
 # A sharing layout may name its neighbour: ``layout + n_layouts · (slot + 1)`` takes only devices that the task in that
-# slot has for itself.
+# slot has for itself. A precision may carry a power cap: ``precision + n_precisions · level``.
 
 A_DOMAIN, A_STOP, A_LAYOUT, A_PRECISION, A_BATCH = range(5)
 """Columns of an action row."""
@@ -903,6 +972,8 @@ L_DP, L_TP, L_PP, L_SHARE = range(4)
 """Columns of the layout table; ``share`` lets a segment use devices that already hold a task."""
 
 INT8 = 3
+
+FORMATS = len(PRECISIONS)
 
 
 @kernel
@@ -930,7 +1001,7 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
         if stop <= at or stop > n_layers:
             return 0, -1
         layout = world.layouts[action[p, A_LAYOUT] % world.layouts.shape[0]]
-        precision = action[p, A_PRECISION]
+        precision, cap = action[p, A_PRECISION] % FORMATS, action[p, A_PRECISION] // FORMATS
         if not world.domains.peak_flops[domain, precision] > 0.0:
             return 0, -4
         if training and precision == INT8:
@@ -956,6 +1027,7 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
         row[PRECISION] = precision
         row[REPLICA] = replica
         row[MICROBATCH] = micro
+        row[CAP] = cap
         count += 1
         at = stop
         if stop == n_layers:
@@ -1096,11 +1168,12 @@ def migration(
 
 @kernel
 def _same_plan(state: StateArrays, e: int, slot: int, rows: IntArray, count: int) -> bool:
+    """Whether a running task has this very plan; another cap alone makes no other plan: it keeps the one it has."""
     if state.slots[e, slot, st.SEGMENTS] != count:
         return False
     for p in range(count):
         for c in range(rows.shape[1]):
-            if state.plans[e, slot, p, c] != rows[p, c]:
+            if c != CAP and state.plans[e, slot, p, c] != rows[p, c]:
                 return False
     return True
 
@@ -1674,7 +1747,13 @@ class Engine:
         self._scratch = make_scratch(world.max_segments * int(self.layouts[:, 2].max()), most + 1)
         most_layers = max(len(kind.model) for kind in kinds)
         self.choices = np.array(
-            [len(world.cluster) + 1, most_layers + 1, len(self.layouts), len(PRECISIONS), BATCH_LEVELS]
+            [
+                len(world.cluster) + 1,
+                most_layers + 1,
+                len(self.layouts),
+                len(PRECISIONS) * (len(world.cluster.cap_levels) + 1),
+                BATCH_LEVELS,
+            ]
         )
         reward = world.reward
         self.weights = np.tile([reward.w_eff, reward.w_util, reward.w_cost], (clusters, 1))
@@ -1877,6 +1956,7 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
                 # As urgent as its kind, and with its kind's deadline.
                 np.zeros((len(pool), 2)),
                 pool.jobs if pool.jobs.size else np.full(len(pool), -1),
+                measured_jobs().device_busy[pool.jobs] if pool.jobs.size else np.zeros(len(pool)),
             ]
         ),
         resources=resource_constants(),

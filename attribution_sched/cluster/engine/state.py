@@ -34,9 +34,12 @@ HOUR_S = 3600.0
 K_BATCH, K_TRAINING, K_EPOCH, K_PRIORITY, K_BASE_STEP, K_BASE_COST, K_SLACK, K_MICRO, K_FEATURES = (*range(8), 11)
 """Columns of ``WorldArrays.kinds``; there are four microbatch sizes and five features."""
 
-P_KIND, P_STEPS, P_FACTORS, P_PCIE, P_RAISED, P_ALLOWED_S, P_TYPE = 0, 1, 2, 5, 6, 7, 8
+P_KIND, P_STEPS, P_FACTORS, P_PCIE, P_RAISED, P_ALLOWED_S, P_TYPE, P_WORKING = 0, 1, 2, 5, 6, 7, 8, 9
 """Columns of ``WorldArrays.pool``; three demand factors; how much more urgent than its kind a task is, the time it
-may take from its arrival on, 0 for its kind's; row of the measured job it really is, −1 for none."""
+may take from its arrival on, 0 for its kind's; row of the measured job it really is, −1 for none; of an opaque task,
+the share of its time that a device works, 0 for others: what a power cap does to it follows from that."""
+
+POOL_COLUMNS = P_WORKING + 1
 
 J_DEMANDS, J_MEMORY, J_BUSY = 0, 4, 5
 """Columns of ``WorldArrays.jobs``: four demands, bytes on a device, share of its time that a device works."""
@@ -107,7 +110,7 @@ class WorldArrays(NamedTuple):
         tables: Layer cost tables; model m is kind m.
         base: Base bandwidth (bytes/s) and latency (s), shape ``(2, K, K)``.
         kinds: Task kinds, shape ``(n_kinds, 16)``, columns ``K_…``.
-        pool: Task instances, shape ``(n, 9)``, columns ``P_…``.
+        pool: Task instances, shape ``(n, 10)``, columns ``P_…``.
         resources: Coupling, demand gain and gain of the instruments of the shared resources, shape ``(3, 4)``.
         jobs: Measured jobs that instances may be, shape ``(n_jobs, 6)``, columns ``J_…``.
         pair_speed: Speed of a measured job beside another, over its speed alone, shape ``(n_jobs, n_jobs)``; 0 where
@@ -180,7 +183,7 @@ class StateArrays(NamedTuple):
         links: Latent process and bandwidth now (bytes/s), shape ``(E, 2, K, K)``.
         slots: Shape ``(E, S, 4)``.
         tasks: Shape ``(E, S, 20)``, columns ``TASK_COLUMNS``.
-        plans: Segment rows of running tasks, shape ``(E, S, P, 10)``.
+        plans: Segment rows of running tasks, shape ``(E, S, P, 11)``.
         loads: Shape ``(E, S, P, 12)``, columns ``LOAD_COLUMNS``.
         traffic: Bytes per step of every task, shape ``(E, S, K, K)``.
         planned: Bandwidth of the links when a task was last decided on, same shape.

@@ -10,6 +10,7 @@ interface, so that each implementation is the other's test:
 - a job gets what others leave of a link, at least a tenth, and its latency rises with their load;
 - the load of others is as it stood before anything was priced anew;
 - a segment is stretched by the worst of the co-runners on its devices;
+- a device has one power cap, the one that its last comer was given;
 - figures are per global batch, whatever number of samples the plan's microbatches come to.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.cluster.compute import COMPUTE_FORWARD, MEMORY_FORWARD, TP_DEGREES
+from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.cost import BYTES_PER_GB, BYTES_PER_GBIT, JOULES_PER_KWH, CostModel, move_cost
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.incidents import LinkCut
@@ -33,7 +35,15 @@ from attribution_sched.cluster.interference import (
     slowdown,
     strengths,
 )
-from attribution_sched.cluster.plan import ANYBODY, Plan, layout_table
+from attribution_sched.cluster.plan import ANYBODY, CAP, Plan, layout_table
+from attribution_sched.cluster.power import (
+    cap_reached,
+    cap_slowdown,
+    capped_w,
+    draw_law,
+    natural_power_w,
+    precision_factor,
+)
 from attribution_sched.cluster.signals import HOUR_S
 from attribution_sched.cluster.simulator.job import Deployment, Device, Job, SegmentLoad, Totals
 from attribution_sched.cluster.wan import WanProcess, effective_latency
@@ -113,13 +123,23 @@ class Prices:
         deployed = job.plan_in_force
         share = self.utilisation(others)
         stretch = np.array([self._stretch(job, row) for row in range(len(deployed.devices))])
+        levels = [max((self.level_on(device) for device in devices), default=0) for devices in deployed.devices]
+        measured = self._jobs[job.instance]
+        capped = [(1.0, 1.0)] * len(levels)
+        batch = deployed.batch
+        if self.world.cluster.cap_levels:
+            if measured >= 0:
+                capped = [self._capped(job, row, level) for row, level in enumerate(levels)]
+                levels = [0] * len(levels)
+            batch = replace(batch, segments=batch.segments.copy())
+            batch.segments[0, : len(levels), CAP] = levels
         wan = self.world.cluster.wan
         scored = self.cost.score(
-            deployed.batch,
+            batch,
             job.kind_index,
             bandwidth_gbps=self.bandwidth * np.maximum(LEAST_SHARE, 1.0 - share) / BYTES_PER_GBIT,
             latency_s=effective_latency(wan.latency_s, share, wan.congestion),
-            slowdown=stretch[None],
+            slowdown=stretch[None] * np.array([slower for slower, _ in capped]),
             factors=tuple(self._factors[job.instance]),
             breakdown=False,
         )
@@ -134,7 +154,6 @@ class Prices:
         deployed.step_bill_usd = float(scored.bill_usd[0]) * norm
         for row, segment in enumerate(deployed.segments):
             idle_w = self.world.cluster.domains[segment.domain].gpu.idle_w
-            measured = self._jobs[job.instance]
             active = float(busy[row] * (1.0 if measured < 0 else self._columns[measured, 5]) / stretch[row])
             host, compute, memory = shares[row]
             # Arithmetic and memory follow one another on the device; here as shares of the time.
@@ -145,10 +164,38 @@ class Prices:
                 memory_bytes=float(
                     scored.segment("memory_bytes")[0, row] if measured < 0 else self._columns[measured, 4]
                 ),
-                dynamic_w=float((scored.segment("power_w")[0, row] - idle_w) * active),
+                dynamic_w=float((scored.segment("power_w")[0, row] - idle_w) * active * capped[row][1]),
                 demands=np.minimum(1.0, self._gain * asked) if measured < 0 else self._columns[measured, :4],
             )
         return deployed.step_s != before_s
+
+    def level_on(self, device: Device) -> int:
+        """Cap level of a device: its last comer's; the domain's own for a pair that is not all of measured jobs."""
+        jobs = device.jobs
+        if not jobs or (len(jobs) > 1 and any(self._jobs[job.instance] < 0 for job in jobs)):
+            return 0
+        return next(s.cap for s in jobs[-1].plan_in_force.segments if s.domain == device.domain)
+
+    def _working(self, job: Job, device: Device) -> float:
+        """Share of its time that a device works for measured jobs: what each does alone, at its speed there."""
+        at_work = 0.0
+        for one in device.jobs:
+            own = one.plan_in_force.load_in(device.domain).demands
+            others = (self._beside(one, own, other, device.domain) for other in device.jobs if other is not one)
+            at_work += float(self._columns[self._jobs[one.instance], 5]) / max(others, default=1.0)
+        return max(float(self._columns[self._jobs[job.instance], 5]), min(1.0, at_work))
+
+    def _capped(self, job: Job, row: int, level: int) -> tuple[float, float]:
+        """How much a cap stretches a measured job, and what is left of its watts above idle."""
+        segment = job.plan_in_force.segments[row]
+        cluster, gpu = self.world.cluster, self.world.cluster.domains[segment.domain].gpu
+        law, working = draw_law(gpu), max(self._working(job, device) for device in job.plan_in_force.devices[row])
+        busy_w = float(natural_power_w(gpu, 1.0, 1.0, precision_factor(segment.precision)))
+        natural_w = gpu.idle_w + working * (busy_w - gpu.idle_w)
+        drawn_w = float(capped_w(natural_w, cluster.cap_w(segment.domain, level), gpu.tdp_w, cap_reached()))
+        beta = working ** load_constants("power")["cap"]["k"] * law.beta_c
+        slower = float(cap_slowdown(natural_w, drawn_w, law.p0_w, beta))
+        return slower, (drawn_w - gpu.idle_w) / (natural_w - gpu.idle_w)
 
     def _stretch(self, job: Job, row: int) -> float:
         """Worst slow-down over the devices of a segment: its ranks wait for each other."""
@@ -280,8 +327,11 @@ class Floor:
             device: The device.
             awake: Count paused jobs as if they ran.
         """
-        domain = self.domains[device.domain]
-        return domain.gpu.idle_w + min(self._asked_w(device, awake), domain.cap_w - domain.gpu.idle_w)
+        idle_w = self.domains[device.domain].gpu.idle_w
+        return idle_w + min(self._asked_w(device, awake), self._cap_w(device) - idle_w)
+
+    def _cap_w(self, device: Device) -> float:
+        return self.world.cluster.cap_w(device.domain, self.prices.level_on(device))
 
     def _asked_w(self, device: Device, awake: bool = False) -> float:
         at_work = (job for job in device.jobs if awake or not job.paused(self.now_s))
@@ -289,8 +339,8 @@ class Floor:
 
     def _granted(self, device: Device) -> float:
         """Part of what its jobs ask for that the cap of a device lets through."""
-        domain, asked_w = self.domains[device.domain], self._asked_w(device)
-        room_w = domain.cap_w - domain.gpu.idle_w
+        asked_w = self._asked_w(device)
+        room_w = self._cap_w(device) - self.domains[device.domain].gpu.idle_w
         return room_w / asked_w if asked_w > room_w else 1.0
 
     def pay(self, job: Job, dollars: float) -> None:
@@ -328,6 +378,9 @@ class Floor:
                 rule = f"must be one of {levels}"
                 raise PlanError(problem("microbatch", replica.microbatch, rule, "Pick a level"))
         for s in plan.segments:
+            if not 0 <= s.cap <= len(self.world.cluster.cap_levels):
+                rule = f"must lie in 0..{len(self.world.cluster.cap_levels)}, the cluster's cap levels"
+                raise PlanError(problem("cap", s.cap, rule, "Use 0 for the domain's own cap"))
             if s.tp not in TP_DEGREES or (s.dp, s.tp, s.pp) not in self._layouts:
                 rule = "is not in this world's table"
                 raise PlanError(problem("layout", (s.dp, s.tp, s.pp), rule, "Use powers of two"))

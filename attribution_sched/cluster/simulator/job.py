@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from attribution_sched.cluster.interference import RESOURCES
-from attribution_sched.cluster.plan import Plan, PlanBatch, Segment
+from attribution_sched.cluster.plan import CAP, Plan, PlanBatch, Segment
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.types import FloatArray
 
@@ -269,9 +269,9 @@ class Deployment:
         return cls(plan, segments, PlanBatch.of([plan]), np.zeros((n_domains, n_domains)), places, loads)
 
     def same_plan(self, other: Plan) -> bool:
-        """Whether another plan would change nothing."""
-        rows = PlanBatch.of([other]).segments
-        return rows.shape == self.batch.segments.shape and bool((rows == self.batch.segments).all())
+        """Whether another plan would change nothing: a task keeps the caps it has while it keeps its plan."""
+        rows, own = PlanBatch.of([other]).segments, self.batch.segments
+        return rows.shape == own.shape and bool((rows[:, :, :CAP] == own[:, :, :CAP]).all())
 
     @property
     def shares(self) -> bool:

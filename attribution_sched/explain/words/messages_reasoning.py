@@ -197,6 +197,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "table.needs_in": ("{domain} lacks {need} devices ({free} free)", "{domain} 需 {need} 块（空闲 {free} 块）"),
     "table.any_alone": ("any one domain alone", "任一单独的域"),
     "table.alone": ("{domains: or } alone", "单独使用 {domains:、}"),
+    "table.cap": ("the same under a power cap of {watts} W", "同一方案，功率上限 {watts} W"),
+    "table.no_cap": ("the same without a power cap", "同一方案，不设功率上限"),
     "table.cut_at": ("{plan}, cut after layer {layer}", "{plan}（在第 {layer} 层后切分）"),
     "table.change_link": ("{link}: {before} → {after} Gb/s", "{link} 由 {before} 降至 {after} Gb/s"),
     "table.too_small": ("too small for the model even when empty", "即使全空也容纳不下该模型"),
@@ -231,7 +233,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} 部署到 {domain}（{devices} 块设备）：{verdict}。",
     ),
     "sentence.cut": (
-        "{task} is cut over {domains: and } ({devices} devices): {verdict}.",
+        "{task} is cut over {domains: + } ({devices} devices): {verdict}.",
         "{task} 切分到 {domains:、}（共 {devices} 块设备）：{verdict}。",
     ),
     "sentence.less": ("{what} would bring {reward} less R", "{what} 的 R 会低 {reward}"),

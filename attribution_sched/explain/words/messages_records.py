@@ -82,6 +82,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "plan.replica": ("{segments: → }, microbatch {microbatch}", "{segments: → }，微批 {microbatch}"),
     "plan.gpipe": ("{plan}, GPipe", "{plan}，GPipe"),
     "plan.beside": ("{plan}, beside the task in place {slot}", "{plan}，与 {slot} 号位的任务共用设备"),
+    "plan.cap": ("power cap {level}", "功率上限 {level} 级"),
     "plan.shared": ("{plan}, sharing devices", "{plan}，共用设备"),
     "plan.segment.one": (
         "{domain} ×{devices} GPU ({inside:, }), {layers}",

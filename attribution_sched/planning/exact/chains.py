@@ -138,7 +138,7 @@ def search_chains(
         goal: Objective as an array.
         best: Value to beat.
         budget: Segments to try before giving up.
-        rows: Output, shape ``(P, 10)``: the best plan, if one better than ``best`` was found.
+        rows: Output, shape ``(P, 11)``: the best plan, if one better than ``best`` was found.
         scratch: Buffers of the cost kernel.
 
     Returns:

@@ -111,7 +111,7 @@ def held_karp(
         ranks: Row of each set in ``masks``.
         numbers: Buffer, shape ``(labels, 4)``.
         links: Buffer, shape ``(labels, 6)``.
-        rows: Output: plans of the complete labels with the least bounds, shape ``(most, P, 10)``.
+        rows: Output: plans of the complete labels with the least bounds, shape ``(most, P, 11)``.
         counts: Output: their segments, shape ``(most,)``.
         bounds: Output: their bounds, shape ``(most,)``; infinite where unused.
 

@@ -71,7 +71,7 @@ def list_chains(
         least_norm: Least ratio of the batch to the samples that replicas come to when shares are rounded.
         rival_speed: Most samples per second of forward work any other set of domains reaches without domain k,
             shape ``(K,)``.
-        rows: Output, shape ``(capacity, P, 10)``.
+        rows: Output, shape ``(capacity, P, 11)``.
         counts: Output: segments of each pipeline, shape ``(capacity,)``.
         slowest: Output: seconds per microbatch of each pipeline's slowest stage, shape ``(capacity,)``.
         at: Where to begin writing.

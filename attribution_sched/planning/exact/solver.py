@@ -68,7 +68,7 @@ def evaluate(task: Problem, rows: IntArray, counts: IntArray) -> FloatArray:
 
 
 def single_plans(task: Problem, options: IntArray, allowed: BoolArray) -> tuple[IntArray, IntArray]:
-    """Every plan inside one domain: rows ``(n, P, 10)`` and counts ``(n,)``."""
+    """Every plan inside one domain: rows ``(n, P, 11)`` and counts ``(n,)``."""
     levels = np.array(sorted(set(task.microbatches)))
     domain, option, level = (axis.ravel() for axis in np.indices((len(allowed), len(options), len(levels))))
     micro = levels[level]
@@ -117,7 +117,7 @@ HOPELESS = 100_000
 CHAIN_CAPACITY = 20_000
 """Most pipelines listed as possible replicas."""
 
-SEGMENT_COLUMNS = 10
+SEGMENT_COLUMNS = len(SEGMENT_FIELDS)
 
 
 @dataclass(frozen=True)

@@ -12,21 +12,19 @@ from attribution_sched.errors import AttributionSchedError
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.stacking import stack
+from attribution_sched.explain.table_words import cells_of
 from attribution_sched.explain.wording import output_unit
+from attribution_sched.explain.words import in_language
 from attribution_sched.report.collect.consequence import consequential, spread
 from attribution_sched.report.data import Driver, Moment, Number, Reasons, Why
 from attribution_sched.scheduler.policy import Appraiser
 
 if TYPE_CHECKING:
+    from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.report.source import Source
 
-DEEP: dict[str, Any] = {"rows": "standard"}
-SAMPLED: dict[str, Any] = {"rows": "quick", "precision": 0.1, "sure": False}
-"""Options of the two sorts of explanation, for a policy that judges thousands of situations at once."""
-
-SLOW_DEEP, SLOW_SAMPLED = 1_200, 240
-"""Rows of the two for any other policy, which decides anew in every situation. Rows, not seconds: explanations are
-journaled and read by feedback, and a busy machine must not learn otherwise."""
+DECISION: dict[str, Any] = {"target": "decision"}
+"""What is explained: why the policy did this and not the best other choice; rows as they are by default."""
 
 SAMPLE, SLOW_SAMPLE = 40, 16
 """Placements that are explained for the drivers at most."""
@@ -39,32 +37,34 @@ def reasons(system: Source, moments: Sequence[Moment], most: int) -> Reasons:
     """Explain what matters, and some of the rest."""
     placed = [moment for moment in moments if not moment.moved]
     quick = isinstance(system.policy, Appraiser)
-    sample = _sample(system, spread(placed, (SAMPLE if quick else SLOW_SAMPLE) if most else 0), quick)
+    chosen = spread(placed, (SAMPLE if quick else SLOW_SAMPLE) if most else 0)
+    sample = tuple(_known_or_quick(system, moment.decision) for moment in chosen)
     # The deep ones come last: one explanation per target is journaled, and theirs say more.
-    deep = _deep(system, consequential(moments, most), quick)
-    explanations = [Explanation.from_dict(why.explanation) for why in sample if why.explanation is not None]
-    output, drivers = _drivers(explanations)
+    deep = tuple(_deep(system, moment.decision, quick) for moment in consequential(moments, most))
+    found = [Explanation.from_dict(why.explanation) for why in sample if why.explanation is not None]
+    output, drivers = _drivers(found)
     return Reasons(deep, sample, len(placed), output, drivers)
 
 
-def _sample(system: Source, chosen: Sequence[Moment], quick: bool) -> tuple[Why, ...]:
-    """Explanations in the order of the run."""
-    how = SAMPLED | ({"target": "terms"} if quick else {"target": "choice", "rows": SLOW_SAMPLED})
-    return tuple(_known_or_quick(system, moment.decision, how) for moment in chosen)
+def _deep(system: Source, decision: str, quick: bool) -> Why:
+    """An explanation with thresholds, which a policy that decides anew in every situation is not asked for."""
+    why = replace(_why(system, decision, DECISION | {"tipping": quick}), flips_sought=quick)
+    try:
+        table = system.alternatives(decision)
+    except AttributionSchedError:
+        return why
+    return replace(why, instead={lang: _instead(table, lang) for lang in ("en", "zh")})
 
 
-def _deep(system: Source, chosen: Sequence[Moment], quick: bool) -> tuple[Why, ...]:
-    """Explanations with thresholds and flips, which a policy that decides anew in every situation is not asked for."""
-    how = DEEP | ({"target": "terms"} if quick else {"target": "choice", "rows": SLOW_DEEP}) | {"tipping": quick}
-    return tuple(replace(_why(system, moment.decision, how), flips_sought=quick) for moment in chosen)
+def _instead(table: DecisionTable, lang: str) -> dict[str, Any]:
+    heads, rows, note = cells_of(table, lang)
+    return {"sentence": in_language(table.sentence, lang), "heads": heads, "rows": rows, "note": note}
 
 
-def _known_or_quick(system: Source, decision: str, how: dict[str, Any]) -> Why:
+def _known_or_quick(system: Source, decision: str) -> Why:
     """What the journal has of a decision; else a quick explanation."""
-    recorded = [one for one in system.journal.explanations(decision) if one.target in ("terms", "choice")]
-    if recorded and not recorded[0].explanation.get("against"):
-        return Why(decision, recorded[0].explanation)
-    return _why(system, decision, how)
+    kept = [one for one in system.journal.explanations(decision) if one.target == "decision"]
+    return Why(decision, kept[0].explanation) if kept else _why(system, decision, DECISION | {"sure": False})
 
 
 def _why(system: Source, decision: str, how: dict[str, Any]) -> Why:
@@ -74,11 +74,15 @@ def _why(system: Source, decision: str, how: dict[str, Any]) -> Why:
         return Why(decision, None, str(error))
 
 
-def _drivers(explanations: Sequence[Explanation]) -> tuple[str, tuple[Driver, ...]]:
+def commonest(found: Sequence[Explanation]) -> list[Explanation]:
+    """Those of the main output that most of them have: log-odds and yes or no are not added up."""
+    outputs = [told.main for told in found]
+    return [told for told in found if told.main == max(sorted(set(outputs)), key=outputs.count)]
+
+
+def _drivers(found: Sequence[Explanation]) -> tuple[str, tuple[Driver, ...]]:
     """Inputs by how often they lead, then by how often they are certain."""
-    targets = [each.target for each in explanations]
-    main = max(set(targets), key=targets.count) if targets else ""
-    alike = [each for each in explanations if each.target == main]
+    alike = commonest(found)
     if not alike:
         return "", ()
     overview = Overview.of(alike)
@@ -86,7 +90,7 @@ def _drivers(explanations: Sequence[Explanation]) -> tuple[str, tuple[Driver, ..
     shares, stacked = overview.shares(output), stack(alike, output)
     names = [player.name for player in stacked.players]
     certain = dict(zip(names, np.nan_to_num(stacked.certain).mean(axis=0).tolist(), strict=True))
-    unit = output_unit(output, main)
+    unit = output_unit(output, alike[0].target)
     drivers = [
         Driver(
             name, int(shares.count[i]), float(shares.top[i]), certain[name],

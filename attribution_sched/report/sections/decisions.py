@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from attribution_sched.explain import facts, plots
 from attribution_sched.explain.digits import apart, number
@@ -18,7 +19,8 @@ from attribution_sched.report.format import head, plan, player, recorded_plan, s
 from attribution_sched.report.format import moment as moment_
 
 HEAD = tuple(f"report.decisions.head.{column}" for column in range(6))
-SOURCES = {name: f"report.decisions.sources.{name}" for name in ("policy", "policy+search", "search")}
+MAKERS = ("policy", "policy+search", "search", "thinking", "partner")
+SOURCES = {name: f"report.decisions.sources.{name}" for name in MAKERS}
 BECAUSE = {
     "all tasks were left waiting, none runs": "report.decisions.fallback_because.all_wait",
     "coordination took": "report.decisions.fallback_because.too_slow",
@@ -65,17 +67,34 @@ def _part(moment: Moment, why: Why, domains: tuple[str, ...], lang: str) -> Sect
     name = say(
         "report.decisions.name", lang, id=moment.decision, kind=moment.kind, hours=number(moment.device_hours or 0.0)
     )
-    blocks: list[Block] = [Text(_facts(moment, domains, lang))]
+    blocks: list[Block] = []
+    if why.instead is not None:
+        blocks += [Text(why.instead[lang]["sentence"], "lead"), _instead(why.instead[lang], lang)]
+    blocks.append(Text(_facts(moment, domains, lang)))
     if why.explanation is None:
         blocks.append(Text(say("report.decisions.missing", lang, why=why.missing), "bad"))
     else:
-        explanation = Explanation.from_dict(why.explanation)
-        parts = sections(explanation, lang)
-        blocks += [Text(parts[name]) for name in ("decision", "worth") if name in parts]
-        blocks.append(_waterfall(explanation, lang))
-        blocks += [Text(parts[name]) for name in ("drivers", "interaction") if name in parts]
-        blocks += [*_flips(explanation, parts, lang, why.flips_sought), Text(parts["method"], "note")]
+        told = Explanation.from_dict(why.explanation)
+        parts = sections(told, lang)
+        blocks += [Text(parts[name]) for name in ("decision", "worth", "drivers", "interaction") if name in parts]
+        blocks.append(_waterfall(told, lang))
+        blocks += [*_flips(told, parts, lang, why.flips_sought), Text(parts["method"], "note")]
     return Section(f"decision-{moment.decision}", name, tuple(blocks))
+
+
+def _instead(told: Mapping[str, Any], lang: str) -> Table:
+    """What else could have been done; columns in which nothing differs are left out."""
+    kept = [c for c in range(len(told["heads"])) if any(cells[c] not in ("–", "0") for _, cells in told["rows"])]
+    columns = (say("table.what", lang), *(told["heads"][c] for c in kept))
+    shown = tuple(
+        # A line break only between a difference and its error.
+        (
+            ("✔ " if at == 0 else "") + "; ".join(lines),
+            *(cells[c].replace(" ", "\u00a0").replace("\n", " ") for c in kept),
+        )
+        for at, (lines, cells) in enumerate(told["rows"])
+    )
+    return Table(columns, shown, told["note"], strong=frozenset({0}), wide=False)
 
 
 def _facts(moment: Moment, domains: tuple[str, ...], lang: str) -> str:

@@ -10,6 +10,7 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.wording import output_name
 from attribution_sched.explain.words import say
+from attribution_sched.report.collect.reasons import commonest
 from attribution_sched.report.data import Number, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.format import head, player, share, signed
@@ -27,10 +28,8 @@ def section(report: Report, lang: str) -> Section:
     if not explanations or not why.drivers:
         reason = next((f": {one.missing}" for one in why.sample if one.missing), ".")
         return Section("drivers", title, (Text(say("report.drivers.none", lang, why=reason), "note"),))
-    targets = [each.target for each in explanations]
-    main = max(set(targets), key=targets.count)
-    alike = [each for each in explanations if each.target == main]
-    target = say(f"target.{main}", lang)
+    alike = commonest(explanations)
+    target = say(f"target.{alike[0].target}", lang)
     name, first = output_name(why.output, lang), max(why.drivers, key=lambda one: one.mean_size.value or 0.0)
     alt = say(
         "report.drivers.alt",

@@ -16,7 +16,8 @@ from attribution_sched.report.format import head, seconds, share
 
 HEAD = tuple(f"report.quality.head.{column}" for column in range(9))
 EXPLAINED = {
-    name: f"report.quality.explained.{name}" for name in ("terms", "choice", "simulator", "log_probability", "log_odds")
+    name: f"report.quality.explained.{name}"
+    for name in ("decision", "terms", "choice", "simulator", "log_probability", "log_odds")
 }
 METHODS = {name: f"report.quality.methods.{name}" for name in ("exact", "permutation", "kernel", "amortised")}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 
 from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
+from attribution_sched.cluster.counters import LEAST_WORKING
 from attribution_sched.cluster.decision import Decision, Decisions, from_view
 from attribution_sched.cluster.plan import Plan, PlanBatch
-from attribution_sched.cluster.world import TaskKind
+from attribution_sched.cluster.world import TaskKind, task_working
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
+from attribution_sched.planning.power_caps import capped, levels_of, with_cap
 from attribution_sched.scheduler.beliefs import DemandBeliefs
 from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
@@ -30,7 +33,7 @@ from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
-from attribution_sched.scheduler.policy import Appraisal, Policy, Preferred, twin
+from attribution_sched.scheduler.policy import Appraisal, Overruled, Policy, Preferred
 from attribution_sched.scheduler.rules import ShortestJobFirst, first_with_room
 from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, is_new, known_tasks
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, BoolArray, FloatArray, IntArray
@@ -112,6 +115,9 @@ class HiPpo:
 
     name = "hi-ppo"
     pairs = True
+    caps = True
+    waits = True
+    """Whether a task may be left waiting though it fits: a freedom that studies cut."""
     compares_window = True
     """Its upper agent chooses among all waiting tasks and waiting itself: one answer for the whole window."""
 
@@ -253,6 +259,9 @@ class HiPpo:
         others = _others(view) if others is None else others
         began = self.clock()
         timings = {"upper": 0.0, "lower": 0.0}
+        if view.current_plan is not None and levels_of(view):
+            # A task keeps its caps with its plan: they are no part of what a plan is compared by.
+            view = replace(view, current_plan=with_cap(view.current_plan, 0))
         sharing = self.pairs and self.partners.apply(view)
         if sharing:
             self.partners.learn(view)
@@ -283,6 +292,7 @@ class HiPpo:
         if self.learnt.ranker is not None:
             slot, plan, source = self._rank(view, planner, decisions, slot, plan, source)
         thought, reason = self._think(view, planner, decisions, slot, plan), ""
+        plan = self._capped(view, planner, slot, plan) if thought is None else thought.options[0].plan
         if thought is not None and thought.chosen:
             better = thought.options[thought.chosen]
             slot, plan, source = better.slot, better.plan, "thinking"
@@ -314,17 +324,21 @@ class HiPpo:
             others = [Option(view.slot, apart)] if apart is not None or plan is not None else []
         else:
             return self._done(None, slot, source, began, timings, 0.0)
-        settled, thought = self.clock(), None
+        settled, thought, planner = self.clock(), None, self.planner(view)
         if self.think is not None and view.moment is not None and not view.backlog:
             own = Option(slot, plan)
             listed = [own, *(each for each in self._partner_options(view, slot, own) if not view.replanning), *others]
+            listed = self._with_caps(view, planner, listed)
             if len(listed) > 1:
-                thinker, planner = self.thinker(), self.planner(view)
+                thinker = self.thinker()
                 table = self.partners.table(view, view.moment.world)
                 thought = thinker.compare(view, planner, listed, decision_seed(view), table)
+                plan = listed[0].plan
                 if thought.chosen:
                     slot, plan = thought.options[thought.chosen].slot, thought.options[thought.chosen].plan
                     slot, source = (view.slot if plan is None else slot), "thinking"
+        if thought is None:
+            plan = self._capped(view, planner, slot, plan)
         if plan is not None:
             self.partners.asked(view, slot, plan)
         done = self._done(plan, slot, source, began, timings, 0.0)
@@ -367,7 +381,7 @@ class HiPpo:
             planner, seen = self.planner(view), situations.take(np.array([row]))
             walked = self._decode(view, planner, seen, {"upper": 0.0, "lower": 0.0})
             slot, plan, _ = self._agree(view, planner, seen, walked, _others(view), math.inf)
-            found.append(plan if slot == view.slot else None)
+            found.append(self._capped(view, planner, slot, plan) if slot == view.slot else None)
         return found
 
     def _believed(self, view: Decision, planner: Planner, slot: int) -> tuple[float, float, float]:
@@ -414,7 +428,38 @@ class HiPpo:
         if sharing:
             listed += self._partner_options(view, slot, listed[0])
             pairs = self.partners.table(view, view.moment.world)
+        if not (self.waits or view.replanning):
+            listed = [each for at, each in enumerate(listed) if at == 0 or each.plan is not None]
+        listed = self._with_caps(view, planner, listed)
         return thinker.compare(view, planner, listed, decision_seed(view), pairs) if len(listed) > 1 else None
+
+    def _capped(self, view: Decision, planner: Planner, slot: int, plan: Plan | None) -> Plan | None:
+        """The lower agent's last choice: the power caps of a plan's segments, by which it is worth most."""
+        task = known_tasks(view).get(slot)
+        if plan is None or task is None or not levels_of(view) or not self.caps:
+            return plan
+        working = None
+        if plan.beside is not None and plan.beside >= 0:
+            other = view.beside(plan.beside).task
+            own, theirs = self.partners.belief.speeds(task, other)
+            working = own * task_working(view.kinds, task) + theirs * task_working(view.kinds, other)
+            working = min(1.0, max(working, LEAST_WORKING))
+        return capped(
+            view, plan, task, factors=self._believed(view, planner, slot), working=working,
+            pressure=_queue_pressure(view, _others(view)),
+        )  # fmt: skip
+
+    def _with_caps(self, view: Decision, planner: Planner, listed: list[Option]) -> list[Option]:
+        """The same choices, each with its caps; beside the own one the same plan with none and with the next lower."""
+        levels = levels_of(view) if self.caps else 0
+        if not levels:
+            return listed
+        found = [replace(each, plan=self._capped(view, planner, each.slot, each.plan)) for each in listed]
+        own = found[0]
+        if own.plan is not None and own.later is None:
+            lower = min(levels, 1 + max(segment.cap for segment in own.plan.segments))
+            found += [replace(own, plan=with_cap(own.plan, level)) for level in (0, lower)]
+        return [each for at, each in enumerate(found) if at == 0 or each.later is not None or is_new(each, found[:at])]
 
     def _rank(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, source: str
@@ -668,12 +713,32 @@ class HiPpo:
             self._rivals = view, Rivals.of(self, view)
         return self._rivals[1]
 
-    def rethink(self, view: Decision) -> Thought | None:
-        """What thinking comes to at a decision, asked again; nothing is remembered. None where nothing is compared."""
+    def overruled(self, view: Decision, plan: Plan | None) -> Overruled | None:
+        """What thinking came to, if it put a choice in the place of the agents' own; see :class:`~.policy.Thoughtful`.
+
+        Asked again, and nothing is remembered.
+        """
+        thought = self._rethink(view)
+        if thought is None or thought.chosen == 0:
+            return None
+        best, own = thought.options[thought.chosen], thought.options[0]
+        if (best.plan is None) != (plan is None) or (best.slot != view.slot and plan is not None):
+            return None
+        if best.plan is not None and plan is not None and _places(best.plan) != _places(plan):
+            return None
+        gain, error, shrunk = (float(each[thought.chosen]) for each in (thought.gain, thought.error, thought.shrunk))
+        another = own.plan is not None and own.slot != view.slot
+        return Overruled(
+            None if another else own.plan, another, gain, error, int(thought.met[thought.chosen]),
+            thought.beta * shrunk, thought.beta * error,
+        )  # fmt: skip
+
+    def _rethink(self, view: Decision) -> Thought | None:
         if self.think is None or view.moment is None:
             return None
-        again = twin(self, remembers=True)
-        return again.coordinate(view).thought if isinstance(again, HiPpo) else None
+        other = copy.deepcopy(self)
+        other.deadline_s = math.inf
+        return other.coordinate(view).thought
 
     def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
         """What the agents choose for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""
@@ -701,6 +766,11 @@ def _digest(view: Decision) -> bytes:
 def _others(view: Decision) -> int:
     """Tasks that wait beside the one in question."""
     return max(0, len(view.queue) - (not view.replanning))
+
+
+def _places(plan: Plan) -> list[tuple[int, int, int, int]]:
+    """Domains, layers and numbers of devices of a plan; what else a search settles is no other choice."""
+    return [(each.domain, each.first, each.stop, each.device_count) for each in plan.segments]
 
 
 def _queue_pressure(view: Decision, others: int) -> float:

@@ -3,25 +3,36 @@
     Algorithm Hi-PPO (specification, section 4)
     Input: state s_t        Output: a_t = {a_high, a_low}
     1: h_topo ← what is free and next released in every domain; links and forecasts price plans over several domains
-    2: a_high ← π_high(s_high, h_topo)            task or waiting, and the domain        upper_agent.py
+    2: a_high ← π_high(s_high, h_topo)            task or waiting, and the domains       upper_agent.py
     3: for each domain k:
-    4:     a_low_k ← π_low_k(s_low_k | a_high)    number of devices and their layout     lower_agent.py
-    5: execute a_t in the simulator or the cluster
+    4:     a_low_k ← π_low_k(s_low_k | a_high)    devices and layout, or a partner       lower_agent.py, partners.py
+    5: execute a_t in the simulator or the cluster                                       coordinator.py
     6: observe T_step, U_k, C_comm
     7: compute R = w₁·R_eff + w₂·R_util − w₃·R_cost
     8: update both policies
 
     s_high   free devices, next release, hour, tasks that wait (hours as believed by attributions and pace, waited)
-    a_high   wait | (task, domain) | move a running task; cuts of a model that no domain holds are the rule's
+    a_high   wait | (task, domain) | (task, domains and cuts) | move a running task. Which task of several that no
+             domain holds, and whether others leave it whole domains, is learnt; where it is cut is searched for
     R_high   −α·T_step − β·C_comm with α = w₁/T_base, β = w₃: R without utilisation, up to a constant
-    s_low    free devices of the domain, hours of the task, who waits;  a_low  devices, (dp, tp, pp), format, microbatch
+    s_low    free devices of the domain, hours of the task, who waits, what pairs of this cluster were seen to do
+    a_low    devices, (dp, tp, pp), format, microbatch | beside j, where no devices are free and s_ij + s_ji > 1
     R_low    traffic inside a domain is in T_step already; fragmentation is a potential Φ(s) of the state: with
              F = γ·Φ(s') − Φ(s) added, no policy's order changes (Ng, Harada and Russell, 1999)
+
+What acts is one formula over the candidates of a decision, q̂ = 0 where nothing was thought:
+
+    π'(a|s) ∝ exp(log π_high(a) + log π_low(a) + β·q̂(a)),   q̂ the shrunk gain of a in copies of the cluster
+
+Candidates are what both agents settled on (after a local search of the details), what the rule would do, single changes
+of either (another task, nothing, another domain, fewer or more devices, another cut, one more replica), the best cut
+over every set of domains, and partners (thinking.py, candidates.py; planning.domain_orders.best_by_domains).
 
 So both levels serve the one R, and line 8 can be about whole days of it. The step of line 8 is not a gradient of single
 choices: returns of days differ by 41, one choice's by 2, and a fork of 30,000 decisions held nothing that held on other
 days. It moves the numbers of both agents by how groups of them did on the same days
-(:mod:`~attribution_sched.scheduler.hi_ppo.policy_search`). Steps that do not help on days of their own are undone.
+(:mod:`~attribution_sched.scheduler.hi_ppo.policy_search`). Steps that do not help on days of their own are undone. PPO
+with the fork as its advantage is the second phase of training (fork_ppo.py) and is kept only where it gains.
 """
 
 from __future__ import annotations

@@ -233,8 +233,8 @@ def prefer(policy: HiPpo, view: Decision, situations: Decisions) -> list[Preferr
                     wide = _searched(policy, planner, some, _weigh(policy, view, planner, some))
                     rivals = policy.rivals(view)
                     worth = rivals.worth(policy, view, some)
-                    for place, row in enumerate(rows):
-                        made[row] = Preferred(rivals.best(worth[place], made[row].plan, wide=bool(wide[place])))
+                    for i, row in enumerate(rows):
+                        made[row] = Preferred(rivals.best(worth[i], made[row].plan, wide=bool(wide[i])))
             found += [Preferred(None) if view.replanning and one.plan == view.current_plan else one for one in made]
     return found
 

@@ -39,7 +39,7 @@ def search_around(
     """Search around proposals, likeliest first, and give the best plan found; None if there is none.
 
     Args:
-        rows: Segment rows of the proposals, shape ``(P, S, 10)``.
+        rows: Segment rows of the proposals, shape ``(P, S, 11)``.
         counts: Segments of each, shape ``(P,)``; 0 for a proposal to do nothing, which is left out.
         search: Prices plans of that task, and lists changes; it must allow all kinds of changes. Domains that are not
             looked at are left out of it from then on.

@@ -179,7 +179,7 @@ def engine_actions(t: PlannerTables, d: PartialPlans, segments: IntArray, layout
     Args:
         t: Tables.
         d: PartialPlans.
-        segments: Their segments in order, shape ``(R, P, 10)``.
+        segments: Their segments in order, shape ``(R, P, 11)``.
         layout_rows: Row of every layout in the engine's table, shape ``(L,)``.
     """
     k = d.free.shape[1]

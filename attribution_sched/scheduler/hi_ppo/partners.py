@@ -18,7 +18,7 @@ from attribution_sched.cluster.fork import law_pool
 from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
-from attribution_sched.scheduler.pairing import PairLearner, PairTables, TrialBelief, plan_beside
+from attribution_sched.scheduler.pairing import PairLearner, PairTables, ProfileBelief, plan_beside
 from attribution_sched.types import Task
 
 WORK_ODDS = 20.0
@@ -110,7 +110,7 @@ class Partners(PairLearner):
 
     def table(self, view: Decision, world: World) -> PairTables | None:
         """What is believed of pairs, for copies; None where nobody shares."""
-        if not self.apply(view) or not isinstance(self.belief, TrialBelief):
+        if not self.apply(view) or not isinstance(self.belief, ProfileBelief):
             return None
         for known, table in self._tables:
             if known is world:

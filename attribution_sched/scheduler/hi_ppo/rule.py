@@ -49,7 +49,7 @@ class _RuleInCharge(HiPpo):
         return RuleActor()
 
     def _decode(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
-        return decode(planner, decisions, ShortestFirst(), timings, self.clock)
+        return decode(planner, decisions, ShortestFirst() if self.waits else _MustAct(), timings, self.clock)
 
     def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor:
         return _MustAct()

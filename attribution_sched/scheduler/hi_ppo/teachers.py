@@ -106,7 +106,7 @@ class PlanFollower:
     Args:
         tables: The cluster.
         task: The candidate each plan is for, shape ``(B,)``.
-        plans: Segment rows of the plans, ``(segments, 10)`` each.
+        plans: Segment rows of the plans, ``(segments, 11)`` each.
         kind: Kind of task of each, shape ``(B,)``.
     """
 

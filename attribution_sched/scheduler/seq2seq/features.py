@@ -309,7 +309,7 @@ class Prefixes:
     """H unfinished plans of one decision.
 
     Attributes:
-        rows: Segments so far, shape ``(H, P, 10)``, number of microbatches left 0.
+        rows: Segments so far, shape ``(H, P, 11)``, number of microbatches left 0.
         counts: Segments so far, shape ``(H,)``.
         used: Domains in use, shape ``(H, K)``.
         at: Layers covered by the current replica, shape ``(H,)``; all of them when it is complete.

@@ -130,9 +130,9 @@ def all_plans(task: Problem) -> PlanBatch:
                     for group in product(*(by_domains.get((k,), []) for k in trio))
                 )
     counts = np.array([len(plan) for plan in plans], dtype=np.int64)
-    rows = np.zeros((len(plans), width, 10), dtype=np.int64)
+    rows = np.zeros((len(plans), width, 11), dtype=np.int64)
     for p, plan in enumerate(plans):
-        rows[p, : len(plan)] = plan
+        rows[p, : len(plan), :10] = plan
         replicas = plan[-1][7] + 1
         if replicas > 1:
             share_batch(task.cost.tables, task.cost.domains, 0, float(task.batch_size), rows[p], len(plan), replicas)

@@ -68,7 +68,7 @@ def test_thinking_that_overrules_the_agents_is_a_player_and_is_said(day):
     view, other = one.view, next(p for p in policy.rivals(one.view).plans if where(p) != where(one.plan))
 
     class Thinks(HiPpo):
-        def rethink(self, view):
+        def _rethink(self, view):
             gain = np.array([0.0, 0.4])
             options = (Option(view.slot, one.plan), Option(view.slot, other))
             return Thought(options, gain, np.array([0.0, error]), gain, np.array([16, 16]), 1, 99, 100.0)

@@ -1,0 +1,73 @@
+"""The table of alternatives as words and figures, for a terminal and for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attribution_sched.explain.decision_table import Alternative, DecisionTable
+from attribution_sched.explain.digits import number, share
+from attribution_sched.explain.played import Played, Span
+from attribution_sched.explain.words import in_language, say
+
+NONE = "–"
+"""Where nothing can be told."""
+
+SMALL = 5e-4
+"""Below this a difference of R is rounding."""
+
+CERTAIN = 2e-3
+"""An error below this part of its difference is not told."""
+
+PRICED: tuple[str, ...] = ("reward", "r_eff", "r_util", "r_cost", "hours", "usd", "kwh", "carbon_g")
+
+Row = tuple[list[str], list[str]]
+"""What a choice is, what it lacks and what would make it win, a line each; then its figures."""
+
+
+def cells_of(table: DecisionTable, lang: str) -> tuple[list[str], list[Row], str]:
+    """Heads of the figures, a row for what was done and for each alternative, and how the figures were got."""
+    heads = ["ΔR", "ΔR_eff", "ΔR_util", "ΔR_cost", say("table.hours", lang), "Δ$", "ΔkWh", "Δg"]
+    played = next((row.played for row in table.rows if row.played is not None), None)
+    if played is None:
+        figures = [[_difference(getattr(row, name)) for name in PRICED] for row in table.rows]
+        note = say("table.note", lang)
+    else:
+        heads[4] = say("table.start", lang)
+        figures = [_played(row.played) for row in table.rows]
+        note = say("table.note_played", lang, futures=played.futures, hours=number(played.hours, 2))
+    rows = [(_lines(row, lang), cells) for row, cells in zip(table.rows, figures, strict=True)]
+    return heads, rows, note
+
+
+def _lines(row: Alternative, lang: str) -> list[str]:
+    below = [in_language(row.missing, lang)] if row.missing else []
+    below += [say("table.wins", lang, change=row.change)] if row.change else []
+    return [in_language(row.what, lang), *below]
+
+
+def spans_in_words(spans: Sequence[Span]) -> list[str]:
+    """Differences with half their interval; 0 where that is all there is to see."""
+
+    def told(span: Span) -> str:
+        if max(abs(span.low), abs(span.high)) < SMALL:
+            return "0"
+        half = (span.high - span.low) / 2.0
+        # An error that no digit shown would tell is none.
+        return share(span.mean, half if half > CERTAIN * abs(span.mean) else 0.0)
+
+    return [told(span) for span in spans]
+
+
+def _difference(value: float | None) -> str:
+    return NONE if value is None else number(value, 2, signed=True)
+
+
+def _played(played: Played | None) -> list[str]:
+    """Cells of a row that was played: rewards with half their interval, then start, dollars, energy, carbon."""
+    if played is None:
+        return [NONE] * len(PRICED)
+    spans = (played.reward, played.r_eff, played.r_util, played.r_cost)
+    others = (played.start_s / 3600.0, played.usd, played.kwh, played.carbon_g)
+    # The error goes under its difference, which leaves a narrow page room for all of R and for what it costs.
+    told = [text.replace(" ± ", "\n± ") for text in spans_in_words(spans)]
+    return [*told, *(_difference(value) for value in others)]
