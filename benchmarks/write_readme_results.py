@@ -214,7 +214,8 @@ ROWS = (
     Row(
         "J2 · the EmSHAP vector beside the measured pace, agents as shipped: return a day when it is cut, no thinking",
         "testbed {bed} (150 days); `cross-domain-easy` {cross} (200), **nothing**: true demands add {truth} there",
-        "neither vector nor pace: {neither} on the testbed; raw counters in the vector's place {raw}: level",
+        "neither vector nor pace: {neither} on the testbed; raw counters in the vector's place {raw}: level. Of 200 "
+        "decisions {zeroed} change when it is zeroed, {inverted} when inverted; truth in its place would change {most}",
         "results_hi_ppo.md",
         (
             rf"^\| `testbed` \| pace and vector [^\n]*\n\| \| pace, vector cut \|[^|]*\| \**(?P<bed>{N} ± {N})",
@@ -222,6 +223,7 @@ ROWS = (
             rf"^\| `ou30` (?:[^\n]*\n){{5}}\| \| true demands \|[^|]*\| \**(?P<truth>{N} ± {N})",
             rf"^\| `testbed` (?:[^\n]*\n){{3}}\| \| neither \|[^|]*\| \**(?P<neither>{N} ± {N})",
             rf"^\| `testbed` (?:[^\n]*\n){{4}}\| \| pace and raw counters \|[^|]*\| \**(?P<raw>{N} ± {N})",
+            rf"^\| `cross-domain-easy` \| (?P<inverted>{N} %) \| (?P<zeroed>{N} %)[^|]*\|[^|]*\| (?P<most>{N} %) \|",
         ),
         "python benchmarks/vector_worth.py",
     ),
