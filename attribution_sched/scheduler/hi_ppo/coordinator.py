@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -712,6 +712,10 @@ class HiPpo:
 
             self._rivals = view, Rivals.of(self, view)
         return self._rivals[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes over: not the rivals of one decision, which hold its whole cluster."""
+        return {**vars(self), "_rivals": None}
 
     def overruled(self, view: Decision, plan: Plan | None) -> Overruled | None:
         """What thinking came to, if it put a choice in the place of the agents' own; see :class:`~.policy.Thoughtful`.

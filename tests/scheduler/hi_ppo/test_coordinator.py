@@ -1,14 +1,19 @@
 """The policy in random states: deterministic, never refused, in time or honest about it."""
 
+import copy
+import math
 from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pytest
 
+from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.cluster.decision import view
 from attribution_sched.errors import PlanError
+from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from tests.small_world import small
 
 from ..states import check_states
 from . import worlds
@@ -86,3 +91,14 @@ def test_tables_are_kept_from_episode_to_episode_and_not_mixed_up():
     assert asked.planner(first) is asked.planner(again)
     assert asked.planner(first) is not asked.planner(other)
     assert asked.planner(first) is not asked.planner(replace(again, base_step_s=2.0 * again.base_step_s))
+
+
+def test_a_policy_that_was_asked_for_its_rivals_can_be_copied():
+    """Explanations ask a copy; what is kept of one decision holds a whole cluster, which cannot and need not be."""
+    world = small(domains=[{"name": "a", "carbon": {"kind": "grid", "grid": "CISO"}}, {"name": "b"}]).build_world()
+    policy = HiPpo(deadline_s=math.inf)
+    cluster = SimulatedCluster(world, 3, attribute=as_attributor(None, world).vector)
+    assert cluster.advance()
+    policy.rivals(cluster.pending())
+    other = copy.deepcopy(policy)
+    assert other._rivals is None and policy._rivals is not None
