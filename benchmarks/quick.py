@@ -74,7 +74,8 @@ CHECKS = (
     Check("results_feedback.md", "utilisation under fixed weights", "benchmarks/feedback_loop.py --only fixed --quick",
           rf"^fixed/\d+ .*utilisation {N}", rf"^\| fixed weights \|[^|]*\|[^|]*\| {N} ", 0.02, mean=True),
     Check("results_hi_ppo.md", "return a day of `sjf`, ±30 % network, 6 days",
-          "-m attribution_sched.cli bench schedulers --policies sjf --scenarios ou30 --episodes 6 --output {scratch}",
+          "-m attribution_sched.cli bench schedulers --preset cross-domain-easy --policies sjf --scenarios ou30 "
+          "--episodes 6 --output {scratch}",
           rf"^ sjf +{N}", rf"^\| sjf \| {N} ", 0.1),
     Check("results_real_counters.md", "error of package watts on a real server, W",
           "benchmarks/real_counters.py --quick",
