@@ -173,7 +173,9 @@ class MeteredCluster(SimulatedCluster):
         moment = capture(Engine(self._plain_world()))
         known = [at for at, use in enumerate(usage.tasks) if use.id in self._rows_of]
         known.sort(key=lambda at: (usage.tasks[at].submitted_s, at))
-        rows = np.array([self._rows_of[usage.tasks[at].id] for at in known]).reshape(-1, 9)
+        rows = np.array([self._rows_of[usage.tasks[at].id] for at in known]).reshape(
+            -1, self.engine.arrays.pool.shape[1]
+        )
         came_s = np.array([usage.tasks[at].submitted_s for at in known])
         tenants = np.array([usage.tasks[at].tenant for at in known])
         group, until_s = np.asarray(sharing.group)[known], float(usage.edges_s[-1])

@@ -64,21 +64,21 @@ class Learnt:
 def learn(
     policy: Policy, world: World, decisions: int, journal: Journal, versions: Versions, options: Mapping[str, Any]
 ) -> Learnt:
-    """Let Hi-PPO learn on in a world; see :func:`attribution_sched.training.continue_learning`.
+    """Let Hi-PPO learn on in a world; see :func:`attribution_sched.scheduler.hi_ppo.online_learning.learn_on`.
 
     Raises:
         SettingsError: If the policy is not Hi-PPO, or a number is out of range.
     """
     from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-    from attribution_sched.training import continue_learning
+    from attribution_sched.scheduler.hi_ppo.online_learning import learn_on
 
     if not isinstance(policy, HiPpo):
         rule = "does not learn"
         raise SettingsError(problem("policy", policy.name, rule, "Make the system with policy='hi-ppo'"))
-    arguments.known_options("train", continue_learning, options)
+    arguments.known_options("train", learn_on, options)
     arguments.counted("decisions", decisions, least=1)
     arguments.seed_of(options.get("seed", 0))
-    learnt = continue_learning(policy.learnt, world, decisions, **options)
+    learnt = learn_on(policy.learnt, world, decisions, **options)
     if not learnt.improved:
         return Learnt(False, learnt.before, learnt.after, learnt.decisions, None, policy)
     name, weights = versions.new_name(), None

@@ -1299,7 +1299,7 @@ class System:
 
         Args:
             decisions: Decisions to learn from, in simulated clusters of their own.
-            **options: As for :func:`attribution_sched.training.continue_learning`.
+            **options: As for :func:`attribution_sched.scheduler.hi_ppo.online_learning.learn_on`.
 
         Raises:
             SettingsError: If the policy does not learn.

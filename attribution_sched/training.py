@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
     from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions
     from attribution_sched.scheduler.hi_ppo.hi_ppo import Round
-    from attribution_sched.scheduler.hi_ppo.online_learning import Continued
     from attribution_sched.scheduler.hi_ppo.policy_search import Search
     from attribution_sched.scheduler.ppo.flat import FlatAgent, Progress
 
@@ -258,36 +257,6 @@ def _learn_ranker(
     kept = mean > half
     notes.write("ranker", 0, len(data), {"gain": mean, "half_width": half, "kept": float(kept)})
     return (ranked if kept else weights), (mean, half), kept
-
-
-def continue_learning(
-    weights: Weights,
-    world: World,
-    decisions: int,
-    *,
-    days: int = 32,
-    episodes: int = 32,
-    seed: int = 0,
-    progress: Callable[[float, int], None] | None = None,
-    stop: Callable[[], bool] | None = None,
-) -> Continued:
-    """Let weights that are in use learn on in a world; see :mod:`attribution_sched.scheduler.hi_ppo.online_learning`.
-
-    Args:
-        weights: What decides now; it is not touched.
-        world: Where it decides.
-        decisions: Decisions to learn from.
-        days: Simulated days side by side.
-        episodes: Held-out days that judge.
-        seed: Of draws and of the days.
-        progress: Told the share that is done, and the decisions.
-        stop: Asked after every group; True ends it.
-    """
-    from attribution_sched.scheduler.hi_ppo.online_learning import learn_on
-
-    return learn_on(
-        weights, world, decisions, days=days, episodes=episodes, seed=seed, progress=progress, stop=stop
-    )  # fmt: skip
 
 
 def train_testbed(

@@ -1,7 +1,8 @@
 """How far one policy is ahead of others over all days that both have played, from folders that the arena wrote.
 
-    attribution-sched bench schedulers --policies hi-ppo,sjf --scenarios ou30,burst --episodes 42 --output days
-    attribution-sched bench schedulers --policies exact-switch,exact --scenarios ou30,burst --episodes 42 --output exact
+    play="attribution-sched bench schedulers --preset cross-domain-easy --scenarios ou30,burst --episodes 42"
+    $play --policies hi-ppo,sjf --output days
+    $play --policies exact-switch,exact --output exact
     python benchmarks/arena_leads.py days exact
 
 Slow policies can so be played on fewer days, or another time, than quick ones: days are paired by their seeds, and a

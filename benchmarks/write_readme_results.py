@@ -109,13 +109,13 @@ ROWS = (
         "python benchmarks/carbon_days.py",
     ),
     Row(
-        "J3 · what the decisions are worth: cutting models (`cross-domain`, 8 days), sharing (`shared`, 6)",
-        "cutting {cut} % of work [{low}, {high}]; without sharing tasks take {longer} % longer",
+        "J3 · what the decisions are worth: cutting models (`cross-domain`, 16 days), sharing (`shared`, 6)",
+        "cutting {cut} % of work ({hours} h {interval}); without sharing tasks take {longer} % longer",
         "cut: neither allowed. What links carry at the moment is worth nothing to the rule; names of models are worth "
         "{name} % of work, counters and pace {raw} %, the EmSHAP vector {vector} % (**its interval includes 0**)",
         "results_senses.md",
         (
-            rf"cutting is worth (?P<cut>{N}) % of work\s+\[(?P<low>\d+), (?P<high>\d+)\]",
+            rf"cutting is worth (?P<cut>{N}) % of work\s+\((?P<hours>{N}) h (?P<interval>\[[^]]*\])",
             rf"tasks take (?P<longer>{N}) % longer",
             rf"is worth (?P<name>{N}) % of work over any",
             rf"without any name \((?P<raw>{N}) %\)",
@@ -215,7 +215,8 @@ ROWS = (
     Row(
         "J2 · the EmSHAP vector beside the measured pace, agents as shipped: return a day when it is cut, no thinking",
         "testbed {bed} (150 days); `cross-domain-easy` {cross} (200), **nothing**: true demands add {truth} there",
-        "neither vector nor pace: {neither} on the testbed; raw counters in the vector's place {raw}: level",
+        "neither vector nor pace: {neither} on the testbed; raw counters in the vector's place {raw}: level. Of 200 "
+        "decisions {zeroed} change when it is zeroed, {inverted} when inverted; truth in its place would change {most}",
         "results_hi_ppo.md",
         (
             rf"^\| `testbed` \| pace and vector [^\n]*\n\| \| pace, vector cut \|[^|]*\| \**(?P<bed>{N} ± {N})",
@@ -223,6 +224,7 @@ ROWS = (
             rf"^\| `ou30` (?:[^\n]*\n){{5}}\| \| true demands \|[^|]*\| \**(?P<truth>{N} ± {N})",
             rf"^\| `testbed` (?:[^\n]*\n){{3}}\| \| neither \|[^|]*\| \**(?P<neither>{N} ± {N})",
             rf"^\| `testbed` (?:[^\n]*\n){{4}}\| \| pace and raw counters \|[^|]*\| \**(?P<raw>{N} ± {N})",
+            rf"^\| `cross-domain-easy` \| (?P<inverted>{N} %) \| (?P<zeroed>{N} %)[^|]*\|[^|]*\| (?P<most>{N} %) \|",
         ),
         "python benchmarks/vector_worth.py",
     ),

@@ -330,7 +330,8 @@ def _made(path: Path) -> str:
 
     about = describe(path)
     gains = ", ".join(f"{name} {mean:+.1f}" for name, (mean, _) in about["gains"].items())
-    return f"{about['made']}; over the rule a day on held-out days: {gains}"
+    made = about.get("made", f"`attribution-sched train`, {about['groups']} groups of days")
+    return f"{made}; over the rule a day on held-out days: {gains}"
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -20,7 +20,7 @@ def taught(monkeypatch):
         better = weights.with_agents(moved)
         return SimpleNamespace(weights=better, before=1.0, after=reached, improved=reached > 1.0, decisions=decisions)
 
-    monkeypatch.setattr("attribution_sched.training.continue_learning", teach)
+    monkeypatch.setattr("attribution_sched.scheduler.hi_ppo.online_learning.learn_on", teach)
 
 
 def test_better_weights_decide_and_are_found_again(taught, tmp_path):

@@ -25,9 +25,10 @@ from types import CodeType, FrameType
 from typing import Any
 from unittest import mock
 
-from attribution_sched import System, training
+from attribution_sched import System
 from attribution_sched.attribution.attributor import DefaultAttributor
 from attribution_sched.errors import AttributionSchedError
+from attribution_sched.scheduler.hi_ppo import online_learning
 from tests.campaigns.quick import thinking_little
 from tests.campaigns.same import Account, account, quick_folder
 from tests.small_world import small
@@ -203,7 +204,7 @@ def attributor() -> DefaultAttributor:
 @cache
 def _learnt() -> Any:
     """What learning on comes to: computed once, and taken over as better whether or not so few decisions made it so."""
-    real = training.continue_learning
+    real = online_learning.learn_on
     from attribution_sched.scheduler.registry import make_policy
 
     policy: Any = make_policy("hi-ppo")
@@ -220,7 +221,7 @@ def quickly(name: str) -> Iterator[None]:
             yield
             return
         answer = _learnt()
-        with mock.patch.object(training, "continue_learning", lambda *_, **__: answer):
+        with mock.patch.object(online_learning, "learn_on", lambda *_, **__: answer):
             yield
 
 

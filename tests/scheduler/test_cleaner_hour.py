@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from attribution_sched import System
 from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.signals import Forecast
@@ -13,6 +14,7 @@ from attribution_sched.explain.why import Cause, why_waiting
 from attribution_sched.scheduler.cleaner_hour import later_start
 from attribution_sched.scheduler.hi_ppo.rule import RuleFork
 from attribution_sched.scheduler.thinking import Think
+from tests.docs_text import script
 from tests.small_world import small
 
 THINK = Think(screen=2, confirm=4, hours=6.0, arrivals=1e6)
@@ -108,3 +110,24 @@ def test_why_names_the_cleaner_hour_in_both_languages():
     assert why.cause is Cause.LINK_OR_PRICE
     assert "a cleaner hour comes" in why.say() and "kg" in why.say() and "h of delay" in why.say()
     assert "电力更清洁" in why.say("zh")
+
+
+def test_at_a_price_of_carbon_one_site_waits_for_cleaner_hours_and_the_meter_shows_it():
+    """Usual weight of time, 1,000 USD/kg: the same arrivals with the choice and with it cut, by the meter."""
+    hours = script("benchmarks/cleaner_hour.py")
+    free, cut = (hours.played(1000.0, 4200, 120.0, waits=waits) for waits in (True, False))
+    assert free["taken"] > 0 == cut["taken"] == cut["offered"]
+    assert free["carbon_g"] / free["steps"] < 0.97 * cut["carbon_g"] / cut["steps"]
+    assert free["waiting_h"] > cut["waiting_h"]
+
+
+def test_a_system_says_why_it_lets_a_task_wait_for_a_cleaner_hour():
+    hours = script("benchmarks/cleaner_hour.py")
+    with System(hours.site(1000.0), RuleFork(think=hours.THINK), seed=4200, explain=False) as system:
+        for _ in range(30):
+            system.schedule_next_task()
+            reasons = [record.source for record in system.journal.decisions()]
+            if any("for a cleaner hour" in reason for reason in reasons):
+                break
+        told = next(reason for reason in reasons if "for a cleaner hour" in reason)
+        assert "kg" in told and "h later" in told

@@ -152,21 +152,13 @@ class HiPpo:
         self._demands: dict[tuple[TaskKind, ...], DemandBeliefs] = {}
         self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
         self._agents: WeakKeyDictionary[Planner, Agents] = WeakKeyDictionary()
-        self._rivals = _LastAsked()
+        self._rivals: tuple[Decision, Rivals] | None = None
         self._warm = False
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
         self._memory: dict[str, NDArray[np.float64]] = {}
         self._thinker: Thinker | None = None
         self.partners = Partners()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> HiPpo:
-        """One that is asked in its place, with a memory of its own; what it looked up of one decision is left out."""
-        other = copy.copy(self)
-        memo[id(self)] = other
-        for name, value in vars(self).items():
-            setattr(other, name, None if name == "_rivals" else copy.deepcopy(value, memo))
-        return other
 
     @property
     def learnt(self) -> Weights:
@@ -715,11 +707,15 @@ class HiPpo:
 
     def rivals(self, view: Decision) -> Rivals:
         """Plans that the wide search compares at a decision; those of the last one asked about are kept."""
-        if self._rivals.view is not view or self._rivals.rivals is None:
+        if self._rivals is None or self._rivals[0] is not view:
             from attribution_sched.scheduler.hi_ppo.log_odds import Rivals
 
-            self._rivals.view, self._rivals.rivals = view, Rivals.of(self, view)
-        return self._rivals.rivals
+            self._rivals = view, Rivals.of(self, view)
+        return self._rivals[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes over: not the rivals of one decision, which hold its whole cluster."""
+        return {**vars(self), "_rivals": None}
 
     def overruled(self, view: Decision, plan: Plan | None) -> Overruled | None:
         """What thinking came to, if it put a choice in the place of the agents' own; see :class:`~.policy.Thoughtful`.
@@ -758,17 +754,6 @@ class HiPpo:
         """Attributions, and links if a plan crosses any: all that the terms of :meth:`appraise` depend on."""
         crossing = any(plan is not None and len(plan.segments) > 1 for plan in plans)
         return frozenset({"attribution", "links"} if crossing else {"attribution"})
-
-
-class _LastAsked:
-    """What the search compares at the decision that was asked about last; a copy of the policy begins without."""
-
-    def __init__(self) -> None:
-        self.view: Decision | None = None
-        self.rivals: Rivals | None = None
-
-    def __deepcopy__(self, memo: dict[int, object]) -> _LastAsked:
-        return _LastAsked()
 
 
 def _digest(view: Decision) -> bytes:
