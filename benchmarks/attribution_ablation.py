@@ -49,7 +49,8 @@ from attribution_sched.cluster.codecs import Attributor
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.env import TestbedVectorEnv
-from attribution_sched.cluster.plan import PlanBatch
+from attribution_sched.cluster.gpus import PRECISIONS
+from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.arena.stats import Estimate, PairedBootstrap
@@ -294,9 +295,9 @@ def facts(worlds: Worlds) -> dict[str, float]:
     prices = np.empty((len(pool), 2))
     for task, (k, factors) in enumerate(zip(pool.kinds.tolist(), pool.demands.factors.tolist(), strict=True)):
         kind = world.kinds[k]
-        row = np.array([[[0, 0, len(kind.model), 1, 1, 1, 1, 0, kind.microbatches[-1], kind.batch_size]]])
-        row[0, 0, -1] //= kind.microbatches[-1]
-        one = PlanBatch(row, np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+        micro = kind.microbatches[-1]
+        whole = Segment(0, 0, len(kind.model), precision=PRECISIONS[1])
+        one = PlanBatch.of([Plan((Replica((whole,), micro, kind.batch_size // micro),))])
         cost = engine.cost.score(one, k, factors=tuple(factors), breakdown=False)
         prices[task] = cost.step_s[0], cost.energy_j[0]
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from attribution_sched.cluster.plan import SEGMENT_FIELDS
 from attribution_sched.errors import TraceError, problem
+from attribution_sched.types import IntArray
 from research.pointer_draws import PER_WORLD, DrawnDecision, Range, Trace, WorldDraw, teach
 
 
@@ -49,8 +51,7 @@ def from_line(line: str) -> Trace:
                 int(decision["kind"]), tuple(decision["free"]),
                 np.array(decision["bandwidth_gbps"], dtype=np.float64), tuple(decision["weights"]),
             ),
-            # Recorded before plans had caps: none.
-            rows=np.pad(np.array(record["rows"], dtype=np.int64).reshape(-1, 10), ((0, 0), (0, 1))),
+            rows=_as_wide(np.array(record["rows"], dtype=np.int64)),
             reward=float(record["reward"]),
             step_s=float(record["step_s"]),
             proven=bool(record["proven"]),
@@ -59,6 +60,11 @@ def from_line(line: str) -> Trace:
     except (ValueError, KeyError, TypeError) as error:
         rule = f"is not a trace of the teacher ({type(error).__name__}: {error})"
         raise TraceError(problem("trace", line[:60], rule, "Write the traces again")) from error
+
+
+def _as_wide(rows: IntArray) -> IntArray:
+    """Rows of a plan as they are now: what was recorded before plans had caps has none."""
+    return np.pad(rows, ((0, 0), (0, len(SEGMENT_FIELDS) - rows.shape[1])))
 
 
 def read_traces(path: str | Path) -> list[Trace]:

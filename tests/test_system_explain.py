@@ -44,6 +44,8 @@ def test_explaining_changes_no_decision(system):
 def test_enough_decisions_of_its_own_replace_the_warm_up(system, monkeypatch):
     monkeypatch.setattr(memory, "BLOCK", 1)
     monkeypatch.setattr(memory, "LEAST_ALIKE", 3)
+    while len(system.history()) < 12:
+        system.schedule_next_task()
     result = system.schedule_next_task()
     assert "warm-up" not in result.explanation.background_name
 

@@ -245,6 +245,9 @@ class PlanBatch:
         unwise, such as a layout larger than its domain, is for :meth:`Plan.check` and the cost model.
         """
         width = self.segments.shape[1]
+        if self.segments.shape[2] != len(SEGMENT_FIELDS):
+            rule = f"must have {len(SEGMENT_FIELDS)} columns: {', '.join(SEGMENT_FIELDS)}"
+            raise PlanError(problem("segments.shape", self.segments.shape, rule, "Make the batch with PlanBatch.of"))
         if ((self.counts < 1) | (self.counts > width)).any():
             raise PlanError(problem("counts", self.counts.tolist(), f"must lie in 1..{width}", "Count the rows in use"))
         p, s, column = outside(self, n_layers, n_domains, n_caps)

@@ -430,7 +430,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "when.range": ("{low} to {high}", "{low} 至 {high}"),
     "when.now": ("no time", "0 秒"),
     "when.span": ("{value} {unit}", "{value} {unit}"),
-    "when.beyond": ("later", "更晚"),
     # What if.
     "what_if": (
         "With {change}: {parts:, } (paired, 95 %; {futures} futures of {hours} h, {follower} decides).",
