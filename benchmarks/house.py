@@ -451,15 +451,22 @@ class Tour:
         from tests.serve.conftest import Inline
 
         path = self.folder / "pages.sqlite"
-        with System("testbed", "sjf", seed=3, journal=path) as system:
-            system.run(12)
+        with System("cross-domain-easy", "sjf", seed=3, journal=path) as system:
+            for _ in range(60):
+                system.run(2)
+                if not system.queue().empty:
+                    break
             waiting = [str(each) for each in system.queue()["id"]] or ["nobody"]
             domain = system.settings.domains[0].name
-        with TestClient(make_app(Inline(path), path)) as client:
+        # Pages are for this machine alone unless a token is set.
+        with TestClient(make_app(Inline(path), path), base_url="http://localhost") as client:
             paths = [path.replace("{id}", "d000001") for path, _, _ in ENDPOINTS]
             for lang in ("en", "zh"):
-                for one in ("/", *paths):
-                    client.get(one, params={"lang": lang, "task": waiting[0], "domain": domain, "add": f"2@{domain}"})
+                for one in ("/", "/decision/d000001", "/metrics", *paths):
+                    asked = {"lang": lang, "task": waiting[0], "domain": domain, "change": f"drop {domain}"}
+                    answer = client.get(one, params=asked)
+                    if answer.status_code != 200:
+                        raise SystemExit(f"{one}: {answer.status_code} {answer.text[:200]}")
 
     def logs(self) -> None:
         """Logs and queues of other schedulers; a preset from words; links and stages measured."""
