@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -273,6 +273,10 @@ def interrupted(name: str, seed: int, points: set[int], folder: Path) -> tuple[l
                     break
                 except Cut as cut:
                     cuts.append(str(cut))
+                except Exception as error:  # Called again after an interrupt, it must go on as if there had been none.
+                    with suppress(Exception):
+                        system.close()
+                    return cuts, f"{type(error).__name__}: {error}"
             first += length
         try:
             problem = expected.difference(account(system))
