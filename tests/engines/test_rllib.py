@@ -26,7 +26,8 @@ def settings():
 def ray_here_alone():
     import ray
 
-    ray.init(num_cpus=1, include_dashboard=False, logging_level="error", log_to_driver=False)
+    ray.shutdown()  # Engines tested before in this process may have left a connection to clusters that are gone.
+    ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="error", log_to_driver=False)
     register_rllib()
     yield
     ray.shutdown()
