@@ -255,8 +255,8 @@ ROWS = (
     ),
     Row(
         "J6 · feedback told by explanations how far decisions follow the weights: placements to a utilisation of 0.94",
-        "{own}: {ratio} of those by outcomes and fork values (**0.8 missed**) by a rule that overshot; the one in force "
-        "{now} on four runs, **not beyond chance**",
+        "{own}: {ratio} of those by outcomes and fork values (**0.8 missed**) by a rule that overshot; the one in "
+        "force {now} on four runs, **not beyond chance**",
         "cut, outcomes only {outcomes}; fork values {fork}; the answers shuffled {shuffled}",
         "results_feedback.md",
         (
