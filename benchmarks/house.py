@@ -451,7 +451,7 @@ class Tour:
         from tests.serve.conftest import Inline
 
         path = self.folder / "pages.sqlite"
-        with System("cross-domain-easy", "sjf", seed=3, journal=path) as system:
+        with System("cross-domain-easy", "rule", seed=3, journal=path) as system:
             for _ in range(60):
                 system.run(2)
                 if not system.queue().empty:
