@@ -405,12 +405,14 @@ class Contender:
         policy: Its name.
         own: Whether it is the run itself, replayed.
         figures: Name → number.
+        blocks: Reward earned in equal parts of the span, in order; they add up to ``earned``.
         missing: Why it could not be compared; empty if it was.
     """
 
     policy: str
     own: bool
     figures: Mapping[str, Number]
+    blocks: tuple[float, ...] = ()
     missing: str = ""
 
 

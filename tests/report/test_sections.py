@@ -13,6 +13,7 @@ from attribution_sched.billing.usage import TaskUse, Usage
 from attribution_sched.explain.plots import style
 from attribution_sched.report.build import document
 from attribution_sched.report.collect.bill import MOST_PAYERS, billing
+from attribution_sched.report.collect.rivals import BLOCKS
 from attribution_sched.report.data import Changes, FeedbackStep, Number, Why
 from attribution_sched.report.document import Code, Fold, Picture, Table, Text, Tiles
 from attribution_sched.report.format import clock, hours, moment, share
@@ -220,14 +221,29 @@ def test_many_payers_end_in_one_line_that_keeps_the_sum():
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "tone", "word"),
-    [(10.0, 8.0, "good", "ahead of"), (8.0, 10.0, "bad", "behind"), (10.0, 10.01, "plain", "level with")],
+    ("own", "other", "uneven", "tone", "word"),
+    [
+        (10.0, 8.0, 0.01, "good", "ahead of"),
+        (8.0, 10.0, 0.01, "bad", "behind"),
+        (8.0, 10.0, 2.0, "plain", "level within chance"),
+        (10.0, 8.0, 2.0, "plain", "level within chance"),
+    ],
 )
-def test_the_verdict_is_against_the_rival_that_earned_most(own, other, tone, word):
+def test_the_verdict_is_against_the_rival_that_earned_most_and_level_within_chance(own, other, uneven, tone, word):
     told = report("ruled")
     earned = {"static-uniform": own, "greedy": other, "sjf": 1.0}
+
+    def blocks(policy):
+        swing = uneven * (np.arange(12) - 5.5) if policy == "greedy" else np.zeros(12)
+        return tuple((earned[policy] / 12 + swing).tolist())
+
     contenders = tuple(
-        replace(one, figures=one.figures | {"earned": Number(earned[one.policy], "", "simulated")}, missing="")
+        replace(
+            one,
+            figures=one.figures | {"earned": Number(earned[one.policy], "", "simulated")},
+            blocks=blocks(one.policy),
+            missing="",
+        )
         for one in told.rivals.contenders
         if one.policy in earned and one.figures
     )
@@ -243,3 +259,11 @@ def test_without_rivals_the_verdict_says_so():
     told = report("ruled")
     section = summary.section(replace(told, rivals=replace(told.rivals, contenders=())), "en")
     assert "no rival was played" in section.blocks[0].words
+
+
+def test_returns_of_blocks_add_up_to_what_was_earned():
+    played = [one for one in report("ruled").rivals.contenders if not one.missing]
+    assert len(played) > 1
+    for one in played:
+        assert len(one.blocks) == BLOCKS
+        assert sum(one.blocks) == pytest.approx(one.figures["earned"].value)

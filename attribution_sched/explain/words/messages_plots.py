@@ -13,7 +13,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     # Who held which devices.
     "gantt.title": ("who held which devices", "各任务占用的设备"),
     "gantt.time": ("time", "时间"),
-    "gantt.busy": ("in use", "设备占用"),
+    "gantt.busy": ("held", "设备占用"),
     "gantt.mean": ("{share} %\nmean", "平均\n{share}%"),
     "gantt.waiting": ("waiting", "排队"),
     "gantt.most": ("{count} at\nmost", "最多\n{count}"),

@@ -365,27 +365,31 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.rivals.left_out": ("Left out: {name} ({why}).", "未参与比较：{name}（{why}）。"),
     "report.summary.title": ("Summary", "摘要"),
     "report.summary.verdict.ahead": (
-        "{policy} is {part} ahead of {rival}, the best of {rivals}: return {own} to {other} over {span} (one run).",
-        "{policy} 领先 {rivals}中最好的 {rival} {part}：{span}内回报 {own}，对方 {other}（单次运行）。",
+        "{policy} is ahead of {rival}, the best of {rivals}: return {own} to {other} over {span} "
+        "({difference} ± {half}; one run).",
+        "{policy} 领先 {rivals}中最好的 {rival}：{span}内回报 {own}，对方 {other}（差 {difference} ± {half}；单次运行）。",
     ),
     "report.summary.verdict.behind": (
-        "{policy} is {part} behind {rival}, the best of {rivals}: return {own} to {other} over {span} (one run).",
-        "{policy} 落后于 {rivals}中最好的 {rival} {part}：{span}内回报 {own}，对方 {other}（单次运行）。",
+        "{policy} is behind {rival}, the best of {rivals}: return {own} to {other} over {span} "
+        "({difference} ± {half}; one run).",
+        "{policy} 落后于 {rivals}中最好的 {rival}：{span}内回报 {own}，对方 {other}（差 {difference} ± {half}；单次运行）。",
     ),
     "report.summary.verdict.level": (
-        "{policy} is level with {rival}, the best of {rivals}: return {own} to {other} over {span} (one run).",
-        "{policy} 与 {rivals}中最好的 {rival} 持平：{span}内回报 {own}，对方 {other}（单次运行）。",
+        "{policy} and {rival}, the best of {rivals}, are level within chance: return {own} to {other} over {span} "
+        "({difference} ± {half}; one run).",
+        "{policy} 与 {rivals}中最好的 {rival} 在误差范围内持平：{span}内回报 {own}，对方 {other}"
+        "（差 {difference} ± {half}；单次运行）。",
     ),
     "report.summary.verdict.alone": (
         "{policy} placed {placed} of {tasks}; no rival was played for comparison.",
         "{policy} 放置了 {tasks}中的 {placed} 个；没有对照策略。",
     ),
     "report.summary.course.alt": (
-        "{tasks} on {domains} over time: {busy} of the devices in use on average, at most {waiting} tasks waiting.",
+        "{tasks} on {domains} over time: {busy} of the devices held on average, at most {waiting} tasks waiting.",
         "{tasks}在 {domains}上的时间分布：平均 {busy} 的设备在用，最多 {waiting} 个任务排队。",
     ),
     "report.summary.course.caption": (
-        "Bars are tasks, as high as the devices they hold; below, the share of devices in use and the queue.",
+        "Bars are tasks, as high as the devices they hold; below, the share of devices held and the queue.",
         "条形为任务，高度为所占设备数；下方为设备占用比例和排队任务数。",
     ),
     "report.summary.course.older": (" {count} older bars are left out.", "另有 {count} 个较早的条形未画出。"),
@@ -443,7 +447,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.summary.tiles.emissions_note": ("of the tasks, accounted", "任务核算排放"),
     "report.summary.tiles.tasks": ("placed / finished", "放置／完成"),
     "report.summary.tiles.arrived": ("of {tasks} that came", "共到达 {tasks}"),
-    "report.summary.tiles.busy": ("device time busy", "设备忙碌时间占比"),
+    "report.summary.tiles.busy": ("device time computing", "设备计算时间占比"),
     "report.summary.tiles.busy_note": ("of {devices}", "共 {devices}"),
     "report.summary.tiles.finish": ("time to finish", "平均完成用时"),
     "report.summary.tiles.finish_note": ("mean, from arrival", "自到达起，平均"),

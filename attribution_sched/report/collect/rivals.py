@@ -40,6 +40,9 @@ REAL = "the run was on a real cluster, and its jobs are not run again for others
 MOST_DECISIONS = 20_000
 """Runs of more decisions are not played again."""
 
+BLOCKS = 12
+"""Parts of the span, all of one length, over which returns are compared: long enough that one ends another's queue."""
+
 
 class TooSlow(AttributionSchedError):
     """A rival was given up."""
@@ -47,16 +50,18 @@ class TooSlow(AttributionSchedError):
 
 @dataclass
 class Sums:
-    """What is added up on the way: placements, their terms, what the cluster earned, times of decisions."""
+    """What is added up on the way: placements, their terms, what the cluster earned and when, times of decisions."""
 
     placements: int = 0
     terms: FloatArray = field(default_factory=lambda: np.zeros(3))
     earned: FloatArray = field(default_factory=lambda: np.zeros(3))
     times_s: list[float] = field(default_factory=list)
+    moments: list[tuple[float, FloatArray]] = field(default_factory=list)
 
-    def add(self, effect: Outcome, seconds: float | None) -> None:
-        """Count a decision."""
+    def add(self, now_s: float, effect: Outcome, seconds: float | None) -> None:
+        """Count a decision, after which the cluster's clock shows ``now_s``."""
         self.earned += effect.paid
+        self.moments.append((now_s, self.earned.copy()))
         if seconds is not None:
             self.times_s.append(seconds)
         if effect.code == 1:
@@ -93,16 +98,17 @@ def _own(system: Source, span_s: float) -> tuple[Contender, int]:
     cluster, sums = _cluster(system), Sums()
 
     def after(decision: DecisionRecord, asked: PolicyAnswer, effect: Outcome, known: OutcomeRecord | None) -> None:
-        sums.add(effect, decision.latencies_s.get("decision"))
+        sums.add(cluster.now_s, effect, decision.latencies_s.get("decision"))
 
     replay(cluster, system.journal, system.seed, after=after)
     continued, asking, policy = 0, PolicyCall(), twin(system.policy)
     while cluster.now_s < span_s and cluster.advance(span_s):
         asked = asking.ask(policy, cluster, system.reward)
-        sums.add(cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index)), None)
+        effect = cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
+        sums.add(cluster.now_s, effect, None)
         asking.note(asked)
         continued += 1
-    return Contender(system.policy.name, True, _figures(system, cluster, sums, span_s)), continued
+    return Contender(system.policy.name, True, *_result(system, cluster, sums, span_s)), continued
 
 
 def _rival(system: Source, span_s: float, name: str) -> Contender:
@@ -110,14 +116,14 @@ def _rival(system: Source, span_s: float, name: str) -> Contender:
         policy = twin(make_policy(name))
         if isinstance(policy, Episodic):
             policy.reset(system.seed)
-        return Contender(name, False, _played(system, policy, span_s))
+        return Contender(name, False, *_played(system, policy, span_s))
     except AttributionSchedError as error:
-        return Contender(name, False, {}, str(error))
+        return Contender(name, False, {}, missing=str(error))
     except Exception as error:  # A rival that breaks on this preset must not take the report with it.
-        return Contender(name, False, {}, f"{type(error).__name__}: {error}")
+        return Contender(name, False, {}, missing=f"{type(error).__name__}: {error}")
 
 
-def _played(system: Source, policy: Policy, span_s: float) -> dict[str, Number]:
+def _played(system: Source, policy: Policy, span_s: float) -> tuple[dict[str, Number], tuple[float, ...]]:
     cluster, sums, asking = _cluster(system), Sums(), PolicyCall()
     began = time.perf_counter()
 
@@ -126,14 +132,15 @@ def _played(system: Source, policy: Policy, span_s: float) -> dict[str, Number]:
             hours = cluster.now_s / 3600.0
             raise TooSlow(f"not finished after {LIMIT_S:g} s of computing ({hours:.1f} h of the span were played)")
         asked = asking.ask(policy, cluster, system.reward)
-        sums.add(cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index)), asked.seconds)
+        effect = cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
+        sums.add(cluster.now_s, effect, asked.seconds)
         asking.note(asked)
 
     for task in [task for task in system.journal.tasks() if "after_decisions" in task.meta]:
         _until(cluster, task.submitted_s, decide)
         cluster.hand_in(from_record(system.world, task, system.seed), task.id)
     _until(cluster, span_s, decide)
-    return _figures(system, cluster, sums, span_s)
+    return _result(system, cluster, sums, span_s)
 
 
 def _until(cluster: SimulatedCluster, limit_s: float, decide: Callable[[], None]) -> None:
@@ -147,13 +154,28 @@ def _cluster(system: Source) -> SimulatedCluster:
     return SimulatedCluster(system.world, system.seed, arrivals=queue == "preset", attribute=attribute)
 
 
+def _result(
+    system: Source, cluster: SimulatedCluster, sums: Sums, span_s: float
+) -> tuple[dict[str, Number], tuple[float, ...]]:
+    """Figures of the whole span, and what was earned in each block of it."""
+    figures, weights = _figures(system, cluster, sums, span_s), np.array(_weights(system))
+    times = np.array([0.0, *(now_s for now_s, _ in sums.moments), span_s])
+    earned = np.array([0.0, *(float(weights @ one) for _, one in sums.moments), figures["earned"].value])
+    # What is earned between two decisions is booked at the later one: spread evenly over the time between them.
+    return figures, tuple(np.diff(np.interp(np.linspace(0.0, span_s, BLOCKS + 1), times, earned)).tolist())
+
+
+def _weights(system: Source) -> tuple[float, float, float]:
+    return system.reward.w_eff, system.reward.w_util, system.reward.w_cost
+
+
 def _figures(system: Source, cluster: SimulatedCluster, sums: Sums, span_s: float) -> dict[str, Number]:
     totals, state = cluster.totals(), cluster.engine.state
     devices, finished = system.world.cluster.devices, totals["completed"]
     # A cluster without work stops early; its devices idle on to the end of the span.
     idle_j = float(state.clock[0, st.METER_W]) * max(0.0, span_s - cluster.now_s)
     earned = sums.earned + state.outcome[0, st.INTEGRALS :]
-    weights = (system.reward.w_eff, system.reward.w_util, system.reward.w_cost)
+    weights = _weights(system)
     means: list[float | None] = [None] * 4
     if sums.placements:
         terms = sums.terms / sums.placements

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from attribution_sched.explain import plots
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots.gantt import Bar
+from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.explain.wording import output_name
 from attribution_sched.explain.words import say
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Contender, Number, Report, Standing
 from attribution_sched.report.document import Block, Picture, Section, Text, Tile, Tiles, Tone
 from attribution_sched.report.format import amount, clock, count, counted, hours, listed, player, seconds, share, signed
-
-LEVEL = 0.005
-"""Two returns that differ by less than this part are called level."""
 
 
 def _word(key: str, lang: str, **values: object) -> str:
@@ -98,8 +98,10 @@ def _verdict(report: Report, lang: str) -> Text:
             say("report.summary.verdict.alone", lang, policy=report.run.policy, placed=placed, tasks=tasks), "lead"
         )
     own, rival = (one.figures["earned"].value or 0.0 for one in both)
-    part = abs(own - rival) / max(abs(rival), abs(own), 1e-12)
-    result = "level" if part < LEVEL else "ahead" if own > rival else "behind"
+    # Blocks of one run stand for runs: level unless the interval of their paired differences excludes 0.
+    apart = np.subtract(both[0].blocks, both[1].blocks)
+    low, high = (len(apart) * end for end in paired_interval(apart))
+    result = "ahead" if low > 0.0 else "behind" if high < 0.0 else "level"
     tone: Tone = {"level": "plain", "ahead": "good", "behind": "bad"}[result]  # type: ignore[assignment]
     words = say(
         f"report.summary.verdict.{result}",
@@ -108,7 +110,8 @@ def _verdict(report: Report, lang: str) -> Text:
         rival=both[1].policy,
         own=signed(own),
         other=signed(rival),
-        part=share(part, lang),
+        difference=signed(own - rival),
+        half=number((high - low) / 2.0, 3),
         rivals=counted("rivals", sum(not one.own and not one.missing for one in report.rivals.contenders)),
         span=clock(report.rivals.span_s, lang),
     )
