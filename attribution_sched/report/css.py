@@ -62,6 +62,8 @@ table:not(.wide) tr.strong td.t{min-width:11em}
 .wide td.t{min-width:5.6rem}
 .wide td:not(.t){white-space:nowrap}
 .wide th:not(.t){min-width:3.6rem}
+.wide{font-size:.8rem}
+#decisions th,#decisions td,.wide th,.wide td{padding-left:.35rem;padding-right:.35rem}
 tr.strong td{font-weight:650;background:var(--card)}
 details{margin:.5rem 0 1rem;font-size:.92rem}
 summary{cursor:pointer;color:var(--accent);font-size:.88rem}
@@ -69,10 +71,10 @@ details>.inner{padding-left:.1rem}
 pre{background:var(--code);border:1px solid var(--line);border-radius:8px;padding:.8rem 1rem;overflow-x:auto;
 font-size:.84rem;
 line-height:1.5;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
-@media (min-width:1100px){body{display:grid;grid-template-columns:13.5rem minmax(0,48rem);justify-content:center;
+@media (min-width:1100px){body{display:grid;grid-template-columns:13.5rem minmax(0,62rem);justify-content:center;
 column-gap:2rem}header,main{grid-column:2;max-width:none;width:100%}nav{grid-column:1;grid-row:1/span 2;
 position:sticky;top:0;align-self:start;max-height:100vh;overflow:auto;padding:1.5rem 0 1rem;border-top:0;margin:0}
-.jump{display:none}}
+.jump{display:none}p,figure,.tiles{max-width:50rem}}
 @media (max-width:560px){body{font-size:15.5px}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.3rem}
 main,header,nav{padding-left:.95rem;padding-right:.95rem}header{padding-top:.9rem}
 .tiles{gap:.4rem}.tiles li{padding:.5rem .5rem}.tiles b{font-size:1.05rem}.tiles span,.tiles small{font-size:.75rem}

@@ -26,7 +26,7 @@ FLAGS = (
 PROBE = """
 <script>
 addEventListener("load", () => {
-  const told = {width: innerWidth, scroll: document.documentElement.scrollWidth, images: [], wide: []};
+  const told = {width: innerWidth, scroll: document.documentElement.scrollWidth, images: [], wide: [], cut: []};
   for (const picture of document.querySelectorAll("figure svg")) {
     const box = picture.getBoundingClientRect();
     if (!box.width) continue;
@@ -41,6 +41,9 @@ addEventListener("load", () => {
   for (const element of document.querySelectorAll("main *")) {
     const box = element.getBoundingClientRect();
     if (!element.closest(".scroll, pre, details, svg") && box.right > innerWidth + 1) told.wide.push(element.tagName);
+  }
+  for (const table of document.querySelectorAll(".scroll")) {
+    if (table.clientWidth && table.scrollWidth > table.clientWidth + 1) told.cut.push(table.closest("section").id);
   }
   for (const table of document.querySelectorAll("details .scroll")) table.closest("details").open = true;
   const head = ["main p", "main .tiles", "#course .paper"].map(name => document.querySelector(name));
@@ -113,6 +116,7 @@ def test_it_is_painted_without_errors_and_fits(page, width):
     assert told["scroll"] <= width
     assert told["opened"] <= width
     assert told["wide"] == []
+    assert width < 1280 or told["cut"] == []  # a narrow screen scrolls a table, a desk sees it whole
     assert len(told["images"]) == pictures
     for kind, wide, high, outside in told["images"]:
         assert kind == ("wide" if width == 1280 else "narrow")

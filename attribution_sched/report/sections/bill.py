@@ -118,7 +118,7 @@ def _operators(bill: Billing, lang: str) -> list[Block]:
     if not bill.operators:
         return []
     head, rows = operator_rows(bill.operators, lang)
-    return [Table((say(f"bill.by.{bill.by}", lang), *head[1:]), tuple(rows), say("bill.operators", lang))]
+    return [Table((say(f"bill.by.{bill.by}", lang), *head[1:]), tuple(rows), say("bill.operators", lang), wide=False)]
 
 
 def notes(bill: Billing, lang: str) -> list[str]:
@@ -160,7 +160,7 @@ def _lines(bill: Billing, lang: str) -> Table:
         for line in bill.lines
     )
     names = (say(f"bill.by.{bill.by}", lang), *(say(f"bill.column.{name}", lang) for name in head[1:]))
-    return Table(names, rows, text_columns=2)
+    return Table(names, rows, text_columns=2, wide=False)
 
 
 def _rules(bill: Billing, lang: str) -> Table:
