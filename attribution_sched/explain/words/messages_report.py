@@ -367,12 +367,14 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.summary.verdict.ahead": (
         "{policy} is ahead of {rival}, the best of {rivals}: return {own} to {other} over {span} "
         "({difference} ± {half}; one run).",
-        "{policy} 领先 {rivals}中最好的 {rival}：{span}内回报 {own}，对方 {other}（差 {difference} ± {half}；单次运行）。",
+        "{policy} 领先 {rivals}中最好的 {rival}：{span}内回报 {own}，对方 {other}"
+        "（差 {difference} ± {half}；单次运行）。",
     ),
     "report.summary.verdict.behind": (
         "{policy} is behind {rival}, the best of {rivals}: return {own} to {other} over {span} "
         "({difference} ± {half}; one run).",
-        "{policy} 落后于 {rivals}中最好的 {rival}：{span}内回报 {own}，对方 {other}（差 {difference} ± {half}；单次运行）。",
+        "{policy} 落后于 {rivals}中最好的 {rival}：{span}内回报 {own}，对方 {other}"
+        "（差 {difference} ± {half}；单次运行）。",
     ),
     "report.summary.verdict.level": (
         "{policy} and {rival}, the best of {rivals}, are level within chance: return {own} to {other} over {span} "
