@@ -145,6 +145,7 @@ class Bill:
         provenance: How the numbers were got.
         repeated: Domain and hours of every recorded signal that ends inside the period and begins again.
         operators: What the payers' joules above idle power went into; of each they add up to what it drew itself.
+        no_carbon: Domains of whose grid no carbon intensity is known: their grams are not counted.
     """
 
     by: str
@@ -159,6 +160,7 @@ class Bill:
     provenance: str
     repeated: tuple[tuple[str, float], ...] = ()
     operators: tuple[OperatorPart, ...] = ()
+    no_carbon: tuple[str, ...] = ()
 
     @property
     def payers(self) -> tuple[str, ...]:
@@ -273,7 +275,7 @@ def make_bill(
     meter: dict[str, float] = {}
     for part in _metered_parts(usage):
         allocation = sharing.allocate(rule, part)
-        meter[part] = sharing.metered(part).total
+        total = meter[part] = sharing.metered(part).total
         rest = {part: allocation.unallocated}
         if part == "energy":
             meter["idle"] = float(sharing.metered(part).idle.sum())
@@ -284,7 +286,7 @@ def make_bill(
             allocation = replace(allocation, shared=allocation.shared - allocation.idle)
         for name, left in rest.items():
             # What is left of rounding is no rest.
-            unallocated[name] = left if abs(left) > 1e-12 * max(meter.values()) else 0.0
+            unallocated[name] = left if abs(left) > 1e-12 * total else 0.0
         lines += _lines(sharing, rule, part, allocation, prices)
     egress = np.zeros(len(sharing.names))
     np.add.at(egress, sharing.group, [task.egress_usd for task in usage.tasks])
@@ -304,7 +306,7 @@ def make_bill(
     exact = all(peak.exact for peak in core.values()) and (congestion is None or congestion.exact)
     return Bill(
         by, rule, tuple(lines), unallocated, meter, exact, core, usage.hours, float(usage.edges_s[0]), usage.provenance,
-        usage.repeated, tuple(_operators(sharing)),
+        usage.repeated, tuple(_operators(sharing)), usage.no_carbon,
     )  # fmt: skip
 
 
@@ -340,10 +342,14 @@ def _co_location(sharing: Sharing, prices: Prices) -> Iterator[Line]:
 
 
 def _metered_parts(usage: Usage) -> tuple[str, ...]:
-    """What was metered of a period; CPU-seconds have neither a price of electricity nor carbon."""
-    if usage.metered == "energy":
-        return "energy", "electricity", "carbon", "device time"
-    return "CPU time", "device time"
+    """What was metered of a period; CPU-seconds have neither a price of electricity nor carbon.
+
+    Where no grid's intensity is known there are no grams: a line of 0 would say that nothing was emitted.
+    """
+    if usage.metered != "energy":
+        return "CPU time", "device time"
+    known = len(usage.no_carbon) < len(usage.domains)
+    return ("energy", "electricity", *(("carbon",) if known else ()), "device time")
 
 
 def _lines(sharing: Sharing, rule: str, part: str, allocation: Allocation, prices: Prices) -> Iterator[Line]:
@@ -429,10 +435,13 @@ def _by_domain(usage: Usage, rule: str, prices: Prices) -> Bill:
         float(usage.edges_s[0]),
         usage.provenance,
         usage.repeated,
+        no_carbon=usage.no_carbon,
     )
 
 
-def compare_rules(usage: Usage, by: str = "tenant", part: str = "energy", *, orders: int = ORDERS) -> pd.DataFrame:
+def compare_rules(
+    usage: Usage, by: str = "tenant", part: str = "energy", *, payer: str | None = None, orders: int = ORDERS
+) -> pd.DataFrame:
     """The rules side by side: payers down, rules across, and what makes them differ.
 
     Beside the shares stand the payer's part of all device-hours held, of the common peak, and how many watts a device
@@ -442,7 +451,11 @@ def compare_rules(usage: Usage, by: str = "tenant", part: str = "energy", *, ord
         usage: What was used.
         by: ``tenant``, ``task`` or ``model``.
         part: One of energy, electricity, carbon and device time.
+        payer: As this payer may see it: all others in one row.
         orders: As in :func:`make_bill`.
+
+    Raises:
+        SettingsError: If nobody of that name is billed.
     """
     import pandas as pd
 
@@ -453,10 +466,18 @@ def compare_rules(usage: Usage, by: str = "tenant", part: str = "energy", *, ord
         # What is left of rounding is no rest.
         rest = allocation.unallocated if abs(allocation.unallocated) > 1e-12 * sharing.metered(part).total else 0.0
         columns[rule] = np.append(allocation.own + allocation.shared, rest)
-    held, peak = sharing.held_s.sum(axis=1), sum((one.values for one in sharing.peaks), np.zeros(len(sharing.names)))
+    names, held = list(sharing.names), sharing.held_s.sum(axis=1)
+    peak = sum((one.values for one in sharing.peaks), np.zeros(len(names)))
     metered = sharing.metered("energy")
     joules = (metered.dynamic + metered.static).sum(axis=1)
+    if payer is not None:
+        if payer not in names:
+            raise SettingsError(problem(by, payer, "has no line in this bill", nearest(payer, names)))
+        own = np.array([name == payer for name in names])
+        both = np.stack([own, ~own]).astype(np.float64)
+        columns = {rule: np.append(both @ amounts[:-1], amounts[-1]) for rule, amounts in columns.items()}
+        names, held, peak, joules = [payer, OTHERS], both @ held, both @ peak, both @ joules
     columns["share of hours"] = np.append(held / max(held.sum(), 1e-300), np.nan)
     columns["share of peak"] = np.append(peak / max(peak.sum(), 1e-300), np.nan)
     columns["watts per device"] = np.append(np.divide(joules, held, out=np.zeros_like(held), where=held > 0), np.nan)
-    return pd.DataFrame(columns, index=pd.Index([*sharing.names, NOBODY], name=by))
+    return pd.DataFrame(columns, index=pd.Index([*names, NOBODY], name=by))

@@ -107,6 +107,13 @@ class Usage:
         booked_usd = sum(task.egress_usd for task in self.tasks)
         self._conserves("meter_egress_usd", booked_usd, self.meter_egress_usd)
 
+    @property
+    def no_carbon(self) -> tuple[str, ...]:
+        """Domains of whose grid no carbon intensity is known."""
+        if self.metered != "energy":
+            return ()
+        return tuple(name for name, each in zip(self.domains, self.carbon_g_per_j.T, strict=True) if not each.any())
+
     @staticmethod
     def _conserves(name: str, booked: float, meter: float) -> None:
         if abs(booked - meter) > CONSERVED * max(1.0, abs(meter)):

@@ -73,12 +73,12 @@ def bill(
         return
     _print(shown, lang)
     if compare and by != "domain":
-        out(wide=True).print(compare_rules(usage, by).to_string(float_format="{:,.4g}".format), markup=False)
-        if by == "tenant":
-            for words in why_they_differ(billing(made, usage), lang):
-                out(wide=True).print(words, markup=False)
+        table = compare_rules(usage, by, "energy" if "energy" in made.meter else "CPU time", payer=payer)
+        out(wide=True).print(table.to_string(float_format="{:,.4g}".format), markup=False)
+        for words in why_they_differ(billing(shown, usage, payer), lang):
+            out(wide=True).print(words, markup=False)
     if device_price is not None:
-        _print_prices(usage.domains, hour_prices(usage, device_price))
+        _print_prices(usage.domains, hour_prices(usage, device_price), lang)
     if output is not None:
         typer.echo(str(output))
 
@@ -96,25 +96,32 @@ def _print(made: Bill, lang: str) -> None:
 
     from attribution_sched.billing.bill import NOBODY, PARTS
     from attribution_sched.explain.words.say import say
-    from attribution_sched.report.sections.bill import operator_rows
+    from attribution_sched.report.sections.bill import name_of, operator_rows, part_name
 
     console = out(wide=True)
     by = say(f"bill.by.{made.by}", lang)
-    title = say("bill.title", lang, by=by, rule=made.rule, hours=made.hours, provenance=made.provenance)
+    title = say(
+        "bill.title",
+        lang,
+        by=by,
+        rule=made.rule,
+        hours=made.hours,
+        provenance=say(f"report.provenance.kinds.{made.provenance}", lang),
+    )
     table = Table(title=title, title_justify="left")
     table.add_column(by)
     parts = [part for part in PARTS if part in made.meter]
     for part in parts:
-        table.add_column(f"{part} ({PARTS[part]})", justify="right")
+        table.add_column(f"{part_name(part, lang)} ({PARTS[part]})", justify="right")
     table.add_column("")
     for name in made.payers:
         lines = {line.part: line for line in made.lines if line.payer == name}
         first = next(iter(lines.values()))
         cells = [_cell(lines.get(part)) for part in parts]
-        table.add_row(name, *cells, say(first.reason, lang, **first.facts))
+        table.add_row(name_of(name, lang), *cells, say(first.reason, lang, **first.facts))
     rest = [f"{made.unallocated.get(part, 0.0):,.4g}" for part in parts]
-    table.add_row(NOBODY, *rest, "", end_section=True)
-    table.add_row("meter", *(f"{made.meter[part]:,.4g}" for part in parts), "")
+    table.add_row(name_of(NOBODY, lang), *rest, "", end_section=True)
+    table.add_row(say("bill.meter", lang), *(f"{made.meter[part]:,.4g}" for part in parts), "")
     console.print(table)
     for words in _notes(made, lang):
         console.print(words, markup=False)
@@ -136,8 +143,9 @@ def _cell(line: Any) -> str:
 
 def _notes(made: Bill, lang: str) -> list[str]:
     from attribution_sched.explain.words.say import say
+    from attribution_sched.report.sections.bill import carbon_notes
 
-    words = [say("bill.sum", lang, gap=made.gap()), say("bill.carbon", lang)]
+    words = [say("bill.sum", lang, gap=made.gap()), *carbon_notes(made, lang)]
     words += [say("bill.repeated", lang, domain=name, hours=hours) for name, hours in made.repeated]
     if not made.exact:
         words.append(say("bill.sampled", lang))
@@ -151,11 +159,13 @@ def _notes(made: Bill, lang: str) -> list[str]:
     return words
 
 
-def _print_prices(domains: tuple[str, ...], prices: Any) -> None:
+def _print_prices(domains: tuple[str, ...], prices: Any, lang: str) -> None:
     from rich.table import Table
 
-    table = Table(title="USD per device-hour, next day (Shapley price of the hour)", title_justify="left")
-    table.add_column("hour", justify="right")
+    from attribution_sched.explain.words.say import say
+
+    table = Table(title=say("bill.prices", lang), title_justify="left")
+    table.add_column(say("bill.column.hour", lang), justify="right")
     for name in domains:
         table.add_column(name, justify="right")
     for hour in range(24):

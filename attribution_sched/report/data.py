@@ -486,6 +486,7 @@ class Billing:
         missing: Why there is no bill; empty if there is one.
         repeated: Domain and hours of every recorded signal that ends inside the period and was begun again.
         operators: What the payers' joules above idle power went into.
+        no_carbon: Domains of whose grid no carbon intensity is known.
     """
 
     by: str
@@ -506,6 +507,7 @@ class Billing:
     missing: str = ""
     repeated: tuple[tuple[str, float], ...] = ()
     operators: tuple[OperatorPart, ...] = ()
+    no_carbon: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

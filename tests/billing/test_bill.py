@@ -72,6 +72,50 @@ def test_rules_stand_side_by_side():
     assert table.index[-1] == NOBODY
 
 
+def test_rules_as_one_payer_may_see_them():
+    usage = random_usage(4)
+    whole, own = compare_rules(usage), compare_rules(usage, payer="tenant-1")
+    assert list(own.index) == ["tenant-1", OTHERS, NOBODY]
+    assert np.allclose(own.loc["tenant-1"], whole.loc["tenant-1"])
+    assert np.allclose(own[list(RULES)].sum(), usage.meter_j)
+    # Both rows give the mean draw of a device, which says whether one's own draw more than others'.
+    for table in (whole, own):
+        mean_w = (table["share of hours"] * table["watts per device"]).sum()
+        assert mean_w == pytest.approx((usage.meter_j - usage.idle_j.sum()) / held_s(usage))
+    with pytest.raises(SettingsError, match="tenant-9"):
+        compare_rules(usage, payer="tenant-9")
+
+
+def held_s(usage):
+    return float((usage.span_devices * usage.lengths_s[usage.span_interval]).sum())
+
+
+def test_grams_of_unknown_grids_are_no_line_of_zero():
+    usage = random_usage(4)
+    known = make_bill(usage)
+    assert "carbon" in known.meter and known.no_carbon == ()
+    dark = np.array(usage.carbon_g_per_j)
+    dark[:, 0] = 0.0
+    partly = make_bill(replace(usage, carbon_g_per_j=dark))
+    assert partly.no_carbon == usage.domains[:1] and partly.meter["carbon"] < known.meter["carbon"]
+    for by in BY:
+        blind = make_bill(replace(usage, carbon_g_per_j=np.zeros_like(dark)), by)
+        assert blind.no_carbon == usage.domains and blind.gap() <= 1e-9
+        assert "carbon" not in blind.meter and not any(line.part == "carbon" for line in blind.lines)
+
+
+def test_a_small_rest_in_dollars_is_not_taken_for_rounding_in_joules():
+    usage = random_usage(1)
+    large = replace(
+        usage, span_dynamic_j=usage.span_dynamic_j * 1e9, span_static_j=usage.span_static_j * 1e9,
+        idle_j=usage.idle_j * 1e9, meter_j=usage.meter_j * 1e9,
+        electricity_usd_per_j=usage.electricity_usd_per_j / 1e9,
+    )  # fmt: skip
+    bill = make_bill(large, rule="max-request-use")
+    assert 0.0 < bill.unallocated["electricity"] < 1e-12 * bill.meter["energy"]
+    assert bill.gap() <= 1e-9
+
+
 def test_a_table_ends_with_rest_and_meter():
     table = make_bill(random_usage(4)).table()
     assert list(table.index[-2:]) == [NOBODY, "meter"]

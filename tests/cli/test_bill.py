@@ -45,14 +45,17 @@ def test_json_and_focus(journal, tmp_path):
 
 
 def test_words_are_chinese_too(journal):
-    assert "峰值所需" in run(journal, "--lang", "zh").output
+    seen = run(journal, "--lang", "zh", "--device-price", "2").stdout
+    assert all(words in seen for words in ("峰值所需", "能耗 (J)", "计量值", "未分摊", "次日"))
+    assert not any(words in seen for words in ("energy", "meter", "unallocated", "per device-hour"))
 
 
 def test_a_payer_sees_no_other_names(journal):
     names = {row["tenant"] for row in json.loads(run(journal, "--json").stdout)["lines"]} - {"(unallocated)"}
     one, *others = sorted(names)
-    seen = run(journal, "--payer", one).output
-    assert "(others)" in seen and not any(other in seen for other in others)
+    seen = run(journal, "--payer", one, "--compare").output
+    assert "everybody else together" in seen and not any(other in seen for other in others)
+    assert "max-request-use" in seen and "(others)" in seen  # the rules are compared, too
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,15 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Shares of capacity are sampled; ± is half a 95 % interval.",
         "容量份额为抽样估计；± 为 95% 区间半宽。",
     ),
+    "bill.no_carbon": (
+        "No carbon intensity is known of {domains}: grams there are not counted.",
+        "{domains} 的碳强度未知，其碳排放未计入。",
+    ),
+    "bill.prices": (
+        "USD per device-hour, next day (Shapley price of the hour)",
+        "次日每设备时价格（USD，按小时的 Shapley 价格）",
+    ),
+    "bill.column.hour": ("hour", "时"),
     "bill.carbon": (
         "Carbon: location-based average intensity, accounted grams; idle devices included, embodied carbon not.",
         "碳：按所在地平均强度核算；含空闲设备，不含隐含碳。",

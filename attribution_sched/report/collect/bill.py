@@ -85,13 +85,13 @@ def billing(made: Bill, usage: Usage, payer: str | None = None) -> Billing:
         objections=outside,
         repeated=made.repeated,
         operators=tuple(part for part in made.operators if part.payer not in small),
-        rules=_rules(usage, by_size[:MOST_PAYERS] if payer is None else [payer], energy, private=payer is not None),
+        rules=_rules(usage, made.by, by_size[:MOST_PAYERS], energy, payer),
+        no_carbon=made.no_carbon,
     )
 
 
-def _rules(usage: Usage, payers: list[str], part: str, *, private: bool) -> tuple[RuleRow, ...]:
-    table = compare_rules(usage, "tenant", part)
-    known = table.to_dict(orient="index")
+def _rules(usage: Usage, by: str, payers: list[str], part: str, payer: str | None) -> tuple[RuleRow, ...]:
+    known = compare_rules(usage, by, part, payer=payer).to_dict(orient="index")
     return tuple(
         RuleRow(
             payer,
@@ -101,5 +101,5 @@ def _rules(usage: Usage, payers: list[str], part: str, *, private: bool) -> tupl
                 for name in ("share of hours", "share of peak", "watts per device")
             ),
         )
-        for payer in (payers if private else [*payers, NOBODY])
+        for payer in (*payers, NOBODY)
     )

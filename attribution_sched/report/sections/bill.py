@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attribution_sched.billing.bill import NOBODY, OTHERS, UNATTRIBUTED, Line, OperatorPart
+from attribution_sched.billing.bill import NOBODY, OTHERS, UNATTRIBUTED, Bill, Line, OperatorPart
 from attribution_sched.billing.rules import RULES
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.words import counter_name, say
@@ -56,10 +56,11 @@ def _cell(bill: Billing, part: str, value: float, half_width: float = 0.0) -> st
 
 
 def _heads(bill: Billing, lang: str) -> tuple[str, ...]:
-    return tuple(f"{_part(part, lang)} ({_scaled(part, bill.units[part], 0.0)[0]})" for part in bill.units)
+    return tuple(f"{part_name(part, lang)} ({_scaled(part, bill.units[part], 0.0)[0]})" for part in bill.units)
 
 
-def _part(part: str, lang: str) -> str:
+def part_name(part: str, lang: str) -> str:
+    """A part of a bill in words."""
     return say(f"bill.part.{part.replace(' ', '_')}", lang)
 
 
@@ -128,7 +129,7 @@ def notes(bill: Billing, lang: str) -> list[str]:
         drawn = bill.meter.get("energy", 0.0) + bill.meter.get("idle", 0.0)
         part = bill.idle / drawn if drawn else 0.0
         words.append(say("bill.idle", lang, share=share(part, lang), rule=bill.rule))
-        words.append(say("bill.carbon", lang))
+        words += carbon_notes(bill, lang)
     words += [say("bill.repeated", lang, domain=name, hours=hours) for name, hours in bill.repeated]
     if not bill.exact:
         words.append(say("bill.sampled", lang))
@@ -137,6 +138,14 @@ def notes(bill: Billing, lang: str) -> list[str]:
     for each in bill.objections:
         who = listed(each.payers, lang)
         words.append(say("bill.core.out", lang, domain=each.domain, who=who, excess=each.excess))
+    return words
+
+
+def carbon_notes(bill: Bill | Billing, lang: str) -> list[str]:
+    """How grams were counted, and where they were not."""
+    words = [say("bill.carbon", lang)] if "carbon" in bill.meter else []
+    if bill.no_carbon:
+        words.append(say("bill.no_carbon", lang, domains=listed(bill.no_carbon, lang)))
     return words
 
 
@@ -150,7 +159,7 @@ def _lines(bill: Billing, lang: str) -> Table:
     rows = tuple(
         (
             name_of(line.payer, lang),
-            f"{_part(line.part, lang)} ({_scaled(line.part, bill.units[line.part], 0.0)[0]})",
+            f"{part_name(line.part, lang)} ({_scaled(line.part, bill.units[line.part], 0.0)[0]})",
             _cell(bill, line.part, line.own),
             _cell(bill, line.part, line.shared),
             "0" if not line.half_width else f"± {_cell(bill, line.part, line.half_width)}",
@@ -180,13 +189,13 @@ def _rules(bill: Billing, lang: str) -> Table:
         )
         for row in bill.rules
     )
-    return Table(head, rows, say("report.bill.rules_note", lang, part=_part(part, lang),
+    return Table(head, rows, say("report.bill.rules_note", lang, part=part_name(part, lang),
                                  unit=unit))  # fmt: skip
 
 
 def why_they_differ(bill: Billing, lang: str) -> list[str]:
     """For the payers whose bill hangs most on the rule: how much, and because of what."""
-    payers = [row for row in bill.rules if row.of_hours is not None and max(row.amounts) > 0]
+    payers = [row for row in bill.rules if row.payer not in (NOBODY, OTHERS) and max(row.amounts) > 0]
     payers.sort(key=lambda row: -(max(row.amounts) - min(row.amounts)))
     left = next((row.amounts[RULES.index(LEAVES)] for row in bill.rules if row.payer == NOBODY), 0.0)
     part = next(iter(bill.units))
