@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from attribution_sched.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from attribution_sched.cluster.decision import Moment
     from attribution_sched.cluster.fork import Beliefs, Follower
+
+_logger = logging.getLogger(__name__)
 
 
 class Policy(Protocol):
@@ -305,12 +308,17 @@ def twin(policy: Policy, *, remembers: bool = False) -> Policy:
     """A copy that can be asked without the original noticing, as at the start of an episode or with what it remembers.
 
     It has all the time it needs: what is explained, learnt or reshaped must not differ on a busy machine.
+    What a foreign policy holds (a socket, a handle) may refuse to be copied: it is shared then, and a warning says so.
     """
     if isinstance(policy, FunctionPolicy):
         return policy
     try:
         other = copy.deepcopy(policy)
-    except Exception:  # What a foreign policy holds (a socket, a handle) may refuse to be copied deeply.
+    except Exception as error:
+        _logger.warning(
+            "policy %s cannot be copied (%s: %s): asking its copy may change the original; give it __deepcopy__",
+            policy.name, type(error).__name__, error,
+        )  # fmt: skip
         other = copy.copy(policy)
     if isinstance(other, Episodic) and not remembers:
         other.reset(0)
