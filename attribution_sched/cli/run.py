@@ -454,7 +454,9 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
     table: DecisionTable | None = None
     if request.explain:
         explained = _explain(system, stages, _consequential(system.journal, began))
-        table = system.alternatives(explained[0].decision) if explained else None
+        # Of those that commit most, the one whose choice made most difference is shown.
+        tables = [system.alternatives(each.decision) for each in explained[:COMPARED]]
+        table = max(tables, key=lambda each: each.clearness, default=None)
     change, middle = None, system.journal.count()
     wanted = system.targets
     if request.feedback and wanted is not None and wanted.named() and summaries[0].placed:
@@ -488,6 +490,9 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
         _failures(system)[failed_before:],
     )  # fmt: skip
 
+
+COMPARED = 3
+"""Decisions whose alternatives are played, to show one of them."""
 
 WAITED_FOR = ("completed", "cluster_h", "energy_kwh", "traffic_usd", "carbon_kg")
 """What goes on while a run waits for its last tasks to end."""
@@ -602,7 +607,8 @@ def show(result: RunResult) -> None:
     if result.explained:
         from attribution_sched.explain.reasoning import headline
 
-        first = result.explained[0]
+        shown = {each.decision: each for each in result.explained}
+        first = result.explained[0] if result.table is None else shown[result.table.decision]
         console.print(f"\n[bold]Most at stake[/bold]  {escape(headline(first, result.lang))}", width=width)
         if result.table is not None:
             from attribution_sched.cli.explain import show_alternatives

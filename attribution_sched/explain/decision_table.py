@@ -112,6 +112,15 @@ class DecisionTable:
     brought: Brought | None = None
 
     @property
+    def clearness(self) -> float:
+        """How far what was done stands apart from the best other choice, in half intervals; 0 if none was played."""
+        others = [row.played.reward for row in self.rows if not row.chosen and row.played is not None]
+        if not others:
+            return 0.0
+        best = max(others, key=lambda span: span.mean)
+        return abs(best.mean) / max((best.high - best.low) / 2.0, 1e-12)
+
+    @property
     def carbon(self) -> str:
         """What was done against the alternative whose accounted carbon differs most, in words; empty below a gram.
 

@@ -8,7 +8,8 @@ import pytest
 from attribution_sched import System
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
-from attribution_sched.explain.decision_table import decision_table, with_free
+from attribution_sched.explain.decision_table import Alternative, DecisionTable, decision_table, with_free
+from attribution_sched.explain.played import Played, Span
 from attribution_sched.explain.preference import redecided
 from attribution_sched.explain.recorder import Decided, Watch, perceived
 from attribution_sched.planning.candidates import as_carried_out
@@ -105,3 +106,15 @@ def test_choices_are_played_against_what_was_done():
     # Waiting is worth something, and delays the task.
     waits = next(row for row in told if row.what == "wait")
     assert waits.played.start_s >= 0.0
+
+
+def test_clearness_is_of_the_best_other_choice_in_half_intervals():
+    def row(mean, half):
+        span = Span(mean, mean - half, mean + half)
+        played = Played(span, span, span, span, 0.0, 0.0, 0.0, 0.0, 16, 6.0)
+        return Alternative("other", False, "", played=played)
+
+    done, unplayed = Alternative("done", True, ""), Alternative("elsewhere", False, "too small")
+    assert DecisionTable("d0", "", (done, unplayed)).clearness == 0.0
+    assert DecisionTable("d0", "", (done, unplayed, row(-9.0, 1.0), row(-1.0, 0.5))).clearness == pytest.approx(2.0)
+    assert DecisionTable("d0", "", (done, row(-9.0, 1.0), row(1.0, 2.0))).clearness == pytest.approx(0.5)
