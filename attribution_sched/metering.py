@@ -421,7 +421,8 @@ def measured_usage(journal: Journal) -> Usage:
     if journal.first():
         rule = "cannot be billed: its beginning is archived"
         raise JournalError(problem("journal", str(journal.path), rule, "Bill a period before its rows are archived"))
-    domains = load_settings(journal.header.settings["world"]).build_world().cluster.domains
+    world = load_settings(journal.header.settings["world"]).build_world()
+    domains = world.cluster.domains
     at = {domain.name: place for place, domain in enumerate(domains)}
     launches = _launches(journal, at)
     edges = sorted({0.0} | {edge for each in launches for edge in (each.start_s, each.end_s)})
@@ -439,8 +440,9 @@ def measured_usage(journal: Journal) -> Usage:
     nothing = np.zeros((intervals, len(domains)))
     return Usage(
         domains=tuple(at), devices=np.array([domain.devices for domain in domains], dtype=np.int64),
-        edges_s=np.array(edges), tasks=_task_uses(journal, launches, number), span_interval=rows[:, 0].astype(np.int64),
-        span_task=rows[:, 1].astype(np.int64), span_domain=rows[:, 2].astype(np.int64), span_devices=rows[:, 3],
+        edges_s=np.array(edges), tasks=_task_uses(journal, launches, number, world),
+        span_interval=rows[:, 0].astype(np.int64), span_task=rows[:, 1].astype(np.int64),
+        span_domain=rows[:, 2].astype(np.int64), span_devices=rows[:, 3],
         span_busy_s=rows[:, 4], span_dynamic_j=rows[:, 5], span_static_j=rows[:, 6], idle_j=nothing,
         carbon_g_per_j=nothing, electricity_usd_per_j=nothing,
         meter_j=sum(sum(each.cpu_s.values()) for each in launches if each.end_s > each.start_s),
@@ -496,22 +498,26 @@ def _launch(task: str, plan: Mapping[str, Any], start_s: float, report: Mapping[
     return _Launch(task, devices, start_s, max(start_s, float(report["end_s"])), done, cpu_s)
 
 
-def _task_uses(journal: Journal, launches: list[_Launch], number: Mapping[str, int]) -> tuple[TaskUse, ...]:
+def _task_uses(
+    journal: Journal, launches: list[_Launch], number: Mapping[str, int], world: World
+) -> tuple[TaskUse, ...]:
     uses = []
     for name in number:
         theirs = [each for each in launches if each.task == name]
         record = journal.task(name)
         ended = [each.end_s for each in theirs if each.done]
-        tenant, devices = str(record.meta.get("tenant", "default")), record.meta.get("devices")
+        # What was not asked for is the kind's, as in the simulated cluster.
+        asked = record.meta.get("asked", {})
+        usual = world.kinds[int(record.meta["kind_index"])].tenant if "kind_index" in record.meta else "default"
         uses.append(
             TaskUse(
                 name,
-                tenant,
+                str(asked.get("tenant", record.meta.get("tenant", usual))),
                 record.kind,
                 record.submitted_s,
                 min(each.start_s for each in theirs),
                 ended[-1] if ended else None,
-                devices if isinstance(devices, int) else None,
+                asked.get("devices"),
             )
         )
     return tuple(uses)

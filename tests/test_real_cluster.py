@@ -374,6 +374,16 @@ def test_local_is_asked_for_by_its_name_and_known_again(tmp_path):
         assert journal.handles()[0].key == f"{journal.header.journal_id}-d000000"
 
 
+def test_a_task_without_a_tenant_is_billed_to_that_of_its_kind(tmp_path):
+    kinds = [changed(kind, tenant="of-its-kind") for kind in SETTINGS.kinds]
+    settings = SETTINGS.model_copy(update={"kinds": tuple(kinds)})
+    with System(settings, "sjf", journal=tmp_path / "run.sqlite", queue="empty", cluster="local") as system:
+        system.submit("bert-base", steps=20)
+        system.submit("bert-base", steps=20, tenant="own")
+        system.run(until="empty")
+        assert set(system.bill().payers) == {"of-its-kind", "own"}
+
+
 def test_bad_input_is_one_clear_error(tmp_path):
     with pytest.raises(SettingsError, match="journal"):
         System(SETTINGS, "sjf", cluster="local")

@@ -110,7 +110,7 @@ class Usage:
     @property
     def no_carbon(self) -> tuple[str, ...]:
         """Domains of whose grid no carbon intensity is known."""
-        if self.metered != "energy":
+        if self.metered != "energy" or not len(self.carbon_g_per_j):
             return ()
         return tuple(name for name, each in zip(self.domains, self.carbon_g_per_j.T, strict=True) if not each.any())
 

@@ -143,9 +143,9 @@ def _cell(line: Any) -> str:
 
 def _notes(made: Bill, lang: str) -> list[str]:
     from attribution_sched.explain.words.say import say
-    from attribution_sched.report.sections.bill import carbon_notes
+    from attribution_sched.report.sections.bill import carbon_notes, empty_notes
 
-    words = [say("bill.sum", lang, gap=made.gap()), *carbon_notes(made, lang)]
+    words = [*empty_notes(made, lang), say("bill.sum", lang, gap=made.gap()), *carbon_notes(made, lang)]
     words += [say("bill.repeated", lang, domain=name, hours=hours) for name, hours in made.repeated]
     if not made.exact:
         words.append(say("bill.sampled", lang))

@@ -157,7 +157,7 @@ class Series:
             longest_gap_s: Two rows further apart than this are a gap and an error.
 
         Raises:
-            TraceError: The file cannot be read, a column is missing, a value is no number, or there is a gap.
+            TraceError: The file cannot be read, a column is missing, a value is below 0 or none, or there is a gap.
         """
         from attribution_sched.cluster.wan import read_trace_rows
 
@@ -174,6 +174,9 @@ class Series:
                 if not math.isfinite(value):
                     raise TraceError(where + problem(name, cells[name], "must be a finite number", "Fill the gap"))
                 numbers.append(value)
+            if numbers[1] < 0.0:
+                fix = "Put 0 where a market paid for taking power; a grid's average intensity is never negative"
+                raise TraceError(where + problem(column, numbers[1], "must be >= 0", fix))
             if times and numbers[0] <= times[-1]:
                 rule = f"must lie after the row before it, {times[-1]:g}"
                 raise TraceError(where + problem("time_s", numbers[0], rule, "Sort the rows and remove repeats"))

@@ -100,3 +100,15 @@ def test_joules_stand_by_operator_in_both_languages_and_as_json(journal):
     told = json.loads(run(journal, "--json").stdout)
     own = sum(line["own"] for line in told["lines"] if line["part"] == "energy")
     assert sum(part["energy_j"] for part in told["operators"]) == pytest.approx(own)
+
+
+def test_a_bill_of_a_moment_says_that_nothing_was_used_yet(tmp_path):
+    path = tmp_path / "moment.sqlite"
+    with System("testbed", "sjf", queue="demo", journal=path) as system:
+        system.schedule_next_task()
+    assert "No time has passed" in run(path).output and "尚无用量" in run(path, "--lang", "zh").output
+
+
+def test_grams_of_a_grid_that_nobody_gave_are_named(journal):
+    seen = run(journal).output
+    assert "carbon (g)" not in seen and "No carbon intensity is known of node-0" in seen

@@ -69,6 +69,7 @@ def test_a_live_source_is_asked_once_for_each_moment():
     ("text", "match"),
     [
         ("time_s,value\n0,1\n3600,nan\n", "line 3: value.*finite"),
+        ("time_s,value\n0,1\n3600,-2\n", "line 3: value = -2.*>= 0"),
         ("time_s,value\n0,1\n3600,\n", "line 3: value.*finite"),
         ("time_s,value\n0,1\n90000,2\n", "leaves a gap of 90000 s"),
         ("time_s,value\n0,1\n0,2\n", "must lie after the row before it"),

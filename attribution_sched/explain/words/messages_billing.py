@@ -124,6 +124,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Shares of capacity are sampled; ± is half a 95 % interval.",
         "容量份额为抽样估计；± 为 95% 区间半宽。",
     ),
+    "bill.no_time": (
+        "No time has passed between the first and the last decision: nothing was used yet. Let the run go on.",
+        "首个与末个决策之间没有时间流逝，尚无用量；请让运行继续。",
+    ),
     "bill.no_carbon": (
         "No carbon intensity is known of {domains}: grams there are not counted.",
         "{domains} 的碳强度未知，其碳排放未计入。",

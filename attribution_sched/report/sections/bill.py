@@ -124,7 +124,7 @@ def _operators(bill: Billing, lang: str) -> list[Block]:
 
 def notes(bill: Billing, lang: str) -> list[str]:
     """What stands below a bill: that it adds up, what idle devices drew, the core, carbon."""
-    words = [say("bill.sum", lang, gap=bill.gap)]
+    words = [*empty_notes(bill, lang), say("bill.sum", lang, gap=bill.gap)]
     if bill.provenance != "measured":
         drawn = bill.meter.get("energy", 0.0) + bill.meter.get("idle", 0.0)
         part = bill.idle / drawn if drawn else 0.0
@@ -147,6 +147,11 @@ def carbon_notes(bill: Bill | Billing, lang: str) -> list[str]:
     if bill.no_carbon:
         words.append(say("bill.no_carbon", lang, domains=listed(bill.no_carbon, lang)))
     return words
+
+
+def empty_notes(bill: Bill | Billing, lang: str) -> list[str]:
+    """Why all of a bill is 0: the journal ends at the moment at which it begins."""
+    return [] if bill.hours else [say("bill.no_time", lang)]
 
 
 def reason(line: Line, lang: str) -> str:
