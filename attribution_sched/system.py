@@ -1179,7 +1179,9 @@ class System:
             if first_s <= each.cluster_time_s <= last_s and each.task_id is not None
             and (each.plan is not None or each.task_id == task) and not (started and each.id == began[0].id)
         ]  # fmt: skip
-        chosen = earlier[-most:]
+        # Its own waits are few, and at most of them nothing fitted: they take no room from the others.
+        kept = {each.id for each in [each for each in earlier if each.plan is not None][-most:]}
+        chosen = [each for each in earlier if each.id in kept or each.plan is None][-2 * most :]
         entries, single = [], 0
         with self._explaining_turn:
             lived = [self._recall(each.id) for each in chosen]

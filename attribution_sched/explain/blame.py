@@ -59,6 +59,7 @@ class Blamed:
         reward: R of all tasks that the runner-up would have brought beyond the decision.
         kwh: Energy that the decision took beyond the runner-up's.
         usd: Traffic bill that it ran up beyond the runner-up's.
+        runner_up: The runner-up itself; None waits, or keeps.
     """
 
     decision: str
@@ -70,6 +71,7 @@ class Blamed:
     reward: Span
     kwh: Span
     usd: Span
+    runner_up: Plan | None = None
 
     @property
     def span(self) -> Span:
@@ -208,6 +210,7 @@ def blame_of(
         reward=span(worth[best] - worth[1]),
         kwh=span((found.totals[1, :, 5] - found.totals[best, :, 5]) / JOULES_PER_KWH),
         usd=span(found.totals[1, :, 6] - found.totals[best, :, 6]),
+        runner_up=others[best - 2],
     )
 
 
