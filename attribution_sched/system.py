@@ -37,7 +37,15 @@ from attribution_sched.attribution.vector import measured
 from attribution_sched.cluster.decision import attributed
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
-from attribution_sched.errors import ExplanationError, JournalError, PolicyError, SettingsError, nearest, problem
+from attribution_sched.errors import (
+    ExplanationError,
+    JournalError,
+    PolicyError,
+    SettingsError,
+    TaskError,
+    nearest,
+    problem,
+)
 from attribution_sched.executors.submission import SUBMIT_S
 from attribution_sched.executors.workers import check_workers, spread
 from attribution_sched.explain.memory import QUICK, Memorised, Memory, seeing
@@ -102,6 +110,7 @@ if TYPE_CHECKING:
 
     from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.billing.bill import Bill, Prices
+    from attribution_sched.explain.blame import Blame
     from attribution_sched.explain.decision_table import Alternative, DecisionTable
     from attribution_sched.explain.delay import Delay
     from attribution_sched.explain.explanation import Explanation
@@ -1064,6 +1073,25 @@ class System:
             eyes = self._memory_of(self.journal.decision(name)).looks()
             return decision_table(eyes, decided, seed=self.seed, drivers=drivers)
 
+    def tree_readings(self, decision: SchedulingResult | str) -> tuple[Explanation, ...]:
+        """What each tree of a policy that decides by trees said at a decision, shared out among its inputs, exactly.
+
+        Args:
+            decision: A result, or the id of any decision in the journal.
+
+        Returns:
+            One for each tree that had a say, its way down as the subject; none for a policy without trees.
+
+        Raises:
+            JournalError: If the journal has no such decision; the message names the nearest.
+        """
+        from attribution_sched.explain.tree_reading import tree_readings
+
+        with self._explaining_turn:
+            name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
+            decided = self._recall(name)
+            return tree_readings(self._memory_of(self.journal.decision(name)).looks(), decided)
+
     def why(self, task: str, *, private: bool = False) -> Why:
         """Why a task is still waiting: the binding cause, who holds the room, and what would start it now.
 
@@ -1109,6 +1137,73 @@ class System:
             seen = weighted(moment_of(self.cluster, task)[0], self.reward)
             asked = self._memory.looks()
         return delay_shares(asked, seen, futures=futures, hours=hours, seed=self.seed if seed is None else seed)
+
+    def blame(
+        self,
+        task: str | None = None,
+        *,
+        hours: float = 12.0,
+        most: int = 40,
+        futures: int = 16,
+        seed: int | None = None,
+    ) -> Blame:
+        """Which earlier decisions made a task late, or the day's R smaller: each is replaced by its runner-up.
+
+        Args:
+            task: Its id, started or waiting; None asks about R of all tasks.
+            hours: How long before the task came decisions are looked at; of a day, how far copies are played.
+            most: Decisions at most, the latest.
+            futures: How many to play at each.
+            seed: Of the futures; the system's own by default.
+
+        Raises:
+            TaskError: If there is no such task.
+            SettingsError: If a number is not one that can be used.
+        """
+        from attribution_sched.explain import blame as asking
+
+        asking.check(hours, most, futures)
+        decisions = list(self.journal.decisions(brief=True))
+        waited_h, started, first_s, last_s = 0.0, False, -math.inf, math.inf
+        if task is not None:
+            if not self.journal.knows_task(task):
+                known = [str(each.task_id) for each in decisions[-200:] if each.task_id]
+                raise TaskError(problem("task", task, "is not in the journal", nearest(task, known)))
+            came_s = self.journal.task(task).submitted_s
+            began = [each for each in self.journal.decisions_on(task) if each.plan is not None]
+            started = bool(began)
+            last_s = began[0].cluster_time_s if began else self.now_s
+            waited_h, first_s = (last_s - came_s) / 3600.0, came_s - 3600.0 * hours
+        earlier = [
+            each for each in decisions
+            if first_s <= each.cluster_time_s <= last_s and each.task_id is not None
+            and (each.plan is not None or each.task_id == task) and not (started and each.id == began[0].id)
+        ]  # fmt: skip
+        # Its own waits are few, and at most of them nothing fitted: they take no room from the others.
+        kept = {each.id for each in [each for each in earlier if each.plan is not None][-most:]}
+        chosen = [each for each in earlier if each.id in kept or each.plan is None][-2 * most :]
+        entries, single = [], 0
+        with self._explaining_turn:
+            lived = [self._recall(each.id) for each in chosen]
+            came = {one.id: one for each in lived if each.view.moment for one in each.view.moment.tasks.values()}
+            if task is not None:
+                # Those that came until it started; the decision that started it saw them all.
+                last = self._recall((began[0] if began else decisions[-1]).id).view.moment
+                came |= {} if last is None else {one.id: one for one in last.tasks.values()}
+            seed = self.seed if seed is None else seed
+            for record, decided in zip(chosen, lived, strict=True):
+                far = hours
+                if task is not None:
+                    far = (last_s - decided.view.time_s) / 3600.0 + asking.AFTER_H
+                policy = self._memory_of(record).looks()
+                found = asking.blame_of(
+                    policy, decided, task or "", list(came.values()), asking.within(far), futures=futures, seed=seed
+                )
+                single += found is None
+                entries += [] if found is None else [found]
+        return asking.Blame(
+            task or "", waited_h, started, asking.shown(entries), single, len(earlier) - len(chosen), futures
+        )
 
     def when(
         self, task: str, *, futures: int | None = None, hours: float | None = None, seed: int | None = None

@@ -14,6 +14,8 @@ from attribution_sched.cli.attribute import attribute
 from attribution_sched.cli.bench import bench
 from attribution_sched.cli.bill import EXAMPLES as BILL
 from attribution_sched.cli.bill import bill
+from attribution_sched.cli.blame import EXAMPLES as BLAME
+from attribution_sched.cli.blame import blame
 from attribution_sched.cli.console import Commands, examples
 from attribution_sched.cli.doctor import EXAMPLES as DOCTOR
 from attribution_sched.cli.doctor import doctor
@@ -97,6 +99,7 @@ _add(LOOP, why, WHY)
 _add(LOOP, why_not, WHY_NOT)
 _add(LOOP, when, WHEN)
 _add(LOOP, what_if, WHAT_IF)
+_add(LOOP, blame, BLAME)
 _add(LOOP, report, REPORT)
 _add(LOOP, serve, SERVE)
 _add(LOOP, bill, BILL)

@@ -111,9 +111,9 @@ def explain(
     with Journal.read(journal) as recording:
         name = find_decision(recording, decision)
         explanation = _recorded(recording, name, options) if recorded else None
-    table = None
+    table, trees = None, tuple[Explanation, ...]()
     if explanation is None:
-        explanation, table = _explained(journal, name, options)
+        explanation, table, trees = _explained(journal, name, options)
     if html is not None:
         from attribution_sched.report.files import write_whole
 
@@ -128,6 +128,7 @@ def explain(
     if table is not None and explanation.target == "decision":
         show_alternatives(table, lang)
     show(explanation, lang, most)
+    show_trees(trees, lang)
 
 
 def explain_all(journal: Path, workers: str, options: dict[str, Any], *, as_json: bool) -> None:
@@ -178,10 +179,13 @@ def _check_page(html: Path) -> None:
     check_folder(html, "--html")
 
 
-def _explained(journal: Path, name: str, options: dict[str, Any]) -> tuple[Explanation, DecisionTable]:
+def _explained(
+    journal: Path, name: str, options: dict[str, Any]
+) -> tuple[Explanation, DecisionTable, tuple[Explanation, ...]]:
     try:
         with Stages() as stages, rebuild_system(journal, stages) as system, stages.stage(f"explaining {name}"):
-            return system.explain(name, **options), system.alternatives(name, drivers=True)
+            explanation, table = system.explain(name, **options), system.alternatives(name, drivers=True)
+            return explanation, table, system.tree_readings(name)
     except JournalError as error:
         from attribution_sched.journal import Journal
 
@@ -202,6 +206,14 @@ def _recorded(journal: Journal, name: str, options: dict[str, Any]) -> Explanati
         rule = f"has no recorded explanation{f' of {target!r}' if target else ''} (recorded: {has})"
         raise JournalError(problem("decision", name, rule, "Leave out --recorded to have it explained now"))
     return Explanation.from_dict(fitting[0].explanation)
+
+
+def show_trees(readings: tuple[Explanation, ...], lang: str) -> None:
+    """Print the way down each tree, where the policy decides by trees."""
+    from attribution_sched.explain.tree_reading import reading_words
+
+    for reading in readings:
+        out().print(escape(reading_words(reading, lang)), width=columns())
 
 
 RULES = 4

@@ -559,7 +559,7 @@ MOST_ARRIVALS = 4096
 def draw_futures(
     moment: Moment, beliefs: Beliefs, futures: int, until_s: float, seed: int, added: Sequence[Task] = (),
     tasks: Mapping[int, Task] | None = None, arrive_until_s: float | None = None, first: int = 0,
-    pairs: PairTable | None = None,
+    pairs: PairTable | None = None, coming: Sequence[Task] | None = None,
 ) -> list[Future]:  # fmt: skip
     """Draw futures of a moment; future i depends on the seed and on i only, and what a task demands on itself too.
 
@@ -574,33 +574,36 @@ def draw_futures(
         arrive_until_s: When tasks stop coming; ``until_s`` by default.
         first: Number of the first future.
         pairs: What is believed of tasks on the same devices.
+        coming: Tasks that come, by their ``arrived_s``, and no others; drawn from the law of arrivals by default.
     """
     given = moment.tasks if tasks is None else {**moment.tasks, **{k: v for k, v in tasks.items() if k in moment.tasks}}
     order = resident_slots(moment)
-    records = [given[slot] for slot in order] + list(added)
+    known_to_come = sorted(coming or (), key=lambda task: task.arrived_s)
+    records = [given[slot] for slot in order] + list(added) + known_to_come
+    keys = [moment_key(moment, slot, i) for i, slot in enumerate([*order, *(-1 for _ in added)])]
+    keys += [2**31 + 2**24 + task.number for task in known_to_come]
     believed = beliefs.of(records) if records else Belief(np.zeros((0, 4)), np.zeros((0, 4, 4)), np.zeros(0))
     normals = np.stack(
-        [
-            np.random.default_rng([seed, 1, moment_key(moment, slot, i)]).standard_normal((first + futures, FACTORS))
-            for i, slot in enumerate([*order, *(-1 for _ in added)])
-        ]
+        [np.random.default_rng([seed, 1, key]).standard_normal((first + futures, FACTORS)) for key in keys]
         or [np.zeros((first + futures, 0))],
         axis=1,
     )[first:]
     known = moment.arrays.pool[list(order)] if order else np.zeros((0, st.POOL_COLUMNS))
-    fresh = np.zeros((len(added), st.POOL_COLUMNS))
+    fresh = np.zeros((len(added) + len(known_to_come), st.POOL_COLUMNS))
     fresh[:, st.P_TYPE] = -1.0
-    for i, task in enumerate(added):
+    for i, task in enumerate([*added, *known_to_come]):
         fresh[i, st.P_KIND], fresh[i, st.P_STEPS] = task.kind_index, task.steps
         fresh[i, st.P_RAISED] = task.priority - moment.world.kinds[task.kind_index].priority
         if task.deadline_s is not None:
-            fresh[i, st.P_ALLOWED_S] = max(0.0, task.deadline_s - moment.now_s)
+            fresh[i, st.P_ALLOWED_S] = max(0.0, task.deadline_s - max(moment.now_s, task.arrived_s))
     facts = np.concatenate([known, fresh])
     kinds = facts[:, st.P_KIND].astype(np.int64)
     facts[:, st.P_WORKING] = [task_working(moment.world.kinds, task) for task in records]
     inputs = np.array([kind.model.layers[0].input_elements for kind in moment.world.kinds], dtype=np.float64)
     signals = _signals(moment, until_s, seed, first, futures)
     told = np.column_stack([believed.pace, believed.mean[:, : FACTORS - 1]])
+    here = np.zeros(len(records))
+    here[len(order) + len(added) :] = [task.arrived_s for task in known_to_come]
     drawn = []
     for f in range(futures):
         logs = believed.mean + np.einsum("tij,tj->ti", believed.root, normals[f].reshape(len(records), FACTORS))
@@ -608,9 +611,10 @@ def draw_futures(
         rows = facts.copy()
         rows[:, st.P_FACTORS : st.P_FACTORS + 3] = ratios[:, :3]
         rows[:, st.P_PCIE] = inputs[kinds] * ratios[:, 3] * 4.0 / PCIE_BYTES_PER_S
-        times, instances = _arrivals(
-            moment, beliefs, until_s if arrive_until_s is None else arrive_until_s, seed, first + f
-        )
+        times, instances = np.zeros(0), np.zeros(0, dtype=np.int64)
+        if coming is None:
+            until = until_s if arrive_until_s is None else arrive_until_s
+            times, instances = _arrivals(moment, beliefs, until, seed, first + f)
         link_times, links = _links(moment, until_s, seed, first + f)
         pool = np.concatenate([rows, beliefs.pool[instances]])
         speeds, jobs = _NOBODY if pairs is None else pairs.of(records, instances)
@@ -621,7 +625,7 @@ def draw_futures(
             Future(
                 pool,
                 np.concatenate([told, beliefs.pool_believed[instances]]),
-                np.concatenate([np.zeros(len(rows)), times]),
+                np.concatenate([here, times]),
                 link_times,
                 links,
                 _incidents(moment, seed, first + f),
@@ -1011,6 +1015,7 @@ def fork(
     drain_hours: float = 0.0,
     first: int = 0,
     pairs: PairTable | None = None,
+    coming: Sequence[Task] | None = None,
 ) -> Fork:
     """Copy a cluster, change one thing in each copy, and play all of them on under the same futures.
 
@@ -1026,6 +1031,8 @@ def fork(
         drain_hours: How long to play on after ``hours`` without new tasks.
         first: Number of the first future, to go on where an earlier call stopped.
         pairs: What is believed of tasks on the same devices; without it followers put nobody beside another.
+        coming: Tasks that come after the moment, by their ``arrived_s``, where that is known, as on a day that is over:
+            no others do, and they stand in the result behind those present and added. Drawn by default.
 
     Raises:
         SettingsError: If there are no futures, no time, or a change that does not go with the cluster.
@@ -1036,14 +1043,17 @@ def fork(
     stop_s = state.now_s + 3600.0 * hours
     until_s = min(state.ends_s, stop_s + 3600.0 * drain_hours)
     added = [change.task for change in changes if isinstance(change, Add)]
-    for task in added:
+    later = sorted(coming or (), key=lambda task: task.arrived_s)
+    for task in [*added, *later]:
         _check_added(state, task)
     order = resident_slots(state)
     t = len(order) + len(added)
-    drawn = draw_futures(state, beliefs, futures, until_s, seed, added, tasks, min(stop_s, until_s), first, pairs)
+    shown = t + len(later)
+    stops_s = min(stop_s, until_s)
+    drawn = draw_futures(state, beliefs, futures, until_s, seed, added, tasks, stops_s, first, pairs, coming)
     groups = _groups(state, changes, follower)
     n = len(changes) + 1
-    ledger = np.full((n, futures, t, len(LEDGER_COLUMNS)), np.nan)
+    ledger = np.full((n, futures, shown, len(LEDGER_COLUMNS)), np.nan)
     totals, ends = np.zeros((n, futures, len(LEDGER_COLUMNS))), np.zeros((n, futures, 3))
     codes, finished, met = (np.zeros((n, futures), dtype=np.int64) for _ in range(3))
     waited_s, stayed_s = np.zeros((n, futures)), np.zeros((n, futures))
@@ -1057,11 +1067,11 @@ def fork(
         at_added = 0
         for members, variant, who in groups:
             world, moved = variant.apply(base)
-            copies = _stand(moved or state, world, members, changes, order, t, future, scratch, at_added)
+            copies = _stand(moved or state, world, members, changes, order, t, future, scratch, at_added, (), later)
             at_added += sum(isinstance(changes[m - 1], Add) for m in members if m)
             decisions += _play(who, copies)
             rows = np.array(members)
-            ledger[rows, f], ends[rows, f], codes[rows, f] = copies.ledger[:, :t], copies.ends, copies.code
+            ledger[rows, f], ends[rows, f], codes[rows, f] = copies.ledger[:, :shown], copies.ends, copies.code
             totals[rows, f] = copies.ledger.sum(axis=1)
             waited_s[rows, f], stayed_s[rows, f], finished[rows, f], met[rows, f] = _times(copies, state.now_s, until_s)
     if until_s >= state.ends_s:
@@ -1069,8 +1079,8 @@ def fork(
         ends[:] = 0.0
     reward = state.world.reward
     weights = np.array([reward.w_eff, reward.w_util, reward.w_cost])
-    names = (*(state.tasks[slot].id for slot in order), *(task.id for task in added))
-    slots = (*order, *(-1 for _ in added))
+    names = (*(state.tasks[slot].id for slot in order), *(task.id for task in [*added, *later]))
+    slots = (*order, *(-1 for _ in [*added, *later]))
     return Fork(
         tuple(changes), slots, names, ledger, totals, ends, codes, state.now_s, until_s, decisions, seed, waited_s,
         stayed_s, finished, met, weights,
@@ -1285,11 +1295,11 @@ def _copies(
 
 def _stand(
     moment: Moment, world: WorldArrays, members: Sequence[int], changes: Sequence[Change], order: Sequence[int], t: int,
-    future: Future, scratch: Scratch, added: int, tenants: Sequence[str] = (),
+    future: Future, scratch: Scratch, added: int, tenants: Sequence[str] = (), later: Sequence[Task] = (),
 ) -> Copies:  # fmt: skip
     state = _copies(moment, world, members, order, t, future)
     if not tenants:
-        tenants = _tenants(moment, changes, order, future)
+        tenants = _tenants(moment, changes, order, future, later)
     n, width = len(members), moment.world.max_segments
     begin, slot = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     action = np.zeros((n, width, 5), dtype=np.int64)
@@ -1331,21 +1341,30 @@ def _stand(
             ledger[:, at, 0] = state.tasks[:, where, st.STARTED]
     return Copies(
         world, state, begin, slot, action, future.believed, ledger, np.zeros((n, 3)), np.zeros(n, dtype=np.int64),
-        not moment.world.reward.per_decision, scratch, {i: moment.tasks[s] for i, s in enumerate(order)}, moment.world,
-        present, make_limits(moment.world, tenants, n, moment.spent, holds, _asked(moment, changes, order)),
+        not moment.world.reward.per_decision, scratch, _records(moment, order, t, later), moment.world,
+        present, make_limits(moment.world, tenants, n, moment.spent, holds, _asked(moment, changes, order, later)),
         future.partners,
     )  # fmt: skip
 
 
-def _asked(moment: Moment, changes: Sequence[Change], order: Sequence[int]) -> dict[int, int]:
+def _records(moment: Moment, order: Sequence[int], t: int, later: Sequence[Task]) -> dict[int, Task]:
+    """Task of a future's pool → its record, where it has one."""
+    return {i: moment.tasks[slot] for i, slot in enumerate(order)} | {t + i: task for i, task in enumerate(later)}
+
+
+def _asked(moment: Moment, changes: Sequence[Change], order: Sequence[int], later: Sequence[Task]) -> dict[int, int]:
     """Task of a future's pool → devices that it asked for at most."""
     known = [moment.tasks[slot] for slot in order] + [change.task for change in changes if isinstance(change, Add)]
+    known += later
     return {row: task.devices for row, task in enumerate(known) if task.devices is not None}
 
 
-def _tenants(moment: Moment, changes: Sequence[Change], order: Sequence[int], future: Future) -> list[str]:
+def _tenants(
+    moment: Moment, changes: Sequence[Change], order: Sequence[int], future: Future, later: Sequence[Task]
+) -> list[str]:
     """Who asks for each task of a future's pool: those present, those added, and those that come by their kind."""
     known = [moment.tasks[slot] for slot in order] + [change.task for change in changes if isinstance(change, Add)]
+    known += later
     kinds = future.pool[len(known) :, st.P_KIND].astype(np.int64).tolist()
     return [task.tenant for task in known] + [moment.world.kinds[kind].tenant for kind in kinds]
 

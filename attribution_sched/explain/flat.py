@@ -19,6 +19,7 @@ from attribution_sched.explain.shapley.explain import estimate_many
 from attribution_sched.explain.shapley.game import BatchGame, BoolArray, FloatArray, IntArray
 from attribution_sched.explain.shapley.plan import Rows
 from attribution_sched.explain.shapley.tabular import Model, TabularBatchGame
+from attribution_sched.explain.shapley.tree import FlatTree, explain_tree
 from attribution_sched.explain.targets import with_total
 from attribution_sched.explain.words import Phrase
 
@@ -63,7 +64,8 @@ class FlatExplainer:
     """Explains outputs of a model of flat vectors.
 
     Args:
-        model: A torch module (float32, without gradients) or a function from ``(n, f)`` to ``(n, C)`` or ``(n,)``.
+        model: A torch module (float32, without gradients) or a function from ``(n, f)`` to ``(n, C)`` or ``(n,)``; a
+            :class:`~attribution_sched.explain.shapley.tree.FlatTree` is explained exactly, leaf by leaf.
         background: Real inputs to compare with, shape ``(M, f)``.
         names: Names of the f inputs.
         groups: Inputs by player, ``{"gpu 0": [0, 4, 9], …}``; every input belongs to one player. None makes every input
@@ -147,6 +149,9 @@ class FlatExplainer:
         inputs = np.asarray(x, dtype=np.float64)
         if method == "amortised":
             found = self._predict(inputs)
+        elif isinstance(self.model, FlatTree) and method in ("auto", "exact") and self.weights is None:
+            game = TabularBatchGame(self.model, inputs, self.background, self.groups, names=self.names)
+            found = explain_tree(self.model, inputs, self.background, game.players, game.member, self.outputs[0])
         else:
             found = estimate_many(
                 self.game(inputs), method=method, budget_rows=rows, precision=precision, time_s=time_s, seed=seed,

@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
@@ -325,6 +325,38 @@ def twin(policy: Policy, *, remembers: bool = False) -> Policy:
     if isinstance(other, Hurried):
         other.deadline_s = math.inf
     return other
+
+
+@dataclass(frozen=True, eq=False)
+class TreeReading:
+    """How a decision tree came to what it said at a decision.
+
+    Attributes:
+        head: What the tree decides: ``task``, ``wait``, ``layout`` or ``move``.
+        path: Input, its value and the threshold it was compared with, from the root to the leaf.
+        value: What the leaf says.
+        inputs: Names of all inputs.
+        x: Their values, shape ``(inputs,)``.
+        usual: Inputs that it is usually asked about, shape ``(n, inputs)``.
+        nodes: ``feature``, ``threshold``, ``left``, ``right`` and ``value`` of the tree, the root first.
+    """
+
+    head: str
+    path: tuple[tuple[str, float, float], ...]
+    value: float
+    inputs: tuple[str, ...]
+    x: FloatArray
+    usual: FloatArray
+    nodes: Mapping[str, Any]
+
+
+@runtime_checkable
+class TreeReader(Protocol):
+    """A policy that decides by trees, and can say on which way down each came to what it said."""
+
+    def readings(self, view: Decision, plan: Plan | None) -> tuple[TreeReading, ...]:
+        """The trees that had a say in what was decided on the view's task."""
+        ...
 
 
 def go_on_as(policy: Policy, view: Decision, *, quick: bool = False) -> tuple[Follower, Beliefs]:

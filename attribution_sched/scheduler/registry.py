@@ -155,6 +155,14 @@ _SPECS = (
         caps=True,
     ),
     PolicySpec(
+        "hi-ppo-tree",
+        "glass-box twin of hi-ppo: four decision trees of at most 40 leaves, distilled from it; searched",
+        "attribution_sched.scheduler.hi_ppo.tree_policy",
+        "HiPpoTree",
+        pairs=True,
+        caps=True,
+    ),
+    PolicySpec(
         "rule",
         "the rule that hi-ppo has learnt from: shortest first, where it is worth most; details searched",
         "attribution_sched.scheduler.hi_ppo.rule",

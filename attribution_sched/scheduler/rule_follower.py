@@ -20,6 +20,7 @@ from attribution_sched.scheduler.hi_ppo.decode import Planner
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.lower_agent import layout_table as layouts_by_size
 from attribution_sched.scheduler.hi_ppo.partial_plans import LAYOUT_CHOICE, open_partial_plans
+from attribution_sched.scheduler.hi_ppo.trees import NO_TREES, Trees
 from attribution_sched.scheduler.hi_ppo.upper_agent import Agents, make_said, make_seen, rule_theta
 from attribution_sched.scheduler.rule_kernel import Buffers, Learnt, RuleArrays, follow, plan_alone, value_at_end
 from attribution_sched.types import FloatArray
@@ -33,10 +34,13 @@ class RuleFollower:
         world: The cluster.
         theta: What Hi-PPO's agents have learnt, to play by them instead; see
             :data:`~attribution_sched.scheduler.hi_ppo.upper_agent.HEADS`.
+        trees: Trees to play by instead.
     """
 
-    def __init__(self, planner: Planner, world: World, theta: FloatArray | None = None) -> None:
-        self.name = "rule" if theta is None else "hi-ppo"
+    def __init__(
+        self, planner: Planner, world: World, theta: FloatArray | None = None, trees: Trees = NO_TREES
+    ) -> None:
+        self.name = "hi-ppo-tree" if trees.roots.size else "rule" if theta is None else "hi-ppo"
         t = planner.tables
         k, devices = len(t.domain_class), int(np.max(t.domains.rows.devices))
         kinds, classes = len(t.batch), len(t.class_domain)
@@ -79,10 +83,10 @@ class RuleFollower:
             tasks=np.zeros((slots, len(st.TASK_COLUMNS))),
         )
         self.rule.empty[:] = self._in_the_empty_cluster(world)
-        self.asks_agents = theta is not None
+        self.asks_agents = theta is not None or trees.roots.size > 0
         self.learnt = Learnt(
-            agents_of(planner, self.rule.weights, theta), make_seen(slots, k), make_said(slots, k, _sizes(planner)),
-            np.zeros(slots, dtype=np.int64),
+            agents_of(planner, self.rule.weights, theta, trees), make_seen(slots, k),
+            make_said(slots, k, _sizes(planner)), np.zeros(slots, dtype=np.int64),
         )  # fmt: skip
 
     def _in_the_empty_cluster(self, world: World) -> FloatArray:
@@ -144,20 +148,24 @@ class RuleFollower:
         cost = CostModel(world.cluster, [kind.model for kind in world.kinds], [kind.training for kind in world.kinds])
         t = self.planner.tables
         planner = Planner.of(cost, world.kinds, t.base_step_s, t.base_cost_usd, t.max_segments, self.planner.paces)
-        return RuleFollower(planner, world, self.learnt.agents.theta if self.asks_agents else None)
+        own = self.learnt.agents
+        return RuleFollower(planner, world, own.theta if self.asks_agents else None, own.trees)
 
 
 def _sizes(planner: Planner) -> int:
     return int(np.log2(max(1, int(planner.tables.sizes.max())))) + 1
 
 
-def agents_of(planner: Planner, weights: FloatArray, theta: FloatArray | None = None) -> Agents:
+def agents_of(
+    planner: Planner, weights: FloatArray, theta: FloatArray | None = None, trees: Trees = NO_TREES
+) -> Agents:
     """Hi-PPO's agents in a cluster; as the rule decides if nothing was learnt.
 
     Args:
         planner: Tables of the cluster.
         weights: w_eff and what counts of w_util, by which layouts of the same number of devices are told apart.
         theta: What was learnt.
+        trees: What decides in its place.
     """
     t = planner.tables
     learnt = rule_theta() if theta is None else np.array(theta, dtype=np.float64)
@@ -165,7 +173,7 @@ def agents_of(planner: Planner, weights: FloatArray, theta: FloatArray | None = 
     table = layouts_by_size(t, weights)
     quickest = table.seconds.reshape(len(table.seconds), -1).argmin(axis=1)
     shares = table.shares.reshape(len(quickest), -1, table.shares.shape[-1])[np.arange(len(quickest)), quickest]
-    return Agents(learnt, table, planner.nominal_s, shares, np.array(t.base_step_s), t.domain_class, devices)
+    return Agents(learnt, table, planner.nominal_s, shares, np.array(t.base_step_s), t.domain_class, devices, trees)
 
 
 def _awake(domain: Domain) -> int:

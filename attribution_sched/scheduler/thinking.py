@@ -28,6 +28,7 @@ from attribution_sched.scheduler.cleaner_hour import LaterStart, later_start
 from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, ComparedActor, Deviating, RuleActor, distinct
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
 from attribution_sched.scheduler.hi_ppo.reward_weights import reward_scale
+from attribution_sched.scheduler.hi_ppo.trees import NO_TREES, Trees
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Attributor, FloatArray, Task
 
@@ -141,6 +142,7 @@ class Thinker:
         attributor: Counters → attributions, as the decisions' own vectors are in.
         theta: What Hi-PPO's agents have learnt, who then play the copies on; None lets the rule do it.
         reads: Names of the senses beliefs may use, of ``attributions`` and ``pace``.
+        trees: Trees that play the copies on instead.
     """
 
     def __init__(
@@ -150,14 +152,16 @@ class Thinker:
         theta: FloatArray | None = None,
         *,
         reads: tuple[str, ...] = ("attributions", "pace"),
+        trees: Trees = NO_TREES,
     ) -> None:
         self.think, self.attributor, self.theta, self.reads = think, attributor, theta, reads
+        self.trees = trees
         self._followers: WeakKeyDictionary[Planner, RuleFollower] = WeakKeyDictionary()
         self._beliefs: list[tuple[World, AttributionBeliefs]] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Thinker:
         """A thinker like it: followers and beliefs are made again by whoever asks, the same ones."""
-        return Thinker(self.think, self.attributor, self.theta, reads=self.reads)
+        return Thinker(self.think, self.attributor, self.theta, reads=self.reads, trees=self.trees)
 
     def candidates(
         self, actor: ComparedActor, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
@@ -278,7 +282,7 @@ class Thinker:
     def follower(self, planner: Planner, world: World) -> RuleFollower:
         """The compiled rule of a cluster, or the agents."""
         if planner not in self._followers:
-            self._followers[planner] = RuleFollower(planner, world, self.theta)
+            self._followers[planner] = RuleFollower(planner, world, self.theta, self.trees)
         return self._followers[planner]
 
     def beliefs(self, world: World, planner: Planner) -> AttributionBeliefs:

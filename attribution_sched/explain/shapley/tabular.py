@@ -68,6 +68,11 @@ class TabularBatchGame:
         self._buffer = np.tile(self._x[:1], (self._batch, 1))
         self._select = np.empty((self._batch, features), dtype=np.int32 if kind is np.float32 else np.int64)
 
+    @property
+    def member(self) -> IntArray:
+        """Player that owns each input, shape (f,)."""
+        return np.arange(self._x.shape[1]) if self._member is None else self._member
+
     def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray) -> FloatArray:
         """Value coalitions (n, d) of decisions (n,) with background states (n,); returns (n, C)."""
         same = len(decision) > 0 and bool((decision == decision[0]).all())

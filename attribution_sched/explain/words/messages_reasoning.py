@@ -404,6 +404,46 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} 平均还需等待 {hours} 小时，若无他人则为 {alone} 小时：现有任务都没有延误它（{futures} 个未来）。",
     ),
     "delay.part": ("{who} {hours} h", "{who} {hours} 小时"),
+    # How a tree came to what it said.
+    "tree.layout": ("devices", "设备数"),
+    "tree.wait": ("go now or wait", "现在启动或等待"),
+    "tree.task": ("which task first", "先启动哪个任务"),
+    "tree.move": ("move or keep", "迁移或保持"),
+    "tree.reading": (
+        "Tree “{head}” says {value} (usually {usual}): {path:, }. Exact shares: {shares:, }.",
+        "决策树“{head}”给出 {value}（通常 {usual}）：{path:，}。精确份额：{shares:，}。",
+    ),
+    "tree.none": ("no input moves it", "没有输入影响它"),
+    # Which earlier decisions made it wait.
+    "blame.head": (
+        "{task} waited {waited} h. Earlier decisions, each replaced by its runner-up ({count} made a difference, at "
+        "{single} nothing else fitted, {left_out} older ones not looked at):",
+        "{task} 等待了 {waited} 小时。逐一把先前的决策换成其次优选择（{count} 个有影响，{single} 个别无选择，"
+        "更早的 {left_out} 个未检查）：",
+    ),
+    "blame.day": (
+        "The day's decisions, each replaced by its runner-up ({count} made a difference, at {single} nothing else "
+        "fitted, {left_out} older ones not looked at):",
+        "逐一把当日的决策换成其次优选择（{count} 个有影响，{single} 个别无选择，更早的 {left_out} 个未检查）：",
+    ),
+    "blame.entry": (
+        "  {decision} ({task}: {what}): {by} against {instead}",
+        "  {decision}（{task}：{what}）：相对于 {instead}，{by}",
+    ),
+    "blame.hours": ("start {value} ± {half} h", "启动时间 {value} ± {half} 小时"),
+    "blame.reward": ("R lost {value} ± {half}", "损失 R {value} ± {half}"),
+    "blame.nobody": (
+        "  none of them is to blame: no runner-up would have been better beyond its 95 % interval",
+        "  没有可归责的决策：没有哪个次优选择在 95 % 区间之外更好",
+    ),
+    "blame.left": (
+        "All of them together: {total} h; {left} h of the wait is left that no single decision accounts for.",
+        "合计：{total} 小时；其余 {left} 小时的等待不归于任何单个决策。",
+    ),
+    "blame.sum": (
+        "All of them together: R {total}; each is replaced by itself, so that this is no day that could have been.",
+        "合计：R {total}；每个决策单独替换，因此这不是一个可能出现的整日结果。",
+    ),
     # When a task starts.
     "when.both": (
         "{task} starts in {start} ({level} %; as often before {middle} as after) and ends in {end}; {futures} futures, "

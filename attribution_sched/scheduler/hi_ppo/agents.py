@@ -25,6 +25,8 @@ from attribution_sched.scheduler.hi_ppo.upper_agent import (
     TASK_ODDS,
     WAIT_ODDS,
     Agents,
+    Said,
+    Seen,
     make_said,
     make_seen,
     weigh_rows,
@@ -97,8 +99,9 @@ class Weighed:
 
 
 def weighed_by(
-    agents: Agents, decisions: Decisions, believed: FloatArray, fits: BoolArray, releases: Releases
-) -> Weighed:
+    agents: Agents, decisions: Decisions, believed: FloatArray, fits: BoolArray, releases: Releases,
+    buffers: tuple[Seen, Said] | None = None,
+) -> Weighed:  # fmt: skip
     """Let the agents weigh decisions of one cluster.
 
     Args:
@@ -107,10 +110,11 @@ def weighed_by(
         believed: Logarithms of compute, memory and host time of every candidate over nominal, shape ``(B, Q, 3)``.
         fits: Candidates of which a plan can be begun, shape ``(B, Q)``.
         releases: What is about to be free.
+        buffers: Where what they see and say of the last decision is left.
     """
     b, q = decisions.kind.shape
     k, j = len(agents.devices), agents.table.seconds.shape[2]
-    seen = make_seen(q, k)
+    seen, said = (make_seen(q, k), make_said(q, k, j)) if buffers is None else buffers
     seen.release_h[:] = releases.hours
     weights = np.column_stack([decisions.weights[:, 0], UTILISATION_SHARE * decisions.weights[:, 1]])
     moment = np.column_stack([
@@ -122,7 +126,7 @@ def weighed_by(
         np.zeros((b, q), dtype=np.int64), np.zeros((b, q, k, j)), np.zeros(b),
     )  # fmt: skip
     weigh_rows(
-        agents, seen, make_said(q, k, j), np.ascontiguousarray(decisions.free), releases.devices, decisions.kind,
+        agents, seen, said, np.ascontiguousarray(decisions.free), releases.devices, decisions.kind,
         np.ascontiguousarray(decisions.left, dtype=np.float64), np.ascontiguousarray(believed),
         np.ascontiguousarray(decisions.waited_s, dtype=np.float64), np.ascontiguousarray(fits), weights, moment,
         decisions.replanning, found.chosen, found.score, found.patience, found.domain, found.size, found.layout,

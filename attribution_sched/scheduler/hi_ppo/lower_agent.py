@@ -18,7 +18,7 @@ weigh.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, PlannerTables, fill, whole_step
 from attribution_sched.scheduler.hi_ppo.teachers import CROWD, SOON, USE
 from attribution_sched.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.upper_agent import Agents, Seen
 
 PRESSURE: tuple[str, ...] = (
     "one", "waiting", "hours", "free_share", "queue_hours", "day_sine", "day_cosine", "running", "next_release",
@@ -109,6 +112,16 @@ def step_s(table: LayoutTable, kind: int, c: int, j: int, factors: FloatArray) -
     """Seconds of a step of one very task on 2^j devices; infinite where it does not fit."""
     e = table.shares[kind, c, j]
     return float(table.seconds[kind, c, j] * np.exp(e[0] * factors[0] + e[1] * factors[1] + e[2] * factors[2]))
+
+
+@kernel
+def write_pace(a: Agents, s: Seen, q: int) -> None:
+    """Write how much longer than nominal a candidate takes; of models that no domain holds alone nothing is said."""
+    kind, f = s.kind[q], s.factors[q]
+    if a.nominal_s[kind] == a.base_s[kind]:
+        f[0], f[1], f[2] = 0.0, 0.0, 0.0
+    e = a.nominal_shares[kind]
+    s.pace[q] = e[0] * f[0] + e[1] * f[1] + e[2] * f[2]
 
 
 @kernel

@@ -35,6 +35,7 @@ from attribution_sched.scheduler.hi_ppo.lower_agent import (
     layout_score,
     pressure,
     step_s,
+    write_pace,
 )
 from attribution_sched.scheduler.hi_ppo.teachers import (
     EARNING,
@@ -45,6 +46,7 @@ from attribution_sched.scheduler.hi_ppo.teachers import (
     MUCH,
     SOME_HOURS,
 )
+from attribution_sched.scheduler.hi_ppo.trees import NEVER_H, WIDEST, Trees, weigh_by_trees
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 TASK: tuple[str, ...] = (
@@ -68,9 +70,6 @@ HEADS: dict[str, tuple[str, ...]] = {
 _begins = np.cumsum([0, *map(len, HEADS.values())]).tolist()
 P, T, W, D, M, U, R, S, SIZE = _begins
 """Where each head's numbers begin in θ, and how many there are in all."""
-
-NEVER_H = 48.0
-"""Nothing is released within this many hours."""
 
 SCALES = np.concatenate([
     np.repeat([0.25, 0.25, 0.3, 0.03, 0.3], list(map(len, HEADS.values()))[:5]), [0.3, 0.05, 0.1, 0.005, 0.05, 0.05],
@@ -105,6 +104,7 @@ class Agents(NamedTuple):
         base_s: Step time of every kind's baseline, shape ``(n_kinds,)``.
         domain_class: Hardware class of every domain, shape ``(K,)``.
         devices: Devices of every domain, shape ``(K,)``.
+        trees: Decision trees in the place of ``theta``; none where ``trees.roots`` is empty.
     """
 
     theta: FloatArray
@@ -114,6 +114,7 @@ class Agents(NamedTuple):
     base_s: FloatArray
     domain_class: IntArray
     devices: IntArray
+    trees: Trees
 
 
 @by_reference
@@ -164,6 +165,7 @@ class Said(NamedTuple):
         move: Above 0 where a running task is to be planned anew, shape ``(1,)``.
         z: Scratch, shape ``(len(PRESSURE),)``.
         best: Score, seconds and devices of the best layout just found, shape ``(3,)``.
+        x: Scratch for what a tree reads, shape ``(WIDEST,)``.
     """
 
     score: FloatArray
@@ -174,6 +176,7 @@ class Said(NamedTuple):
     move: FloatArray
     z: FloatArray
     best: FloatArray
+    x: FloatArray
 
 
 def make_seen(candidates: int, domains: int) -> Seen:
@@ -191,7 +194,7 @@ def make_said(candidates: int, domains: int, sizes: int) -> Said:
     return Said(
         np.zeros(candidates), np.zeros(candidates), np.zeros(candidates, dtype=np.int64),
         np.zeros(candidates, dtype=np.int64), np.zeros((candidates, domains, sizes)), np.zeros(1),
-        np.zeros(len(PRESSURE)), np.zeros(3),
+        np.zeros(len(PRESSURE)), np.zeros(3), np.zeros(WIDEST),
     )  # fmt: skip
 
 
@@ -228,18 +231,11 @@ def _place(a: Agents, s: Seen, q: int, p: float, hours: float, out: Said) -> Non
 
 
 @kernel
-def _pace(a: Agents, s: Seen, q: int) -> None:
-    """Write how much longer than nominal a candidate takes; of models that no domain holds alone nothing is said."""
-    kind, f = s.kind[q], s.factors[q]
-    if a.nominal_s[kind] == a.base_s[kind]:
-        f[0], f[1], f[2] = 0.0, 0.0, 0.0
-    e = a.nominal_shares[kind]
-    s.pace[q] = e[0] * f[0] + e[1] * f[1] + e[2] * f[2]
-
-
-@kernel
 def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
     """Let both agents weigh a decision; returns the candidate to place, −1 for none."""
+    if a.trees.roots.size > 0:
+        chosen_by_tree: int = weigh_by_trees(a, s, candidates, running, out)
+        return chosen_by_tree
     th = a.theta
     devices, free = 0.0, 0.0
     soon = NEVER_H
@@ -250,7 +246,7 @@ def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
     queue_h, held_back = 0.0, 0
     for q in range(candidates):
         if s.kind[q] >= 0:
-            _pace(a, s, q)
+            write_pace(a, s, q)
             # A model that no domain holds, and for which too few domains are free.
             if a.nominal_s[s.kind[q]] == a.base_s[s.kind[q]] and not s.fits[q]:
                 held_back += 1
