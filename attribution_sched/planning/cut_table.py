@@ -6,6 +6,7 @@ for whatever is free, at the links' base bandwidth.
 
 from __future__ import annotations
 
+import hashlib
 from itertools import product
 from typing import NamedTuple
 
@@ -20,6 +21,9 @@ from attribution_sched.kernels import by_reference
 from attribution_sched.planning.domain_orders import ORDERS, all_orders, chain_plans, connected_orders
 from attribution_sched.planning.instance import Instance
 from attribution_sched.types import BoolArray, FloatArray, IntArray
+
+KEPT = 4
+"""Tables that are not made again."""
 
 MOST_PATTERNS = 96
 """Sets of domains, each with all or half of its devices, that are looked at for a kind of task."""
@@ -62,8 +66,13 @@ def cut_table(world: World, spanning: BoolArray, base_step_s: FloatArray, base_c
         base_step_s: Step time of their baselines, shape ``(n_kinds,)``.
         base_cost_usd: Cost of a step of their baselines, shape ``(n_kinds,)``.
     """
+    if not spanning.any():
+        return no_cuts(world)
     cluster = world.cluster
     cost = CostModel(cluster, [kind.model for kind in world.kinds], [kind.training for kind in world.kinds])
+    key = _digest(world, cost, spanning, base_step_s, base_cost_usd)
+    if key in _MADE:
+        return _MADE[key]
     found: list[list[tuple[IntArray, IntArray, float, float]]] = []
     for k in range(len(world.kinds)):
         listed = _cuts(world, cost, k, float(base_step_s[k]), float(base_cost_usd[k])) if spanning[k] else []
@@ -78,7 +87,23 @@ def cut_table(world: World, spanning: BoolArray, base_step_s: FloatArray, base_c
     for k, listed in enumerate(found):
         for m, (action, needs, worth, held) in enumerate(listed):
             table.action[k, m], table.needs[k, m], table.worth[k, m], table.held[k, m] = action, needs, worth, held
+    for old in list(_MADE)[: max(0, len(_MADE) + 1 - KEPT)]:
+        del _MADE[old]
+    _MADE[key] = table
     return table
+
+
+_MADE: dict[bytes, CutTable] = {}
+
+
+def _digest(world: World, cost: CostModel, *arrays: FloatArray | BoolArray) -> bytes:
+    """The same for worlds whose cuts are the same."""
+    kinds = [(kind.batch_size, kind.microbatches, kind.training) for kind in world.kinds]
+    told = world.reward, world.max_segments, world.share_limit, cost.runtime, cost.power_law, kinds
+    found, wan = hashlib.blake2b(repr(told).encode()), world.cluster.wan
+    for array in (*cost.domains, *cost.tables, wan.bandwidth_gbps, wan.latency_s, *arrays):
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.digest()
 
 
 def _cuts(

@@ -13,6 +13,7 @@ from attribution_sched.cluster.plan import Plan as PlanRecord
 from attribution_sched.cluster.plan import PlanBatch, Replica, Segment, layout_table
 from attribution_sched.cluster.reward import samples
 from attribution_sched.config import load_settings
+from attribution_sched.planning.cut_table import cut_table
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.checkpoint import load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
@@ -69,3 +70,12 @@ def test_models_that_one_domain_holds_and_clusters_of_one_domain_have_no_cuts() 
     for preset in ("cross-domain-easy", "testbed"):
         world = replace(load_settings(preset).build_world(), pool_size=32)
         assert not Days(world, 1, load()).agents.rule.cuts.count.any()
+
+
+def test_a_table_is_made_once_and_again_where_a_price_differs(days: Days) -> None:
+    tables, spanning = days.agents.planner.tables, days.agents.planner.spanning
+    given = spanning, tables.base_step_s, tables.base_cost_usd
+    world = days.world
+    assert cut_table(world, *given) is cut_table(replace(world), *given)
+    dear = replace(world, reward=replace(world.reward, w_cost=5.0))
+    assert not np.allclose(cut_table(dear, *given).worth, cut_table(world, *given).worth)
