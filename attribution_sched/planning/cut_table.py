@@ -121,12 +121,11 @@ def _cuts(
         for segments in range(2, min(world.max_segments, len(devices)) + 1)
         for order in connected_orders(whole, segments, ORDERS).tolist()
     )
-    patterns = [
-        (over, shares)
-        for over in sets
-        for shares in product((1, 2), repeat=len(over))
-        if (devices[list(over)] > 1).all()
-    ]
+    # Whole domains first: where there are too many patterns, those of parts of domains are left out.
+    patterns = sorted(
+        ((over, shares) for over in sets for shares in product((1, 2), repeat=len(over))),
+        key=lambda pattern: pattern[1].count(2),
+    )
     best: dict[bytes, tuple[IntArray, IntArray, float, float]] = {}
     for over, shares in patterns[:MOST_PATTERNS]:
         free = np.zeros_like(devices)
