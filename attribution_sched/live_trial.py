@@ -30,6 +30,20 @@ def copied(cluster: SimulatedCluster) -> SimulatedCluster:
     return other
 
 
+def starts_at_once(
+    cluster: SimulatedCluster, policy: Policy, call: PolicyCall, reward: Reward | None, task: str
+) -> bool:
+    """Ask a policy as the system does until time would pass; whether a task runs by then."""
+    until_s = cluster.now_s + INSTANT_S
+    while cluster.advance(until_s) and cluster.now_s <= until_s:
+        asked = call.ask(policy, cluster, reward)
+        cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
+        call.note(asked)
+        if cluster.place_of(task) == "running":
+            return True
+    return cluster.place_of(task) == "running"
+
+
 class LiveTrial:
     """Tries changes of a live cluster, and counts.
 
@@ -70,15 +84,9 @@ class LiveTrial:
 
     def _starts(self, cluster: SimulatedCluster, task: str) -> bool:
         self.count += 1
-        policy, call, now_s = self._fresh(), PolicyCall(), cluster.now_s
+        call = PolicyCall()
         call.state = self._state
-        while cluster.advance(now_s + INSTANT_S) and cluster.now_s <= now_s + INSTANT_S:
-            asked = call.ask(policy, cluster, self._reward)
-            cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-            call.note(asked)
-            if cluster.place_of(task) == "running":
-                return True
-        return cluster.place_of(task) == "running"
+        return starts_at_once(cluster, self._fresh(), call, self._reward, task)
 
     def _fresh(self) -> Policy:
         if self._memory is None:

@@ -2,6 +2,7 @@
 
     python benchmarks/lookahead_limit.py                      # 12 episodes of each world
     python benchmarks/lookahead_limit.py --episodes 20 --output DIR   # also writes lookahead.json there
+    python benchmarks/lookahead_limit.py --policies 'hi-ppo,hi-ppo[quick],rule,rule+fork,sjf'
 
 Three domains of two devices, a ±30 % network, a few tasks in an episode. Models of the catalogue are merged into three
 or four blocks of layers, so that every plan there is can be listed. In ``wandering`` every task is a GPT-3 13B that
@@ -89,6 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--policies", type=lambda text: tuple(text.split(",")), default=POLICIES)
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
     seeds = held_out_seeds(chosen.episodes, chosen.seed)
@@ -99,7 +101,7 @@ def main() -> None:
         limits = [seer.limit(seed) for seed in seeds]
         bounds = [found.reward for found in limits]
         took_s = time.perf_counter() - began
-        result = evaluate(POLICIES, {name: world}, chosen.episodes, chosen.seed, bounds={name: bounds})
+        result = evaluate(chosen.policies, {name: world}, chosen.episodes, chosen.seed, bounds={name: bounds})
         tasks = sum(len(found.arrivals) for found in limits)
         listed, useful = (max((row[c] for found in limits for row in found.plans), default=0) for c in (0, 1))
         print(f"\n## {name}\n\n{tasks} tasks in {chosen.episodes} episodes; up to {listed:,} plans, of which up to")

@@ -31,7 +31,7 @@ from attribution_sched.attribution.attributor import AccountAttributor, as_attri
 from attribution_sched.attribution.vector import AttributionVector, state_vectors
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.cluster.fork import Belief, Copies
+from attribution_sched.cluster.fork import Belief
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config.scenarios import scenario_names
@@ -39,7 +39,7 @@ from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.checkpoint import Weights, load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.hi_ppo.policy_search import TASKS, Days
+from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.thinking import Think, Thinker
 from attribution_sched.training_worlds import training_world
 from attribution_sched.types import FloatArray, Task
@@ -52,21 +52,9 @@ MEGAJOULE = 1e6
 
 def played(days: Days, theta: FloatArray, seed: int) -> tuple[FloatArray, FloatArray]:
     """Return and megajoules of every day by the agents."""
-    engine, n = days.engine, days.days
-    days.agents.learnt.agents.theta[:] = theta
-    engine.seed([seed + day for day in range(n)])
-    engine.reset()
-    nothing, ledger = np.zeros(n, dtype=np.int64), np.zeros((n, TASKS, 8))
-    ledger[:, :, :2] = np.nan
-    actions = np.zeros((n, days.world.max_segments, 5), dtype=np.int64)
-    days.agents.play(Copies(
-        engine.arrays, engine.state, nothing, nothing, actions, days._believed, ledger, np.zeros((n, 3)),
-        nothing.copy(), not days.world.reward.per_decision, engine._scratch, {}, days.world,
-        np.ones((n, TASKS), dtype=np.bool_),
-    ))  # fmt: skip
-    reward = days.world.reward
+    sums, reward = days.sums(theta, seed), days.world.reward
     weights = np.array([reward.w_eff, reward.w_util, reward.w_cost])
-    return total_of(ledger[:, :, 2:5].sum(axis=1), weights), ledger[:, :, 5].sum(axis=1) / MEGAJOULE
+    return total_of(sums[:, 2:5], weights), sums[:, 5] / MEGAJOULE
 
 
 def raw_counters(pool: FloatArray) -> Callable[[FloatArray], FloatArray]:

@@ -44,7 +44,7 @@ from attribution_sched.explain.room import empty_cluster, fits_at_all
 from attribution_sched.explain.why import Cause, Why, why_waiting
 from attribution_sched.explain_memory import moment_of
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
-from attribution_sched.live_trial import copied
+from attribution_sched.live_trial import copied, starts_at_once
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.policy import twin
 from attribution_sched.types import Task
@@ -63,14 +63,7 @@ def starts_without(system: System, task: str, why: Why) -> bool:
         cluster.stop(name)
     for name in why.ahead:
         cluster.take_out(name)
-    now_s = cluster.now_s
-    while cluster.advance() and cluster.now_s <= now_s + 1e-6:
-        asked = call.ask(policy, cluster, system.reward)
-        cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
-        call.note(asked)
-        if cluster.place_of(task) == "running":
-            return True
-    return cluster.place_of(task) == "running"
+    return starts_at_once(cluster, policy, call, system.reward, task)
 
 
 def starts_really(system: System, task: str, why: Why) -> bool:

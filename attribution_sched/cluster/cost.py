@@ -233,6 +233,27 @@ _cap_slowdown = kernel(cap_slowdown)
 
 
 @kernel
+def _under_cap(
+    domains: DomainArrays, power_law: PowerArrays, domain: int, cap: int, natural_w: float, working: float, beta: float
+) -> tuple[float, float]:
+    """Watts of a device under a cap, and how much the cap stretches its work.
+
+    Args:
+        domains: The cluster.
+        power_law: Constants.
+        domain: Where it runs.
+        cap: Cap level; 0 is the domain's own.
+        natural_w: Watts it would draw without one.
+        working: Share of its time that it works, ``u``: it feels a cap by ``u^k · β``.
+        beta: How a device that always works feels it.
+    """
+    here = domains.rows[domain]
+    drawn = _capped_w(natural_w, domains.caps_w[domain, cap], here.tdp_w, power_law.cap_reached)
+    felt = working**power_law.cap_exponent * beta
+    return drawn, _cap_slowdown(natural_w, drawn, here.cap_floor_w, felt)
+
+
+@kernel
 def _pass_draw(
     domains: DomainArrays, power_law: PowerArrays, domain: int, precision: int, cap: int, compute_s: float,
     memory_s: float, pass_s: float,
@@ -257,11 +278,8 @@ def _pass_draw(
         here.idle_w, here.tdp_w, working, compute_part, power_law.precision_factor[precision],
         here.compute_draw, here.memory_draw, power_law.saturation,
     )  # fmt: skip
-    drawn = _capped_w(natural, domains.caps_w[domain, cap], here.tdp_w, power_law.cap_reached)
-    beta = working**power_law.cap_exponent * (
-        compute_part * here.compute_beta + (1.0 - compute_part) * here.memory_beta
-    )
-    return drawn, _cap_slowdown(natural, drawn, here.cap_floor_w, beta)
+    beta = compute_part * here.compute_beta + (1.0 - compute_part) * here.memory_beta
+    return _under_cap(domains, power_law, domain, cap, natural, working, beta)
 
 
 @kernel
@@ -287,9 +305,7 @@ def opaque_cap(
         power_law.saturation,
     )  # fmt: skip
     natural = here.idle_w + working * (busy_w - here.idle_w)
-    drawn = _capped_w(natural, domains.caps_w[domain, cap], here.tdp_w, power_law.cap_reached)
-    beta = working**power_law.cap_exponent * here.compute_beta
-    stretch = _cap_slowdown(natural, drawn, here.cap_floor_w, beta)
+    drawn, stretch = _under_cap(domains, power_law, domain, cap, natural, working, here.compute_beta)
     return stretch, (drawn - here.idle_w) / (natural - here.idle_w), stretch * drawn / natural
 
 

@@ -6,9 +6,10 @@ no traffic and nobody else's devices. From no caps on, the best change of one se
     R(caps) − w_eff · (waiting · devices + BUSY · devices in use) / all devices · T(caps) / T_base,
 
 so a segment that waits for others is held back first, and where tasks queue for the devices hardly any is: in a busy
-cluster a second that is lost is lost again by those that come. What a cap
-does to a task follows from what is believed of it: its demands where its model is known, and of an opaque one the share
-of its time that a device works, as its counters tell (:func:`~attribution_sched.cluster.counters.working_share`).
+cluster a second that is lost is lost again by those that come. A device that two tasks share is slow for both, while
+its joules are one device's. What a cap does to a task follows from what is believed of it: its demands where its model
+is known, and of an opaque one the share of its time that a device works, as its counters tell
+(:func:`~attribution_sched.cluster.counters.working_share`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ LEAST_GAIN = 1e-4
 BUSY = 2.0
 """How often a second that a task loses is lost again where all devices are in use; of 0, 1, 2 and 4 the one with most
 R on 16 days and 8 pairs of days of the shared site that nothing else was judged on."""
+
+SINGLE, PAIR = 1.0, 2.0
+"""Tasks that a cap slows down."""
 
 ROUNDS = 6
 """Changes of a plan's caps at most."""
@@ -109,7 +113,8 @@ def capped(
         task: Whose plan it is.
         factors: What is believed of its compute, memory and host time, over a nominal task's.
         pressure: What holding a device costs others, as a share of the time it is held.
-        working: Share of its time that a device works, for an opaque task beside another; its own by default.
+        working: Share of its time that a device works, for an opaque task beside another, whose time counts too; its
+            own by default.
     """
     kind, reward, cost = task.kind_index, view.reward, view.cost
     if levels_of(view) == 0:
@@ -119,7 +124,8 @@ def capped(
     if is_opaque(view.kinds[kind].model):
         share = task_working(view.kinds, task) if working is None else working
         first = plan.segments[0]
-        charge = reward.w_eff * (1.0 + pressure * first.device_count)
+        slowed = SINGLE if working is None else PAIR
+        charge = reward.w_eff * (slowed + pressure * first.device_count)
         law = cost.domains, cost.power_law, first.domain, first.precision.index
         return with_cap(plan, opaque_level(*law, share, charge, reward.w_cost))
     judge = Judge(

@@ -14,6 +14,7 @@ from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment, layout_table
 from attribution_sched.cluster.reward import cost_usd, r_cost, samples, usd_per_g, usd_per_j
 from attribution_sched.cluster.world import BATCH_LEVELS, Domain, World
+from attribution_sched.planning.cut_table import cut_table, no_cuts
 from attribution_sched.planning.memory_feasibility import FORMATS
 from attribution_sched.planning.power_caps import Judge, best_levels, with_levels
 from attribution_sched.scheduler.hi_ppo.decode import Planner
@@ -35,11 +36,14 @@ class RuleFollower:
         theta: What Hi-PPO's agents have learnt, to play by them instead; see
             :data:`~attribution_sched.scheduler.hi_ppo.upper_agent.HEADS`.
         trees: Trees to play by instead.
+        search: Whether models that no domain holds are cut about as the policies' search does it; else as the rule
+            proposes.
     """
 
     def __init__(
-        self, planner: Planner, world: World, theta: FloatArray | None = None, trees: Trees = NO_TREES
-    ) -> None:
+        self, planner: Planner, world: World, theta: FloatArray | None = None, trees: Trees = NO_TREES,
+        *, search: bool = True,
+    ) -> None:  # fmt: skip
         self.name = "hi-ppo-tree" if trees.roots.size else "rule" if theta is None else "hi-ppo"
         t = planner.tables
         k, devices = len(t.domain_class), int(np.max(t.domains.rows.devices))
@@ -47,7 +51,7 @@ class RuleFollower:
         waits = world.queue_capacity + world.max_running + 1
         listed = layout_table(world.cluster, world.share_limit > 1).tolist()
         awake = np.array([_awake(domain) for domain in world.cluster.domains], dtype=np.int64)
-        self.planner = planner
+        self.planner, self.search = planner, search
         self.rule = RuleArrays(
             tables=t,
             nominal_s=planner.nominal_s,
@@ -60,6 +64,7 @@ class RuleFollower:
             empty=np.zeros((kinds, 4)),
             caps=np.zeros((kinds, classes), dtype=np.int64),
             w_cost=world.reward.w_cost,
+            cuts=cut_table(world, planner.spanning, t.base_step_s, t.base_cost_usd) if search else no_cuts(world),
         )
         one = np.zeros(1, dtype=np.int64)
         n_layouts, slots = len(t.sizes), world.max_running + world.queue_capacity
@@ -149,7 +154,7 @@ class RuleFollower:
         t = self.planner.tables
         planner = Planner.of(cost, world.kinds, t.base_step_s, t.base_cost_usd, t.max_segments, self.planner.paces)
         own = self.learnt.agents
-        return RuleFollower(planner, world, own.theta if self.asks_agents else None, own.trees)
+        return RuleFollower(planner, world, own.theta if self.asks_agents else None, own.trees, search=self.search)
 
 
 def _sizes(planner: Planner) -> int:

@@ -43,8 +43,9 @@ from attribution_sched.cluster.fork import (
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, PRECISION, TP
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
+from attribution_sched.planning.cut_table import CutTable
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
-from attribution_sched.planning.power_caps import BUSY, opaque_level
+from attribution_sched.planning.power_caps import BUSY, PAIR, SINGLE, opaque_level
 from attribution_sched.scheduler.hi_ppo.action_masks import (
     bounded_log,
     can_begin,
@@ -93,6 +94,7 @@ class RuleArrays(NamedTuple):
         caps: Cap level of every kind by class, as in the empty cluster, shape ``(n_kinds, C)``; opaque tasks have
             their own.
         w_cost: Weight of cost.
+        cuts: Cuts of models that no domain holds, as a search would about find them; the rule's own where none fits.
     """
 
     tables: PlannerTables
@@ -106,6 +108,7 @@ class RuleArrays(NamedTuple):
     empty: FloatArray
     caps: IntArray
     w_cost: float
+    cuts: CutTable
 
 
 @by_reference
@@ -251,6 +254,23 @@ def _cut(rule: RuleArrays, b: Buffers) -> bool:
     return True
 
 
+@kernel
+def _known_cut(cuts: CutTable, free: IntArray, kind: int, price: float, action: IntArray) -> bool:
+    """Write the cut that is worth most among those for which there is room, devices charged; False if there is none."""
+    chosen, most = -1, -np.inf
+    for m in range(cuts.count[kind]):
+        fits = True
+        for k in range(free.size):
+            fits &= cuts.needs[kind, m, k] <= free[k]
+        worth = cuts.worth[kind, m] - price * cuts.held[kind, m]
+        if fits and worth > most:
+            chosen, most = m, worth
+    for p in range(action.shape[0] if chosen >= 0 else 0):
+        for column in range(action.shape[1]):
+            action[p, column] = cuts.action[kind, chosen, p, column]
+    return chosen >= 0
+
+
 @kernel(allocates=True)
 def plan_alone(rule: RuleArrays, b: Buffers, kind: int, others: int, action: IntArray) -> bool:
     """Write the rule's plan of one task as an action of the engine; False if none works out."""
@@ -277,6 +297,8 @@ def plan_alone(rule: RuleArrays, b: Buffers, kind: int, others: int, action: Int
             return False
         action[0, 0], action[0, 1] = chosen, t.cost.n_layers[kind]
         action[0, 2], action[0, 3], action[0, 4] = rule.layout_rows[pick[0]], pick[1], pick[2]
+        return True
+    if _known_cut(rule.cuts, d.free[0], kind, rule.weights[0] * others / devices, action):
         return True
     for k in range(domains):
         d.used[0, k] = False
@@ -528,15 +550,21 @@ def cap_action(
         working = world.pool[own, st.P_WORKING]
         level = rule.caps[kind, rule.tables.domain_class[domain]]
         if working > 0.0:
-            beside = action[p, 2] // layouts - 1
+            beside, slowed = action[p, 2] // layouts - 1, SINGLE
             if beside >= 0 and partners.shape[0] > 0:
-                theirs = state.slots[e, beside, st.POOL]
+                slowed, theirs = PAIR, state.slots[e, beside, st.POOL]
                 working = working * partners[own, theirs] + world.pool[theirs, st.P_WORKING] * partners[theirs, own]
                 working = min(1.0, max(working, LEAST_WORKING))
             layout = world.layouts[action[p, 2] % layouts]
             held = (waiting * layout[0] * layout[1] * layout[2] + BUSY * in_use) / devices
             level = opaque_level(
-                world.domains, world.power_law, domain, precision, working, rule.weights[0] * (1.0 + held), rule.w_cost
+                world.domains,
+                world.power_law,
+                domain,
+                precision,
+                working,
+                rule.weights[0] * (slowed + held),
+                rule.w_cost,
             )
         action[p, 3] = precision + FORMATS * level
 

@@ -68,6 +68,12 @@ class Days:
 
     def returns(self, theta: FloatArray | None, seed: int) -> FloatArray:
         """Return of every day, shape ``(days,)``, by the agents with these numbers, or by the rule."""
+        reward = self.world.reward
+        weights = np.array([reward.w_eff, reward.w_util, reward.w_cost])
+        return np.asarray(total_of(self.sums(theta, seed)[:, 2:5], weights))
+
+    def sums(self, theta: FloatArray | None, seed: int) -> FloatArray:
+        """Columns of the ledger summed over the tasks of every day, shape ``(days, 8)``; times mean nothing."""
         follower = self.rule if theta is None else self.agents
         if theta is not None:
             follower.learnt.agents.theta[:] = theta
@@ -83,9 +89,7 @@ class Days:
             nothing.copy(), not self.world.reward.per_decision, engine._scratch, {}, self.world,
             np.ones((n, TASKS), dtype=np.bool_),
         ))  # fmt: skip
-        reward = self.world.reward
-        weights = np.array([reward.w_eff, reward.w_util, reward.w_cost])
-        return np.asarray(total_of(ledger[:, :, 2:5].sum(axis=1), weights))
+        return np.asarray(ledger.sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
