@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ from attribution_sched.cluster.engine.engine import (
 from attribution_sched.cluster.engine.state import WorldArrays
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.objective import BUDGETS, Quota
+from attribution_sched.cluster.philly import PhillyWeek
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World, task_working
 from attribution_sched.errors import SettingsError, nearest, problem
@@ -286,6 +287,9 @@ class SimulatedCluster:
         self.limits_tenants = bool(world.quotas) or world.share_rule != "none"
         # Kind → task → by how much its demands turned out to exceed what was expected; a simulation learns nothing.
         self.learnt: dict[int, dict[str, float]] = {}
+        # Tenant and whether on several devices → how long its last tasks took; of a recorded log, whose tenants change.
+        self.lasted: dict[tuple[str, bool], deque[float]] = {}
+        self._recorded = isinstance(world.arrivals, PhillyWeek)
         self.set_aside = 0
         self.operated = 0
         self._least_bytes = [_least_bytes(kind) for kind in world.kinds]
@@ -648,10 +652,12 @@ class SimulatedCluster:
         self.engine.state.event[0, st.EVENT] = st.NO_EVENT
 
     def with_spending(self, seen: Decision) -> Decision:
-        """A decision whose moment tells what tenants have used of their quotas, so that copies of it obey them."""
-        if not self.world.quotas or seen.moment is None:
+        """A decision whose moment tells what tenants have used of their quotas, and how long their tasks took."""
+        if not (self.world.quotas or self.lasted) or seen.moment is None:
             return seen
-        return replace(seen, moment=replace(seen.moment, spent=self.spending.used.copy()))
+        spent = self.spending.used.copy() if self.world.quotas else None
+        lasted = {whose: tuple(lasted) for whose, lasted in self.lasted.items()}
+        return replace(seen, moment=replace(seen.moment, spent=spent, lasted=lasted))
 
     def allowed_devices(self, seen: Decision) -> IntArray | None:
         """Free devices per domain that a decision may use, shape ``(K,)``; None if all of them.
@@ -878,9 +884,14 @@ class SimulatedCluster:
     def _go_on(self) -> None:
         """Let time pass to the next decision or to the horizon: the engine's own loop, its kernels one by one."""
         world, state, scratch = self.engine.arrays, self.engine.state, self.engine._scratch
-        before_s = self.now_s
+        before_s, ran = self.now_s, state.slots[0, :, st.STATUS] == st.RUNNING
         while (wanted := self._pass_time()) != SETTLED:
             reprice(world, state, 0, wanted == PRICE_NETWORK, scratch)
+        if self._recorded:
+            for slot in np.flatnonzero(ran & (state.slots[0, :, st.STATUS] == st.FREE)).tolist():
+                task = self.residents[slot]
+                whose = task.tenant, self.world.kinds[task.kind_index].batch_size > 1
+                self.lasted.setdefault(whose, deque(maxlen=LASTED)).append(float(self._arrays.pool[slot, st.P_STEPS]))
         if self.backlog:
             # The engine books the waiting of what it sees; these wait as well.
             waited_s = len(self.backlog) * (self.now_s - before_s)
@@ -967,6 +978,9 @@ class SimulatedCluster:
         arrays = self._arrays
         self.engine.arrays = tuple.__new__(WorldArrays, (*arrays[:_HORIZON], horizon_s, *arrays[_HORIZON + 1 :]))
 
+
+LASTED = 64
+"""Ended tasks of a tenant that are remembered, on one device and on several."""
 
 _HORIZON = WorldArrays._fields.index("horizon_s")
 

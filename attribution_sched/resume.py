@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
@@ -28,6 +29,7 @@ from attribution_sched.errors import JournalError, ModelFitError, problem
 from attribution_sched.explain.memory import BLOCK
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, SnapshotRecord, TaskRecord
 from attribution_sched.live_cluster import (
+    LASTED,
     Backlog,
     Held,
     PolicyAnswer,
@@ -408,6 +410,7 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         "reservations": [asdict(each) for each in cluster.reservations.values()],
         "operated": [cluster.operated, cluster._reserved, cluster.set_aside],
         "learnt": {str(kind): list(known.items()) for kind, known in cluster.learnt.items()},
+        "lasted": [[*whose, *lasted] for whose, lasted in cluster.lasted.items()],
     }
     return arrays, facts
 
@@ -457,6 +460,7 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
     cluster.reservations = {each["id"]: Reservation(**each) for each in facts["reservations"]}
     cluster.operated, cluster._reserved, cluster.set_aside = facts["operated"]
     cluster.learnt = {int(kind): dict(known) for kind, known in facts.get("learnt", {}).items()}
+    cluster.lasted = {(each[0], bool(each[1])): deque(each[2:], maxlen=LASTED) for each in facts.get("lasted", ())}
     cluster._arrived, cluster._came = int(facts["arrived"]), int(facts["came"])
     cluster._next_s = float("inf") if facts["next_s"] is None else float(facts["next_s"])
     cluster._swaps, cluster._refilled_s = facts["swaps"]

@@ -831,7 +831,7 @@ class System:
             self.journal.record_outcome(outcome_record(made.id, effect, asked.view, reward.total))
         self._recorded[asked.view.slot] = turn.task.id
         self._policy_call.note(asked, turn.number)
-        self._memory.remember(made.id, asked.view, asked.plan, turn.number)
+        self._memory.remember(made.id, asked.view, asked.plan, turn.number, made.source)
         self._since = turn.since + 1
         return reward
 
@@ -1227,6 +1227,34 @@ class System:
             asked = self._memory.looks()
         return when_starts(asked, seen, futures=futures, hours=hours, seed=self.seed if seed is None else seed)
 
+    def when_all(
+        self, *, futures: int | None = None, hours: float | None = None, seed: int | None = None
+    ) -> list[When]:
+        """When every task that the policy looks at starts and ends, in order of arrival; see :meth:`when`.
+
+        All from the same futures, so that a long queue costs no more than one task; each answer is the one of
+        :meth:`when`.
+
+        Args:
+            futures: As for :meth:`when`.
+            hours: As for :meth:`when`.
+            seed: As for :meth:`when`.
+
+        Raises:
+            SettingsError: If there are too few futures.
+        """
+        from attribution_sched.explain.when import all_start
+
+        with self._turn:
+            rows = [row.id for row in self.queue().itertuples() if row.state == "window"]
+            if not rows:
+                return []
+            seen = weighted(moment_of(self.cluster, rows[0])[0], self.reward)
+            slots = [slot for name in rows if (slot := self.cluster.slot_of(name)) is not None]
+            asked = self._memory.looks()
+        chosen = self.seed if seed is None else seed
+        return all_start(asked, seen, slots, futures=futures, hours=hours, seed=chosen)
+
     def what_if(
         self,
         *,
@@ -1358,7 +1386,7 @@ class System:
                 watched_s = cluster.link_time_s if (view.free_devices > 0).any() else watched_s
             if wanted:
                 plan = plan_of(decision.plan, self.domains)
-                lived[decision.id] = Memorised(view, plan, see(view), at)
+                lived[decision.id] = Memorised(view, plan, see(view), at, decision.source)
 
         replay(again, self.journal, self.seed, start=start, stop=number, seen=seen, records=records)
         seen(record, again)
@@ -1648,7 +1676,9 @@ class System:
             self._policy_call.note(asked, decision.sequence)
             if (decision.sequence or 0) >= count - self._memory.most:
                 # The journal keeps weights; what feedback did to the energy price is known here.
-                self._memory.remember(decision.id, weighted(asked.view, self.reward), asked.plan, decision.sequence)
+                self._memory.remember(
+                    decision.id, weighted(asked.view, self.reward), asked.plan, decision.sequence, decision.source
+                )
             self._since = 0 if effect.code == 1 else self._since + 1
 
         replay(

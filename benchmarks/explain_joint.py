@@ -42,7 +42,7 @@ from attribution_sched.explain.explainer import FORCED, STEADFAST, Explainer
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.preference import devices_needed, redecided, where
 from attribution_sched.explain.quality import rank_correlation
-from attribution_sched.explain.recorder import Decided, perceived
+from attribution_sched.explain.recorder import Decided, noted, perceived
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.policy import Policy
@@ -67,7 +67,9 @@ def days(world: World, policy: Policy, seed: int, count: int, per_day: int = 200
             if not cluster.advance():
                 break
             asked = asking.ask(policy, cluster)
-            found.append(Decided(f"{seed}-{len(found)}", asked.view, asked.plan, perceived(policy, asked.view)))
+            found.append(
+                Decided(f"{seed}-{len(found)}", asked.view, asked.plan, perceived(policy, asked.view), noted(policy))
+            )
             cluster.carry_out(cluster.encode(asked.plan, asked.view.kind_index))
             asking.note(asked)
         seed += 1

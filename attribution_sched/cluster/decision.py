@@ -79,6 +79,8 @@ class Moment:
         ends_s: When the episode ends; infinite for a cluster that goes on.
         cost: The cost model of its plans.
         spent: Number of the window and what each quota's tenant has used in it, shape ``(Q, 5)``; None for nothing.
+        lasted: Tenant and whether on several devices → steps of its tasks that ended last, in order of their ends; only
+            where nothing else tells how long tasks take.
     """
 
     world: World
@@ -89,6 +91,7 @@ class Moment:
     ends_s: float
     cost: CostModel
     spent: FloatArray | None = None
+    lasted: Mapping[tuple[str, bool], tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def now_s(self) -> float:

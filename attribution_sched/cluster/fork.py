@@ -42,8 +42,9 @@ from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.incidents import I_END, I_START, DomainLoss, pack
 from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.objective import BUDGETS
-from attribution_sched.cluster.philly import Philly, PhillyWeek, drawn_left_s
+from attribution_sched.cluster.philly import BELIEVED_AT_S, Philly, PhillyWeek, believed_by_age_s
 from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
+from attribution_sched.cluster.recorded import ALIKE_ONE, ALIKE_WIDE, SESSION_GAP_S, Recorded, lengths_before, level_of
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.signals import possible
 from attribution_sched.cluster.streams import StreamState, integers
@@ -469,7 +470,7 @@ class PriorBeliefs:
         self.inputs = inputs
         working = working_shares(world.kinds, pool.kinds, pool.counters.values)
         self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs, working)
-        self.pool_believed: FloatArray = np.zeros((len(pool), FACTORS))
+        self.pool_believed = with_history(np.zeros((len(pool), FACTORS)), world, pool.tenants)
         rng = np.random.default_rng(LAW_SEED)
         self.mean, self.root = np.zeros((len(world.kinds), FACTORS)), np.zeros((len(world.kinds), FACTORS, FACTORS))
         for k, kind in enumerate(world.kinds):
@@ -512,6 +513,33 @@ def pool_rows(
     rows[:, st.P_TYPE] = -1.0
     rows[:, st.P_PCIE] = inputs[kinds] * pcie * 4.0 / PCIE_BYTES_PER_S
     return rows
+
+
+def with_history(believed: FloatArray, world: World, tenants: Sequence[str]) -> FloatArray:
+    """What is believed of tasks, and beside it what their tenants' histories say is left of them, by age."""
+    if not isinstance(world.arrivals, Philly | PhillyWeek):
+        return believed
+    return np.column_stack(
+        [believed, np.array([believed_by_age_s(tenant) for tenant in tenants]).reshape(len(tenants), -1)]
+    )
+
+
+@kernel
+def believed_left(world: WorldArrays, state: StateArrays, e: int, slot: int, believed: FloatArray) -> float:
+    """Steps left of a task as whoever decides may know them: what a future has drawn shows only when it ends."""
+    left: float = state.tasks[e, slot, st.LEFT]
+    row = state.slots[e, slot, st.POOL]
+    if believed.shape[1] <= FACTORS or np.isnan(believed[row, FACTORS]):
+        return left
+    done = max(0.0, world.pool[row, st.P_STEPS] - left)
+    last = len(BELIEVED_AT_S) - 1
+    for i in range(last):
+        if done < BELIEVED_AT_S[i + 1]:
+            part = (done - BELIEVED_AT_S[i]) / (BELIEVED_AT_S[i + 1] - BELIEVED_AT_S[i])
+            told: float = (1.0 - part) * believed[row, FACTORS + i] + part * believed[row, FACTORS + i + 1]
+            return told
+    oldest: float = believed[row, FACTORS + last]
+    return oldest
 
 
 @dataclass(frozen=True, eq=False)
@@ -604,6 +632,13 @@ def draw_futures(
     told = np.column_stack([believed.pace, believed.mean[:, : FACTORS - 1]])
     here = np.zeros(len(records))
     here[len(order) + len(added) :] = [task.arrived_s for task in known_to_come]
+    told = with_history(told, moment.world, [task.tenant for task in records])
+    come = beliefs.pool_believed
+    if come.shape[1] < told.shape[1]:
+        come = np.column_stack([come, np.full((len(come), told.shape[1] - come.shape[1]), np.nan)])
+    done = np.maximum(0.0, known[:, st.P_STEPS] - moment.state.tasks[0, list(order), st.LEFT])
+    recorded = _recorded(moment, order, done)
+    left = _left(moment, order, done, seed, first, futures, recorded)
     drawn = []
     for f in range(futures):
         logs = believed.mean + np.einsum("tij,tj->ti", believed.root, normals[f].reshape(len(records), FACTORS))
@@ -611,12 +646,14 @@ def draw_futures(
         rows = facts.copy()
         rows[:, st.P_FACTORS : st.P_FACTORS + 3] = ratios[:, :3]
         rows[:, st.P_PCIE] = inputs[kinds] * ratios[:, 3] * 4.0 / PCIE_BYTES_PER_S
-        times, instances = np.zeros(0), np.zeros(0, dtype=np.int64)
+        # What was done and what is left are all there is of a task: the request told only what was believed.
+        rows[: len(order), st.P_STEPS] = np.where(np.isnan(left[f]), rows[: len(order), st.P_STEPS], done + left[f])
+        times, instances, more, told_more = np.zeros(0), np.zeros(0, dtype=np.int64), beliefs.pool[:0], come[:0]
         if coming is None:
             until = until_s if arrive_until_s is None else arrive_until_s
-            times, instances = _arrivals(moment, beliefs, until, seed, first + f)
+            times, instances, more, told_more = _arrivals(moment, beliefs, come, until, seed, first + f, recorded)
         link_times, links = _links(moment, until_s, seed, first + f)
-        pool = np.concatenate([rows, beliefs.pool[instances]])
+        pool = np.concatenate([rows, more])
         speeds, jobs = _NOBODY if pairs is None else pairs.of(records, instances)
         if len(speeds):
             # In a future every task is a job of its own, with what is believed of it beside each of the others.
@@ -624,13 +661,13 @@ def draw_futures(
         drawn.append(
             Future(
                 pool,
-                np.concatenate([told, beliefs.pool_believed[instances]]),
+                np.concatenate([told, told_more]),
                 np.concatenate([here, times]),
                 link_times,
                 links,
                 _incidents(moment, seed, first + f),
                 signals[f],
-                _left(moment, order, seed, first + f),
+                left[f],
                 speeds,
                 jobs,
             )
@@ -641,15 +678,51 @@ def draw_futures(
 _NOBODY: tuple[FloatArray, FloatArray] = (np.zeros((0, 0)), np.zeros((0, 6)))
 
 
-def _left(moment: Moment, order: Sequence[int], seed: int, future: int) -> FloatArray:
-    """Steps left of the tasks present: of one that only its tenant's history tells of, one of those that go on."""
-    found = np.full(len(order), np.nan)
-    if isinstance(moment.world.arrivals, Philly | PhillyWeek):
-        for i, slot in enumerate(order):
-            done_s = float(moment.arrays.pool[slot, st.P_STEPS] - moment.state.tasks[0, slot, st.LEFT])
-            level = np.random.default_rng([seed, 6, moment_key(moment, slot, i), future]).random()
-            found[i] = drawn_left_s(moment.tasks[slot].tenant, done_s, level)
+def _left(
+    moment: Moment, order: Sequence[int], done_s: FloatArray, seed: int, first: int, futures: int,
+    recorded: Recorded | None,
+) -> FloatArray:  # fmt: skip
+    """Steps left of the tasks present, shape ``(F, n)``; NaN where they are known.
+
+    Of one that only its tenant's history tells of, one of those that go on. Tasks of one session of a recorded log take
+    about as long as each other, and so they do in a future.
+    """
+    found = np.full((futures, len(order)), np.nan)
+    if not isinstance(moment.world.arrivals, Philly | PhillyWeek):
+        return found
+    last: dict[tuple[str, bool], tuple[float, int]] = {}
+    for i, slot in enumerate(order):
+        task, key = moment.tasks[slot], moment_key(moment, slot, i)
+        whose = task.tenant, moment.world.kinds[task.kind_index].batch_size > 1
+        if recorded is None:
+            levels = np.random.default_rng([seed, 6, key]).random(first + futures)[first:]
+            found[:, i] = lengths_before(*whose).left_s(float(done_s[i]), levels)
+            continue
+        came_s = float(moment.state.tasks[0, slot, st.ARRIVAL])
+        before_s, session = last.get(whose, (-math.inf, key))
+        session = session if came_s - before_s < SESSION_GAP_S else key
+        last[whose] = came_s, session
+        own, shared = (
+            np.random.default_rng([seed, 6 + n, k]).standard_normal(first + futures)[first:]
+            for n, k in ((1, key), (2, session))
+        )
+        alike = ALIKE_WIDE if whose[1] else ALIKE_ONE
+        levels = np.array([level_of(z) for z in math.sqrt(alike) * shared + math.sqrt(1.0 - alike) * own])
+        found[:, i] = recorded.lengths(*whose).left_s(float(done_s[i]), levels)
     return found
+
+
+def _recorded(moment: Moment, order: Sequence[int], done_s: FloatArray) -> Recorded | None:
+    """What may come after a moment of a recorded log; None for a law."""
+    arrivals = moment.world.arrivals
+    if not isinstance(arrivals, PhillyWeek):
+        return None
+    past_s = np.zeros(0) if moment.law is None else moment.law.past_s
+    running = [
+        (moment.tasks[slot].tenant, moment.world.kinds[moment.tasks[slot].kind_index].batch_size > 1, float(done_s[i]))
+        for i, slot in enumerate(order)
+    ]
+    return Recorded(arrivals, past_s, moment.lasted, running)
 
 
 def resident_slots(moment: Moment) -> list[int]:
@@ -677,20 +750,43 @@ def within_arrivals(moment: Moment, hours: float, most: float) -> float:
     return min(hours, most / rate / 3600.0) if rate > 0.0 else hours
 
 
-def _arrivals(moment: Moment, beliefs: Beliefs, until_s: float, seed: int, future: int) -> tuple[FloatArray, IntArray]:
+def _arrivals(
+    moment: Moment, beliefs: Beliefs, believed: FloatArray, until_s: float, seed: int, future: int,
+    recorded: Recorded | None,
+) -> tuple[FloatArray, IntArray, FloatArray, FloatArray]:  # fmt: skip
+    """When tasks come, which of the law's pool, their rows of the engine's pool, and what is believed of them."""
     law = moment.law
     if law is None:
-        return np.zeros(0), np.zeros(0, dtype=np.int64)
+        return np.zeros(0), np.zeros(0, dtype=np.int64), beliefs.pool[:0], believed[:0]
+    if recorded is not None:
+        rng = np.random.default_rng([seed, 2, future])
+        coming = recorded.coming(moment.now_s, until_s, MOST_ARRIVALS, rng)
+        requests = np.array([kind.batch_size for kind in moment.world.kinds])
+        asked = requests[beliefs.pool[:, st.P_KIND].astype(np.int64)]
+        instances = rng.integers(len(beliefs.pool), size=len(coming.times_s))
+        for size in np.unique(coming.devices):
+            own, alike = np.flatnonzero(coming.devices == size), np.flatnonzero(asked == size)
+            if len(alike):
+                instances[own] = rng.choice(alike, size=len(own))
+        rows = beliefs.pool[instances]
+        rows[:, st.P_STEPS] = coming.lasts_s
+        return (
+            coming.times_s,
+            instances,
+            rows,
+            with_history(believed[instances, :FACTORS], moment.world, coming.tenants),
+        )
     kind, params = law.kind, law.params
     if kind == ArrivalKind.TRACE:
         rate = arrivals_per_s(law, moment.now_s)
         if rate == 0.0:
-            return np.zeros(0), np.zeros(0, dtype=np.int64)
+            return np.zeros(0), np.zeros(0, dtype=np.int64), beliefs.pool[:0], believed[:0]
         kind, params = int(ArrivalKind.POISSON), np.array([rate, 0.0, 0.0, 86_400.0, 0.0, 0.0, 1.0])
     times, instances = np.zeros(MOST_ARRIVALS), np.zeros(MOST_ARRIVALS, dtype=np.int64)
     stream = np.random.SeedSequence([seed, 2, future]).generate_state(4, np.uint64)
     count = draw_arrivals(kind, params, moment.now_s, until_s, stream, len(beliefs.pool), times, instances)
-    return times[:count], instances[:count]
+    at = instances[:count]
+    return times[:count], at, beliefs.pool[at], believed[at]
 
 
 def _links(moment: Moment, until_s: float, seed: int, future: int) -> tuple[FloatArray, FloatArray]:

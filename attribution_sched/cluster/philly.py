@@ -198,10 +198,17 @@ def _from_quantiles(quantiles: list[float], u: FloatArray) -> FloatArray:
 
 
 @cache
-def _history(tenant: str) -> FloatArray:
-    """Durations of a tenant's tasks as its history tells, sorted, shape ``(512,)``; of all tenants for a stranger."""
+def history_s(tenant: str, wide: bool | None = None) -> FloatArray:
+    """Durations of a tenant's tasks as its history tells, sorted, shape ``(512,)``; of all tenants for a stranger.
+
+    Args:
+        tenant: Whose.
+        wide: Only tasks of several devices, or only those of one; both by default.
+    """
     told = load_constants("philly")["tenants"]
     levels = (np.arange(512) + 0.5) / 512
+    if tenant in told and wide is not None:
+        return _from_quantiles(told[tenant]["wide" if wide else "single"], levels)
     if tenant in told:
         own = told[tenant]
         single = own["sizes"][0] / sum(own["sizes"])
@@ -211,14 +218,15 @@ def _history(tenant: str) -> FloatArray:
             for key, n in (("single", count), ("wide", 512 - count))
         ]
         return np.sort(np.concatenate(parts))
-    drawn = Philly(1.0).draw(4096, np.random.default_rng(0)).durations_s
-    return np.asarray(np.quantile(drawn, levels), dtype=np.float64)
+    drawn = Philly(1.0).draw(4096, np.random.default_rng(0))
+    chosen = np.ones(4096, dtype=np.bool_) if wide is None else (drawn.devices > 1) == wide
+    return np.asarray(np.quantile(drawn.durations_s[chosen], levels), dtype=np.float64)
 
 
 @cache
-def _longer(tenant: str) -> tuple[list[float], list[float]]:
+def _longer(tenant: str, wide: bool | None = None) -> tuple[list[float], list[float]]:
     """A tenant's durations, sorted, and the mean of those from each on."""
-    history = _history(tenant)
+    history = history_s(tenant, wide)
     sums = np.cumsum(history[::-1])[::-1] / np.arange(len(history), 0, -1)
     return history.tolist(), sums.tolist()
 
@@ -231,10 +239,23 @@ def believed_left_s(tenant: str, done_s: float) -> float:
     return means[at] - done_s if at < len(means) else max(60.0, 0.1 * done_s)
 
 
-def drawn_left_s(tenant: str, done_s: float, level: float) -> float:
-    """What is left of a task that has done so much, at a level in [0, 1) of those of its tenant that took longer."""
-    history, _ = _longer(tenant)
-    at = bisect_right(history, done_s)
-    if at == len(history):
-        return believed_left_s(tenant, done_s)
-    return max(1.0, history[at + int(level * (len(history) - at))] - done_s)
+BELIEVED_AT_S: tuple[float, ...] = (
+    0.0,
+    60.0,
+    300.0,
+    900.0,
+    1800.0,
+    3600.0,
+    7200.0,
+    14_400.0,
+    28_800.0,
+    57_600.0,
+    86_400.0,
+)
+"""Ages of a task at which followers in copies of a cluster are told what is believed to be left of it."""
+
+
+@cache
+def believed_by_age_s(tenant: str) -> FloatArray:
+    """What is believed to be left of a tenant's task at each of :data:`BELIEVED_AT_S`, shape ``(11,)``."""
+    return np.array([believed_left_s(tenant, age_s) for age_s in BELIEVED_AT_S])

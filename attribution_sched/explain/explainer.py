@@ -61,6 +61,7 @@ from attribution_sched.scheduler.policy import (
     ChoiceOdds,
     Overruled,
     Policy,
+    Settles,
     Thoughtful,
 )
 
@@ -94,6 +95,9 @@ FORCED = Phrase("note.forced")
 
 FIXED = Phrase("note.fixed")
 """Said where the background is read as all there is."""
+
+OWN = ("policy", "policy+search", "search")
+"""Sources of decisions that a policy settled on itself: no fallback, and nothing that thinking put in their place."""
 
 CHUNK = 1 << 15
 """Situations of many decisions that are put together at a time."""
@@ -367,6 +371,8 @@ class Explainer:
         """What is asked about the choice, and what a reader must know about how."""
         view, plan = decided.view, decided.plan
         notes: tuple[str, ...] = ()
+        if decided.source in OWN and isinstance(self.policy, Settles):
+            self.policy.settled(view, plan)
         for attempt in range(2):
             if isinstance(self.policy, ChoiceOdds):
                 target = Preference(view, plan, odds_of(self.policy, view, plan), RoomTable(view), odds=True)

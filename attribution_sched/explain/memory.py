@@ -70,12 +70,14 @@ class Memorised:
         plan: What was decided.
         see: How the policy saw it: what depends on what it saw before is known already.
         number: Its number in the journal.
+        source: Who had the last word.
     """
 
     view: Decision
     plan: Plan | None
     see: Callable[[], Decisions]
     number: int = 0
+    source: str = ""
     _seen: Decisions | None = None
 
     @property
@@ -155,7 +157,9 @@ class Memory:
         self._recalled.clear()
         self._explainers.clear()
 
-    def remember(self, decision: str, view: Decision, plan: Plan | None, number: int | None = None) -> None:
+    def remember(
+        self, decision: str, view: Decision, plan: Plan | None, number: int | None = None, source: str = ""
+    ) -> None:
         """Keep a decision; to be called before the next one is taken. Told twice, it is kept once.
 
         Args:
@@ -163,13 +167,14 @@ class Memory:
             view: What was decided on.
             plan: What was decided.
             number: Its number in the journal; the next one by default.
+            source: Who had the last word.
         """
         if decision in self._kept:
             return
         number = self._next if number is None else number
         see = seeing(self._policy)(view)
         with self._lock:
-            self._kept[decision] = Memorised(view, plan, see, number)
+            self._kept[decision] = Memorised(view, plan, see, number, source)
             self._next = number + 1
             if len(self._kept) > self.most:
                 self._kept.popitem(last=False)
@@ -268,7 +273,7 @@ class Memory:
         return self._next if known is None else known.number
 
     def _decided(self, name: str, kept: Memorised) -> Decided:
-        return Decided(name, kept.view, kept.plan, kept.seen)
+        return Decided(name, kept.view, kept.plan, kept.seen, kept.source)
 
     def _asked(self) -> Policy:
         """The copy of the policy that explanations ask."""

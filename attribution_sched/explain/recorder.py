@@ -24,12 +24,14 @@ class Decided:
         view: What there was to decide.
         plan: What was decided; None waits, or stays.
         seen: The decision as the policy saw it, its task as candidate 0.
+        source: Who had the last word, as the journal has it; empty if nobody noted it.
     """
 
     id: str
     view: Decision
     plan: Plan | None
     seen: Decisions
+    source: str = ""
 
 
 def perceived(policy: Policy, view: Decision) -> Decisions:
@@ -42,6 +44,11 @@ def perceived(policy: Policy, view: Decision) -> Decisions:
     if isinstance(policy, Appraiser):
         return own_first(policy.perceive(view), view.slot)
     return own_first(from_view(view), view.slot)
+
+
+def noted(policy: Policy) -> str:
+    """Who had the last word in a policy's last decision, as it says itself; empty if it does not."""
+    return str(getattr(getattr(policy, "last", None), "source", ""))
 
 
 class Watch:
@@ -83,7 +90,7 @@ class Watch:
         plan = self.policy.decide(view)
         if plan is not None or not self.placed_only:
             name = f"{self._episode}-{self._count}"
-            self._kept[name] = Decided(name, view, plan, perceived(self.policy, view))
+            self._kept[name] = Decided(name, view, plan, perceived(self.policy, view), noted(self.policy))
             if len(self._kept) > self.most:
                 self._kept.popitem(last=False)
         self._count += 1

@@ -9,6 +9,7 @@ played.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,33 +135,66 @@ def when_starts(
         SettingsError: If there are too few futures for the level.
         TaskError: If the task is not among those that the policy looks at.
     """
+    return all_start(policy, view, (view.slot,), futures=futures, level=level, seed=seed, hours=hours)[0]
+
+
+def all_start(
+    policy: Policy,
+    view: Decision,
+    slots: Sequence[int],
+    *,
+    futures: int | None = None,
+    level: float = LEVEL,
+    seed: int = 0,
+    hours: float | None = None,
+) -> list[When]:
+    """Say when several waiting tasks start and end, all from the same futures; see :func:`when_starts`.
+
+    Each task's answer is the one that it gets alone.
+
+    Args:
+        policy: As for :func:`when_starts`.
+        view: A decision of the moment; the task it is about plays no part.
+        slots: The tasks.
+        futures: As for :func:`when_starts`.
+        level: As for :func:`when_starts`.
+        seed: As for :func:`when_starts`.
+        hours: As for :func:`when_starts`.
+    """
     quick = isinstance(policy, Foresight)
     futures = (FUTURES if quick else FEWER_FUTURES) if futures is None else futures
     _check(futures, level)
     moment = view.moment
-    if moment is None or view.slot not in moment.tasks:
-        name = view.task.id if view.task is not None else str(view.slot)
-        rule = "is held, or behind the window of tasks that the policy looks at, which futures do not play"
-        raise TaskError(
-            problem("task", name, rule, "Ask when it is among the first; System.why says how many are before")
-        )
+    for slot in slots:
+        if moment is None or slot not in moment.tasks:
+            name = view.task.id if view.task is not None else str(slot)
+            rule = "is held, or behind the window of tasks that the policy looks at, which futures do not play"
+            raise TaskError(
+                problem("task", name, rule, "Ask when it is among the first; System.why says how many are before")
+            )
+    if moment is None or not slots:
+        return []
     follower, beliefs = go_on_as(policy, view)
+    told: dict[int, When] = {}
+    open_still = list(slots)
     horizons_h = HORIZONS_H[: None if quick else -1] if hours is None else (hours,)
     for horizon_h in horizons_h:
         if hours is None:
             horizon_h = within_arrivals(moment, horizon_h, MOST_ARRIVALS if quick else FEWER_ARRIVALS)
         found = fork(moment, (), futures, horizon_h, follower, seed, beliefs=beliefs)
-        at = found.tasks.index(slot_of(moment, view.slot))
-        start, finish = found.ledger[0, :, at, 0], found.ledger[0, :, at, 1]
-        told = When(
-            moment.tasks[view.slot].id or str(view.slot), moment.now_s, interval(start, level), interval(finish, level),
-            level, futures, found.until_s, int(np.isnan(start).sum()), getattr(follower, "name", policy.name),
-            found.decisions, seed,
-        )  # fmt: skip
+        for slot in open_still:
+            at = found.tasks.index(slot_of(moment, slot))
+            start, finish = found.ledger[0, :, at, 0], found.ledger[0, :, at, 1]
+            told[slot] = When(
+                moment.tasks[slot].id or str(slot), moment.now_s, interval(start, level), interval(finish, level),
+                level, futures, found.until_s, int(np.isnan(start).sum()), getattr(follower, "name", policy.name),
+                found.decisions, seed,
+            )  # fmt: skip
+        open_still = [slot for slot in open_still if not math.isfinite(told[slot].finish.high_s)]
         cut_short = hours is None and horizon_h not in horizons_h
-        if math.isfinite(told.finish.high_s) or found.until_s >= moment.ends_s or cut_short:
+        if not open_still or found.until_s >= moment.ends_s or cut_short:
             break
-    return told
+    return [told[slot] for slot in slots]
 
 
 def interval(times_s: FloatArray, level: float) -> Interval:

@@ -31,6 +31,7 @@ from attribution_sched.cluster.fork import (
     covariance_root,
     law_pool,
     pool_rows,
+    with_history,
 )
 from attribution_sched.cluster.models import Model
 from attribution_sched.cluster.world import TaskKind, World, working_shares
@@ -196,7 +197,8 @@ class AttributionBeliefs(DemandBeliefs):
         known = np.full(len(pool), self.reads)
         mean = np.einsum("nf,nfj->nj", _features(states, speed), self.slopes[pool.kinds, known])
         pace_read = self._paces(pool.kinds, states.astype(np.float32))
-        self.pool_believed: FloatArray = np.column_stack([pace_read, np.clip(mean[:, :3], -WIDEST_LOG, WIDEST_LOG)])
+        told = np.column_stack([pace_read, np.clip(mean[:, :3], -WIDEST_LOG, WIDEST_LOG)])
+        self.pool_believed: FloatArray = with_history(told, world, pool.tenants)
 
 
 def _nominal_sample_s(model: Model, training: bool) -> float:

@@ -187,6 +187,15 @@ class ChoiceOdds(Protocol):
         ...
 
 
+@runtime_checkable
+class Settles(Protocol):
+    """A policy whose odds hang on what its search settled on: told that, it need not search again."""
+
+    def settled(self, view: Decision, plan: Plan | None) -> None:
+        """Take it that the search of this decision settled on a plan."""
+        ...
+
+
 @dataclass(frozen=True)
 class Overruled:
     """A choice that was put in the place of a policy's own since it did better in copies of the cluster.

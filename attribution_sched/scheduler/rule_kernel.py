@@ -32,6 +32,7 @@ from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.fork import (
     TenantLimits,
     begin_copy,
+    believed_left,
     close_budgets,
     devices_left,
     devices_taken,
@@ -374,7 +375,8 @@ def rule_decides(
         base, task = t.base_step_s[kind], state.tasks[e, own]
         slower = believed[state.slots[e, own, st.POOL], 0] if rule.nominal_s[kind] != base else 0.0
         gain = max(-2.0, min(2.0, bounded_log(task[st.STEP] / b.best[kind]) - slower))
-        hours = np.exp(bounded_log(task[st.LEFT] * base / 3600.0) + bounded_log(task[st.STEP] / base))
+        left = believed_left(world, state, e, own, believed)
+        hours = np.exp(bounded_log(left * base / 3600.0) + bounded_log(task[st.STEP] / base))
         holding = 0
         for p in range(state.slots[e, own, st.SEGMENTS]):
             segment = state.plans[e, own, p]
@@ -397,7 +399,7 @@ def rule_decides(
             continue
         possible = True
         base, nominal = t.base_step_s[kind], rule.nominal_s[kind]
-        left = state.tasks[e, slot, st.LEFT]
+        left = believed_left(world, state, e, slot, believed)
         slower = believed[state.slots[e, slot, st.POOL], 0] if nominal != base else 0.0
         hours = np.float32(bounded_log(left * nominal * np.exp(slower) / 3600.0) / 4.0)
         on_base = np.float32(bounded_log(left * base / 3600.0) / 4.0)
@@ -476,7 +478,9 @@ LEAST_WORK = 1.05
 
 
 @kernel
-def pair_up(world: WorldArrays, state: StateArrays, e: int, partners: FloatArray, action: IntArray) -> bool:
+def pair_up(
+    world: WorldArrays, state: StateArrays, e: int, partners: FloatArray, believed: FloatArray, action: IntArray
+) -> bool:  # fmt: skip
     """Put the shortest waiting task that has one beside the neighbour with which most work is believed to be done.
 
     The event's slot and the action are written; False if nobody has a neighbour worth it.
@@ -490,7 +494,7 @@ def pair_up(world: WorldArrays, state: StateArrays, e: int, partners: FloatArray
         for slot in range(slots):
             if state.slots[e, slot, st.STATUS] != st.QUEUED or state.tasks[e, slot, st.OFFERED] > now:
                 continue
-            own, number = state.tasks[e, slot, st.LEFT], state.slots[e, slot, st.SERIAL]
+            own, number = believed_left(world, state, e, slot, believed), state.slots[e, slot, st.SERIAL]
             later = own > last_left or (own == last_left and number > last_serial)
             if later and (own < left or (own == left and number < serial)):
                 chosen, left, serial = slot, own, number
@@ -736,7 +740,7 @@ def follow(
                 else:
                     acts, possible = _decide(world, state, e, rule, believed, b, learnt, asks_agents, action)
                 if not acts and partners.shape[0] > 0 and state.event[e, st.EVENT] == st.PLACE:
-                    acts = pair_up(world, state, e, partners, action)
+                    acts = pair_up(world, state, e, partners, believed, action)
                     possible |= acts
                 decided[e] += possible
                 if acts and world.domains.caps_w.shape[1] > 1:

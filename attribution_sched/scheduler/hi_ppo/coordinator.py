@@ -150,6 +150,7 @@ class HiPpo:
         self._planners: WeakKeyDictionary[CostModel, Planner] = WeakKeyDictionary()
         self._alike: dict[bytes, Planner] = {}
         self._demands: dict[tuple[TaskKind, ...], DemandBeliefs] = {}
+        self._last_demands: tuple[tuple[TaskKind, ...], DemandBeliefs] | None = None
         self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
         self._agents: WeakKeyDictionary[Planner, Agents] = WeakKeyDictionary()
         self._rivals: tuple[Decision, Rivals] | None = None
@@ -208,10 +209,13 @@ class HiPpo:
 
     def demands(self, kinds: tuple[TaskKind, ...]) -> DemandBeliefs:
         """What attributions and pace say of the demands of tasks of some kinds; made once."""
-        if kinds not in self._demands:
-            made = DemandBeliefs(kinds, self.attributions)
-            self._demands = dict([*self._demands.items(), (kinds, made)][-CLUSTERS:])
-        return self._demands[kinds]
+        # Kinds are many numbers: the same ones, asked about again, are known by being the same.
+        if self._last_demands is None or self._last_demands[0] is not kinds:
+            if kinds not in self._demands:
+                made = DemandBeliefs(kinds, self.attributions)
+                self._demands = dict([*self._demands.items(), (kinds, made)][-CLUSTERS:])
+            self._last_demands = kinds, self._demands[kinds]
+        return self._last_demands[1]
 
     def select(self, view: Decision) -> int:
         """Choose which waiting task goes first; its plan is kept for :meth:`decide`."""
@@ -705,13 +709,22 @@ class HiPpo:
 
         return forced(self, view, situations, plan)
 
-    def rivals(self, view: Decision) -> Rivals:
-        """Plans that the wide search compares at a decision; those of the last one asked about are kept."""
+    def rivals(self, view: Decision, plan: Plan | None = None) -> Rivals:
+        """Plans that the wide search compares at a decision, at which a plan was chosen, if that is known.
+
+        Those of the last decision asked about are kept.
+        """
         if self._rivals is None or self._rivals[0] is not view:
             from attribution_sched.scheduler.hi_ppo.log_odds import Rivals
 
-            self._rivals = view, Rivals.of(self, view)
+            self._rivals = view, Rivals.of(self, view, plan)
         return self._rivals[1]
+
+    def settled(self, view: Decision, plan: Plan | None) -> None:
+        """Take it that the search of this decision settled on a plan; see :class:`~.policy.Settles`."""
+        from attribution_sched.scheduler.hi_ppo.log_odds import Rivals
+
+        self._rivals = view, Rivals.of(self, view, plan, settled=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy takes over: not the rivals of one decision, which hold its whole cluster."""

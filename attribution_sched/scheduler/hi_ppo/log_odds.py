@@ -67,25 +67,36 @@ class Rivals:
     settled_worth: float = math.inf
 
     @classmethod
-    def of(cls, policy: HiPpo, view: Decision) -> Rivals:
-        """The best plans with what is free now and with all devices, and what the search itself finds."""
+    def of(cls, policy: HiPpo, view: Decision, plan: Plan | None = None, *, settled: bool = False) -> Rivals:
+        """The best plans with what is free now and with all devices, and what the search itself finds.
+
+        Args:
+            policy: Whose search.
+            view: The decision.
+            plan: What was decided, if that is known; where no rival is worth more, the search need not be asked.
+            settled: Whether it is known that the search settled on it.
+        """
         empty = replace(view, free_devices=np.array(view.cost.domains.rows.devices, dtype=np.int64))
         listed = [*_inside(view), *_inside(empty)]
         if policy.planner(view).spanning[view.kind_index]:
             listed = [*_across(view), *_across(empty)]
         plans = list({_kind_of(plan): plan for plan in reversed(listed)}.values())
         own = policy.perceive(view)
-        settled = policy.redecide([view], own)[0] if policy.search and not view.replanning else None
-        if settled is not None:
-            plans = [settled, *(plan for plan in plans if _kind_of(plan) != _kind_of(settled))]
+        found = None
+        if policy.search and not view.replanning:
+            found = None if plan is None else plan.uncapped()
+            if found is None or not (settled or _worth_most(policy, view, own, [found, *plans])):
+                found = policy.redecide([view], own)[0]
+        if found is not None:
+            plans = [found, *(plan for plan in plans if _kind_of(plan) != _kind_of(found))]
         worth = _worth(policy, view, own, plans)[0]
         best = np.argsort(-np.where(np.isneginf(worth), -1e9, worth), kind="stable")[:RIVALS]
-        limit = math.inf if settled is None else float(worth[0])
+        limit = math.inf if found is None else float(worth[0])
         above = _above(worth, limit)
-        if settled is not None:
+        if found is not None:
             above[0] = 0.0
         kept = np.union1d(best, [0]) if plans else best
-        return cls(tuple(plans[i] for i in kept.tolist()), above[kept], settled, limit)
+        return cls(tuple(plans[i] for i in kept.tolist()), above[kept], found, limit)
 
     def worth(self, policy: HiPpo, view: Decision, situations: Decisions) -> FloatArray:
         """R of each in every situation, less what its devices cost others; −inf without room, shape ``(n, P)``."""
@@ -110,16 +121,26 @@ class Rivals:
         alike = np.array(
             [len(set(self.plans[i].domains)) == 1 and _kind_of(self.plans[i])[1] == own[1] for i in others]
         )
-        worth = self.worth(policy, view, situations)[:, others]
+        if not wide.any():
+            # Nobody asks about the rest.
+            others, alike = [i for i, same in zip(others, alike, strict=True) if same], alike[alike]
+        plans = (plan, *(self.plans[i] for i in others))
+        worth = _worth(policy, view, situations, plans)
+        mine, worth = worth[:, 0], worth[:, 1:] - self.flattered[others]
         if others:
             worth = np.where(wide[:, None] | alike, worth, -np.inf)
         rest = worth.max(axis=1, initial=-np.inf)
-        mine = _worth(policy, view, situations, (plan,))[:, 0]
         if self.settled is not None and _kind_of(plan) != _kind_of(self.settled):
             mine -= _above(_worth(policy, view, policy.perceive(view), (plan,))[0], self.settled_worth)
         with np.errstate(invalid="ignore"):
             found = np.where(np.isneginf(rest), CERTAIN, SEARCH_ODDS * (mine - rest))
         return np.asarray(np.clip(np.where(np.isneginf(mine), -CERTAIN, found), -CERTAIN, CERTAIN))
+
+
+def _worth_most(policy: HiPpo, view: Decision, own: Decisions, plans: Sequence[Plan]) -> bool:
+    """Whether no plan is worth more at a decision than the first."""
+    worth = _worth(policy, view, own, plans)[0]
+    return bool(np.isfinite(worth[0]) and (worth <= worth[0]).all())
 
 
 def _above(worth: FloatArray, limit: float) -> FloatArray:
@@ -195,7 +216,7 @@ def _search_margin(
     if plan is None or view.replanning or not policy.search:
         return np.full(len(situations), np.nan)
     wide = _searched(policy, planner, situations, weighed)
-    return policy.rivals(view).margin(policy, view, situations, plan, wide)
+    return policy.rivals(view, plan).margin(policy, view, situations, plan, wide)
 
 
 def forced(policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | None) -> BoolArray:

@@ -262,8 +262,31 @@ def reprice_each(
 
 
 def reprice(t: PlannerTables, kind: int, batch: PlanBatch, links: FloatArray, factors: FloatArray) -> FloatArray:
-    """Price every plan in every situation, shape ``(n, plans, 5)``; see :func:`reprice_each`."""
+    """Price every plan in every situation, shape ``(n, plans, 5)``; see :func:`reprice_each`.
+
+    A plan feels its task's demands and the links between its own domains; situations that are alike in these are priced
+    once.
+    """
     n, plans = max(len(links), len(factors)), len(batch)
     kinds = np.full(plans, kind, dtype=np.int64)
-    priced = [reprice_each(t, kinds, batch, np.full(n, p, dtype=np.int64), links, factors) for p in range(plans)]
-    return np.stack(priced, axis=1)
+    out = np.zeros((n, plans, len(PRICES)))
+    for p in range(plans):
+        felt = np.unique(batch.segments[p, : batch.counts[p], DOMAIN])
+        rows = factors if len(felt) == 1 or len(links) == 1 else np.column_stack([
+            np.broadcast_to(factors, (n, factors.shape[1])), links[:, :2][:, :, felt][:, :, :, felt].reshape(n, -1)
+        ])  # fmt: skip
+        first, which = _distinct(rows)
+        owner = np.full(len(first), p, dtype=np.int64)
+        some = [each[first] if len(each) > 1 else each for each in (links, factors)]
+        out[:, p] = reprice_each(t, kinds, batch, owner, *some)[which]
+    return out
+
+
+def _distinct(rows: FloatArray) -> tuple[IntArray, IntArray]:
+    """First of each distinct row, and which of these every row is, shape ``(n,)``."""
+    keys = rows @ np.random.default_rng(0).random(rows.shape[1])
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    if (rows[first[which]] != rows).any():
+        # Two rows with one key: as good as never.
+        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, which.ravel()

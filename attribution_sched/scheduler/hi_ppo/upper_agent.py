@@ -22,6 +22,7 @@ import numpy as np
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import free_devices, kind_of
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
+from attribution_sched.cluster.fork import believed_left
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.scheduler.hi_ppo.action_masks import bounded_log, log2_floor
@@ -406,7 +407,8 @@ def see_cluster(
         task = state.tasks[e, slot]
         if state.slots[e, slot, st.STATUS] == st.RUNNING and not (running and slot == own):
             at_work += 1
-            hours = (task[st.LEFT] * task[st.STEP] + max(0.0, task[st.PAUSED] - now)) / 3600.0
+            left = believed_left(world, state, e, slot, believed)
+            hours = (left * task[st.STEP] + max(0.0, task[st.PAUSED] - now)) / 3600.0
             for i in range(state.slots[e, slot, st.SEGMENTS]):
                 segment = state.plans[e, slot, i]
                 k = segment[DOMAIN]
@@ -418,7 +420,7 @@ def see_cluster(
         if (queued and not running) or (running and slot == own):
             slots[candidates] = slot
             s.kind[candidates] = kind_of(world, state, e, slot)
-            s.left[candidates] = task[st.LEFT]
+            s.left[candidates] = believed_left(world, state, e, slot, believed)
             for f in range(FACTORS):
                 s.factors[candidates, f] = believed[state.slots[e, slot, st.POOL], 1 + f]
             s.waited_s[candidates] = 0.0 if running else now - task[st.ARRIVAL]
