@@ -99,6 +99,7 @@ def slowness(day: EpisodeSummary) -> float:
 FRONTIER = (
     "fcfs", "sjf", "cleanest-first", "round-robin", "least-loaded", "greedy-bandwidth", "greedy", "mast",
     "dual-smoothing", "exact-switch", "rule", "rule+fork", "rule+fork, 1000 USD/kg, w_cost 2", "hi-ppo[propose]",
+    "hi-ppo[quick]", "hi-ppo", "sjf+correct", "speed-proportional", "integer-programme", "sailor",
 )  # fmt: skip
 """Policies of the frontier; the uniform split is left out, whose plans are the baseline itself."""
 
@@ -144,19 +145,22 @@ def print_frontier(found: Frontier) -> None:
     table = {label: np.array(rows)[:days] for label, rows in found.items()}
     against = table.get("cleanest-first")
     boot = PairedBootstrap(days, seed=0)
+    print("| policy | grams, kg | delay | USD | kWh (flat marginal intensity) | busy |\n|---|---|---|---|---|---|")
     for label, rows in sorted(table.items(), key=lambda each: float(each[1][:, 0].mean())):
-        mean = rows.mean(axis=0)
-        line = f"{label:34s} {mean[0]:7.1f} kg  delay {mean[1]:5.2f}  {mean[2]:7.0f} USD  flat {mean[3]:6.0f} kWh"
-        if against is not None and days > 1:
-            off = [100.0 * (rows[:, at] / against[:, at] - 1.0) for at in (0, 2, 3)]
-            off.insert(1, rows[:, 1] - against[:, 1])
-            each = [boot.estimate(boot.means(values)) for values in off]
-            names = ("grams %", "delay", "USD %", "flat %")
-            line += "  | " + "; ".join(
-                f"{name} {one.value:+.2f} [{one.low:+.2f}, {one.high:+.2f}]"
-                for name, one in zip(names, each, strict=True)
-            )
-        print(f"{line}  busy {mean[4]:.2f}", flush=True)
+        cells = [label]
+        for at, digits in enumerate((1, 2, 0, 0)):
+            cell = f"{rows[:, at].mean():,.{digits}f}"
+            if against is not None and against is not rows and days > 1:
+                # The delay has a zero of its own; what is above it is told in its unit.
+                unit, off = (
+                    ("", rows[:, 1] - against[:, 1])
+                    if at == 1
+                    else (" %", 100.0 * (rows[:, at] / against[:, at] - 1.0))
+                )
+                gap, places = boot.estimate(boot.means(off)), 2 if at == 1 else 1
+                cell += f", {gap.value:+.{places}f}{unit} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
+            cells.append(cell)
+        print(f"| {' | '.join(cells)} | {rows[:, 4].mean():.2f} |", flush=True)
     means = {label: rows.mean(axis=0)[:3] for label, rows in table.items()}
     best = [a for a, own in means.items() if not any((o <= own).all() and (o < own).any() for o in means.values())]
     print(f"{days} days; not beaten in all three: " + "; ".join(best), flush=True)

@@ -96,7 +96,7 @@ ROWS = (
     ),
     Row(
         "J3 · carbon by the hour: grams for the same work, thinking that pays for them, over cleanest grid first",
-        "{grams} at {eff} of R_eff; without the hydro grid {without}; traffic costs 60 to 70 % more",
+        "{grams} at {eff} of R_eff; without the hydro grid {without}; traffic costs 77 to 102 % more",
         "cut, told annual means instead of hours: {annual} (of {without}): **the hours themselves are worth nothing**; "
         "{share} of what a plan with foresight saves",
         "results_carbon.md",

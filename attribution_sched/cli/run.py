@@ -20,6 +20,7 @@ from attribution_sched.cli.files import RunFiles, check_new_files, make_run_file
 from attribution_sched.errors import AttributionSchedError, ExplanationError, SettingsError, nearest, problem
 
 if TYPE_CHECKING:
+    from attribution_sched.config.schema import Settings
     from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.feedback.loop import FeedbackChange
@@ -198,12 +199,16 @@ class RunRequest:
         Raises:
             AttributionSchedError: If the input is wrong after all.
         """
+        from attribution_sched.config import load_settings
         from attribution_sched.system import System
 
         if self.resume is not None:
             system = System.resume(self.resume)
             self.files = RunFiles(self.resume, self.report or report_beside(self.resume))
-            system.targets = self.targets or system.targets or targets_of([], len(system.world.cluster))
+            if self.targets is not None:
+                system.targets = self.targets
+            elif system.targets is None:
+                system.targets = targets_of([], load_settings(system.journal.header.settings["world"]))
             return system
         self.files = make_run_files(self.settings.name, self.seed, self.journal, self.report)
         try:
@@ -257,7 +262,7 @@ def check_request(
                 fix = "Leave it out, or leave out --resume"
                 raise SettingsError(problem(option, str(value), "the journal of --resume has its own", fix))
     settings = None if resume is not None else load_settings(preset or PRESET)
-    wanted = None if resume is not None and not targets else targets_of(targets, _domains(settings))
+    wanted = None if resume is not None and not targets else targets_of(targets, settings)
     from attribution_sched import arguments
     from attribution_sched.live_cluster import as_policy
 
@@ -279,23 +284,16 @@ def check_request(
     )  # fmt: skip
 
 
-def _domains(settings: Any) -> int:
-    return 2 if settings is None else len(settings.domains or settings.regions or ())
+USUAL: dict[str, float] = {"utilisation_at_least": 0.85, "step_ratio_at_most": 1.0, "cost_ratio_at_most": 1.0}
+"""For presets without targets of their own: devices busy, and neither slower nor dearer than the baseline."""
 
 
-SEVERAL: dict[str, float] = {"utilisation_at_least": 0.95, "step_ratio_at_most": 0.6, "cost_ratio_at_most": 0.7}
-"""For presets of several domains, against the static uniform split: 40 % less step time, 30 % less cost."""
-
-SINGLE: dict[str, float] = {"utilisation_at_least": 0.95, "step_ratio_at_most": 0.5, "cost_ratio_at_most": 0.4}
-"""For presets of one domain, where the cost is that of energy."""
-
-
-def targets_of(words: Sequence[str], domains: int) -> Targets:
-    """Targets from ``NAME=NUMBER``, the usual ones if there are none.
+def targets_of(words: Sequence[str], settings: Settings | None = None) -> Targets:
+    """Targets from ``NAME=NUMBER``, the preset's own if there are none.
 
     Args:
         words: One word for each target.
-        domains: Domains of the preset.
+        settings: The preset; those for presets without targets by default.
 
     Raises:
         SettingsError: If a word is not of that form, or a target does not exist, is there twice or out of range.
@@ -303,7 +301,7 @@ def targets_of(words: Sequence[str], domains: int) -> Targets:
     from attribution_sched.feedback.targets import KINDS, Targets
 
     if not words:
-        return Targets.of(SEVERAL if domains > 1 else SINGLE)
+        return Targets.of((settings.targets if settings is not None else {}) or USUAL)
     targets: dict[str, float] = {}
     for word in words:
         name, equals, text = (part.strip() for part in word.partition("="))

@@ -702,6 +702,7 @@ class Settings(Record):
         quotas: What tenants may use.
         share_rule: Whose turn it is when several tenants wait: none (the policy's choice) or fair-share.
         cap_levels: Power caps that a task may be given, as shares of its devices' TDP, descending; none by default.
+        targets: What ``attribution-sched run`` works toward when nothing is asked for: target to number.
     """
 
     name: Name = "unnamed"
@@ -727,6 +728,19 @@ class Settings(Record):
     quotas: Annotated[tuple[Quota, ...], Field(max_length=MOST_QUOTAS), Why("every decision looks them up")] = ()
     share_rule: ShareRule = "none"
     cap_levels: tuple[Annotated[float, Field(strict=True, gt=0.0, lt=1.0)], ...] = ()
+    targets: dict[Name, Annotated[float, Field(strict=True, gt=0.0, allow_inf_nan=False)]] = Field(default_factory=dict)
+
+    @field_validator("targets")
+    @classmethod
+    def _known_targets(cls, targets: dict[str, float]) -> dict[str, float]:
+        from attribution_sched.feedback.targets import KINDS
+
+        for name, value in targets.items():
+            if name not in KINDS:
+                raise broken_rule("is not a target", nearest(name, KINDS), value=name)
+            if name == "utilisation_at_least" and value > 1.0:
+                raise broken_rule("must be <= 1", "Use a share, like 0.85", key=(name,), value=value)
+        return targets
 
     @field_validator("gpus")
     @classmethod

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from attribution_sched.cli.run import SEVERAL, SINGLE, measured, targets_of
+from attribution_sched.cli.run import USUAL, measured, targets_of
+from attribution_sched.config import load_settings
+from attribution_sched.config.sources import preset_names
 from attribution_sched.errors import SettingsError
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.journal import Journal
+from tests.small_world import small
 
 from .helpers import command, errors, invoke, refused, started
 
@@ -189,13 +192,21 @@ def test_the_default_run_as_a_newcomer_types_it(tmp_path):
 
 
 def test_words_become_targets():
-    found = targets_of(["utilisation_at_least=0.8", " cost_ratio_at_most = 5e-1 "], 4)
+    found = targets_of(["utilisation_at_least=0.8", " cost_ratio_at_most = 5e-1 "])
     assert found == Targets(utilisation_at_least=0.8, cost_ratio_at_most=0.5)
 
 
-def test_without_words_the_usual_ones_are_taken():
-    assert targets_of([], 4).named() == SEVERAL
-    assert targets_of([], 1).named() == SINGLE
+@pytest.mark.parametrize("preset", preset_names())
+def test_without_words_the_presets_own_are_taken(preset):
+    settings = load_settings(preset)
+    assert settings.targets and targets_of([], settings).named() == settings.targets
+    assert targets_of(["step_s_at_most=2"], settings).named() == {"step_s_at_most": 2.0}
+    inherited = load_settings({"extends": preset, "name": "mine"})
+    assert inherited.targets == settings.targets
+
+
+def test_a_preset_without_targets_has_the_usual_ones():
+    assert targets_of([], small()).named() == targets_of([]).named() == USUAL
 
 
 @pytest.mark.parametrize(
@@ -212,7 +223,7 @@ def test_without_words_the_usual_ones_are_taken():
 )
 def test_wrong_words_are_refused(words, told):
     with pytest.raises(SettingsError) as caught:
-        targets_of(words, 4)
+        targets_of(words)
     assert told in str(caught.value)
 
 
@@ -227,3 +238,19 @@ def test_figures_are_means_over_the_plans_put_in_force(written):
             "utilisation_at_least": None,
             "step_ratio_at_most": None,
         }
+
+
+@pytest.mark.parametrize(
+    ("targets", "told"),
+    [
+        ({"utilization_at_least": 0.9}, "Did you mean 'utilisation_at_least'?"),
+        ({"utilisation_at_least": 80.0}, "must be <= 1"),
+        ({"step_s_at_most": -1.0}, "targets.step_s_at_most"),
+        ({"step_s_at_most": float("nan")}, "targets.step_s_at_most"),
+        ({"step_s_at_most": "soon"}, "targets.step_s_at_most"),
+    ],
+)
+def test_wrong_targets_of_a_preset_are_refused(targets, told):
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"extends": "testbed", "targets": targets})
+    assert told in str(caught.value)
