@@ -150,6 +150,7 @@ class HiPpo:
         self._planners: WeakKeyDictionary[CostModel, Planner] = WeakKeyDictionary()
         self._alike: dict[bytes, Planner] = {}
         self._demands: dict[tuple[TaskKind, ...], DemandBeliefs] = {}
+        self._last_demands: tuple[tuple[TaskKind, ...], DemandBeliefs] | None = None
         self._batches: WeakKeyDictionary[CostModel, dict[tuple[object, ...], PlanBatch]] = WeakKeyDictionary()
         self._agents: WeakKeyDictionary[Planner, Agents] = WeakKeyDictionary()
         self._rivals: tuple[Decision, Rivals] | None = None
@@ -208,9 +209,14 @@ class HiPpo:
 
     def demands(self, kinds: tuple[TaskKind, ...]) -> DemandBeliefs:
         """What attributions and pace say of the demands of tasks of some kinds; made once."""
+        last = self._last_demands
+        # Hashing a world's kinds, layer by layer, takes longer than what is asked of them.
+        if last is not None and last[0] is kinds:
+            return last[1]
         if kinds not in self._demands:
             made = DemandBeliefs(kinds, self.attributions)
             self._demands = dict([*self._demands.items(), (kinds, made)][-CLUSTERS:])
+        self._last_demands = kinds, self._demands[kinds]
         return self._demands[kinds]
 
     def select(self, view: Decision) -> int:
