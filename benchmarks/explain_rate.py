@@ -4,7 +4,7 @@
     python benchmarks/explain_rate.py --policy sjf --decisions 1000 --rows 400
     python benchmarks/explain_rate.py --profile                       # where the time goes
 
-A system writes a journal of fresh days; it is then opened again, as ``explain --all`` does, and every decision explained
+A system writes a journal of fresh days; it is opened again, as ``explain --all`` does, and every decision explained
 by default (its log-odds or choice against the best other one), in order, in this process: CPU time, living through
 again and writing included, loading and compiling not. Workers share nothing but the journal's file, so that two cores
 take half as long; that extrapolation is written out.
