@@ -1203,7 +1203,7 @@ class System:
         waited_h, started, first_s, last_s = 0.0, False, -math.inf, math.inf
         if task is not None:
             if not self.journal.knows_task(task):
-                known = [str(each.task_id) for each in decisions[-200:] if each.task_id]
+                known = list(dict.fromkeys(str(each.task_id) for each in decisions if each.task_id))[-12:]
                 raise TaskError(problem("task", task, "is not in the journal", nearest(task, known)))
             came_s = self.journal.task(task).submitted_s
             began = [each for each in self.journal.decisions_on(task) if each.plan is not None]
