@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from attribution_sched.explain.decision_table import Alternative, DecisionTable
     from attribution_sched.explain.delay import Delay
     from attribution_sched.explain.explanation import Explanation
+    from attribution_sched.explain.several_agents import AgentsCompared
     from attribution_sched.explain.what_if import WhatIf
     from attribution_sched.explain.when import When
     from attribution_sched.explain.why import Why
@@ -1092,6 +1093,41 @@ class System:
             decided = self._recall(name)
             return tree_readings(self._memory_of(self.journal.decision(name)).looks(), decided)
 
+    def compare_agents(
+        self,
+        decision: SchedulingResult | str,
+        agents: Sequence[Any],
+        *,
+        futures: int = 32,
+        hours: float = 6.0,
+        **options: Any,
+    ) -> AgentsCompared:
+        """One decision, several agents: what each would have done with the task, why, and who was right in copies.
+
+        Args:
+            decision: A result, or the id of any decision in the journal.
+            agents: Names of policies, policies (such as ``SB3Policy``) or functions, as for :class:`System`; who
+                decided stands before them.
+            futures: Copies in which every choice is played.
+            hours: How far.
+            **options: Of the explanations, as for :meth:`explain`.
+
+        Raises:
+            JournalError: If the journal has no such decision; the message names the nearest.
+            SettingsError: If there is no agent to compare with, one is not known, or there are no futures.
+        """
+        from attribution_sched.explain.several_agents import check_agents, compare_agents
+
+        check_agents(agents, futures, hours)
+        others, chosen = [as_policy(each) for each in agents], arguments.explain_options(options)
+        with self._explaining_turn:
+            name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
+            decided, memory = self._recall(name), self._memory_of(self.journal.decision(name))
+            return compare_agents(
+                memory.looks(), others, decided, memory.explain_other, futures=futures, hours=hours, seed=self.seed,
+                **chosen,
+            )  # fmt: skip
+
     def why(self, task: str, *, private: bool = False) -> Why:
         """Why a task is still waiting: the binding cause, who holds the room, and what would start it now.
 
@@ -1167,7 +1203,7 @@ class System:
         waited_h, started, first_s, last_s = 0.0, False, -math.inf, math.inf
         if task is not None:
             if not self.journal.knows_task(task):
-                known = [str(each.task_id) for each in decisions[-200:] if each.task_id]
+                known = list(dict.fromkeys(str(each.task_id) for each in decisions if each.task_id))[-12:]
                 raise TaskError(problem("task", task, "is not in the journal", nearest(task, known)))
             came_s = self.journal.task(task).submitted_s
             began = [each for each in self.journal.decisions_on(task) if each.plan is not None]

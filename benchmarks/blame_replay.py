@@ -90,7 +90,8 @@ def day(preset: str, name: str, seed: int, tasks: int, asked: int, most: int) ->
 def table(rows: list[dict[str, Any]]) -> str:
     """One line a policy."""
     lines = [
-        "| policy | tasks | decisions blamed | ρ with the day itself | same sign, of those that move it | same, of certain blame | "
+        "| policy | tasks | decisions blamed | ρ with the day itself | same sign, of those that move it | "
+        "same, of certain blame | "
         "wait, h | accounted for, h | CPU s a task |",
         "|---|---:|---:|---|---|---|---|---|---|",
     ]

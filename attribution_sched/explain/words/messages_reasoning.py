@@ -414,6 +414,24 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "决策树“{head}”给出 {value}（通常 {usual}）：{path:，}。精确份额：{shares:，}。",
     ),
     "tree.none": ("no input moves it", "没有输入影响它"),
+    # One decision, several agents.
+    "agents.alike": (
+        "{decision}: all {count} agents decide alike: {what}.",
+        "{decision}：{count} 个智能体的决定相同：{what}。",
+    ),
+    "agents.differ": ("{decision}: the agents differ.", "{decision}：各智能体的决定不同。"),
+    "agents.right": (
+        "In the copies {who} was right: {gain} R over the next best choice (95 % interval excludes 0).",
+        "在副本中 {who} 是对的：比次优选择多 {gain} R（95 % 区间不含 0）。",
+    ),
+    "agents.level": ("In the copies none of the choices is better for certain.", "在副本中没有哪个选择确定更好。"),
+    "agents.unplayed": ("The choices cannot be played in copies here.", "此处无法在副本中推演这些选择。"),
+    "agents.row": ("{agent}: {what}; because of {drivers:, }", "{agent}：{what}；原因：{drivers:，}"),
+    "agents.bare": ("{agent}: {what}", "{agent}：{what}"),
+    "agents.column": ("agent", "智能体"),
+    "agents.choice": ("choice", "选择"),
+    "agents.drivers": ("because of", "原因"),
+    "agents.delta": ("ΔR in copies", "副本中的 ΔR"),
     # Which earlier decisions made it wait.
     "blame.head": (
         "{task} waited {waited} h. Earlier decisions, each replaced by its runner-up ({count} made a difference, at "

@@ -209,13 +209,15 @@ class HiPpo:
 
     def demands(self, kinds: tuple[TaskKind, ...]) -> DemandBeliefs:
         """What attributions and pace say of the demands of tasks of some kinds; made once."""
-        # Kinds are many numbers: the same ones, asked about again, are known by being the same.
-        if self._last_demands is None or self._last_demands[0] is not kinds:
-            if kinds not in self._demands:
-                made = DemandBeliefs(kinds, self.attributions)
-                self._demands = dict([*self._demands.items(), (kinds, made)][-CLUSTERS:])
-            self._last_demands = kinds, self._demands[kinds]
-        return self._last_demands[1]
+        last = self._last_demands
+        # Hashing a world's kinds, layer by layer, takes longer than what is asked of them.
+        if last is not None and last[0] is kinds:
+            return last[1]
+        if kinds not in self._demands:
+            made = DemandBeliefs(kinds, self.attributions)
+            self._demands = dict([*self._demands.items(), (kinds, made)][-CLUSTERS:])
+        self._last_demands = kinds, self._demands[kinds]
+        return self._demands[kinds]
 
     def select(self, view: Decision) -> int:
         """Choose which waiting task goes first; its plan is kept for :meth:`decide`."""
