@@ -3,13 +3,15 @@
     python benchmarks/foreign_learners.py --learner maskable-ppo --steps 4096        # sb3-contrib, about two minutes
     python benchmarks/foreign_learners.py --learner rllib-levels --steps 4096        # RLlib (extra ray)
     python benchmarks/foreign_learners.py --learner rule,sjf,greedy,fcfs             # who they meet
+    python benchmarks/foreign_learners.py --preset testbed --steps 1024 --trials 20  # sb3-contrib, settings drawn
     python benchmarks/foreign_learners.py --quick                                    # sb3-contrib, testbed, 20 s
 
 ``maskable-ppo`` and ``rllib`` choose one of 16 candidate plans, ``rllib-domains`` is one agent a domain (seed 001),
 ``rllib-levels`` an upper and a lower agent (seeds 003, 004). Each plays the same held-out episodes twice: before it has
 learnt anything (``… untrained``) and after, so that what learning brought is a paired difference. Networks, batch sizes
 and rates are the libraries' defaults but for what is written below; nothing was tuned. Episodes are kept in
-``--output``, one JSON line each, and not played again.
+``--output``, one JSON line each, and not played again. With ``--trials`` MaskablePPO learns so often with settings that
+are drawn, each trial is scored on two days that are not held out and printed, and the best of them plays the arena.
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ SEED = 19_000
 ROLLOUT, MINIBATCH, EPOCHS = 512, 128, 6
 
 
-def maskable_ppo(preset: str) -> tuple[Policy, Callable[[int], None]]:
+TUNING = (19_500, 19_501)
+"""Days that trials are scored on."""
+
+
+def maskable_ppo(preset: str, **settings: Any) -> tuple[Policy, Callable[[int], None]]:
     """MaskablePPO of sb3-contrib as a scheduler, and how it learns."""
     from sb3_contrib import MaskablePPO
 
@@ -48,9 +54,8 @@ def maskable_ppo(preset: str) -> tuple[Policy, Callable[[int], None]]:
     attributor = state_of(None, world)
     env = CandidateEnv(world, attributor)
     env.reset(seed=SEED)
-    model = MaskablePPO(
-        "MlpPolicy", env, n_steps=ROLLOUT, batch_size=MINIBATCH, n_epochs=EPOCHS, seed=SEED, device="cpu"
-    )
+    given = {"n_steps": ROLLOUT, "batch_size": MINIBATCH, "n_epochs": EPOCHS} | settings
+    model = MaskablePPO("MlpPolicy", env, seed=SEED, device="cpu", **given)
     return SB3Policy(model, attributor), lambda steps: model.learn(steps) and None
 
 
@@ -97,6 +102,27 @@ LEARNERS: dict[str, Callable[[str], tuple[Policy, Callable[[int], None]]]] = {
 }
 
 
+def best_of(trials: int, preset: str, steps: int) -> tuple[Policy, str]:
+    """MaskablePPO with the best of some settings that are drawn, each printed with its score."""
+    rng, world = np.random.default_rng(SEED), load_settings(preset).build_world()
+    found: list[tuple[float, Policy, str]] = []
+    for trial in range(trials):
+        settings = {
+            "learning_rate": round(float(10 ** rng.uniform(-4.0, -2.0)), 6),
+            "gamma": float(rng.choice([0.2, 0.8, 0.95, 0.99])), "gae_lambda": float(rng.choice([0.8, 0.95])),
+            "ent_coef": float(rng.choice([0.0, 0.003, 0.03])), "n_epochs": int(rng.choice([3, 6, 12])),
+            "n_steps": int(rng.choice([128, 256, 512])), "batch_size": int(rng.choice([32, 64, 128])),
+        }  # fmt: skip
+        policy, learn = maskable_ppo(preset, **settings)
+        learn(steps)
+        score = float(np.mean([play(world, policy, day).reward for day in TUNING]))
+        told = ", ".join(f"{name} {value:g}" for name, value in settings.items())
+        print(f"trial {trial:2d}: {score:10.2f}   {told}", flush=True)
+        found.append((score, policy, told))
+    _, policy, told = max(found, key=lambda each: each[0])
+    return policy, told
+
+
 def played(rows: list[dict[str, Any]], preset: str, steps: int, name: str, seed: int) -> bool:
     """Whether an episode is there already."""
     return any((r["preset"], r["steps"], r["policy"], r["seed"]) == (preset, steps, name, seed) for r in rows)
@@ -133,6 +159,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4096)
     parser.add_argument("--episodes", type=int, default=12)
     parser.add_argument("--output", default="arena/foreign_learners.jsonl")
+    parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
     if asked.quick:
@@ -156,6 +183,10 @@ def main() -> None:
                     with path.open("a") as file:
                         file.write(json.dumps(row) + "\n")
 
+    if asked.trials:
+        policy, told = best_of(asked.trials, asked.preset, asked.steps)
+        print(f"best: {told}")
+        arena(f"maskable-ppo, best of {asked.trials}", policy, asked.steps)
     for name in filter(None, asked.learner.split(",")):
         if name in POLICIES:
             arena(name, make_policy(name), 0)

@@ -1232,6 +1232,8 @@ def _times(copies: Copies, now_s: float, until_s: float) -> tuple[FloatArray, Fl
 def _play(follower: Follower, copies: Copies) -> int:
     try:
         return follower.play(copies)
+    except SettingsError:
+        raise
     except Exception as error:
         name = getattr(follower, "name", type(follower).__name__)
         rule = f"failed while it played copies on: {type(error).__name__}: {error}"

@@ -14,6 +14,7 @@ from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment, layout_table
 from attribution_sched.cluster.reward import cost_usd, r_cost, samples, usd_per_g, usd_per_j
 from attribution_sched.cluster.world import BATCH_LEVELS, Domain, World
+from attribution_sched.errors import SettingsError, problem
 from attribution_sched.planning.cut_table import cut_table, no_cuts
 from attribution_sched.planning.memory_feasibility import FORMATS
 from attribution_sched.planning.power_caps import Judge, best_levels, with_levels
@@ -134,7 +135,16 @@ class RuleFollower:
         return cls(Planner.of(moment.cost, world.kinds, *base, world.max_segments, paces), world)
 
     def play(self, copies: Copies) -> int:
-        """Play copies to their horizon; returns the decisions it took part in."""
+        """Play copies to their horizon; returns the decisions it took part in.
+
+        Raises:
+            SettingsError: If they are of another cluster than its tables.
+        """
+        own, theirs = self.rule.tables.domains.rows.devices, copies.world.domains.rows.devices
+        if len(self.rule.nominal_s) != len(copies.world.kinds) or not np.array_equal(own, theirs):
+            made = f"was made for {len(self.rule.nominal_s)} kinds of tasks on {np.asarray(own).tolist()} devices"
+            rule = f"{made}; these copies have {len(copies.world.kinds)} on {np.asarray(theirs).tolist()}"
+            raise SettingsError(problem("follower", self.name, rule, "Use RuleFollower.of(moment)"))
         decided = np.zeros(len(copies.state.clock), dtype=np.int64)
         action = np.zeros((copies.state.plans.shape[2], 5), dtype=np.int64)
         follow(

@@ -21,7 +21,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.errors import AttributionSchedError, PlanError, SettingsError
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.explain.words import in_language
-from attribution_sched.planning.power_caps import with_cap
+from attribution_sched.planning.power_caps import capped, opaque_level, with_cap
 from attribution_sched.results import plan_of, plan_record
 from attribution_sched.scheduler.pairing import Packing, ReferenceBelief
 from attribution_sched.scheduler.rules import ShortestJobFirst
@@ -196,3 +196,21 @@ class Uncapped:
         if answer is None:
             return None
         return Shared(with_cap(answer.plan, 0)) if isinstance(answer, Shared) else with_cap(answer, 0)
+
+
+def test_a_device_that_two_share_is_capped_only_where_the_time_of_both_is_worth_it():
+    """Charged the time of one alone, a pair lost twice what its cap saved: Hi-PPO did worse with caps than without."""
+    engine = Engine(small_site())
+    engine.seed([1])
+    engine.reset()
+    seen = view(engine)
+    plan, levels = ShortestJobFirst().decide(seen), []
+    for working in np.linspace(0.05, 1.0, 20).tolist():
+        own = opaque_level(
+            engine.cost.domains, engine.cost.power_law, 0, plan.segments[0].precision.index, working,
+            seen.reward.w_eff, seen.reward.w_cost,
+        )  # fmt: skip
+        pair = capped(seen, plan, seen.task, working=working).segments[0].cap
+        levels.append((own, pair))
+    assert all(pair <= own for own, pair in levels)
+    assert sum(pair < own for own, pair in levels) > 3

@@ -36,3 +36,14 @@ def test_thinking_beats_the_teacher_beyond_the_interval(tell):
         error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
         tell("J4", policy=name, days=len(gain), gain=float(gain.mean()), error=error)
         assert gain.mean() - 2.0 * error > 0.0, name
+
+
+@pytest.mark.slow
+def test_thinking_pays_where_models_must_be_cut(tell):
+    """Copies that cut models worse than the policy itself does made thinking level with none here."""
+    world, seeds = load_settings("cross-domain").build_world(), range(3_800_000, 3_800_024)
+    alone, thinking = ([play(world, HiPpo(think=think), seed).reward for seed in seeds] for think in (False, True))
+    gain = np.array(thinking) - np.array(alone)
+    error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
+    tell("J4", policy="hi-ppo over itself without thinking", days=len(gain), gain=float(gain.mean()), error=error)
+    assert gain.mean() - 2.0 * error > 0.0

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.fork import Copies
+from attribution_sched.cluster.fork import Copies, Wait, fork
 from attribution_sched.config import load_settings
+from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.rule import Rule
 from attribution_sched.scheduler.rule_follower import RuleFollower
@@ -61,3 +63,15 @@ def test_whole_days_are_the_same_and_the_ledger_adds_up(preset, hours):
         assert np.allclose(ledger[:, :, column].sum(axis=1), totals[name], rtol=1e-9)
     assert np.array_equal(np.isfinite(ledger[:, :, 1]).sum(axis=1), totals["completed"])
     assert (ledger[:, :, 1] >= ledger[:, :, 0])[np.isfinite(ledger[:, :, 1])].all()
+
+
+def test_a_follower_of_another_cluster_is_refused():
+    """Its tables would be read beyond their ends."""
+    moments = {}
+    for preset in ("testbed", "cross-domain-easy"):
+        engine = Engine(load_settings(preset).build_world())
+        engine.seed([1])
+        engine.reset()
+        moments[preset] = view(engine).moment
+    with pytest.raises(SettingsError, match=r"follower = 'rule': was made for .* these copies have .*RuleFollower.of"):
+        fork(moments["cross-domain-easy"], [Wait()], 1, 1.0, RuleFollower.of(moments["testbed"]), 0)

@@ -260,6 +260,7 @@ class HiPpo:
             view: The decision.
             others: Tasks that wait beside the one to be placed, if the view's queue does not tell.
         """
+        _check_moment(view)
         if view.cost not in self._planners:
             self.warm_up(view)
         others = _others(view) if others is None else others
@@ -780,6 +781,22 @@ def _digest(view: Decision) -> bytes:
     for kind in view.kinds:
         found.update(repr((kind.features, kind.training, kind.batch_size, kind.microbatches)).encode())
     return found.digest()
+
+
+def _check_moment(view: Decision) -> None:
+    """Refuse a decision whose moment is of another cluster: copies of that one would be compared.
+
+    Raises:
+        PlanError: If it is.
+    """
+    if view.moment is None or view.moment.world.kinds is view.kinds:
+        return
+    world = view.moment.world
+    here, there = ([kind.model.name for kind in kinds] for kinds in (view.kinds, world.kinds))
+    if here != there or len(view.cost.cluster) != len(world.cluster):
+        rule = f"is of another cluster than the decision: {len(view.cost.cluster)} domains and {', '.join(here)}"
+        given = f"{len(world.cluster)} domains and {', '.join(there)}"
+        raise PlanError(problem("decision.moment", given, rule, "Use the moment that came with the decision"))
 
 
 def _others(view: Decision) -> int:

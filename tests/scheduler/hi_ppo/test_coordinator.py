@@ -117,3 +117,10 @@ def test_a_copy_has_a_memory_of_its_own_whatever_was_looked_up_before():
     twin(asked)
     after = asked.memory()
     assert before.keys() == after.keys() and all((before[name] == after[name]).all() for name in before)
+
+
+def test_a_decision_with_the_moment_of_another_cluster_is_refused():
+    """Copies of that other cluster would be compared."""
+    seen, other = (view(worlds.begun(worlds.worlds()[name], 1, 2)) for name in ("equal", "served"))
+    with pytest.raises(PlanError, match=r"decision\.moment = .*is of another cluster.*Use the moment that came with"):
+        policy(think=True).coordinate(replace(seen, moment=other.moment))
