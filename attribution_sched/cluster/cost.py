@@ -279,7 +279,8 @@ def _pass_draw(
         here.compute_draw, here.memory_draw, power_law.saturation,
     )  # fmt: skip
     beta = compute_part * here.compute_beta + (1.0 - compute_part) * here.memory_beta
-    return _under_cap(domains, power_law, domain, cap, natural, working, beta)
+    watts_and_time: tuple[float, float] = _under_cap(domains, power_law, domain, cap, natural, working, beta)
+    return watts_and_time
 
 
 @kernel

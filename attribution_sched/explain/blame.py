@@ -156,7 +156,7 @@ def other_choices(view: Decision, own: Plan | None) -> list[Plan | None]:
             found.append(best_inside(view, next(iter(mine)), most=devices // 2))
     if view.max_segments > 1 and len(mine) != 1:
         found.append(best_across(view))
-    plans = [plan for plan in found if plan is not None and plan != own]
+    plans: list[Plan | None] = [plan for plan in found if plan is not None and plan != own]
     return plans if own is None else [*plans, None]
 
 

@@ -34,14 +34,14 @@ class CutTable(NamedTuple):
     """Cuts by kind of task; n kinds, at most M cuts of each, K domains, P segments.
 
     Attributes:
-        count: Cuts of each kind, shape ``(n_kinds,)``; none for kinds that one domain holds.
+        counts: Cuts of each kind, shape ``(n_kinds,)``; none for kinds that one domain holds.
         action: The cuts as actions of the engine, shape ``(n_kinds, M, P, 5)``.
         needs: Devices of each domain that a cut takes, shape ``(n_kinds, M, K)``.
         worth: R of the cut, shape ``(n_kinds, M)``.
         held: Devices times step time over the baseline's, shape ``(n_kinds, M)``: what others that wait pay for it.
     """
 
-    count: IntArray
+    counts: IntArray
     action: IntArray
     needs: IntArray
     worth: FloatArray

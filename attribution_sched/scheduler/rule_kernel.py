@@ -259,7 +259,7 @@ def _cut(rule: RuleArrays, b: Buffers) -> bool:
 def _known_cut(cuts: CutTable, free: IntArray, kind: int, price: float, action: IntArray) -> bool:
     """Write the cut that is worth most among those for which there is room, devices charged; False if there is none."""
     chosen, most = -1, -np.inf
-    for m in range(cuts.count[kind]):
+    for m in range(cuts.counts[kind]):
         fits = True
         for k in range(free.size):
             fits &= cuts.needs[kind, m, k] <= free[k]

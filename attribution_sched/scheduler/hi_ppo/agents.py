@@ -18,10 +18,10 @@ from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE, State
 from attribution_sched.scheduler.hi_ppo.outcomes import F_DEVICES
 from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans
 from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
+from attribution_sched.scheduler.hi_ppo.trees import NEVER_H
 from attribution_sched.scheduler.hi_ppo.upper_agent import (
     LAYOUT_ODDS,
     MOVE_ODDS,
-    NEVER_H,
     TASK_ODDS,
     WAIT_ODDS,
     Agents,

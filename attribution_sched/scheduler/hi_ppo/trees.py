@@ -105,7 +105,8 @@ class Trees(NamedTuple):
 
 
 _DTYPES = {name: np.float64 if name in ("threshold", "value", "cover") else np.int64 for name in Trees._fields}
-NO_TREES = Trees(**{name: np.zeros(0, dtype=dtype) for name, dtype in _DTYPES.items()})
+_EMPTY: dict[str, Any] = {name: np.zeros(0, dtype=dtype) for name, dtype in _DTYPES.items()}
+NO_TREES = Trees(**_EMPTY)
 """For agents that decide by their numbers."""
 
 
@@ -343,7 +344,10 @@ def joined(grown: Mapping[str, Mapping[str, Any]]) -> Trees:
         parts.append(one)
         begin += len(leaf)
     made = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Trees(**{name: np.ascontiguousarray(made.get(name, roots), dtype=_DTYPES[name]) for name in Trees._fields})
+    nodes: dict[str, Any] = {
+        name: np.ascontiguousarray(made.get(name, roots), dtype=_DTYPES[name]) for name in Trees._fields
+    }
+    return Trees(**nodes)
 
 
 def checked(trees: Trees) -> Trees:
