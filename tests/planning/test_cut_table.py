@@ -33,9 +33,9 @@ def test_every_cut_can_be_done_and_takes_what_it_says(days: Days) -> None:
     world, cuts = days.world, days.agents.rule.cuts
     cost = CostModel(world.cluster, [kind.model for kind in world.kinds], [kind.training for kind in world.kinds])
     layouts = layout_table(world.cluster, world.share_limit > 1)
-    assert cuts.count.tolist()[:2] == [50, 50] and not cuts.count[2:].any()
+    assert cuts.counts.tolist()[:2] == [50, 50] and not cuts.counts[2:].any()
     for k in range(2):
-        for m in range(int(cuts.count[k])):
+        for m in range(int(cuts.counts[k])):
             rows = cuts.action[k, m][cuts.action[k, m, :, 0] < len(world.cluster)]
             segments, first, needs = [], 0, np.zeros(len(world.cluster), dtype=np.int64)
             for domain, stop, layout, precision, _ in rows.tolist():
@@ -69,7 +69,7 @@ def test_copies_are_played_on_about_as_the_deployed_policy_would(days: Days) -> 
 def test_models_that_one_domain_holds_and_clusters_of_one_domain_have_no_cuts() -> None:
     for preset in ("cross-domain-easy", "testbed"):
         world = replace(load_settings(preset).build_world(), pool_size=32)
-        assert not Days(world, 1, load()).agents.rule.cuts.count.any()
+        assert not Days(world, 1, load()).agents.rule.cuts.counts.any()
 
 
 def test_a_table_is_made_once_and_again_where_a_price_differs(days: Days) -> None:
