@@ -40,6 +40,7 @@ from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.words import in_language
 from attribution_sched.scheduler.policy import twin
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.scheduler.rules import ShortestJobFirst
 
 SETTINGS: dict[str, tuple[float, float, float]] = {
     "speed": (4.0, 0.25, 0.25),
@@ -83,8 +84,8 @@ def shown(system: System, name: str, own: tuple[float, float, float]) -> Row | N
     view, plan = decided.view, decided.plan
     if view.replanning or plan is None:
         return None
-    policy = twin(system.policy)
-    table = decision_table(policy, decided, futures=0)
+    # What would make an alternative win is not shown to readers: whoever is asked about that need not be the policy.
+    table = decision_table(ShortestJobFirst(), decided, futures=0)
     names = [domain.name for domain in view.cost.cluster.domains]
     rows, labels = [], []
     for each in table.rows:
@@ -101,10 +102,10 @@ def shown(system: System, name: str, own: tuple[float, float, float]) -> Row | N
             labels.append(devices_of(what, each.domains) if same else "+".join(sorted(each.domains)))
     if len(rows) < 3:
         return None
-    after = {}
+    after, policy = {}, twin(system.policy)
     for setting, weights in SETTINGS.items():
         other = replace(view, reward=weighted(view.reward, weights))
-        made = decide_alone(twin(system.policy), other)
+        made = decide_alone(policy, other)
         after[setting] = label(made, plan, names)
     devices = sum(segment.device_count for segment in plan.segments)
     about = [devices, len(set(plan.domains)), float(np.asarray(view.free_devices).sum()), len(view.queue)]
