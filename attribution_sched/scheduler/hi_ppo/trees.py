@@ -414,6 +414,13 @@ def load(path: str | Path = SHIPPED) -> Distilled:
     return Distilled(checked(Trees(**arrays)), usual)
 
 
+def describe(path: str | Path = SHIPPED) -> dict[str, Any]:
+    """How the trees of a file were made, as given to :func:`save`."""
+    header, _ = read(path, KIND, attribution_schema=ATTRIBUTION_SCHEMA)
+    about: dict[str, Any] = header["about"]
+    return about
+
+
 @dataclass(frozen=True)
 class Step:
     """One comparison on the way down a tree: ``value`` of ``input`` was at most ``threshold``, or above it."""

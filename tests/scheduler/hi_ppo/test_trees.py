@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
-from attribution_sched.errors import CheckpointError
+from attribution_sched.errors import CheckpointError, SettingsError
 from attribution_sched.explain.shapley.tree import FlatTree
 from attribution_sched.explain.tree_reading import reading_words
 from attribution_sched.scheduler.episode import play
@@ -110,6 +110,10 @@ def test_it_is_nearer_to_its_teacher_than_upside_down(shipped):
     grown = {name: nodes_of(trees, "layout")[name] for name in ("feature", "threshold", "left", "right", "value")}
     assert np.corrcoef(FlatTree(**grown)(x), np.clip(said, -0.4, 0.4))[0, 1] > 0.9
     assert set(usual_of(lessons)) == set(HEADS)
+    twin = HiPpoTree.distilled_from(teacher, [(world, 1)], 50)
+    assert play(world, twin, 60).completed > 0
+    with pytest.raises(SettingsError, match="worlds"):
+        HiPpoTree.distilled_from(teacher, [], 50)
 
 
 def test_a_decision_is_read_in_words_and_exact_shares():
