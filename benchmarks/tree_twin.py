@@ -27,7 +27,7 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
-from attribution_sched.scheduler.hi_ppo.tree_distil import grow, lessons_of, together, usual_of
+from attribution_sched.scheduler.hi_ppo.tree_distil import distil as distil_trees
 from attribution_sched.scheduler.hi_ppo.tree_policy import HiPpoTree
 from attribution_sched.scheduler.hi_ppo.trees import HEADS, SHIPPED, Distilled, leaves_of, load, save, text_of
 from attribution_sched.scheduler.policy import unhurried
@@ -36,27 +36,18 @@ from attribution_sched.scheduler.registry import make_policy
 WORLDS = "cross-domain,cross-domain-easy,testbed"
 """Where the trees were distilled, and where they are judged."""
 
-FIRST, ROUNDS, DAYS = 3_000_000, 2, {"testbed": 6}
-"""Seeds of the days distilled from: rounds 10,000 apart, 16 days of each world unless written here."""
+FIRST, DAYS = 3_000_000, {"testbed": 6}
+"""Seed of the days distilled from, 16 days of each world a round unless written here."""
 
 POLICIES = "sjf,rule,lucid,hi-ppo[quick],hi-ppo-tree,hi-ppo-tree[propose]"
 
 
 def distil(names: list[str], path: Path) -> None:
     """Distil trees and write them."""
-    teacher, trees, lessons = HiPpo(), None, None
     began = time.process_time()
-    for round_ in range(1 + ROUNDS):
-        for name in names:
-            more = lessons_of([world_of(name)], DAYS.get(name, 16), FIRST + 10_000 * round_, teacher, trees)
-            lessons = more if lessons is None else together(lessons, more)
-        assert lessons is not None
-        trees = grow(lessons)
-        counts = {head: len(x) for head, (x, _) in lessons.items()}
-        print(f"round {round_}: lessons {counts}, {time.process_time() - began:.0f} s of CPU time", flush=True)
-    assert trees is not None
-    made = Distilled(trees, usual_of(lessons))
-    save(path, made, {"command": "python benchmarks/tree_twin.py --distil", "worlds": names, "lessons": counts})
+    made = distil_trees(HiPpo(), [(world_of(name), DAYS.get(name, 16)) for name in names], FIRST)
+    save(path, made, {"command": "python benchmarks/tree_twin.py --distil", "worlds": names})
+    print(f"{time.process_time() - began:.0f} s of CPU time")
 
 
 class Both(HiPpo):

@@ -326,6 +326,10 @@ def _made(path: Path) -> str:
         from attribution_sched.scheduler.predictor.gru import load
 
         return f"`{load(path).made['command']}`"
+    if path.name == "trees.safetensors":
+        from attribution_sched.scheduler.hi_ppo.trees import describe as describe_trees
+
+        return f"`{describe_trees(path)['command']}`"
     from attribution_sched.scheduler.hi_ppo.checkpoint import describe
 
     about = describe(path)

@@ -9,6 +9,7 @@ scikit-learn's, best first, to at most :data:`~.trees.LEAVES` leaves; what is ke
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.world import World
+from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.agents import AgentsActor, Releases, Weighed
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
@@ -33,6 +35,8 @@ from attribution_sched.scheduler.hi_ppo.trees import (
 from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
 from attribution_sched.scheduler.policy import unhurried
 from attribution_sched.types import BoolArray, FloatArray
+
+_logger = logging.getLogger(__name__)
 
 Lessons = dict[str, tuple[FloatArray, FloatArray]]
 """Head → inputs ``(n, inputs)`` and what the agents say ``(n,)``."""
@@ -151,6 +155,34 @@ def _weights(head: str, said: FloatArray) -> FloatArray | None:
         return None
     yes = max(1e-9, float((said > 0).mean()))
     return np.where(said > 0, 0.5 / yes, 0.5 / max(1e-9, 1.0 - yes)) if 0.0 < yes < 1.0 else None
+
+
+ROUNDS, APART = 2, 10_000
+"""Rounds of days that the trees play themselves, and how far the seeds of two rounds are apart."""
+
+
+def distil(teacher: HiPpo, worlds: Sequence[tuple[World, int]], seed: int, rounds: int = ROUNDS) -> Distilled:
+    """Trees that decide as a policy's agents do.
+
+    Args:
+        teacher: The policy.
+        worlds: Where, and on how many days of each in a round.
+        seed: Of the first days.
+        rounds: Rounds after the first, played by the trees of the round before.
+    """
+    lessons: Lessons | None = None
+    trees: Trees | None = None
+    for number in range(1 + rounds):
+        for world, days in worlds:
+            more = lessons_of([world], days, seed + APART * number, teacher, trees)
+            lessons = more if lessons is None else together(lessons, more)
+        if lessons is None:
+            raise SettingsError(problem("worlds", [], "must name at least one world", "Give a world and days"))
+        trees = grow(lessons)
+        counts = {head: len(x) for head, (x, _) in lessons.items()}
+        _logger.info("Round %d of trees: lessons %s", number, counts)
+    assert lessons is not None and trees is not None
+    return Distilled(trees, usual_of(lessons))
 
 
 def together(some: Lessons, more: Lessons) -> Lessons:

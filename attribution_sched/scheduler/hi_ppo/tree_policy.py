@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.world import World
 from attribution_sched.scheduler.hi_ppo.agents import Releases, weighed_by
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
@@ -78,6 +80,22 @@ class HiPpoTree(HiPpo):
         super().__init__(**settings)
         self.given = trees
         self._distilled: Distilled | None = None
+
+    @classmethod
+    def distilled_from(
+        cls, teacher: HiPpo, worlds: Sequence[tuple[World, int]], seed: int, **settings: Any
+    ) -> HiPpoTree:
+        """The twin of a policy of one's own, for example of weights that were trained; needs scikit-learn.
+
+        Args:
+            teacher: The policy.
+            worlds: Where, and on how many days of each; see :func:`~.tree_distil.distil`.
+            seed: Of the days.
+            **settings: Of the twin.
+        """
+        from attribution_sched.scheduler.hi_ppo.tree_distil import distil
+
+        return cls(distil(teacher, worlds, seed), weights=teacher.learnt, **settings)
 
     @property
     def distilled(self) -> Distilled:

@@ -418,6 +418,13 @@ def load(path: str | Path = SHIPPED) -> Distilled:
     return Distilled(checked(Trees(**arrays)), usual)
 
 
+def describe(path: str | Path = SHIPPED) -> dict[str, Any]:
+    """How the trees of a file were made, as given to :func:`save`."""
+    header, _ = read(path, KIND, attribution_schema=ATTRIBUTION_SCHEMA)
+    about: dict[str, Any] = header["about"]
+    return about
+
+
 @dataclass(frozen=True)
 class Step:
     """One comparison on the way down a tree: ``value`` of ``input`` was at most ``threshold``, or above it."""
@@ -446,19 +453,38 @@ def path_of(trees: Trees, head: str, x: FloatArray) -> tuple[tuple[Step, ...], f
     return tuple(steps), float(trees.value[node])
 
 
+VERDICTS = {"wait": ("go now", "wait"), "move": ("keep", "move")}
+"""What is done where a tree says at most 0, and where more."""
+
+
+def _said_below(trees: Trees, node: int) -> list[float]:
+    """What the leaves of a branch say."""
+    if trees.feature[node] < 0:
+        return [float(trees.value[node])]
+    return _said_below(trees, int(trees.left[node])) + _said_below(trees, int(trees.right[node]))
+
+
 def text_of(trees: Trees, head: str) -> str:
-    """A head's tree as a person reads it: one line a node, what is said at the leaves and by how many lessons."""
-    names, lines = HEADS[head], list[str]()
+    """A head's tree as a person reads it: one line a node, what is said at the leaves and by how many lessons.
+
+    Where only the sign decides (``wait``, ``move``), branches whose leaves all have one are told as one.
+    """
+    names, lines, verdicts = HEADS[head], list[str](), VERDICTS.get(head)
     total = float(trees.cover[trees.roots[list(HEADS).index(head)]])
 
     def tell(node: int, depth: int, lead: str) -> None:
-        indent = "│  " * depth
+        indent, share = "│  " * depth, f"({trees.cover[node] / total:.1%})"
+        if verdicts is not None:
+            signs = {bool(value > 0.0) for value in _said_below(trees, node)}
+            if len(signs) == 1:
+                lines.append(f"{indent}{lead}→ {verdicts[signs.pop()]}  {share}")
+                return
         if trees.feature[node] < 0:
-            lines.append(f"{indent}{lead}→ {trees.value[node]:+.3f}  ({trees.cover[node] / total:.1%})")
+            lines.append(f"{indent}{lead}→ {trees.value[node]:+.3f}  {share}")
             return
         name, limit = names[trees.feature[node]], trees.threshold[node]
         if lead:
-            lines.append(f"{indent}{lead}")
+            lines.append(f"{indent}{lead.rstrip()}")
             depth += 1
         tell(int(trees.left[node]), depth, f"{name} ≤ {limit:.4g} ")
         tell(int(trees.right[node]), depth, f"{name} > {limit:.4g} ")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
-from attribution_sched.errors import CheckpointError
+from attribution_sched.errors import CheckpointError, SettingsError
 from attribution_sched.explain.shapley.tree import FlatTree
 from attribution_sched.explain.tree_reading import reading_words
 from attribution_sched.scheduler.episode import play
@@ -16,6 +16,7 @@ from attribution_sched.scheduler.hi_ppo.tree_policy import HiPpoTree
 from attribution_sched.scheduler.hi_ppo.trees import (
     HEADS,
     LEAVES,
+    VERDICTS,
     Distilled,
     checked,
     leaves_of,
@@ -27,6 +28,7 @@ from attribution_sched.scheduler.hi_ppo.trees import (
     tree_value,
 )
 from attribution_sched.scheduler.registry import make_policy
+from tests.docs_text import ROOT
 from tests.small_world import small
 
 
@@ -43,7 +45,15 @@ def test_each_tree_is_read_as_it_is_weighed(shipped, head):
     for x in shipped.usual[head][:20]:
         steps, value = path_of(shipped.trees, head, x)
         assert value == flat(x[None])[0] == tree_value(shipped.trees, number, x) and len(steps) >= 1
-    assert text_of(shipped.trees, head).count("→") == leaves_of(shipped.trees, head)
+    told = text_of(shipped.trees, head).count("→")
+    assert (
+        told == leaves_of(shipped.trees, head) if head not in VERDICTS else 1 < told <= leaves_of(shipped.trees, head)
+    )
+
+
+def test_the_page_shows_the_trees_that_are_shipped(shipped):
+    page = (ROOT / "docs/glass_box.md").read_text(encoding="utf-8")
+    assert all(text_of(shipped.trees, head) in page for head in HEADS)
 
 
 def test_a_file_comes_back_and_a_tampered_one_is_refused(shipped, tmp_path):
@@ -100,6 +110,10 @@ def test_it_is_nearer_to_its_teacher_than_upside_down(shipped):
     grown = {name: nodes_of(trees, "layout")[name] for name in ("feature", "threshold", "left", "right", "value")}
     assert np.corrcoef(FlatTree(**grown)(x), np.clip(said, -0.4, 0.4))[0, 1] > 0.9
     assert set(usual_of(lessons)) == set(HEADS)
+    twin = HiPpoTree.distilled_from(teacher, [(world, 1)], 50)
+    assert play(world, twin, 60).completed > 0
+    with pytest.raises(SettingsError, match="worlds"):
+        HiPpoTree.distilled_from(teacher, [], 50)
 
 
 def test_a_decision_is_read_in_words_and_exact_shares():
