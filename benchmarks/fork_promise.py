@@ -100,10 +100,12 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"| choice | times | promised | again, {mine[0]['long']:g} h, fresh futures |", "|---|---:|---:|---:|",
         ]  # fmt: skip
         for kind in [*sorted({each["kind"] for each in switches}), "all"]:
-            here = [each for each in switches if kind in (each["kind"], "all") and "later" in each]
-            half = 1.96 * np.sqrt(sum(each["error"] ** 2 for each in here))
+            here = [each for each in switches if kind in (each["kind"], "all")]
+            told = [each for each in here if "later" in each]
+            half = 1.96 * np.sqrt(sum(each["error"] ** 2 for each in told))
+            again = f"{sum(e['later'] for e in told):+.2f} ± {half:.2f}, of {sum(e['promised'] for e in told):+.2f}"
             total = sum(each["promised"] for each in here)
-            lines.append(f"| {kind} | {len(here)} | {total:+.2f} | {sum(e['later'] for e in here):+.2f} ± {half:.2f} |")
+            lines.append(f"| {kind} | {len(here)} | {total:+.2f} | {again if told else ''} |")
     return "\n".join(lines)
 
 

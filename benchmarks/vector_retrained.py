@@ -10,7 +10,8 @@ machine that cannot read the operators' counters (EmSHAP's estimate with its int
 machine (the mean in the place of what is unread). Looks during learning are the sample efficiency. ``--draws`` fits
 beliefs to so many profiled tasks of every kind instead of 512: what few measurements leave of each arm. Numbers learnt
 on one GPU are also played on another that no arm has met (``--elsewhere``). ``zeroed`` is the first arm's numbers with
-the vector zeroed at deployment. Finished searches are lines of ``--runs`` and not repeated; 95 % over seeds.
+the vector zeroed at deployment. ``--groups 0`` learns nothing and plays the shipped numbers with every arm's senses,
+paired by day. Finished searches are lines of ``--runs`` and not repeated; 95 % over seeds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,25 @@ def searched(given: argparse.Namespace, name: str, rows: list[Row], began: float
                 file.write(json.dumps(row) + "\n")
 
 
+def as_shipped(given: argparse.Namespace, name: str) -> str:
+    """The shipped numbers with each arm's senses on the held-out days, paired by day."""
+    world, weights = replace(fork_world(name), pool_seed=given.pool), load()
+    judged = Days(world, given.held_out, weights)
+    beliefs = arm_beliefs(world, judged.engine.pool, weights, given.arms, given.draws)
+    rule, own = judged.returns(None, given.first), np.zeros(given.held_out)
+    lines = [f"`{name}`, {given.held_out} days, shipped numbers, beliefs from {given.draws} tasks a kind", ""]
+    lines += ["| arm | over `rule` | over the vector |", "|---|---|---|"]
+    for arm in given.arms:
+        judged.believe(beliefs[arm])
+        returns = judged.returns(weights.theta, given.first)
+        own = returns if arm == "vector" else own
+        gaps = [
+            f"{x.mean():+.2f} ± {1.96 * x.std(ddof=1) / np.sqrt(len(x)):.2f}" for x in (returns - rule, returns - own)
+        ]
+        lines.append(f"| {arm} | {gaps[0]} | {gaps[1]} |")
+    return "\n".join(lines)
+
+
 def _mean(values: list[float]) -> str:
     found = np.array(values)
     half = 2.776 * found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
@@ -130,7 +151,7 @@ def _mean(values: list[float]) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    """Per world and number of profiled tasks: gain over the rule, over the first arm, looks, and on the other GPU."""
+    """Per world: gain over the rule, over the first arm (paired by seed), at the looks, and on the other GPU."""
     lines: list[str] = []
     for world, draws in dict.fromkeys((row["world"], row["draws"]) for row in rows):
         here = [row for row in rows if (row["world"], row["draws"]) == (world, draws)]
@@ -139,16 +160,24 @@ def table(rows: list[Row]) -> str:
         gpu, devices = ELSEWHERE[world]
         budget = f"{here[0]['groups']} groups of {GROUP} on {here[0]['days']} days"
         lines += ["", f"`{world}`, {len(first)} seeds, {budget}, beliefs from {draws} tasks a kind", ""]
-        lines += [f"| arm | over `rule` | over the vector, paired | after {at} groups | on {devices} × {gpu} |"]
+        lines += [
+            f"| arm | over `rule` | over the vector | after {at} groups, over it | on {devices} × {gpu}; over it |"
+        ]
         lines += ["|---|---|---|---|---|"]
         for arm in dict.fromkeys(row["arm"] for row in here):
             mine = [row for row in here if row["arm"] == arm and row["seed"] in first]
-            apart = "" if arm == "vector" else _mean([row["gain"] - first[row["seed"]]["gain"] for row in mine])
-            looks = " ".join(
-                f"{np.mean(each):+.2f}" for each in zip(*([v for _, v in r["looks"]] for r in mine), strict=True)
-            )
-            abroad = _mean([row["abroad"] for row in mine]) if "abroad" in mine[0] else ""
-            lines.append(f"| {arm} | {_mean([row['gain'] for row in mine])} | {apart} | {looks} | {abroad} |")
+            base = [first[row["seed"]] for row in mine]
+            apart = [row["gain"] - own["gain"] for row, own in zip(mine, base, strict=True)]
+            looks = [
+                _mean([row["looks"][at][1] - (own["looks"][at][1] if arm != "vector" else 0.0)
+                       for row, own in zip(mine, base, strict=True)])
+                for at in range(len(mine[0]["looks"]))
+            ]  # fmt: skip
+            cells = [_mean([row["gain"] for row in mine]), "" if arm == "vector" else _mean(apart), ", ".join(looks)]
+            if "abroad" in mine[0]:
+                gap = [row["abroad"] - own["abroad"] for row, own in zip(mine, base, strict=True)]
+                cells.append(_mean([row["abroad"] for row in mine]) + ("" if arm == "vector" else f"; {_mean(gap)}"))
+            lines.append(f"| {arm} | {' | '.join(cells)} |")
             if arm == "vector":
                 zeroed, paired = [row["zeroed"] for row in mine], [row["zeroed"] - row["gain"] for row in mine]
                 lines.append(f"| the same numbers, zeroed at deployment | {_mean(zeroed)} | {_mean(paired)} | | |")
@@ -168,9 +197,14 @@ def main() -> None:
     asked.add_argument("--arms", type=lambda text: tuple(text.split(",")), default=ARMS[:3])
     asked.add_argument("--elsewhere", action="store_true")
     asked.add_argument("--minutes", type=float, default=12.0, help="begin no further search after so many CPU minutes")
+    asked.add_argument("--first", type=int, default=HELD_OUT, help="with --groups 0: first day")
+    asked.add_argument("--pool", type=int, default=0, help="with --groups 0: seed of the tasks")
     asked.add_argument("--table", action="store_true")
     given = asked.parse_args()
     rows, began = played(given.runs), time.process_time()
+    if given.groups == 0:
+        print("\n\n".join(as_shipped(given, name) for name in given.worlds))
+        return
     for name in () if given.table else given.worlds:
         searched(given, name, rows, began)
     print(table(rows))

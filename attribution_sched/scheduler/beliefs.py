@@ -11,7 +11,8 @@ how much they are believed follows from it: against tasks of the kind, whose fea
 
     x̂ = m + C (C + D)⁻¹ (x − m),   and  C − C (C + D)⁻¹ C  more is left open.
 
-No interval, and the attributions are taken at their word; one without end, and only the rest is believed.
+No interval, and the attributions are taken at their word; one without end, and only the rest is believed. An estimate
+that lies farther from its kind than C + D allows is believed less: D is widened until it does.
 """
 
 from __future__ import annotations
@@ -49,6 +50,13 @@ WIDEST_LOG = 1.5
 
 ATTRIBUTED, PACED = 1, 2
 """Bits of what was measured of a task."""
+
+UNTOLD = 0.1
+"""Part of the variance of an estimate that is taken to be in every direction: an interval is a Gaussian around errors
+that are none (mostly which model it is, one or another)."""
+
+WIDENINGS = 3
+"""How often an interval is widened for an estimate that lies farther from its kind than the two allow."""
 
 FLOOR = 1e-9
 """Of a variance: what keeps a covariance without full rank invertible."""
@@ -163,11 +171,19 @@ class DemandBeliefs:
                 continue
             n = ATTRIBUTIONS + bool(known[i] & PACED)
             centre, spread = self.centres[kinds[i], :n], self.spreads[kinds[i], :n, :n]
-            blur = np.zeros((n, n))
-            blur[:ATTRIBUTIONS, :ATTRIBUTIONS] = _unbounded_covariance(np.tanh(features[i, :ATTRIBUTIONS]), covariance)
+            blur, apart = np.zeros((n, n)), features[i, :n] - centre
+            unread = _unbounded_covariance(np.tanh(features[i, :ATTRIBUTIONS]), covariance)
+            # Where the covariance says no error at all the estimate would be believed without bound.
+            blur[:ATTRIBUTIONS, :ATTRIBUTIONS] = unread + UNTOLD * np.diag(np.diag(unread))
             floor = FLOOR * np.diag(np.maximum(np.diag(spread), FLOOR))
-            gain = np.linalg.solve(spread + blur + floor, spread).T
-            features[i, :n] = centre + gain @ (features[i, :n] - centre)
+            for _ in range(WIDENINGS):
+                solved = np.linalg.solve(spread + blur + floor, np.column_stack([spread, apart]))
+                farther = float(apart @ solved[:, -1]) / n
+                if farther <= 1.0:
+                    break
+                blur *= farther
+            gain = solved[:, :-1].T
+            features[i, :n] = centre + gain @ apart
             left[i] = np.zeros((ATTRIBUTIONS + 1, ATTRIBUTIONS + 1))
             left[i][:n, :n] = spread - gain @ spread
         return features, left

@@ -105,3 +105,21 @@ def test_the_interval_of_an_attribution_decides_how_much_it_is_believed():
         np.array([task.samples_per_s for task in tasks]), {i: row.state_covariance for i, row in enumerate(rows)},
     )  # fmt: skip
     np.testing.assert_allclose(hours, beliefs.of(tasks).mean[:, :3], atol=1e-12)
+
+
+def test_counters_that_were_not_read_are_worth_more_than_none():
+    """EmSHAP errs mostly in which model it is: taken for a Gaussian, it made beliefs worse than pace alone does."""
+    world = replace(load_settings("testbed").build_world(), pool_size=192, pool_seed=31)
+    emshap = as_attributor(None, world)
+
+    def partly(task):
+        unread = dict.fromkeys(("conv", "fc", "attention"), "unavailable")
+        return emshap.vector(replace(task, provenance={**task.provenance, **unread}))
+
+    pool = build_pool(world).attributed(partly)
+    tasks, truth = [pool.task(row, world.kinds) for row in range(len(pool))], np.log(pool.demands.factors)
+    off = {}
+    for name, reads in (("estimated", True), ("pace alone", False)):
+        believed = AttributionBeliefs(world, closed_form(), attributions=reads).of(tasks)
+        off[name] = np.sqrt(((believed.mean[:, :3] - truth) ** 2).mean(axis=0))
+    assert (off["estimated"] < 0.95 * off["pace alone"]).all()
