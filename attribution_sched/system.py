@@ -1151,7 +1151,7 @@ class System:
         from attribution_sched.explain.when import all_start
 
         with self._turn:
-            rows = [row.id for row in self.queue().itertuples() if row.state == "window"]
+            rows = [str(row.id) for row in self.queue().itertuples() if row.state == "window"]
             if not rows:
                 return []
             seen = weighted(moment_of(self.cluster, rows[0])[0], self.reward)
