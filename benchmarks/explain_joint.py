@@ -9,6 +9,12 @@ in ``--runs``, so a run that was ended goes on where it was.
 
 - *shuffled*: every weight of the network in another order, the same decisions explained again with the same budget;
   Spearman's ρ of the shares over all players, mean over decisions; and with intact weights and another sampling seed.
+  Each decision has one of ``SHUFFLES`` orders: by one order alone all decisions are compared with one and the same
+  other policy, and what that one happens to share with ours is no matter of chance over decisions. Three readings:
+  over the *drivers* (players with a share on either side); over all players, where those that neither explanation
+  gives a share agree by being nothing in both; and over the drivers of the agents' own odds, the search switched off
+  on both sides, which is the part of the log-odds that weights enter.
+- *costs* (``--costs``): placements over several domains, only to see whether ΔR_cost has a certain driver.
 - *flips*: the driver that speaks most for the choice is put back to its value in each state of the reference group,
   everything else stays, and the whole deployed policy (network and search) decides again. Counted are only resets after
   which the chosen plan still fits; their share is printed. The same for an input drawn at random, and both with values
@@ -26,6 +32,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -51,6 +58,9 @@ from attribution_sched.scheduler.registry import make_policy
 NO_DEADLINE_S = 1e9
 USUAL = 40_000
 """First seed of the background's days."""
+
+SHUFFLES = 20
+"""Orders that the weights are put into."""
 
 RESETS = 8
 """States that an input is put back to, per decision."""
@@ -158,18 +168,29 @@ def measure_preset(args: argparse.Namespace, preset: str, known: set[str]) -> No
     background = Background.of(days(world, policy, USUAL, 600), "earlier days")
     taken = days(world, policy, args.seed, max(400, 6 * max(args.placements, args.others)))
     explainer = Explainer(policy, background)
-    forgetful = shuffled_policy(policy, args.seed)
-    blank = None if forgetful is None else Explainer(forgetful, background)
+    blanks: dict[int, Explainer | None] = {}
+
+    def blank_of(number: int) -> Explainer | None:
+        order = number % SHUFFLES
+        if order not in blanks:
+            forgetful = shuffled_policy(policy, args.seed + order)
+            blanks[order] = None if forgetful is None else Explainer(forgetful, background)
+        return blanks[order]
+
     # In turn, so that a run that is ended early has some of each sort.
     groups = drawn(taken, args.placements, args.others)
     turns = [(name, one) for row in zip_longest(*groups.values()) for name, one in zip(groups, row, strict=True) if one]
-    for name, one in turns:
-        key = f"{preset} {one.id}"
+    if args.costs:
+        crossing = [d for d in taken if d.plan is not None and not d.view.replanning and len(set(d.plan.domains)) > 1]
+        turns = [("costs", one) for one in spread(crossing, args.costs)]
+    for number, (name, one) in enumerate(turns):
+        key = f"{preset} {one.id}" + (" costs" if args.costs else "")
         if key in known:
             continue
         if time.process_time() > args.seconds:
             return
-        line = {"key": key, "preset": preset, "sort": name, **of_one(explainer, blank, one, args)}
+        found = cost_driver(explainer, one, args) if args.costs else of_one(explainer, blank_of(number), one, args)
+        line = {"key": key, "preset": preset, "sort": name, **found}
         with args.runs.open("a") as file:
             file.write(json.dumps(line, default=float) + "\n")
 
@@ -192,12 +213,22 @@ def of_one(explainer: Explainer, blank: Explainer | None, one: Decided, args: ar
     if blank is not None:
         empty = blank.explain(one, sure=False)
         line |= {"shuffled_values": empty.values.tolist(), "shuffled_names": list(empty.names)}
+        agents, forgot = (searchless(each).explain(one, sure=False) for each in (explainer, blank))
+        line["agents_shuffled"] = correlation(shares_of(agents), shares_of(forgot), drivers=True)
     line["flips"] = flip_rates(explainer, one, told, rng)
-    if args.brought:
-        gain = decision_table(explainer.policy, one, seed=args.seed, drivers=True).brought
-        line["cost_driver"] = None if gain is None else any(d.spans[2].certain for d in gain.drivers)
-        line["crossing"] = one.plan is not None and len(set(one.plan.domains)) > 1
-    return line
+    return line | (cost_driver(explainer, one, args) if args.brought else {})
+
+
+def cost_driver(explainer: Explainer, one: Decided, args: argparse.Namespace) -> dict[str, Any]:
+    """Whether what a choice brought in R_cost has a certain driver; None if there was nothing to compare with."""
+    began = time.process_time()
+    gain = decision_table(explainer.policy, one, seed=args.seed, drivers=True).brought
+    return {
+        "cost_driver": None if gain is None else any(d.spans[2].certain for d in gain.drivers),
+        "cost_change": None if gain is None else [gain.total[2].mean, gain.total[2].low, gain.total[2].high],
+        "crossing": one.plan is not None and len(set(one.plan.domains)) > 1,
+        "brought_s": time.process_time() - began,
+    }
 
 
 def without_rounding(shares: np.ndarray) -> np.ndarray:
@@ -205,19 +236,51 @@ def without_rounding(shares: np.ndarray) -> np.ndarray:
     return np.where(np.abs(shares) > 1e-9 * np.abs(shares).max(initial=0.0), shares, 0.0)
 
 
-def shuffled_correlation(line: dict[str, Any]) -> float:
-    """ρ of the shares of an intact and a shuffled policy over all players; 0 if either has no shares at all."""
-    ours = dict(zip(line["names"], np.array(line["values"])[:, 0], strict=True))
-    theirs = dict(zip(line["shuffled_names"], np.array(line["shuffled_values"])[:, 0], strict=True))
-    names = [name for name in ours if name in theirs]
+@cache
+def searchless(explainer: Explainer) -> Explainer:
+    """Explains what the agents alone would do."""
+    policy = explainer.policy
+    assert isinstance(policy, HiPpo)
+    return Explainer(HiPpo(policy.learnt, deadline_s=NO_DEADLINE_S, search=False), explainer.background)
+
+
+def shares_of(told: Explanation) -> dict[str, float]:
+    """Share of each player in the odds, rounding left out."""
+    return dict(zip(told.names, without_rounding(told.values[:, 0]).tolist(), strict=True))
+
+
+def correlation(ours: dict[str, float], theirs: dict[str, float], *, drivers: bool) -> float:
+    """ρ of shares over all players, or over those with a share on either side; 0 if there is nothing to compare."""
+    names = [name for name in ours if name in theirs and (not drivers or ours[name] != 0.0 or theirs[name] != 0.0)]
+    if len(names) < 3:
+        return 0.0
     return float(
         np.nan_to_num(rank_correlation(np.array([ours[n] for n in names]), np.array([theirs[n] for n in names])))
     )
 
 
+def shuffled_correlation(line: dict[str, Any], *, drivers: bool = False) -> float:
+    """ρ of the shares of an intact and a shuffled policy."""
+    ours, theirs = (
+        dict(zip(line[f"{which}names"], without_rounding(np.array(line[f"{which}values"])[:, 0]), strict=True))
+        for which in ("", "shuffled_")
+    )
+    return correlation(ours, theirs, drivers=drivers)
+
+
 def table(lines: Sequence[dict[str, Any]]) -> list[str]:
     """The figures of all decisions that were measured, by sort."""
     rows = ["| decisions | figure | measured |", "|---|---|---|"]
+    costs = [line for line in lines if line["sort"] == "costs" and line["cost_driver"] is not None]
+    if costs:
+        took = [line["brought_s"] for line in costs]
+        clear = [float(line["cost_driver"]) for line in costs if line["cost_change"][1] * line["cost_change"][2] > 0.0]
+        figures = (
+            ("a certain driver of ΔR_cost", interval([float(line["cost_driver"]) for line in costs])),
+            ("the same where ΔR_cost itself is certain", interval(clear)),
+            ("CPU ms, median and p95", f"{1e3 * np.median(took):.0f}, {1e3 * np.quantile(took, 0.95):.0f}"),
+        )
+        rows += [f"| {len(costs)} over several domains | {what} | {figure} |" for what, figure in figures]
     for name in ("placements", "waits", "keeps", "moves"):
         group = [line for line in lines if line["sort"] == name]
         if not group:
@@ -228,9 +291,13 @@ def table(lines: Sequence[dict[str, Any]]) -> list[str]:
             free = [shuffled_correlation(line) for line in blind if not line["forced"]]
             forced = sum(line["forced"] for line in blind)
             told += [
-                ("all weights shuffled, ρ", interval([shuffled_correlation(line) for line in blind])),
+                ("all weights shuffled, ρ of the drivers", interval([shuffled_correlation(line, drivers=True)
+                                                                     for line in blind])),
+                ("all weights shuffled, ρ of all players", interval([shuffled_correlation(line) for line in blind])),
                 (f"the same without the {forced} at which nothing else was on offer", interval(free)),
-            ]
+            ]  # fmt: skip
+            alone = [line["agents_shuffled"] for line in blind if "agents_shuffled" in line]
+            told.append(("all weights shuffled, ρ of the drivers of the agents' own odds", interval(alone)))
         told += [
             ("a certain driver that is no attribution", interval([float(line["outside"]) for line in group])),
             ("a certain driver, or known to be steadfast", interval([float(line["explained"]) for line in group])),
@@ -275,6 +342,7 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=1e9, help="CPU seconds at most; what is left is for a next run"
     )
+    parser.add_argument("--costs", type=int, default=0, help="placements over several domains, for ΔR_cost alone")
     parser.add_argument("--brought", action="store_true", help="share out what each choice brought, too")
     parser.add_argument("--runs", type=Path, default=Path("explain_joint.jsonl"), help="a line per decision")
     parser.add_argument("--quick", action="store_true", help="a few decisions only")

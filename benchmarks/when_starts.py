@@ -2,14 +2,14 @@
 
     python benchmarks/when_starts.py [--preset cross-domain-easy] [--policy rule] [--seed 71000] [--runs 8]
 
-Fresh days. Every few placements all tasks that wait are asked when they start (``System.when_all``); then the same
-system goes on until they have started. *Covered*: share of real starts inside the interval, by class of wait: thirds of
-the wait that the answer itself expects (its middle). Beside it the thirds of the wait that came true, which no forecast
-can hold at 80 % each: who is known to have waited longest was, on average, told too little. *Interval score* (Winkler,
-lower is better): width, and ten times what a miss lies outside; beside it that of history: quantiles of what tasks of
-the same tenant and kind, who had waited as long, had still to wait in the same run so far. Intervals are bootstrapped
-over weeks (runs, where there are none). A line per run is kept in ``--keep-runs``; a run that is there already is not
-played again.
+Fresh days. Every few placements, if anybody waits, all that wait are asked when they start (``System.when_all``); then
+the same system goes on until they have started. *Covered*: share of real starts inside the interval, by class of wait:
+thirds of the wait that the answer itself expects (its middle). Beside it the thirds of the wait that came true, which
+no forecast can hold at 80 % each: who is known to have waited longest was, on average, told too little. *Interval
+score* (Winkler, lower is better): width, and ten times what a miss lies outside; beside it that of history: quantiles
+of what tasks of the same tenant and kind, who had waited as long, had still to wait in the same run so far. Intervals
+are bootstrapped over weeks (runs, where there are none). A line per run is kept in ``--keep-runs``; a run that is there
+already is not played again.
 
 With ``--weeks 2017-11-13,2017-11-20`` runs are weeks of the Philly log on the site of ``shared`` instead, one for each
 of ``--parts`` of its tasks (data folder ``ATTRIBUTION_SCHED_DATA``). The log has no wall-time requests: what a backfill
@@ -70,30 +70,35 @@ def play(
 ) -> tuple[list[Asked], dict[str, float], float]:
     """One run: what was asked, when tasks really started, and CPU seconds of the answers."""
     placements, every = given.placements, given.every
-    system = System(preset, policy, seed=seed)
+    system, rng = System(preset, policy, seed=seed), np.random.default_rng(seed)
     asked: list[Asked] = []
     started: dict[str, float] = {}
     past: list[tuple[str, str, float]] = []
     spent_s = 0.0
     waiting: set[str] = set()
-    placed = 0
-    while placed < given.skip + placements or (waiting - set(started) and placed < 4 * (given.skip + placements)):
+    placed, last, before, moments = 0, given.skip + placements, 0, 0
+    while (placed < last and moments < given.moments) or (waiting - set(started) and placed < given.longest * last):
         result = system.schedule_next_task()
         if result is None:
             break
         placed += 1
         started.setdefault(result.task.id, result.cluster_time_s)
         past.append((result.task.tenant, result.task.kind, result.task.waited_s))
-        if given.skip < placed <= given.skip + placements and placed % every == 0:
+        due = given.skip < placed <= last and placed >= before + every and moments < given.moments
+        if due and any(row.state == "window" for row in system.queue().itertuples()):
+            before, moments = placed, moments + 1
             rows = {row.id: row for row in system.queue().itertuples() if row.state == "window"}
             began = time.process_time()
-            answers = system.when_all(seed=placed)
+            answers = system.when_all(seed=placed, hours=given.hours)
             spent_s += time.process_time() - began
-            for told in answers:
+            for at in rng.permutation(len(answers))[: given.most]:
+                told = answers[at]
                 row = rows[told.task]
                 said = history(past, row.tenant, row.kind, row.waited_s)
                 start = told.start
-                asked.append(Asked(run, row.id, told.now_s, start.low_s, start.middle_s, start.high_s, said))
+                # Not begun in any future: not before the end of what was played.
+                low_s = min(start.low_s, told.until_s)
+                asked.append(Asked(run, row.id, told.now_s, low_s, start.middle_s, start.high_s, said))
                 waiting.add(row.id)
     system.close()
     return asked, started, spent_s
@@ -138,8 +143,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=71_000)
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--placements", type=int, default=60)
-    parser.add_argument("--every", type=int, default=4)
+    parser.add_argument("--every", type=int, default=4, help="placements between moments at which somebody is asked")
+    parser.add_argument("--moments", type=int, default=10**9, help="at which somebody is asked, at most, in a run")
     parser.add_argument("--skip", type=int, default=0, help="placements before the first question")
+    parser.add_argument("--most", type=int, default=1000, help="tasks of one moment whose answers are judged")
+    parser.add_argument("--hours", type=float, help="how far futures are played; as far as it takes by default")
+    parser.add_argument("--longest", type=float, default=4.0, help="most placements waited for, over those asked at")
     parser.add_argument("--weeks", default="", help="Mondays of the Philly log, with commas")
     parser.add_argument("--keep", type=int, default=3, help="one task of the log in so many")
     parser.add_argument("--parts", default="0", help="which of the tasks are kept, with commas; a run for each")

@@ -44,7 +44,7 @@ from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.objective import BUDGETS
 from attribution_sched.cluster.philly import BELIEVED_AT_S, Philly, PhillyWeek, believed_by_age_s
 from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
-from attribution_sched.cluster.recorded import ALIKE_ONE, ALIKE_WIDE, SESSION_GAP_S, Recorded, lengths_before, level_of
+from attribution_sched.cluster.recorded import ALIKE_ONE, ALIKE_WIDE, SESSION_GAP_S, Recorded, lengths_before, levels_of
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.signals import possible
 from attribution_sched.cluster.streams import StreamState, integers
@@ -707,7 +707,7 @@ def _left(
             for n, k in ((1, key), (2, session))
         )
         alike = ALIKE_WIDE if whose[1] else ALIKE_ONE
-        levels = np.array([level_of(z) for z in math.sqrt(alike) * shared + math.sqrt(1.0 - alike) * own])
+        levels = levels_of(math.sqrt(alike) * shared + math.sqrt(1.0 - alike) * own)
         found[:, i] = recorded.lengths(*whose).left_s(float(done_s[i]), levels)
     return found
 

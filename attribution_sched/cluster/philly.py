@@ -240,22 +240,13 @@ def believed_left_s(tenant: str, done_s: float) -> float:
 
 
 BELIEVED_AT_S: tuple[float, ...] = (
-    0.0,
-    60.0,
-    300.0,
-    900.0,
-    1800.0,
-    3600.0,
-    7200.0,
-    14_400.0,
-    28_800.0,
-    57_600.0,
-    86_400.0,
-)
+    0.0, 15.0, 30.0, 60.0, 90.0, 120.0, 180.0, 240.0, 300.0, 450.0, 600.0, 900.0, 1200.0, 1800.0, 2400.0, 3600.0,
+    5400.0, 7200.0, 10_800.0, 14_400.0, 21_600.0, 28_800.0, 43_200.0, 64_800.0, LONGEST_S,
+)  # fmt: skip
 """Ages of a task at which followers in copies of a cluster are told what is believed to be left of it."""
 
 
 @cache
 def believed_by_age_s(tenant: str) -> FloatArray:
-    """What is believed to be left of a tenant's task at each of :data:`BELIEVED_AT_S`, shape ``(11,)``."""
+    """What is believed to be left of a tenant's task at each of :data:`BELIEVED_AT_S`, shape ``(25,)``."""
     return np.array([believed_left_s(tenant, age_s) for age_s in BELIEVED_AT_S])

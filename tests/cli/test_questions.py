@@ -28,6 +28,8 @@ def test_when(journal):
     assert told.exit_code == 0, told.output
     assert task in told.stdout
     found = json.loads(invoke("when", path, task, "--futures", "9", "--hours", "3", "--json").stdout)
+    every = json.loads(invoke("when", path, "--futures", "9", "--hours", "3", "--json").stdout)
+    assert found in every
     assert found["futures"] == 9
     assert found["start"]["low_s"] >= found["now_s"]
 

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attribution_sched import System
+from attribution_sched.cluster.engine import state as state_of
+from attribution_sched.cluster.fork import PriorBeliefs, believed_left, draw_futures, resident_slots
 from attribution_sched.errors import SettingsError, TaskError
 from attribution_sched.explain.when import FUTURES, interval, when_starts
 from attribution_sched.explain_memory import present_moment
@@ -69,6 +71,39 @@ def test_the_same_question_has_the_same_answer_and_changes_nothing(asked):
     assert system.when(task, seed=99) != told
     assert (system.journal.count(), system.now_s) == before[:2]
     assert np.array_equal(system.cluster.engine.state.slots, before[2])
+
+
+def test_all_of_the_queue_from_the_same_futures_is_what_each_is_told_alone(asked):
+    system, _, told = asked
+    answers = system.when_all()
+    assert told in answers
+    assert [each.task for each in answers] == [row.id for row in system.queue().itertuples() if row.state == "window"]
+
+
+def test_whoever_decides_in_a_future_does_not_know_what_it_has_drawn():
+    with System("shared", "rule", seed=5) as system:
+        while not len(system.queue()):
+            system.schedule_next_task()
+        moment = present_moment(system.cluster).moment
+        beliefs = PriorBeliefs(moment.world)
+        one, other = (draw_futures(moment, beliefs, 1, moment.now_s + 3600.0, seed)[0] for seed in (0, 1))
+        assert not np.array_equal(one.left, other.left)
+        order, seen = resident_slots(moment), []
+        for future in (one, other):
+            tasks = moment.state.tasks.copy()
+            slots = moment.state.slots.copy()
+            for row, slot in enumerate(order):
+                slots[0, slot, state_of.POOL], tasks[0, slot, state_of.LEFT] = row, future.left[row]
+            state = moment.state._replace(tasks=tasks, slots=slots)
+            world = moment.arrays._replace(pool=future.pool)
+            seen.append([believed_left(world, state, 0, slot, future.believed) for slot in order])
+        assert seen[0] == pytest.approx(seen[1])
+        fresh = [
+            row for row, slot in enumerate(order) if moment.state.slots[0, slot, state_of.STATUS] == state_of.QUEUED
+        ]
+        known = [float(moment.state.tasks[0, order[row], state_of.LEFT]) for row in fresh]
+        assert fresh
+        assert [seen[0][row] for row in fresh] == pytest.approx(known)
 
 
 def test_a_busier_cluster_starts_it_later(asked):
