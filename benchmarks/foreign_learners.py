@@ -56,7 +56,11 @@ def maskable_ppo(preset: str, **settings: Any) -> tuple[Policy, Callable[[int], 
     env.reset(seed=SEED)
     given = {"n_steps": ROLLOUT, "batch_size": MINIBATCH, "n_epochs": EPOCHS} | settings
     model = MaskablePPO("MlpPolicy", env, seed=SEED, device="cpu", **given)
-    return SB3Policy(model, attributor), lambda steps: model.learn(steps) and None
+
+    def learn(steps: int) -> None:
+        model.learn(steps)
+
+    return SB3Policy(model, attributor), learn
 
 
 def rllib_ppo(preset: str, game: str | None) -> tuple[Policy, Callable[[int], None]]:

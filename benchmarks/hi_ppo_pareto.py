@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -35,13 +36,18 @@ def weighed(world: World, w: tuple[float, float, float]) -> World:
     return replace(world, reward=replace(world.reward, w_eff=w[0], w_util=w[1], w_cost=w[2]))
 
 
+def mean_return(days: Days, at: int, theta: FloatArray) -> float:
+    """Of the days from a seed on, by the agents with these numbers."""
+    return float(days.returns(theta, at).mean())
+
+
 def learnt(pools: list[Days], drawn: bool, groups: int, seed: int) -> FloatArray:
     """Numbers after so many groups with the first weights, or with those that are drawn for each."""
     search, rng = Search.begun(), np.random.default_rng([seed, 17])
     for group in range(groups):
         days = pools[int(rng.integers(len(pools))) if drawn else 0]
         at = LEARNING + 10_000 * seed + group * days.days
-        search = next_group(search, lambda theta, d=days, at=at: float(d.returns(theta, at).mean()), GROUP, seed)
+        search = next_group(search, partial(mean_return, days, at), GROUP, seed)
     return search.theta
 
 

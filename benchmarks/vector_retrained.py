@@ -20,11 +20,13 @@ import argparse
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from fork_gain import world_of as fork_world
+from hi_ppo_pareto import mean_return
 from hi_ppo_presets import of_gpus, played
 from vector_worth import OPERATORS, PartlyRead, raw_counters
 
@@ -107,7 +109,7 @@ def searched(given: argparse.Namespace, name: str, rows: list[Row], began: float
             search, looks, since = Search.begun(), list[tuple[int, float]](), time.process_time()
             for group in range(given.groups):
                 days = 7_000_000 + 10_000 * seed + group * given.days
-                search = next_group(search, lambda t, at=days: float(learning.returns(t, at).mean()), GROUP, seed)
+                search = next_group(search, partial(mean_return, learning, days), GROUP, seed)
                 if group + 1 in (1, 2, 4, 8, 16):
                     gain = judged.returns(search.theta, HELD_OUT) - rule["here"]
                     looks.append((group + 1, float(gain.mean())))

@@ -80,7 +80,8 @@ ROWS = (
     ),
     Row(
         "J4 · what Hi-PPO's agents learnt: return a day over the rule they begin at, fresh days, no thinking; thinking",
-        "±30 % network {learnt} (200 days), testbed {bed}; thinking {think} (76 days, numbers shipped before)",
+        "±30 % network {learnt} (200 days), testbed {bed}; thinking {think} (76 days, numbers shipped before), where "
+        "models must be cut (`cross-domain`, 42 days) {cross}",
         "not learnt 0; the rule itself with the fork {fork}: level with the agents' thinking, on the testbed {ahead} "
         "behind it. Learnt by policy search on whole days; **a ranker by PPO on the fork's advantage gained {ranker}** "
         "and is not shipped",
@@ -91,6 +92,7 @@ ROWS = (
             rf"^\| `rule\+fork` \|[^|]*\| (?P<fork>{N} \[[^]]*\])",
             rf"`ou30` \*\*(?P<ranker>{N} ± {N})\*\*, testbed",
             rf"both with the fork: \*\*(?P<ahead>{N} \[[^]]*\])\*\*, ahead in all",
+            rf"^\| `rule` \| {N} \| (?P<cross>{N} \[[^]]*\])",
         ),
         "python benchmarks/fork_gain.py",
     ),
@@ -214,13 +216,15 @@ ROWS = (
     ),
     Row(
         "J2 · the EmSHAP vector beside the measured pace, agents as shipped: return a day when it is cut, no thinking",
-        "testbed {bed} (150 days); `cross-domain-easy` {cross} (200), **nothing**: true demands add {truth} there",
+        "testbed {bed} (150 days), where three counters cannot be read {unread} with raw counters in EmSHAP's place; "
+        "`cross-domain-easy` {cross} (200), **nothing**: true demands add {truth} there",
         "neither vector nor pace: {neither} on the testbed; raw counters in the vector's place {raw}: level. Of 200 "
         "decisions {zeroed} change when it is zeroed, {inverted} when inverted; truth in its place would change {most}",
         "results_hi_ppo.md",
         (
             rf"^\| `testbed` \| pace and vector [^\n]*\n\| \| pace, vector cut \|[^|]*\| \**(?P<bed>{N} ± {N})",
             rf"^\| `ou30` \| pace and vector [^\n]*\n\| \| pace, vector cut \|[^|]*\| \**(?P<cross>{N} ± {N})",
+            rf"^\| raw counters, operators unread, means \|[^|]*\| \**(?P<unread>{N} ± {N})",
             rf"^\| `ou30` (?:[^\n]*\n){{5}}\| \| true demands \|[^|]*\| \**(?P<truth>{N} ± {N})",
             rf"^\| `testbed` (?:[^\n]*\n){{3}}\| \| neither \|[^|]*\| \**(?P<neither>{N} ± {N})",
             rf"^\| `testbed` (?:[^\n]*\n){{4}}\| \| pace and raw counters \|[^|]*\| \**(?P<raw>{N} ± {N})",
