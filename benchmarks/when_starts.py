@@ -184,6 +184,9 @@ def main() -> None:
           f"{len(np.unique(runs))} {'weeks' if weeks else 'days'}")  # fmt: skip
     print(f"{never} more never started; {beyond} intervals are open above")
     print(f"CPU per answer {1e3 * spent_s / max(1, len(rows) + never):.0f} ms")
+    if not rows:
+        print("nobody waited")
+        return
     rng = np.random.default_rng(0)
 
     def boot(values: np.ndarray, mask: np.ndarray, ratio: np.ndarray | None = None) -> tuple[float, float, float]:

@@ -473,6 +473,9 @@ def agents_decide(
     return True, possible
 
 
+INSTANT_S = 1e-6
+"""Less than passes between two instants."""
+
 LEAST_WORK = 1.05
 """Work of a pair, over one task's, from which two tasks are put together."""
 
@@ -708,8 +711,12 @@ def _decide_within(
     unmask(state, e)
     rule.awake[:] = awake
     if acts and devices_taken(world, action) > left:
+        acts = False
         action[:, :] = 0
         action[:, 0] = world.domains.rows.size
+    if not acts and not moving:
+        # Whoever is shortest is chosen again and again: at this instant it is not looked at any more.
+        limits.not_before_s[e, row] = max(limits.not_before_s[e, row], state.clock[e, st.NOW] + INSTANT_S)
     # It alone waits on: others are asked about, so nobody else is deferred.
     state.event[e, st.SLOT] = chosen
     return True, possible
