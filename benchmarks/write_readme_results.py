@@ -99,8 +99,8 @@ ROWS = (
     Row(
         "J3 · carbon by the hour: grams for the same work, thinking that pays for them, over cleanest grid first",
         "{grams} at {eff} of R_eff; without the hydro grid {without}; traffic costs 77 to 102 % more",
-        "cut, told annual means instead of hours: {annual} (of {hours} on the same 12 days without the hydro grid): **the "
-        "hours themselves are worth little**; {share} of what a plan with foresight saves",
+        "cut, told annual means instead of hours: {annual} (of {hours} on the same 12 days without the hydro grid): "
+        "**the hours themselves are worth little**; {share} of what a plan with foresight saves",
         "results_carbon.md",
         (
             rf"1,000 USD/kg, w_cost 2 \| \*\*(?P<grams>{N} % \[[^]]*\])\*\* \| (?P<eff>{N} %)",
