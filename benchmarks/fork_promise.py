@@ -117,7 +117,7 @@ def main() -> None:
     asked.add_argument("--hours", type=float, default=110.0, help="of a stretch; the cluster goes on meanwhile")
     asked.add_argument("--long", type=float, default=24.0, help="hours that a replaced choice is measured again over")
     asked.add_argument("--futures", type=int, default=16, help="of that; 0 leaves it out")
-    asked.add_argument("--runs", type=Path, required=True)
+    asked.add_argument("--runs", type=Path, default=Path("promise.jsonl"))
     asked.add_argument("--minutes", type=float, default=12.0, help="begin no further stretch after so many CPU minutes")
     asked.add_argument("--table", action="store_true")
     given = asked.parse_args()

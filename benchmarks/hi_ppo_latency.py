@@ -2,6 +2,7 @@
 
     python benchmarks/hi_ppo_latency.py                        # 4, 8 and 64 domains, thinking
     python benchmarks/hi_ppo_latency.py --scenarios ou30       # a quick look
+    python benchmarks/hi_ppo_latency.py --scenarios cross-domain   # a preset
     python benchmarks/hi_ppo_latency.py --wall                 # by the clock instead of processor time
 
 Days of the arena are played until enough decisions were taken at which something could be placed or moved. "Upper" is
@@ -20,10 +21,10 @@ import argparse
 import time
 
 import numpy as np
+from fork_gain import world_of
 
 from attribution_sched import kernels
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
 
@@ -58,7 +59,7 @@ def main() -> None:
     print("| scenario | decisions | upper | lower | search | think | all | fallbacks |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for scenario in options.scenarios.split(","):
-        world = build_scenario("cross-domain-easy", scenario)
+        world = world_of(scenario)
         policy = Watched(options.weights, options.wall)
         seed = FIRST_SEED
         # The first days fill the tables of what fits where.

@@ -189,8 +189,8 @@ def table(rows: list[Row]) -> str:
 def main() -> None:
     """Learn what is missing and print the tables."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("worlds", nargs="*", default=[])
-    asked.add_argument("--runs", type=Path, required=True)
+    asked.add_argument("worlds", nargs="*", default=["testbed"])
+    asked.add_argument("--runs", type=Path, default=Path("retrained.jsonl"))
     asked.add_argument("--seeds", type=int, default=5)
     asked.add_argument("--groups", type=int, default=8)
     asked.add_argument("--days", type=int, default=24)
