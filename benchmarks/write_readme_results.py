@@ -137,7 +137,7 @@ ROWS = (
         "python benchmarks/tenant_isolation.py",
     ),
     Row(
-        "J5 · explanations of 93 placements: rank correlation of drivers after all weights are shuffled; top driver put back",
+        "J5 · 93 placements explained: rank correlation of drivers, all weights shuffled; top driver put back",
         "{shuffled} (other days {other}; over all players {players} and 0.252: **0.2 missed there**); flips {flips} of "
         "decisions (put back to *any* earlier value {any})",
         "another sampling seed {again}; a random input {random}",
