@@ -1,5 +1,6 @@
 """Copies of a cluster obey quotas, budgets, the share rule and holds as the cluster itself does."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -135,3 +136,16 @@ def test_the_share_rule_gives_turns_to_those_below_their_share():
 
     none, fair = mean_start("none"), mean_start("fair-share")
     assert any(not np.array_equal(none[name], fair[name]) for name in none if name in fair)
+
+
+def test_a_task_that_its_own_limit_leaves_no_plan_does_not_keep_others_from_starting():
+    """The shortest task is chosen first, and again: copies went round for ever at that instant."""
+    system = System("cross-domain", "sjf", queue="empty")
+    system.submit("llama-2-70b", id="short", steps=1)
+    system.submit("bert-large", id="long", steps=50_000)
+    moment = moment_seen(system.cluster, "short")[0].moment
+    slot = slot_of(moment, "short")
+    moment = replace(moment, tasks={**moment.tasks, slot: replace(moment.tasks[slot], devices=2)})
+    own, found = starts(moment, RuleFollower.of(moment))
+    assert (own["long"] == found.began_s).all()
+    assert (own["short"] >= found.until_s).all()
