@@ -7,7 +7,7 @@ from campaign_fuzz import Target, case, isolated, play
 from attribution_sched.text import shown
 
 CASES = {
-    "settings": 60, "settings-yaml": 40, "training-settings": 60, "arrivals-csv": 300, "bandwidth-csv": 300,
+    "settings": 120, "settings-yaml": 40, "training-settings": 60, "arrivals-csv": 300, "bandwidth-csv": 300,
     "recordings-csv": 300, "recordings-parquet": 150, "prometheus": 500, "tasks": 300, "commands": 40, "logs": 200,
     "signals-csv": 200, "slurm-text": 100, "slurm-json": 100, "checkpoints-damaged": 100, "checkpoints-forged": 60,
     "attributors": 40, "journal-rows": 60,

@@ -348,4 +348,4 @@ def test_every_shipped_file_is_of_this_format():
         assert about["format"] == storage.FORMAT, path
         # An attributor is two models: EmSHAP in the one format, the energy model's few numbers beside it.
         assert path.parent.name == "shipped" or not path.with_suffix(".json").exists()
-        assert (about["attribution_schema"] is not None) == (about["schema"] == "hi-ppo")
+        assert (about["attribution_schema"] is not None) == (about["schema"] in ("hi-ppo", "hi-ppo-tree"))

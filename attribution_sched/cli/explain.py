@@ -123,7 +123,8 @@ def explain(
     with Journal.read(journal) as recording:
         name = find_decision(recording, decision)
         explanation = _recorded(recording, name, options) if recorded else None
-    table, trees = None, tuple[Explanation, ...]()
+    table: DecisionTable | None = None
+    trees: tuple[Explanation, ...] = ()
     if explanation is None:
         explanation, table, trees = _explained(journal, name, options)
     if html is not None:

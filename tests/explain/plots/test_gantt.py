@@ -33,7 +33,7 @@ def test_bars_are_as_high_as_the_devices_they_hold():
     ax = gantt([Bar("a", 0, 3, 0.0, 2.0), Bar("b", 1, 1, 0.5, 1.5)], DOMAINS, COURSE)
     boxes = rectangles(ax)
     assert sorted(round(y1 - y0, 6) for _, _, y0, y1 in boxes) == [1.0, 3.0]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["north", "south", "in use", "waiting"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["north", "south", "held", "waiting"]
     assert {text.get_text() for text in ax.get_legend().get_texts()} == {"a", "b"}
 
 
