@@ -36,7 +36,6 @@ import numpy as np
 from attribution_sched import System
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.config import load_settings
 from attribution_sched.errors import TaskError
 from attribution_sched.explain.decision_table import least_devices
@@ -83,7 +82,7 @@ def follow(system: System, task: str, change: dict[str, int], request: dict[str,
     """Withdraw a task and submit it as advised; its new name, and whether it started before time passed."""
     kind = system.world.kinds[request["row"]]
     given = {key: value for key, value in request.items() if key not in ("row", "devices")}
-    if is_opaque(kind.model):
+    if kind.opaque:
         given |= {"kind": f"opaque-{change['devices']}"}
         given["steps"] = max(1, round(given["steps"] * kind.batch_size / change["devices"]))
     else:
@@ -260,7 +259,7 @@ def submit_one(system: System, rng: np.random.Generator, requests: dict[str, dic
         "training": kind.training,
         "batch": kind.batch_size,
     }
-    if is_opaque(kind.model):
+    if kind.opaque:
         given = {"kind": kind.model.name, "steps": min(steps, 20_000)}
     else:
         given["devices"] = int(rng.choice(SIZES))

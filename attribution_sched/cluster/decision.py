@@ -28,7 +28,6 @@ from attribution_sched.cluster.engine.engine import (
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.incidents import I_END, I_START, is_lost
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.plan import CAP, DOMAIN, DP, PP, PRECISION, TP, Plan
 from attribution_sched.cluster.signals import Scaled
@@ -436,7 +435,7 @@ def _co_runners(engine: Engine, cluster: int) -> tuple[CoRunners, ...]:
     for slots in both.tolist():
         pools = [int(state.slots[cluster, slot, st.POOL]) for slot in slots]
         first, second = (engine.pool.task(pool, engine.world.kinds) for pool in pools)
-        if all(is_opaque(engine.world.kinds[task.kind_index].model) for task in (first, second)):
+        if all(engine.world.kinds[task.kind_index].opaque for task in (first, second)):
             alone = engine.arrays.kinds[engine.pool.kinds[pools], st.K_BASE_STEP]
             speeds = alone / state.tasks[cluster, slots, st.STEP]
             if engine.world.cluster.cap_levels:

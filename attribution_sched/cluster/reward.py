@@ -31,7 +31,6 @@ import numpy as np
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH, CostModel, PlanCosts, opaque_cap
 from attribution_sched.cluster.gpus import Precision
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import (
     CAP,
     DOMAIN,
@@ -177,7 +176,7 @@ def price(view: Decision, batch: PlanBatch, kind_index: int | None = None) -> Pl
     kind = view.kind_index if kind_index is None else kind_index
     links: Links = {"bandwidth_gbps": view.bandwidth_gbps, "latency_s": view.latency_s}
     levels = batch.segments[:, 0, CAP]
-    if view.task is None or not is_opaque(view.kinds[kind].model) or not levels.any():
+    if view.task is None or not view.kinds[kind].opaque or not levels.any():
         return view.cost.score(batch, kind, breakdown=False, **links)
     # The cost model knows an opaque task as one that always computes; what caps do to it, its counters tell.
     segments = batch.segments.copy()
@@ -253,7 +252,7 @@ def uniform_split(n_layers: int, parts: int) -> list[tuple[int, int]]:
 def baseline_plan(world: World, kind: TaskKind) -> Plan:
     """Build the static uniform split of a task kind over the cluster."""
     cluster = world.cluster
-    if is_opaque(kind.model):
+    if kind.opaque:
         own = Segment(0, 0, 1, kind.batch_size, 1, 1, Precision.FP16)
         return Plan((Replica((own,), kind.batch_size, 1),))
     parts = min(len(cluster), len(kind.model))

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.wan import read_trace_rows
 from attribution_sched.errors import TraceError, nearest, problem
 from attribution_sched.text import csv_text
@@ -246,7 +245,7 @@ def import_log(
             rows.append((f"{job.submitted_s - origin:.3f}", kind.model.name, steps, kind.batch_size, kind.priority,
                          csv_text(job.tenant), mode, job.gpus, f"{job.duration_s:.3f}"))  # fmt: skip
             drawn[kind.model.name] += 1
-            rounded += is_opaque(kind.model) and kind.measured_devices < job.gpus
+            rounded += kind.opaque and kind.measured_devices < job.gpus
             tenants.add(job.tenant)
             gpu_s += job.gpus * job.duration_s
     if not rows:
@@ -260,7 +259,7 @@ def import_log(
 
 def _draws(world: World) -> Callable[[int, float], int]:
     """A job's GPUs and a number in [0, 1) → a kind, by the shares of those that may stand for it."""
-    opaque = np.array([is_opaque(kind.model) for kind in world.kinds])
+    opaque = np.array([kind.opaque for kind in world.kinds])
     sizes = np.array([kind.measured_devices for kind in world.kinds])
     shares = np.array([kind.share for kind in world.kinds])
 

@@ -29,7 +29,7 @@ from attribution_sched.cluster.gpus import Gpu
 from attribution_sched.cluster.incidents import Incident, check_incidents
 from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.models import Model, TaskType
-from attribution_sched.cluster.models.opaque import REQUESTS, is_opaque
+from attribution_sched.cluster.models.opaque import OPAQUE, REQUESTS
 from attribution_sched.cluster.objective import BATCH_LEVELS as BATCH_LEVELS
 from attribution_sched.cluster.objective import SHARE_RULES, KindFields, Quota, ShareRule
 from attribution_sched.cluster.objective import Reward as Reward
@@ -226,7 +226,12 @@ class TaskKind(KindFields):
     @cached_property
     def measured_devices(self) -> int:
         """Devices whose samples a measured throughput counts: all that an opaque job asked for, else the reference."""
-        return self.batch_size if is_opaque(self.model) else 1
+        return self.batch_size if self.opaque else 1
+
+    @property
+    def opaque(self) -> bool:
+        """Whether nothing is known of its model."""
+        return self.model.layers[0].kind == OPAQUE
 
     def __post_init__(self) -> None:
         broken = self.broken()
@@ -430,13 +435,13 @@ class TaskPool:
 
 def working_shares(world_kinds: Sequence[TaskKind], kinds: IntArray, counters: FloatArray) -> FloatArray:
     """Share of its time that a device of each opaque task works, as its counters tell; 0 for other tasks, ``(n,)``."""
-    opaque = np.array([is_opaque(kind.model) for kind in world_kinds])[kinds]
+    opaque = np.array([kind.opaque for kind in world_kinds])[kinds]
     return np.where(opaque, working_share(counters), 0.0)
 
 
 def task_working(world_kinds: Sequence[TaskKind], task: Task) -> float:
     """The same of one task; of one that nobody measured, all of its time."""
-    if not is_opaque(world_kinds[task.kind_index].model):
+    if not world_kinds[task.kind_index].opaque:
         return 0.0
     return float(working_share(task.counters)) if task.counters.size else 1.0
 
@@ -463,7 +468,7 @@ def build_pool(world: World) -> TaskPool:
 def _philly(world: World, arrivals: Philly | PhillyWeek, rng: np.random.Generator) -> TaskPool:
     """Opaque tasks of the Philly log: what is measured of each is what its job's arithmetic and throughput say."""
     drawn = arrivals.draw(world.pool_size, rng) if isinstance(arrivals, Philly) else arrivals.draw()
-    requests = {kind.batch_size: k for k, kind in enumerate(world.kinds) if is_opaque(kind.model)}
+    requests = {kind.batch_size: k for k, kind in enumerate(world.kinds) if kind.opaque}
     missing = sorted(set(drawn.devices.tolist()) - set(requests))
     if missing:
         rule = "tasks of the Philly log ask for so many devices and no kind of the world does"

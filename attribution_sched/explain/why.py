@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.explain.decision_table import least_devices
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.preference import redecided
@@ -381,22 +380,22 @@ class _Question:
 
     def _works(self, task: Task) -> bool:
         """Whether the advice holds in the live cluster; an opaque job of another size is another job there."""
-        return self.confirm is None or is_opaque(self.view.kind.model) or self.confirm.asking(task)
+        return self.confirm is None or self.view.kind.opaque or self.confirm.asking(task)
 
     def _other_requests(self) -> Iterator[tuple[int, Task]]:
         """The task with other numbers of devices asked for, the nearest number first."""
         view, own = self.view, self.view.kind
         largest = int(self.may.max(initial=0))
-        if is_opaque(own.model):
+        if own.opaque:
             # An opaque job runs on exactly the devices it asks for; its request is its kind.
-            now, sizes = own.batch_size, {k.batch_size: i for i, k in enumerate(view.kinds) if is_opaque(k.model)}
+            now, sizes = own.batch_size, {k.batch_size: i for i, k in enumerate(view.kinds) if k.opaque}
         else:
             now, sizes = self.limit or largest, {2**i: view.kind_index for i in range(largest.bit_length())}
         for size in sorted(sizes, key=lambda size: (abs(np.log2(size / max(1, now))), size)):
-            if size > largest or size == (own.batch_size if is_opaque(own.model) else self.limit):
+            if size > largest or size == (own.batch_size if own.opaque else self.limit):
                 continue
             steps = self.task.steps_left or self.task.steps or view.steps_left
-            if is_opaque(own.model):
+            if own.opaque:
                 # The same work: a step is a second on all devices that were asked for.
                 yield size, replace(self.task, kind_index=sizes[size], steps=steps * now / size, devices=None)
             else:

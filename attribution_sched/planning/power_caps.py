@@ -22,7 +22,6 @@ import numpy as np
 
 from attribution_sched.cluster.cost import CostModel, DomainArrays, PowerArrays, opaque_cap
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import CAP, DP, PP, TP, Plan, PlanBatch
 from attribution_sched.cluster.reward import priced_terms, samples, total_of
 from attribution_sched.cluster.world import Reward, task_working
@@ -121,7 +120,7 @@ def capped(
         return plan
     in_use = 1.0 - float(np.sum(view.free_devices)) / cost.cluster.devices
     pressure += BUSY * in_use / sum(segment.device_count for segment in plan.segments)
-    if is_opaque(view.kinds[kind].model):
+    if view.kinds[kind].opaque:
         share = task_working(view.kinds, task) if working is None else working
         first = plan.segments[0]
         slowed = SINGLE if working is None else PAIR

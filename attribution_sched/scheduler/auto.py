@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
@@ -93,7 +92,7 @@ class Auto:
 
         short = replace(world, horizon_s=min(world.horizon_s, 3600.0 * self.hours))
         returns = {}
-        shared = world.share_limit > 1 and any(is_opaque(kind.model) for kind in world.kinds)
+        shared = world.share_limit > 1 and any(kind.opaque for kind in world.kinds)
         for name in self.contenders or (*CONTENDERS, *(PACKERS if shared else ())):
             policy = make_policy(name)
             returns[name] = np.array([play(short, policy, self.seed + day).reward for day in range(self.days)])

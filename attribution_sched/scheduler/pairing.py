@@ -23,7 +23,6 @@ from attribution_sched.cluster.interference import (
     resource_constants,
     slowdown,
 )
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.scheduler.rules import first_with_room
 from attribution_sched.types import FloatArray, IntArray, Task
@@ -256,7 +255,7 @@ def plan_beside(view: Decision, kind_index: int, task: Task | None, neighbour: N
     plan = first_with_room(there, kind_index, [neighbour.domain])
     if plan is None:
         return None
-    if is_opaque(view.kinds[kind_index].model):
+    if view.kinds[kind_index].opaque:
         needed = 0.0 if task is None else task.memory_bytes
     else:
         needed = float(view.cost.score(PlanBatch.of([plan]), kind_index, breakdown=False).segment("memory_bytes")[0, 0])

@@ -10,7 +10,6 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.state import StateArrays
 from attribution_sched.cluster.fork import Copies
 from attribution_sched.cluster.gpus import PRECISIONS
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment, layout_table
 from attribution_sched.cluster.reward import cost_usd, r_cost, samples, usd_per_g, usd_per_j
 from attribution_sched.cluster.world import BATCH_LEVELS, Domain, World
@@ -113,7 +112,7 @@ class RuleFollower:
                 first = stop
             micro = kind.microbatches[int(action[0, 4])]
             plan = Plan((Replica(tuple(segments), micro, max(1, kind.batch_size // micro)),))
-            if world.cluster.cap_levels and not is_opaque(kind.model):
+            if world.cluster.cap_levels and not kind.opaque:
                 base = float(t.base_step_s[k]), float(t.base_cost_usd[k])
                 levels = best_levels(Judge(cost, k, kind.batch_size, reward, *base), plan)
                 plan = with_levels(plan, levels)

@@ -23,7 +23,7 @@ from attribution_sched.cluster.world import TaskKind, task_working
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
-from attribution_sched.planning.power_caps import capped, levels_of, with_cap
+from attribution_sched.planning.power_caps import capped, with_cap
 from attribution_sched.scheduler.beliefs import DemandBeliefs
 from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, Deadline
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
@@ -266,7 +266,7 @@ class HiPpo:
         others = _others(view) if others is None else others
         began = self.clock()
         timings = {"upper": 0.0, "lower": 0.0}
-        if view.current_plan is not None and levels_of(view):
+        if view.current_plan is not None and view.cost.cluster.cap_levels:
             # A task keeps its caps with its plan: they are no part of what a plan is compared by.
             view = replace(view, current_plan=view.current_plan.uncapped())
         sharing = self.pairs and self.partners.apply(view)
@@ -443,7 +443,7 @@ class HiPpo:
     def _capped(self, view: Decision, planner: Planner, slot: int, plan: Plan | None) -> Plan | None:
         """The lower agent's last choice: the power caps of a plan's segments, by which it is worth most."""
         task = known_tasks(view).get(slot)
-        if plan is None or task is None or not levels_of(view) or not self.caps:
+        if plan is None or task is None or not view.cost.cluster.cap_levels or not self.caps:
             return plan
         working = None
         if plan.beside is not None and plan.beside >= 0:
@@ -458,7 +458,7 @@ class HiPpo:
 
     def _with_caps(self, view: Decision, planner: Planner, listed: list[Option]) -> list[Option]:
         """The same choices, each with its caps; beside the own one the same plan with none and with the next lower."""
-        levels = levels_of(view) if self.caps else 0
+        levels = len(view.cost.cluster.cap_levels) if self.caps else 0
         if not levels:
             return listed
         found = [replace(each, plan=self._capped(view, planner, each.slot, each.plan)) for each in listed]

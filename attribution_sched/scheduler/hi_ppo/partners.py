@@ -18,7 +18,6 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.fork import law_pool
-from attribution_sched.cluster.models.opaque import is_opaque
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.scheduler.pairing import PairLearner, PairTables, ProfileBelief, plan_beside
@@ -49,7 +48,7 @@ class Partners(PairLearner):
     @staticmethod
     def apply(view: Decision) -> bool:
         """Whether tasks of a decision may share devices, and pairs of them be seen to."""
-        return bool(view.neighbours or view.co_runners) and is_opaque(view.kind.model)
+        return bool(view.neighbours or view.co_runners) and view.kind.opaque
 
     @staticmethod
     def leaves_room(view: Decision, plan: Plan) -> bool:
