@@ -98,7 +98,7 @@ ROWS = (
     ),
     Row(
         "J3 · carbon by the hour: grams for the same work, thinking that pays for them, over cleanest grid first",
-        "{grams} at {eff} of R_eff; without the hydro grid {without}; traffic costs 77 to 102 % more",
+        "{grams} at {eff} of R_eff; without the hydro grid {without}; traffic costs {traffic} % more",
         "cut, told annual means instead of hours: {annual} (of {hours} on the same 12 days without the hydro grid): "
         "**the hours themselves are worth little**; {share} of what a plan with foresight saves",
         "results_carbon.md",
@@ -107,6 +107,7 @@ ROWS = (
             rf"without BPAT:[^\n]*\n[^\n]*\*\*(?P<without>{N} % \[[^]]*\])",
             rf"with the hours \| (?P<hours>{N} % \[[^]]*\])",
             rf"^\| the same, told annual means \| (?P<annual>{N} % \[[^]]*\])",
+            rf"costs is traffic: (?P<traffic>{N} to {N}) % more",
             rf"that pays, 12 days \|[^|]*\| \*\*(?P<share>{N} % \[[^]]*\])",
         ),
         "python benchmarks/carbon_days.py",
