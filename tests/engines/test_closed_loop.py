@@ -132,9 +132,10 @@ def shaped(folder, network):
     # The explanation of the move names the link.
     found = system.explain(moved.id)
     ranked = sorted(zip(found.players, abs(found.values[:, 0]), strict=True), key=lambda pair: -pair[1])
-    words = [player.name for player, _ in ranked[:3]]
+    # Thinking is no input: it is who decided.
+    words = [player.name for player, _ in ranked if player.name != "thinking"][:3]
     link = [name for name in words if "link" in name and {source, target} <= set(name.replace("–", " ").split())]
-    assert link, words
+    assert link, [(player.name, round(float(size), 4)) for player, size in ranked[:8]]
     # The first was placed by the preset's figures; all others, and the move, after others of its kind were measured.
     first, *later = [each for each, outcome in system.journal.entries() if outcome.code == 1]
     before, after_ones, as_moved = error(system, first), [error(system, each) for each in later], error(system, moved)
