@@ -1,6 +1,6 @@
 """Must: drivers of ΔR_eff, ΔR_util and ΔR_cost against paired rollouts.
 
-    python benchmarks/explain_brought.py [--seed 57000] [--decisions 100] [--futures 64] [--truth 224] [--policy hi-ppo]
+    python benchmarks/explain_brought.py [--seed 57000] [--decisions 100] [--futures 192] [--truth 1024] [--policy hi-ppo]
         [--runs explain_brought.jsonl] [--seconds 500]
 
 Placements, waits and moves of fresh days of ``cross-domain-easy``, each against the best other choice by the fork. What
@@ -59,8 +59,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=57_000)
     parser.add_argument("--decisions", type=int, default=100)
-    parser.add_argument("--futures", type=int, default=64)
-    parser.add_argument("--truth", type=int, default=224)
+    parser.add_argument("--futures", type=int, default=192)
+    parser.add_argument("--truth", type=int, default=1024)
     parser.add_argument("--policy", default="hi-ppo")
     parser.add_argument("--seconds", type=float, default=500.0, help="stop then and print what there is")
     parser.add_argument("--preset", default="cross-domain-easy")

@@ -585,8 +585,8 @@ MOST_ARRIVALS = 4096
 
 
 def draw_futures(
-    moment: Moment, beliefs: Beliefs, futures: int, until_s: float, seed: int, added: Sequence[Task] = (),
-    tasks: Mapping[int, Task] | None = None, arrive_until_s: float | None = None, first: int = 0,
+    moment: Moment, beliefs: Beliefs, futures: int | Sequence[int], until_s: float, seed: int,
+    added: Sequence[Task] = (), tasks: Mapping[int, Task] | None = None, arrive_until_s: float | None = None,
     pairs: PairTable | None = None, coming: Sequence[Task] | None = None,
 ) -> list[Future]:  # fmt: skip
     """Draw futures of a moment; future i depends on the seed and on i only, and what a task demands on itself too.
@@ -594,16 +594,17 @@ def draw_futures(
     Args:
         moment: What is known.
         beliefs: Of its tasks and of those that will come.
-        futures: How many.
+        futures: How many, or the numbers of those wanted.
         until_s: How far they reach.
         seed: Of all streams.
         added: Tasks that some copies have beside those present.
         tasks: Slot → record to go by instead of the moment's own, for example with other attributions.
         arrive_until_s: When tasks stop coming; ``until_s`` by default.
-        first: Number of the first future.
         pairs: What is believed of tasks on the same devices.
         coming: Tasks that come, by their ``arrived_s``, and no others; drawn from the law of arrivals by default.
     """
+    numbers = numbers_of(futures)
+    most = int(numbers.max()) + 1
     given = moment.tasks if tasks is None else {**moment.tasks, **{k: v for k, v in tasks.items() if k in moment.tasks}}
     order = resident_slots(moment)
     known_to_come = sorted(coming or (), key=lambda task: task.arrived_s)
@@ -612,10 +613,10 @@ def draw_futures(
     keys += [2**31 + 2**24 + task.number for task in known_to_come]
     believed = beliefs.of(records) if records else Belief(np.zeros((0, 4)), np.zeros((0, 4, 4)), np.zeros(0))
     normals = np.stack(
-        [np.random.default_rng([seed, 1, key]).standard_normal((first + futures, FACTORS)) for key in keys]
-        or [np.zeros((first + futures, 0))],
+        [np.random.default_rng([seed, 1, key]).standard_normal((most, FACTORS)) for key in keys]
+        or [np.zeros((most, 0))],
         axis=1,
-    )[first:]
+    )[numbers]
     known = moment.arrays.pool[list(order)] if order else np.zeros((0, st.POOL_COLUMNS))
     fresh = np.zeros((len(added) + len(known_to_come), st.POOL_COLUMNS))
     fresh[:, st.P_TYPE] = -1.0
@@ -628,7 +629,7 @@ def draw_futures(
     kinds = facts[:, st.P_KIND].astype(np.int64)
     facts[:, st.P_WORKING] = [task_working(moment.world.kinds, task) for task in records]
     inputs = np.array([kind.model.layers[0].input_elements for kind in moment.world.kinds], dtype=np.float64)
-    signals = _signals(moment, until_s, seed, first, futures)
+    signals = _signals(moment, until_s, seed, numbers)
     told = np.column_stack([believed.pace, believed.mean[:, : FACTORS - 1]])
     here = np.zeros(len(records))
     here[len(order) + len(added) :] = [task.arrived_s for task in known_to_come]
@@ -638,9 +639,9 @@ def draw_futures(
         come = np.column_stack([come, np.full((len(come), told.shape[1] - come.shape[1]), np.nan)])
     done = np.maximum(0.0, known[:, st.P_STEPS] - moment.state.tasks[0, list(order), st.LEFT])
     recorded = _recorded(moment, order, done)
-    left = _left(moment, order, done, seed, first, futures, recorded)
+    left = _left(moment, order, done, seed, numbers, recorded)
     drawn = []
-    for f in range(futures):
+    for f, number in enumerate(numbers.tolist()):
         logs = believed.mean + np.einsum("tij,tj->ti", believed.root, normals[f].reshape(len(records), FACTORS))
         ratios = np.exp(logs)
         rows = facts.copy()
@@ -651,8 +652,8 @@ def draw_futures(
         times, instances, more, told_more = np.zeros(0), np.zeros(0, dtype=np.int64), beliefs.pool[:0], come[:0]
         if coming is None:
             until = until_s if arrive_until_s is None else arrive_until_s
-            times, instances, more, told_more = _arrivals(moment, beliefs, come, until, seed, first + f, recorded)
-        link_times, links = _links(moment, until_s, seed, first + f)
+            times, instances, more, told_more = _arrivals(moment, beliefs, come, until, seed, number, recorded)
+        link_times, links = _links(moment, until_s, seed, number)
         pool = np.concatenate([rows, more])
         speeds, jobs = _NOBODY if pairs is None else pairs.of(records, instances)
         if len(speeds):
@@ -665,7 +666,7 @@ def draw_futures(
                 np.concatenate([here, times]),
                 link_times,
                 links,
-                _incidents(moment, seed, first + f),
+                _incidents(moment, seed, number),
                 signals[f],
                 left[f],
                 speeds,
@@ -679,15 +680,14 @@ _NOBODY: tuple[FloatArray, FloatArray] = (np.zeros((0, 0)), np.zeros((0, 6)))
 
 
 def _left(
-    moment: Moment, order: Sequence[int], done_s: FloatArray, seed: int, first: int, futures: int,
-    recorded: Recorded | None,
+    moment: Moment, order: Sequence[int], done_s: FloatArray, seed: int, numbers: IntArray, recorded: Recorded | None
 ) -> FloatArray:  # fmt: skip
     """Steps left of the tasks present, shape ``(F, n)``; NaN where they are known.
 
     Of one that only its tenant's history tells of, one of those that go on. Tasks of one session of a recorded log take
     about as long as each other, and so they do in a future.
     """
-    found = np.full((futures, len(order)), np.nan)
+    most, found = int(numbers.max()) + 1, np.full((len(numbers), len(order)), np.nan)
     if not isinstance(moment.world.arrivals, Philly | PhillyWeek):
         return found
     last: dict[tuple[str, bool], tuple[float, int]] = {}
@@ -695,7 +695,7 @@ def _left(
         task, key = moment.tasks[slot], moment_key(moment, slot, i)
         whose = task.tenant, moment.world.kinds[task.kind_index].batch_size > 1
         if recorded is None:
-            levels = np.random.default_rng([seed, 6, key]).random(first + futures)[first:]
+            levels = np.random.default_rng([seed, 6, key]).random(most)[numbers]
             found[:, i] = lengths_before(*whose).left_s(float(done_s[i]), levels)
             continue
         came_s = float(moment.state.tasks[0, slot, st.ARRIVAL])
@@ -703,8 +703,7 @@ def _left(
         session = session if came_s - before_s < SESSION_GAP_S else key
         last[whose] = came_s, session
         own, shared = (
-            np.random.default_rng([seed, 6 + n, k]).standard_normal(first + futures)[first:]
-            for n, k in ((1, key), (2, session))
+            np.random.default_rng([seed, 6 + n, k]).standard_normal(most)[numbers] for n, k in ((1, key), (2, session))
         )
         alike = ALIKE_WIDE if whose[1] else ALIKE_ONE
         levels = levels_of(math.sqrt(alike) * shared + math.sqrt(1.0 - alike) * own)
@@ -821,18 +820,18 @@ def _incidents(moment: Moment, seed: int, future: int) -> FloatArray:
     return found
 
 
-def _signals(moment: Moment, until_s: float, seed: int, first: int, futures: int) -> FloatArray:
+def _signals(moment: Moment, until_s: float, seed: int, numbers: IntArray) -> FloatArray:
     """What electricity and carbon may come to, as ratios like ``WorldArrays.signals``, shape ``(n, 2, H, K)``."""
     domains, reward = moment.world.cluster.domains, moment.world.reward
     now = moment.arrays.signals
     if all(domain.carbon is None and domain.electricity is None for domain in domains):
         # Copied, not broadcast: kernels are compiled once more for an array that nobody may write to.
-        return np.repeat(now[None], futures, axis=0)
+        return np.repeat(now[None], len(numbers), axis=0)
     tick_s = float(moment.state.clock[0, st.LAST_TICK])
     began_s = math.floor(tick_s / st.HOUR_S) * st.HOUR_S
     hours = math.ceil((until_s - began_s) / st.HOUR_S) + 1
-    found = np.ones((futures, 2, hours, len(domains)))
-    draws = [np.random.default_rng([seed, 5, first + f]) for f in range(futures)]
+    found = np.ones((len(numbers), 2, hours, len(domains)))
+    draws = [np.random.default_rng([seed, 5, number]) for number in numbers.tolist()]
     for k, domain in enumerate(domains):
         told = ((domain.electricity, reward.energy_usd_per_kwh), (domain.carbon, domain.carbon_g_per_kwh))
         for row, (signal, usual) in enumerate(told):
@@ -1101,7 +1100,7 @@ class Fork:
 def fork(
     state: Moment,
     changes: Sequence[Change],
-    futures: int,
+    futures: int | Sequence[int],
     hours: float,
     follower: Follower,
     seed: int,
@@ -1109,7 +1108,7 @@ def fork(
     beliefs: Beliefs | None = None,
     tasks: Mapping[int, Task] | None = None,
     drain_hours: float = 0.0,
-    first: int = 0,
+    unchanged: bool = True,
     pairs: PairTable | None = None,
     coming: Sequence[Task] | None = None,
 ) -> Fork:
@@ -1117,15 +1116,16 @@ def fork(
 
     Args:
         state: The cluster at a moment; a decision carries it as ``decision.moment``.
-        changes: One per copy; an unchanged copy is always played beside them.
-        futures: How many futures each copy meets.
+        changes: One per copy; an unchanged copy is played beside them.
+        futures: How many futures each copy meets, or the numbers of those it is to meet: future i is the same one
+            in every call with the same seed.
         hours: How far to play, or to the end of the episode if that comes first.
         follower: Who decides after the change.
         seed: Of the futures.
         beliefs: What is believed of tasks; only their kind by default.
         tasks: Slot → record to go by instead of the moment's, for example with other attributions.
         drain_hours: How long to play on after ``hours`` without new tasks.
-        first: Number of the first future, to go on where an earlier call stopped.
+        unchanged: Whether to play the unchanged copy; without it, its row is empty.
         pairs: What is believed of tasks on the same devices; without it followers put nobody beside another.
         coming: Tasks that come after the moment, by their ``arrived_s``, where that is known, as on a day that is over:
             no others do, and they stand in the result behind those present and added. Drawn by default.
@@ -1135,6 +1135,8 @@ def fork(
         PlanError: If a task is not there any more, or a plan is not one of this world's.
     """
     _check(state, futures, hours)
+    numbers = numbers_of(futures)
+    played = len(numbers)
     beliefs = PriorBeliefs(state.world) if beliefs is None else beliefs
     stop_s = state.now_s + 3600.0 * hours
     until_s = min(state.ends_s, stop_s + 3600.0 * drain_hours)
@@ -1146,13 +1148,13 @@ def fork(
     t = len(order) + len(added)
     shown = t + len(later)
     stops_s = min(stop_s, until_s)
-    drawn = draw_futures(state, beliefs, futures, until_s, seed, added, tasks, stops_s, first, pairs, coming)
-    groups = _groups(state, changes, follower)
+    drawn = draw_futures(state, beliefs, numbers.tolist(), until_s, seed, added, tasks, stops_s, pairs, coming)
+    groups = _groups(state, changes, follower, unchanged)
     n = len(changes) + 1
-    ledger = np.full((n, futures, shown, len(LEDGER_COLUMNS)), np.nan)
-    totals, ends = np.zeros((n, futures, len(LEDGER_COLUMNS))), np.zeros((n, futures, 3))
-    codes, finished, met = (np.zeros((n, futures), dtype=np.int64) for _ in range(3))
-    waited_s, stayed_s = np.zeros((n, futures)), np.zeros((n, futures))
+    ledger = np.full((n, played, shown, len(LEDGER_COLUMNS)), np.nan)
+    totals, ends = np.zeros((n, played, len(LEDGER_COLUMNS))), np.zeros((n, played, 3))
+    codes, finished, met = (np.zeros((n, played), dtype=np.int64) for _ in range(3))
+    waited_s, stayed_s = np.zeros((n, played)), np.zeros((n, played))
     decisions = 0
     scratch = _scratch(state)
     for f, future in enumerate(drawn):
@@ -1257,8 +1259,15 @@ def slot_of(moment: Moment, task: int | str) -> int:
     return found
 
 
-def _check(moment: Moment, futures: int, hours: float) -> None:
-    if isinstance(futures, bool) or not isinstance(futures, int | np.integer) or futures < 1:
+def numbers_of(futures: int | Sequence[int]) -> IntArray:
+    """Numbers of futures, of so many or as given."""
+    return np.arange(futures) if isinstance(futures, int | np.integer) else np.asarray(futures, dtype=np.int64)
+
+
+def _check(moment: Moment, futures: int | Sequence[int], hours: float) -> None:
+    whole = isinstance(futures, int | np.integer) and not isinstance(futures, bool) and futures >= 1
+    listed = isinstance(futures, range | list | tuple) and len(futures) > 0 and min(futures) >= 0
+    if not (whole or listed):
         raise SettingsError(problem("futures", futures, "must be an integer >= 1", "Use 8"))
     if not (math.isfinite(hours) and hours > 0.0):
         raise SettingsError(problem("hours", hours, "must be finite and > 0", "Use 6"))
@@ -1337,10 +1346,10 @@ _OF_A_FUTURE = (
 
 
 def _groups(
-    moment: Moment, changes: Sequence[Change], follower: Follower
+    moment: Moment, changes: Sequence[Change], follower: Follower, unchanged: bool
 ) -> list[tuple[list[int], _Variant, Follower]]:
     """Copies that share their constants and who decides are played in one call."""
-    plain: list[int] = [0]
+    plain = [0] if unchanged else []
     groups = [(plain, _Variant(moment, None), follower)]
     for number, change in enumerate(changes, start=1):
         if isinstance(change, Choose | Wait | Hold | Remove | Add):
@@ -1352,7 +1361,7 @@ def _groups(
             groups.append(([number], variant, follower.elsewhere(variant.world)))
         else:
             groups.append(([number], _Variant(moment, change), follower))
-    return groups
+    return [group for group in groups if group[0]]
 
 
 def _future_world(moment: Moment, future: Future, until_s: float) -> WorldArrays:

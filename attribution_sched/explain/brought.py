@@ -5,8 +5,10 @@
 Players are what the choice meets: tasks that wait, tasks that run, tasks to come, links, prices, and what was measured
 of the task. Without it a player's part of the cluster is empty: nobody waits, runs or comes, links carry a hundred
 times as much, traffic, energy and carbon cost nothing, the task is as its kind is. What is left with nobody there is
-the plans' own difference. All coalitions are played, with the same futures, so that the drivers are exact for these
-futures: ``own + Σ drivers = Δ``, and weights times components are ΔR. Intervals are over futures.
+the plans' own difference. By Monte Carlo over futures and orders: in every future the players come in an order of its
+own and then in its reverse, and a driver is what each adds as it comes, so that ``own + Σ drivers = Δ`` in every future
+and weights times components are ΔR. Most of what drivers vary by lies between futures, so that many futures with two
+orders tell them better than few with all coalitions, at the same cost. Intervals are over futures, orders included.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from attribution_sched.explain.played import HOURS, Span
 from attribution_sched.explain.shapley.exact import coalition_block, shapley_of_table
 from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.scheduler.policy import Policy, go_on_as
-from attribution_sched.types import FloatArray
+from attribution_sched.types import FloatArray, IntArray
 
-FUTURES = 64
-"""Played by default: with 16, half of what shares of small drivers differ by is the luck of the futures."""
+FUTURES = 192
+"""Played by default: with 64, a third of what small drivers differ by is the luck of the futures."""
 
 PLAYERS: tuple[str, ...] = ("waiting", "running", "coming", "links", "prices", "measured")
 
@@ -116,38 +118,35 @@ class Coalitions:
 
     Attributes:
         players: Those that can make a difference.
-        table: Per future, coalition (in code order) and component, shape ``(F, 2^d, 4)``.
+        table: Per future, coalition (in code order) and component, shape ``(F, 2^d, 4)``; NaN where a coalition was not
+            played in a future.
+        shares: Shapley values per future, player and component, shape ``(F, d, 4)``.
         hours: How far was played.
         decisions: Decisions that were followed.
     """
 
     players: tuple[str, ...]
     table: FloatArray
+    shares: FloatArray
     hours: float
     decisions: int
-
-    @property
-    def shares(self) -> FloatArray:
-        """Shapley values per future, player and component, shape ``(F, d, 4)``."""
-        d = len(self.players)
-        return shapley_of_table(self.table, d) if d else np.zeros((len(self.table), 0, len(COMPONENTS)))
 
 
 def play_coalitions(
     policy: Policy, view: Decision, plan: Plan | None, other: Plan | None, *, futures: int, hours: float = HOURS,
-    seed: int = 0, first: int = 0,
+    seed: int = 0, exact: bool = False,
 ) -> Coalitions | None:  # fmt: skip
-    """Play two choices with every coalition of players there; see :func:`brought`.
+    """Play two choices with coalitions of players there; see :func:`brought`.
 
     Args:
         policy: Who decided.
         view: The decision.
         plan: What was done.
         other: What could have been done.
-        futures: How many to play for every coalition.
+        futures: How many to play.
         hours: How far.
-        seed: Of the futures.
-        first: Number of the first future.
+        seed: Of the futures, and of the orders in which players come.
+        exact: Whether to play every coalition in every future, not only those of one order and its reverse.
     """
     moment = view.moment
     if moment is None or view.slot not in moment.tasks:
@@ -155,19 +154,41 @@ def play_coalitions(
     follower, beliefs = go_on_as(policy, view, quick=True)
     players = _there(moment, view)
     d = len(players)
+    orders = np.stack([np.random.default_rng([seed, 21, f]).permutation(d) for f in range(futures)])
+    # Codes that a future's order and its reverse pass through, nobody first and everybody last.
+    paths = np.stack([_codes(orders), _codes(orders[:, ::-1])], axis=1)
     weights = np.array([view.reward.w_eff, view.reward.w_util, view.reward.w_cost])
-    table, decisions, until_h = np.zeros((futures, 1 << d, len(COMPONENTS))), 0, 0.0
+    table, decisions, until_h = np.full((futures, 1 << d, len(COMPONENTS)), np.nan), 0, 0.0
     choices = [Choose(view.slot, plan), Choose(view.slot, other)]
     for code, mask in enumerate(coalition_block(0, 1 << d, d)):
+        met = np.flatnonzero(exact | (paths == code).any(axis=(1, 2)))
+        if not len(met):
+            continue
         left = without(moment, view.slot, {name for name, here in zip(players, mask, strict=True) if not here})
-        found = fork(left, choices, futures, hours, follower, seed, beliefs=beliefs, first=first)
+        found = fork(left, choices, met.tolist(), hours, follower, seed, beliefs=beliefs, unchanged=False)
         if found.codes[1:].min() < 0:
             return None
         terms = found.totals[..., 2:5] + found.ends
         apart = terms[1] - terms[2]
-        table[:, code] = np.concatenate([apart, total_of(apart, weights)[:, None]], axis=1)
+        table[met, code] = np.concatenate([apart, total_of(apart, weights)[:, None]], axis=1)
         decisions, until_h = decisions + found.decisions, (found.until_s - found.began_s) / 3600.0
-    return Coalitions(players, table, until_h, decisions)
+    shares = shapley_of_table(table, d) if exact and d else _shares(table, orders, paths)
+    return Coalitions(players, table, shares, until_h, decisions)
+
+
+def _codes(orders: IntArray) -> IntArray:
+    """Codes of the coalitions that players form as they come in an order, shape ``(F, d + 1)``."""
+    come = np.concatenate([np.zeros((len(orders), 1), dtype=np.int64), 1 << orders], axis=1)
+    return np.asarray(np.cumsum(come, axis=1))
+
+
+def _shares(table: FloatArray, orders: IntArray, paths: IntArray) -> FloatArray:
+    """What each player adds as it comes, mean over a future's order and its reverse."""
+    rows = np.arange(len(table))[:, None]
+    shares = np.zeros((len(table), orders.shape[1], table.shape[2]))
+    for way, order in enumerate((orders, orders[:, ::-1])):
+        shares[rows, order] += np.diff(table[rows, paths[:, way]], axis=1) / 2.0
+    return shares
 
 
 def _spans(values: FloatArray) -> tuple[Span, Span, Span, Span]:

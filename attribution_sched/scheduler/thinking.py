@@ -230,7 +230,8 @@ class Thinker:
         paired = [np.zeros(0)] * n
         alive, followed, first = list(range(n)), 0, 0
         for futures in (think.screen, think.confirm):
-            found = self._fork(view, planner, [listed[i] for i in alive], futures, seed, first, pairs)
+            met = range(first, first + futures)
+            found = self._fork(view, planner, [listed[i] for i in alive], met, seed, pairs)
             followed, first = followed + found.decisions, first + futures
             worth = total_of(found.totals[..., 2:5] + think.end_value * found.ends, weights)[1:]
             refused = found.codes[1:].min(axis=1) < 0
@@ -252,7 +253,7 @@ class Thinker:
 
         None where the first one is refused; of others that are, R is what refusing came to.
         """
-        found = self._fork(view, planner, listed, futures, seed, first)
+        found = self._fork(view, planner, listed, range(first, first + futures), seed)
         if found.codes[1].min() < 0:
             return None
         terms = found.totals[1:, :, 2:5] + self.think.end_value * found.ends[1:]
@@ -261,8 +262,8 @@ class Thinker:
         return worth - worth[:1], (terms - terms[:1]).mean(axis=1)
 
     def _fork(
-        self, view: Decision, planner: Planner, listed: Sequence[Option], futures: int, seed: int,
-        first: int, pairs: PairTable | None = None,
+        self, view: Decision, planner: Planner, listed: Sequence[Option], futures: Sequence[int], seed: int,
+        pairs: PairTable | None = None,
     ) -> Fork:  # fmt: skip
         if view.moment is None:
             fix = "Take decisions from a cluster, or decide without thinking"
@@ -272,7 +273,7 @@ class Thinker:
         known = known_tasks(view)
         return fork(
             moment, changes, futures, self._hours(moment), self.follower(planner, moment.world), seed,
-            beliefs=self.beliefs(moment.world, planner), tasks=known, first=first, pairs=pairs,
+            beliefs=self.beliefs(moment.world, planner), tasks=known, pairs=pairs, unchanged=False,
         )  # fmt: skip
 
     def _hours(self, moment: Moment) -> float:

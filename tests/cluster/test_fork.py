@@ -89,8 +89,14 @@ def test_the_original_stays_as_it_was_and_the_same_seed_gives_the_same(engine, m
 def test_more_futures_begin_with_the_fewer(moment, rule, beliefs):
     few, many = (fork(moment, [Wait()], n, 0.3, rule, 5, beliefs=beliefs) for n in (2, 4))
     assert np.array_equal(few.ledger, many.ledger[:, :2], equal_nan=True)
-    rest = fork(moment, [Wait()], 2, 0.3, rule, 5, beliefs=beliefs, first=2)
+    rest = fork(moment, [Wait()], [2, 3], 0.3, rule, 5, beliefs=beliefs)
     assert np.array_equal(rest.ledger, many.ledger[:, 2:], equal_nan=True)
+
+
+def test_without_the_unchanged_copy_the_others_are_the_same(moment, rule, beliefs):
+    with_it, alone = (fork(moment, [Wait()], 2, 0.3, rule, 5, beliefs=beliefs, unchanged=u) for u in (True, False))
+    assert np.array_equal(with_it.ledger[1:], alone.ledger[1:], equal_nan=True)
+    assert np.isnan(alone.ledger[0]).all() and alone.decisions < with_it.decisions
 
 
 def test_nothing_of_the_real_future_or_of_real_demands_is_in_it(rule, beliefs):
