@@ -1,7 +1,7 @@
 """Must: drivers of ΔR_eff, ΔR_util and ΔR_cost against paired rollouts.
 
-    python benchmarks/explain_brought.py [--seed 57000] [--decisions 100] [--futures 192] [--truth 1024] [--policy hi-ppo]
-        [--runs explain_brought.jsonl] [--seconds 500]
+    python benchmarks/explain_brought.py [--seed 57000] [--decisions 100] [--futures 192] [--truth 1024]
+        [--policy hi-ppo] [--runs explain_brought.jsonl] [--seconds 500]
 
 Placements, waits and moves of fresh days of ``cross-domain-easy``, each against the best other choice by the fork. What
 the product prints (``futures`` a coalition) is held against the same Shapley values of ``truth`` other futures:

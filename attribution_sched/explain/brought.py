@@ -31,7 +31,7 @@ from attribution_sched.scheduler.policy import Policy, go_on_as
 from attribution_sched.types import FloatArray, IntArray
 
 FUTURES = 192
-"""Played by default: with 64, a third of what small drivers differ by is the luck of the futures."""
+"""Played by default: about the work of every coalition in 64 futures."""
 
 PLAYERS: tuple[str, ...] = ("waiting", "running", "coming", "links", "prices", "measured")
 
