@@ -80,6 +80,10 @@ def build_world(settings: Settings) -> World:
     for i, kind in enumerate(settings.kinds):
         with _named(f"kinds[{i}]"):
             kinds.append(_kind(kind, settings))
+    # A mistake in a model that no kind uses yet is told now, not on the day when one does.
+    for name in settings.models.keys() - {kind.model for kind in settings.kinds}:
+        with _named(f"models.{name}"):
+            _own_model(name, settings.models[name])
     with _named("arrivals"):
         arrivals = _arrivals(settings)
     with _named("episode"):

@@ -69,6 +69,15 @@ def test_a_model_that_does_not_add_up_is_one_clear_error(tmp_path, model, match)
         world(tmp_path, model)
 
 
+def test_a_model_that_no_kind_uses_is_checked_too(tmp_path):
+    path = tmp_path / "own.yaml"
+    spare = LAYERS.replace("params: 4.0e+6", "params: 5.0e+6")
+    text = BASE.format(model=LAYERS, gpu="B9000", like="", kind="", carbon="")
+    path.write_text(text.replace("kinds:", f"  spare: {spare}\nkinds:"))
+    with pytest.raises(SettingsError, match=r"models\.spare: .*add up to 4e\+06"):
+        load_settings(path).build_world()
+
+
 def test_carbon_may_be_a_signal(tmp_path):
     grid = world(tmp_path, carbon=", carbon: {kind: grid, grid: CISO}").cluster.domains[0].carbon_g_per_kwh
     assert 150 < grid < 400

@@ -145,7 +145,7 @@ def test_a_rival_with_the_same_policy_does_the_same():
     system = System(small(), "sjf", seed=5)
     system.run(5)
     own = rivals._own(system, 7200.0)[0].figures
-    other = rivals._rival(system, 7200.0, "sjf").figures
+    other = rivals._rival(system, 7200.0, "sjf", 5).figures
     for name in own:
         if name != "decision_s":
             assert own[name].value == pytest.approx(other[name].value), name
@@ -175,11 +175,14 @@ def test_a_rival_that_breaks_is_named_with_the_reason(monkeypatch):
     assert found.contenders[1].figures == {}
 
 
-def test_a_rival_that_takes_too_long_is_given_up(monkeypatch):
-    monkeypatch.setattr(rivals, "LIMIT_S", 0.0)
+def test_a_rival_that_searches_does_not_play_a_long_run_again_and_the_clock_decides_nothing(monkeypatch):
+    monkeypatch.setattr(rivals, "MOST_SEARCHED", 0)
+    monkeypatch.setattr(rivals, "SEARCHERS", frozenset({"greedy"}))
     system = System(small(), "sjf", seed=2)
     system.run(1)
-    assert "not finished after 0 s" in gather(system, explain=0, against=("greedy",)).rivals.contenders[1].missing
+    own, greedy, fcfs = gather(system, explain=0, against=("greedy", "fcfs")).rivals.contenders
+    assert "a policy that searches plays up to 0 again" in greedy.missing and not greedy.figures
+    assert own.figures and fcfs.figures and not fcfs.missing
 
 
 def test_explanations_are_of_the_consequential_decisions():
