@@ -42,6 +42,7 @@ from attribution_sched.explain.played import play_choices
 from attribution_sched.explain.room import best_across, best_inside
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.feedback.window import Outcome, Window
+from attribution_sched.planning.power_caps import levels_of, with_cap
 from attribution_sched.types import FloatArray
 
 ARMS = ("outcomes", "fork", "drivers", "shuffled")
@@ -66,6 +67,7 @@ def by_fork(system: System, names: Sequence[str], rewards: Sequence[Reward]) -> 
         view, own = decided.view, decided.plan
         others = [best_inside(view, k) for k in range(len(view.free_devices))]
         others += [best_across(view)] if len(others) > 1 else []
+        others += [] if own is None else [with_cap(own, level) for level in range(levels_of(view) + 1)]
         plans = [own, *(plan for plan in others if plan is not None and plan != own)]
         eyes = system._memory_of(system.journal.decision(name)).looks()
         played = play_choices(eyes, view, plans, futures=8, seed=system.seed)
