@@ -100,7 +100,7 @@ def gantt(ax: Axes, usage: Usage, task: str) -> None:
 
 
 def lost(table: DecisionTable) -> float:
-    """What the best other choice would have lost for certain; negative where that is not, least where few there were."""
+    """What the best other choice would have lost for certain; negative where that is not certain."""
     played = [row.played.reward.high for row in table.rows if not row.chosen and row.played is not None]
     return -max(played) if len(played) >= CHOICES else -np.inf
 
