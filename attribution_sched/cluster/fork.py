@@ -848,7 +848,9 @@ def _signals(moment: Moment, until_s: float, seed: int, numbers: IntArray) -> Fl
 
 @dataclass(frozen=True)
 class Choose:
-    """A task gets a plan now: placed if it waits, moved if it runs; None lets it wait (others may be placed) or stay.
+    """A task gets a plan now: placed if it waits, moved if it runs; None lets it stay, or wait as :class:`Wait` does.
+
+    Whoever goes on chooses among all that wait: were others offered at once, the task would be back at once, too.
 
     Attributes:
         task: Its slot in the cluster's table, or its id.
@@ -1422,7 +1424,7 @@ def _stand(
             begin[i] = CHOOSE
             if change.plan is None:
                 runs = moment.state.slots[0, slot[i], st.STATUS] == st.RUNNING
-                begin[i] = CHOOSE if runs else HOLD
+                begin[i] = CHOOSE if runs else WAIT
             else:
                 action[i] = encode_plan(moment, change.plan, moment.tasks[int(slot[i])].kind_index)
         elif isinstance(change, Wait):

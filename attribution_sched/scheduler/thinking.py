@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions, Moment
-from attribution_sched.cluster.fork import Change, Choose, Fork, Hold, PairTable, Wait, fork, within_arrivals
+from attribution_sched.cluster.fork import Change, Choose, Fork, Hold, PairTable, fork, within_arrivals
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of, usd_per_g, usd_per_j
 from attribution_sched.cluster.world import Reward, World
@@ -269,7 +269,7 @@ class Thinker:
             fix = "Take decisions from a cluster, or decide without thinking"
             raise SettingsError(problem("decision.moment", None, "is needed to play copies on", fix))
         moment = priced(view.moment, view.reward)
-        changes = [_change(each, replanning=view.replanning) for each in listed]
+        changes = [_change(each) for each in listed]
         known = known_tasks(view)
         return fork(
             moment, changes, futures, self._hours(moment), self.follower(planner, moment.world), seed,
@@ -298,11 +298,11 @@ class Thinker:
         return made
 
 
-def _change(option: Option, *, replanning: bool) -> Change:
+def _change(option: Option) -> Change:
     """What a choice changes in a copy."""
     if option.later is not None:
         return Hold(option.slot, option.later.hours)
-    return Choose(option.slot, option.plan) if option.plan is not None or replanning else Wait()
+    return Choose(option.slot, option.plan)
 
 
 def is_new(option: Option, listed: Sequence[Option]) -> bool:

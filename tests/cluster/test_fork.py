@@ -23,6 +23,7 @@ from attribution_sched.cluster.fork import (
 )
 from attribution_sched.cluster.incidents import DomainLoss, pack
 from attribution_sched.errors import PlanError, SettingsError
+from attribution_sched.explain.brought import without
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.policy_follower import PolicyFollower
 from attribution_sched.scheduler.rule_follower import RuleFollower
@@ -97,6 +98,22 @@ def test_without_the_unchanged_copy_the_others_are_the_same(moment, rule, belief
     with_it, alone = (fork(moment, [Wait()], 2, 0.3, rule, 5, beliefs=beliefs, unchanged=u) for u in (True, False))
     assert np.array_equal(with_it.ledger[1:], alone.ledger[1:], equal_nan=True)
     assert np.isnan(alone.ledger[0]).all() and alone.decisions < with_it.decisions
+
+
+def test_a_task_that_is_to_wait_does_wait_although_others_wait_too():
+    """Whoever goes on is asked about the others at once, and must not begin with this one again."""
+    full = view(engine_at(28)).moment
+    queued = [slot for slot in full.tasks if full.state.slots[0, slot, st.STATUS] == st.QUEUED]
+    empty = without(full, queued[0], {"running"})
+    rule, beliefs = RuleFollower.of(empty), PriorBeliefs(empty.world)
+    at_once = []
+    for slot in queued:
+        found = fork(empty, [Choose(slot, None), Wait()], 4, 3.0, rule, 3, beliefs=beliefs)
+        starts_s = found.of("start_s")[:, :, found.tasks.index(slot)]
+        at_once.append(starts_s[0].min() == empty.now_s)
+        assert starts_s[1].min() > empty.now_s
+        assert found.ledger[1].tobytes() == found.ledger[2].tobytes()
+    assert len(queued) > 2 and any(at_once)
 
 
 def test_nothing_of_the_real_future_or_of_real_demands_is_in_it(rule, beliefs):
