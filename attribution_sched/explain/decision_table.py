@@ -111,6 +111,16 @@ class DecisionTable:
     rows: tuple[Alternative, ...]
     brought: Brought | None = None
 
+    def say(self, lang: str = "en") -> str:
+        """The sentence and the table, as plain text."""
+        from attribution_sched.explain.table_words import as_text
+
+        return as_text(self, lang)
+
+    def __str__(self) -> str:
+        """The same in English."""
+        return self.say()
+
     @property
     def clearness(self) -> float:
         """How far what was done stands apart from the best other choice, in half intervals; 0 if none was played."""

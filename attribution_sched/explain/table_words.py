@@ -39,6 +39,19 @@ def cells_of(table: DecisionTable, lang: str) -> tuple[list[str], list[Row], str
     return heads, rows, note
 
 
+def as_text(table: DecisionTable, lang: str) -> str:
+    """The sentence, the table with what was done marked, and how the figures were got; columns without any left out."""
+    heads, rows, note = cells_of(table, lang)
+    kept = [c for c in range(len(heads)) if any(cells[c] not in (NONE, "0") for _, cells in rows)]
+    listed = [["", *(heads[c] for c in kept)]]
+    for row, ((what, *below), cells) in zip(table.rows, rows, strict=True):
+        listed.append([f"{'✔' if row.chosen else ' '} {what}", *(cells[c].replace("\n", " ") for c in kept)])
+        listed += [[f"    {line}", *("" for _ in kept)] for line in below]
+    wide = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    text = ["  ".join([one[0].ljust(wide[0]), *map(str.rjust, one[1:], wide[1:])]).rstrip() for one in listed]
+    return "\n".join([in_language(table.sentence, lang), *text, note])
+
+
 def _lines(row: Alternative, lang: str) -> list[str]:
     below = [in_language(row.missing, lang)] if row.missing else []
     below += [say("table.wins", lang, change=row.change)] if row.change else []

@@ -118,3 +118,14 @@ def test_clearness_is_of_the_best_other_choice_in_half_intervals():
     assert DecisionTable("d0", "", (done, unplayed)).clearness == 0.0
     assert DecisionTable("d0", "", (done, unplayed, row(-9.0, 1.0), row(-1.0, 0.5))).clearness == pytest.approx(2.0)
     assert DecisionTable("d0", "", (done, row(-9.0, 1.0), row(1.0, 2.0))).clearness == pytest.approx(0.5)
+
+
+def test_a_table_is_printed_as_one():
+    one = next(d for d in decided() if d.plan is not None and len(d.plan.domains) == 1)
+    table = decision_table(Greedy(), one)
+    english, chinese = str(table).splitlines(), table.say("zh").splitlines()
+    assert english[0] == str(table.sentence) and len(english) == len(chinese) and english != chinese
+    assert sum(line.startswith("✔") for line in english) == 1
+    for row in table.rows:
+        assert any(str(row.what) in line for line in english)
+    assert not any("Alternative(" in line or "\n" in line for line in english)
