@@ -237,6 +237,21 @@ def test_rules_of_the_bill_are_all_told():
     assert f"up to {EXACT_LIMIT} players all coalitions are valued" in text
 
 
+@pytest.mark.parametrize("path", TEXTS, ids=named)
+def test_calls_of_system_and_journal_exist(path):
+    from attribution_sched import Journal, System
+
+    text = path.read_text("utf-8")
+    for owner in (System, Journal):
+        told = re.findall(rf"`{owner.__name__}\.(\w+)", text)
+        assert [name for name in told if not hasattr(owner, name)] == [], named(path)
+
+
+def test_a_plot_stands_in_the_gallery_once():
+    told = re.findall(r"^\| `plots\.(\w+)\(", page("explanations_gallery.md"), re.MULTILINE)
+    assert len(told) == len(set(told))
+
+
 def test_a_wrong_figure_is_noticed():
     text = page("results_carbon.md")
     lines, rest = summary(text.replace("accounts 10.1 %", "accounts 12.7 %"))
