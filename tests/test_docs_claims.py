@@ -247,6 +247,18 @@ def test_calls_of_system_and_journal_exist(path):
         assert [name for name in told if not hasattr(owner, name)] == [], named(path)
 
 
+def test_rooms_are_told_in_the_order_that_lint_holds():
+    import tomllib
+
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"][0][
+        "layers"
+    ]
+    level = {name: at for at, layer in enumerate(layers) for name in re.findall(r"attribution_sched\.(\w+)", layer)}
+    chain = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## Rooms\n\n")[1].split("\n\n")[0]
+    told = [level[name] for name in re.split(r"\s*→\s*", chain.strip())]
+    assert told == sorted(set(told)) and len(told) > 15
+
+
 def test_a_plot_stands_in_the_gallery_once():
     told = re.findall(r"^\| `plots\.(\w+)\(", page("explanations_gallery.md"), re.MULTILINE)
     assert len(told) == len(set(told))
