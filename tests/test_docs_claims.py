@@ -220,6 +220,18 @@ def test_causes_of_waiting_are_told_in_their_order():
     assert re.split(r",\s+", told) == [cause.value.replace("_", " ") for cause in Cause]
 
 
+def test_numbers_of_futures_are_those_of_the_code():
+    from attribution_sched.executors.shadow import DRAWS
+    from attribution_sched.explain import brought, when
+    from attribution_sched.serve import follow
+
+    text = page("explain.md")
+    assert f"command line; {brought.FUTURES} futures)" in text
+    assert f"under {when.FUTURES} drawn futures" in text and f"fewer futures are played ({when.FEWER_FUTURES})" in text
+    assert f"the middle 80 % of {DRAWS} futures" in page("how_to/shadow.md")
+    assert f"the middle 80 % of {follow.FUTURES} futures" in page("how_to/live_page.md")
+
+
 def test_changes_of_the_fork_are_all_told():
     from typing import get_args
 
