@@ -9,7 +9,7 @@ With one choice among candidate plans: ``attribution_sched/CrossDomainPlans-v0``
 so a package that nobody imports cannot be found by name.)
 
 Each takes ``preset`` (a preset name, a YAML path or ``Settings``), and ``attributor``, anything that ``System`` takes
-there: by default what the shipped networks were trained with, the same as in ``System``.
+there: by default what the shipped agents were trained with, the same as in ``System``.
 """
 
 from __future__ import annotations

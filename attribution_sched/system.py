@@ -377,7 +377,7 @@ class System:
             submitted).
         attributor: Says where the joules of a task go, before any policy is asked about it: a fitted ``EmSHAP``, an
             ``EnergyModel``, a ``Fitted`` attributor or a function from counters ``(n, 12)`` to states ``(n, 7)``, see
-            :func:`~attribution_sched.attribution.attributor.as_attributor`. By default what the shipped networks
+            :func:`~attribution_sched.attribution.attributor.as_attributor`. By default what the shipped agents
             learnt on.
         cluster: ``simulated``; ``local``, which runs tasks as processes of this machine; ``slurm``, with a partition
             for each domain, of the same name; ``ray``, with nodes that carry the label ``domain``; executors by

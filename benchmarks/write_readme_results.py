@@ -167,13 +167,14 @@ ROWS = (
     ),
     Row(
         "Why is it waiting: {answers} answers; what was named removed, or advice followed, the job starts",
-        "blockers {held} of {asked} (Hi-PPO's {hi} of {hi_all}); **advice {followed} of {advised}**",
+        "blockers {held} of {asked} (Hi-PPO's {hi} of {hi_all}); **advice {followed} of {advised}**{age}",
         "{wrong} contradictions in {decisions} decisions (**none in 10⁵ asked**)",
         "results_explain.md",
         (
             rf"\| together \| (?P<answers>{N}) \| \*\*(?P<held>{N}) of (?P<asked>{N})\*\* "
             r"\([^;]*; hi-ppo (?P<hi>\d+) of (?P<hi_all>\d+)",
             rf"\| together .*\*\*(?P<followed>{N}) of (?P<advised>{N})\*\* \([\d.]+ %\) \| \|",
+            rf"advice followed: {N} of {N}(?P<age>(?: \(\*\*earlier code\*\*\))?)",
             rf"\*\*(?P<wrong>Six) contradictions\*\* in {N} answers over (?P<decisions>{N}) decisions",
         ),
         "python benchmarks/why_waiting.py",
@@ -250,13 +251,16 @@ ROWS = (
     ),
     Row(
         "A decision of the whole system, journal on disk, and with its explanation (99th percentile)",
-        "placing {place} ms, with explanation {explained} ms; first decision {first} s after import",
-        "targets 50 ms, 150 ms, 3 s",
+        "earlier code, without thinking: placing {place} ms, with explanation {explained} ms; first decision {first} s "
+        "after import",
+        "targets 50 ms, 150 ms, 3 s; thinking, the default now, takes the policy alone {think} ms of processor time: "
+        "**50 ms missed**",
         "results_system.md",
         (
             rf"placing p99 (?P<place>{N}) ms \| met",
             rf"^\| decision and explanation < 150 ms \| p50 {N} ms, p99 (?P<explained>{N}) ms \| met",
             rf"^\| first decision < 3 s after import \| (?P<first>{N}) s .* met \|$",
+            rf"takes the policy alone (?P<think>{N}) ms",
         ),
         "python benchmarks/system_latency.py",
     ),

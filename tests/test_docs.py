@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -188,8 +189,12 @@ def test_every_section_of_a_report_is_told_about_in_its_order():
 
 
 def test_settings_in_yaml_are_valid(tmp_path):
+    from attribution_sched.cluster.models.huggingface import EXAMPLES
     from attribution_sched.config import load_settings
 
+    (tmp_path / "config.json").write_text(
+        json.dumps(EXAMPLES["qwen-2.5-7b"][0]), encoding="utf-8"
+    )  # as the pages name it
     found = 0
     for path in PAGES:
         for text in re.findall(r"```yaml\n(.*?)```", path.read_text("utf-8"), re.DOTALL):

@@ -848,7 +848,7 @@ class AccountAttributor:
 
     Args:
         fitted: Energy model, EmSHAP's distribution and the tasks they know.
-        states: Counters to states as some weights have learnt them; those of the shipped networks by default.
+        states: Counters to states as some weights have learnt them; those of the shipped agents by default.
     """
 
     def __init__(self, fitted: Fitted, states: Attributor | None = None) -> None:
@@ -916,7 +916,7 @@ class DefaultAttributor(AccountAttributor):
 
     Args:
         world: Its tasks and machines; shipped for the presets, fitted on its simulated meter for others.
-        states: Counters to states as some weights have learnt them; those of the shipped networks by default.
+        states: Counters to states as some weights have learnt them; those of the shipped agents by default.
     """
 
     def __init__(self, world: World, states: Attributor | None = None) -> None:

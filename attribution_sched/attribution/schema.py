@@ -2,7 +2,7 @@
 
     state = tanh(φ / spread)        φ: contributions to the logarithm of a task's joules, spread: their usual size
 
-``spread`` is the root mean square of each contribution over the mix of tasks that the shipped networks learnt from. An
+``spread`` is the root mean square of each contribution over the mix of tasks that the shipped agents learnt from. An
 attribution in joules adds up to ``E − E0``; its parts are brought to the logarithm with the logarithmic mean of both,
 
     φ_log = φ_J · (ln E − ln E0) / (E − E0),
@@ -11,7 +11,7 @@ so that they add up to ``ln E − ln E0``. Only ratios of energies enter: joules
 same state. Weights belong to the schema they were trained on; :data:`ATTRIBUTION_SCHEMA` is its name.
 
 :func:`closed_form` gives the state of counters directly, by the linear energy model over Gaussian log counters
-(EmSHAP's closed form) whose coefficients the shipped networks were trained with.
+(EmSHAP's closed form) whose coefficients the shipped agents were trained with.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ClosedForm:
 
 @cache
 def closed_form() -> ClosedForm:
-    """The coefficients that the shipped networks were trained with."""
+    """The coefficients that the shipped agents were trained with."""
     payload = json.loads(files("attribution_sched.attribution").joinpath("closed_form.json").read_text("utf-8"))
     arrays = {name: np.array(payload[name], dtype=np.float64) for name in ("unit", "weight", "bias", "spread")}
     for array in arrays.values():

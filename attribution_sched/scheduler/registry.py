@@ -244,12 +244,12 @@ _VARIANTS = (
         MappingProxyType({"reference": True}),
         pairs=True,
     ),
-    _hi_ppo("quick", "without thinking: network and search", think=False),
+    _hi_ppo("quick", "without thinking: agents and search", think=False),
     _hi_ppo("gru", "told what a recurrent network forecasts of the links", predict="gru"),
     _hi_ppo("persistence", "told that links stay as they were read", predict="persistence"),
     _hi_ppo("adaptive", "its weight of cost follows the state of the network", wishes="adaptive"),
     _hi_ppo("pareto", "its reward weights are drawn anew at every decision", wishes="pareto"),
-    _hi_ppo("propose", "as the network proposes, without search", search=False),
+    _hi_ppo("propose", "as the agents propose, without search", search=False),
 )
 
 POLICIES: Mapping[str, PolicySpec] = MappingProxyType({spec.name: spec for spec in (*_SPECS, *_VARIANTS)})

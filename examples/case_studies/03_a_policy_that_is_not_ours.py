@@ -155,14 +155,14 @@ def log_odds(obs: NDArray[np.float64]) -> NDArray[np.float64]:
     return found[:, first] - found[:, second]
 
 
-def explain() -> Explanation:
+def preference() -> Explanation:
     """Why the first rather than the second."""
     made = explain.FlatExplainer(log_odds, others, NAMES, outputs=("log_odds",), policy="Stable-Baselines3 PPO")
     subject = f"{in_words(first)} rather than {in_words(second)}"
     return made.explain(state, decision="testbed", subject=subject, rows="standard")
 
 
-preferred = explain()
+preferred = preference()
 plots.waterfall(preferred)
 show(preferred)
 
@@ -205,7 +205,7 @@ driver = int(order[0])
 seen_before = float(preferred.values[driver, 0])
 with torch.no_grad():
     model.policy.mlp_extractor.policy_net[0].weight[:, driver] = 0.0
-blind = explain()
+blind = preference()
 say(
     f"**{NAMES[driver]}** had a share of {seen_before:+.3f} of the log-odds. To the blindfolded model it has "
     f"{float(blind.values[driver, 0]):+.3f}; its strongest driver is now "

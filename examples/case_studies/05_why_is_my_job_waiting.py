@@ -48,6 +48,10 @@ system.submit(f"opaque-{mine['gpus']}", id="mine", tenant=mine["tenant"], steps=
 
 # %% [markdown]
 # ## Why, and until when
+#
+# Jobs of this site are opaque, as in the log that it is fitted to: the minutes of the table are what really comes, and
+# nobody who decides or foresees knows them. `when` draws lengths from what jobs of such a size took, of which some end
+# in seconds; so its interval is wide.
 
 # %%
 why = system.why("mine")

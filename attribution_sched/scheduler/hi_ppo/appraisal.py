@@ -53,7 +53,7 @@ Float32Array = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 
 ROWS = 1024
-"""Situations that go through the network together: larger arrays leave the cache."""
+"""Situations that go through the agents together: larger arrays leave the cache."""
 
 LEAST = 16
 """Fewer rows are filled up to this: products of few rows take another path and round differently."""
@@ -182,10 +182,10 @@ def _joined(parts: list[PlanBatch]) -> PlanBatch:
 
 
 def propose(policy: HiPpo, view: Decision, situations: Decisions) -> list[Plan | None]:
-    """What the network itself would do with the view's task in each situation, before the local search.
+    """What the agents themselves would do with the view's task in each situation, before the local search.
 
-    None if it does nothing, places another of the waiting tasks first, or lets a running task stay as it is. Where
-    waiting would not help the task, what the network would do if it had to act. What fits is judged by the situation's
+    None if they do nothing, place another of the waiting tasks first, or let a running task stay as it is. Where
+    waiting would not help the task, what the agents would do if they had to act. What fits is judged by the situation's
     own free devices.
     """
     planner = policy.planner(view)

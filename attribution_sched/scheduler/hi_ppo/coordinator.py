@@ -406,7 +406,7 @@ class HiPpo:
         return self._thinker
 
     def foresight(self, view: Decision) -> tuple[Follower, Beliefs]:
-        """The compiled rule goes on in its place, with what it believes of tasks itself.
+        """Its compiled agents go on in its place, with what it believes of tasks itself.
 
         Raises:
             SettingsError: If the decision does not carry its moment.

@@ -1,8 +1,7 @@
 """One decision after another choice: task, then per segment domain, cut, layout, format, microbatch level.
 
-``decode`` leads a batch of decisions through these choices; who chooses is given to it: a network that samples, or a
-teacher whose plan is followed. What was offered and taken is kept as a :class:`Trace`, from which
-:mod:`~attribution_sched.scheduler.hi_ppo.evaluate` can ask any network again.
+``decode`` leads a batch of decisions through these choices; who chooses is given to it: the agents, or a
+teacher whose plan is followed. What was offered and taken is kept as a :class:`Trace`.
 """
 
 from __future__ import annotations

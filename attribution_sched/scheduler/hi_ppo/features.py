@@ -1,4 +1,4 @@
-"""What Hi-PPO's networks see of a decision: numbers by name, free of the scale of cluster and task."""
+"""What Hi-PPO's agents see of a decision: numbers by name, free of the scale of cluster and task."""
 
 from __future__ import annotations
 

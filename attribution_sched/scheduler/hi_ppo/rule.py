@@ -1,8 +1,8 @@
-"""The rule that Hi-PPO has learnt from, as a policy of its own: what the networks add is the difference to it.
+"""The rule that Hi-PPO's agents begin at, as a policy of its own: what they learnt is the difference to it.
 
-:class:`~attribution_sched.scheduler.hi_ppo.teachers.ShortestFirst` answers every question that the networks would be
+:class:`~attribution_sched.scheduler.hi_ppo.teachers.ShortestFirst` answers every question that the agents would be
 asked; what may be chosen, what attributions say of a task's time and the search that settles details are Hi-PPO's.
-Where a task cannot gain by waiting, Hi-PPO searches around 32 plans drawn from its networks, the rule around its own.
+Where a task cannot gain by waiting, Hi-PPO searches around what its agents propose, the rule around its own plan.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _MustAct(ShortestFirst):
 
 
 class _RuleInCharge(HiPpo):
-    """Hi-PPO's coordination with the rule in the networks' place. No deadline: a decision must not hang on a clock."""
+    """Hi-PPO's coordination with the rule in the agents' place. No deadline: a decision must not hang on a clock."""
 
     def __init__(self, attributor: Attributor | None, search: bool, think: Think | bool) -> None:
         super().__init__(attributor=attributor, search=search, think=think, deadline_s=np.inf)
