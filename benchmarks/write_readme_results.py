@@ -265,7 +265,7 @@ ROWS = (
         "python benchmarks/system_latency.py",
     ),
     Row(
-        "J6 · feedback told by explanations how far decisions follow the weights: placements to a cost of .92, `shared`",
+        "J6 · feedback told by explanations how far decisions follow weights: placements to a cost of 0.92, `shared`",
         "{own}: {ratio} of those by outcomes alone; over fork values of the same choices {over} (**0.8 missed**)",
         "cut, outcomes only {outcomes}; the answers shuffled {shuffled}; fork values {fork}. On `cross-domain-easy` "
         "**not beyond chance** ({now}, four runs)",
