@@ -29,6 +29,7 @@ from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, De
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
+from attribution_sched.scheduler.hi_ppo.multi_start import SearchMemo, search_around
 from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
@@ -155,6 +156,7 @@ class HiPpo:
         self._agents: WeakKeyDictionary[Planner, Agents] = WeakKeyDictionary()
         self._rivals: tuple[Decision, Rivals] | None = None
         self._warm = False
+        self._searched = SearchMemo()
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
         self._memory: dict[str, NDArray[np.float64]] = {}
@@ -635,13 +637,22 @@ class HiPpo:
         thorough: bool = True,
     ) -> Plan | None:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
-        from attribution_sched.scheduler.hi_ppo.multi_start import search_around
-
         kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
-        factors = self._believed(view, planner, int(chosen.slot[0, 0]))
-        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
         own = decode(planner, chosen, self._must_act(view, planner, chosen)).batch
-        return search_around(own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late)
+
+        def search() -> Plan | None:
+            local = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure)
+            return search_around(
+                own.segments, own.counts, local, thorough=thorough, expired=lambda: self.clock() > late
+            )
+
+        # All that the search reads: copies of one moment, and coalitions of inputs, ask for the same many times.
+        key = (
+            kind, pressure, thorough, view.reward, view.max_segments, np.asarray(view.free_devices).tobytes(),
+            view.bandwidth_gbps.tobytes(), view.latency_s.tobytes(), own.segments.tobytes(), own.counts.tobytes(),
+            float(view.base_step_s[kind]), float(view.base_cost_usd[kind]),
+        )  # fmt: skip
+        return self._searched.of(view.cost, key, search, lambda: self.clock() <= late)
 
     def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor:
         """Who proposes a plan where waiting is out of the question."""
