@@ -288,6 +288,9 @@ def ask(
         tally["contradictions"] += not held
         if not held:
             print("  contradiction:", system.seed, name, why.cause.value, why.blockers, why.ahead, flush=True)
+        if really:
+            # The cluster that the advice was for is gone.
+            return
     if why.change is not None and name in requests:
         request = requests.pop(name)
         new, started = follow(system, name, dict(why.change), request)

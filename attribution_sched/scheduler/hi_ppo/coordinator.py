@@ -398,11 +398,11 @@ class HiPpo:
 
     def _decode_each(self, views: Sequence[Decision], planner: Planner, decisions: Decisions) -> Decoded:
         """What the agents propose in situations of one decision, each told by its own view."""
-        from attribution_sched.scheduler.hi_ppo.agents import AgentsActor
-
         each = [self.agents_actor(view, planner, decisions.take(np.array([row]))) for row, view in enumerate(views)]
-        believed = np.concatenate([actor.believed for actor in each])
-        return decode(planner, decisions, AgentsActor(each[0].agents, decisions, believed, each[0].releases))
+        # Only what is believed of the tasks differs between them; what is about to be free is the decision's own.
+        actor = copy.copy(each[0])
+        actor.decisions, actor.believed = decisions, np.concatenate([one.believed for one in each])
+        return decode(planner, decisions, actor)
 
     def _believed(self, view: Decision, planner: Planner, slot: int) -> tuple[float, float, float]:
         """How much longer than a nominal task's this very task's compute, memory and host time are believed to be."""
