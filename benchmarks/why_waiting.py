@@ -1,7 +1,7 @@
 """Must: "why is it waiting" answers that hold when they are followed.
 
     python benchmarks/why_waiting.py [--seed 91000] [--days 4] [--policy sjf] [--preset cross-domain] [--every 10]
-        [--per-day 300] [--planted 100] [--skip 0] [--runs why_waiting.jsonl] [--seconds 300]
+        [--per-day 300] [--planted 100] [--skip 0] [--runs why_waiting.jsonl] [--seconds 300] [--unconfirmed]
 
 Fresh days of a preset, as a system runs them. Beside what arrives, people submit tasks that ask for a number of devices
 (drawn, whatever is free). After every so many placements tasks that wait are asked about (``System.why``), and the
@@ -13,6 +13,7 @@ answer is followed, not by what gave the answer but by the system itself:
 - *advice*: the task is withdrawn and submitted anew as advised, in the live system, which goes on until time passes:
   did it start?
 - *contradictions*: a cause that was removed as stated and a task that did not start.
+- ``--unconfirmed`` cuts the last trial, that in the live cluster: answers as copies of what a decision shows give them.
 - *planted causes*: clusters and policies made so that one cause is the binding one, as many of each token as asked for.
 
 A line per day is kept in ``--runs``; days that are there already are not played again, and all of them are summed up.
@@ -33,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched import System
+from attribution_sched import System, live_trial
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.config import load_settings
@@ -202,7 +203,10 @@ def main() -> None:
     parser.add_argument("--per-day", type=int, default=300, help="placements of a day")
     parser.add_argument("--every", type=int, default=10, help="placements between questions")
     parser.add_argument("--runs", type=Path, default=Path("why_waiting.jsonl"), help="a line per day")
+    parser.add_argument("--unconfirmed", action="store_true", help="answers that were not tried in the live cluster")
     args = parser.parse_args()
+    if args.unconfirmed:
+        live_trial.LiveTrial = lambda *_: None  # type: ignore[assignment,misc]
     if args.planted:
         for cause in Cause:
             found, right = planted(cause, args.seed, args.planted)
