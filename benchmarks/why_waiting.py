@@ -1,7 +1,8 @@
 """Must: "why is it waiting" answers that hold when they are followed.
 
     python benchmarks/why_waiting.py [--seed 91000] [--days 4] [--policy sjf] [--preset cross-domain] [--every 10]
-        [--per-day 300] [--planted 100] [--skip 0] [--runs why_waiting.jsonl] [--seconds 300] [--unconfirmed]
+        [--per-day 300] [--planted 100] [--skip 0] [--runs why_waiting.jsonl] [--seconds 300] [--live 10]
+        [--unconfirmed]
 
 Fresh days of a preset, as a system runs them. Beside what arrives, people submit tasks that ask for a number of devices
 (drawn, whatever is free). After every so many placements tasks that wait are asked about (``System.why``), and the
@@ -9,7 +10,8 @@ answer is followed, not by what gave the answer but by the system itself:
 
 - *blockers*: in a copy of the live cluster the running tasks that were named are stopped and the waiting ones that go
   first withdrawn; then the deployed policy decides, task after task, until time passes: did the task start? Every
-  tenth answer is followed in the live system, with ``System.cancel`` and ``System.withdraw``: there is no way back.
+  ``--live``-th answer is followed in the live system, with ``System.cancel`` and ``System.withdraw``: there
+  is no way back.
 - *advice*: the task is withdrawn and submitted anew as advised, in the live system, which goes on until time passes:
   did it start?
 - *contradictions*: a cause that was removed as stated and a task that did not start.
@@ -203,6 +205,7 @@ def main() -> None:
     parser.add_argument("--per-day", type=int, default=300, help="placements of a day")
     parser.add_argument("--every", type=int, default=10, help="placements between questions")
     parser.add_argument("--runs", type=Path, default=Path("why_waiting.jsonl"), help="a line per day")
+    parser.add_argument("--live", type=int, default=10, help="one answer of so many is followed in the live system")
     parser.add_argument("--unconfirmed", action="store_true", help="answers that were not tried in the live cluster")
     args = parser.parse_args()
     if args.unconfirmed:
@@ -248,7 +251,7 @@ def day(args: argparse.Namespace, seed: int) -> dict[str, Any]:
             others = [name for name in rows if name not in requests]
             for name in (*own[:2], *rng.permutation(others)[:2]):
                 if system.cluster.place_of(name) not in (None, "running"):
-                    ask(system, str(name), requests, causes, tally, took)
+                    ask(system, str(name), requests, causes, tally, took, args.live)
         return {"decisions": system.journal.count(), "causes": causes, "tally": tally, "took": took}
 
 
@@ -274,7 +277,7 @@ def submit_one(system: System, rng: np.random.Generator, requests: dict[str, dic
 
 def ask(
     system: System, name: str, requests: dict[str, dict[str, Any]], causes: Counter[str], tally: Counter[str],
-    took: list[float],
+    took: list[float], live: int,
 ) -> None:  # fmt: skip
     """Ask why one task waits, and follow the answer."""
     began = time.process_time()
@@ -284,7 +287,7 @@ def ask(
     if why.blockers or why.ahead or why.cause is Cause.BEHIND:
         kind = "blockers" if why.blockers else "ahead" if why.ahead else "next"
         tally["followed"] += 1
-        really = tally["followed"] % 10 == 0
+        really = tally["followed"] % live == 0
         held = (starts_really if really else starts_without)(system, name, why)
         tally["followed in the live system"] += really
         tally[f"{kind} named"] += 1
