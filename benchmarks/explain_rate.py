@@ -11,9 +11,9 @@ by default (its log-odds or choice against the best other one), in order, in thi
 again and writing included, loading and compiling not. Workers share nothing but the journal's file, so that two cores
 take half as long; that extrapolation is written out.
 
-``--cut N`` explains only the first N placements over several domains. ``--p95 N`` explains N placements, one every few,
-as they are asked about in a running system, without and with the table of alternatives. The digest is of all numbers
-told, to twelve digits: two versions that explain alike have the same.
+``--cut N`` explains only the first N placements over several domains. ``--p95 N`` explains N placements of a
+running system as they come, without and with the table of alternatives. The digest is of all numbers told, to twelve
+digits: two versions that explain alike have the same.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ from typing import Any
 import numpy as np
 
 from attribution_sched import System
-
-SPREAD = 4
-"""One placement of so many is asked about by ``--p95``: decisions of one moment are alike."""
 
 
 def main() -> None:
@@ -99,10 +96,10 @@ def as_it_runs(given: argparse.Namespace, options: dict[str, Any]) -> None:
     """Explain placements of a running system, without and with the table of alternatives, and print both times."""
     alone, table, cut = [], [], 0
     with System(given.preset, policy=given.policy, seed=given.seed) as system:
-        for number in range(SPREAD * given.p95 + 1):
+        for _ in range(given.p95 + 1):
             placed = system.schedule_next_task()
-            if placed is None or number % SPREAD:
-                continue
+            if placed is None:
+                break
             began = time.process_time()
             system.explain(placed, **options)
             explained = time.process_time()
