@@ -1,7 +1,8 @@
 """Must: "why is it waiting" answers that hold when they are followed.
 
     python benchmarks/why_waiting.py [--seed 91000] [--days 4] [--policy sjf] [--preset cross-domain] [--every 10]
-        [--per-day 300] [--planted 100] [--skip 0] [--runs why_waiting.jsonl] [--seconds 300]
+        [--per-day 300] [--planted 100] [--skip 0] [--runs why_waiting.jsonl] [--seconds 300] [--live 10]
+        [--unconfirmed]
 
 Fresh days of a preset, as a system runs them. Beside what arrives, people submit tasks that ask for a number of devices
 (drawn, whatever is free). After every so many placements tasks that wait are asked about (``System.why``), and the
@@ -9,10 +10,12 @@ answer is followed, not by what gave the answer but by the system itself:
 
 - *blockers*: in a copy of the live cluster the running tasks that were named are stopped and the waiting ones that go
   first withdrawn; then the deployed policy decides, task after task, until time passes: did the task start? Every
-  tenth answer is followed in the live system, with ``System.cancel`` and ``System.withdraw``: there is no way back.
+  ``--live``-th answer is followed in the live system, with ``System.cancel`` and ``System.withdraw``: there
+  is no way back.
 - *advice*: the task is withdrawn and submitted anew as advised, in the live system, which goes on until time passes:
   did it start?
 - *contradictions*: a cause that was removed as stated and a task that did not start.
+- ``--unconfirmed`` cuts the last trial, that in the live cluster: answers as copies of what a decision shows give them.
 - *planted causes*: clusters and policies made so that one cause is the binding one, as many of each token as asked for.
 
 A line per day is kept in ``--runs``; days that are there already are not played again, and all of them are summed up.
@@ -33,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched import System
+from attribution_sched import System, live_trial
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.config import load_settings
@@ -202,7 +205,11 @@ def main() -> None:
     parser.add_argument("--per-day", type=int, default=300, help="placements of a day")
     parser.add_argument("--every", type=int, default=10, help="placements between questions")
     parser.add_argument("--runs", type=Path, default=Path("why_waiting.jsonl"), help="a line per day")
+    parser.add_argument("--live", type=int, default=10, help="one answer of so many is followed in the live system")
+    parser.add_argument("--unconfirmed", action="store_true", help="answers that were not tried in the live cluster")
     args = parser.parse_args()
+    if args.unconfirmed:
+        live_trial.LiveTrial = lambda *_: None  # type: ignore[assignment,misc]
     if args.planted:
         for cause in Cause:
             found, right = planted(cause, args.seed, args.planted)
@@ -244,7 +251,7 @@ def day(args: argparse.Namespace, seed: int) -> dict[str, Any]:
             others = [name for name in rows if name not in requests]
             for name in (*own[:2], *rng.permutation(others)[:2]):
                 if system.cluster.place_of(name) not in (None, "running"):
-                    ask(system, str(name), requests, causes, tally, took)
+                    ask(system, str(name), requests, causes, tally, took, args.live)
         return {"decisions": system.journal.count(), "causes": causes, "tally": tally, "took": took}
 
 
@@ -270,7 +277,7 @@ def submit_one(system: System, rng: np.random.Generator, requests: dict[str, dic
 
 def ask(
     system: System, name: str, requests: dict[str, dict[str, Any]], causes: Counter[str], tally: Counter[str],
-    took: list[float],
+    took: list[float], live: int,
 ) -> None:  # fmt: skip
     """Ask why one task waits, and follow the answer."""
     began = time.process_time()
@@ -280,7 +287,7 @@ def ask(
     if why.blockers or why.ahead or why.cause is Cause.BEHIND:
         kind = "blockers" if why.blockers else "ahead" if why.ahead else "next"
         tally["followed"] += 1
-        really = tally["followed"] % 10 == 0
+        really = tally["followed"] % live == 0
         held = (starts_really if really else starts_without)(system, name, why)
         tally["followed in the live system"] += really
         tally[f"{kind} named"] += 1
@@ -288,6 +295,9 @@ def ask(
         tally["contradictions"] += not held
         if not held:
             print("  contradiction:", system.seed, name, why.cause.value, why.blockers, why.ahead, flush=True)
+        if really:
+            # The cluster that the advice was for is gone.
+            return
     if why.change is not None and name in requests:
         request = requests.pop(name)
         new, started = follow(system, name, dict(why.change), request)

@@ -22,7 +22,7 @@ import bisect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -401,8 +401,20 @@ def possible(signal: Signal, time_s: float, normals: FloatArray) -> FloatArray:
 
 
 def by_hour(signal: Signal, hours: int) -> FloatArray:
-    """Values of a signal at the beginning of every hour from the start of the run, shape ``(hours,)``."""
+    """Values of a signal at the start of every hour of the run, shape ``(hours,)``; not to be changed."""
+    return _grid_by_hour(signal, hours) if isinstance(signal, Grid) else _by_hour(signal, hours)
+
+
+def _by_hour(signal: Signal, hours: int) -> FloatArray:
     return np.array([signal.at(h * HOUR_S) for h in range(hours)])
+
+
+@lru_cache(maxsize=256)
+def _grid_by_hour(grid: Grid, hours: int) -> FloatArray:
+    """The same of a grid, once: its numbers follow from its fields, and every copy of a cluster asks for a year."""
+    found = _by_hour(grid, hours)
+    found.flags.writeable = False
+    return found
 
 
 def usual(signal: Signal) -> float:

@@ -44,6 +44,9 @@ SLOWER = (0.5, 0.2)
 LEAST_DELAY_S = 60.0
 """A delay shorter than this is no reason."""
 
+LEAST_CARBON_G, LEAST_CARBON_SHARE = 10.0, 0.01
+"""A difference of accounted carbon is told if it is at least so many grams, and so much of what the task emits."""
+
 
 @dataclass(frozen=True)
 class Alternative:
@@ -104,12 +107,14 @@ class DecisionTable:
         sentence: The binding reason, in at most 25 words.
         rows: What was done first, then the alternatives.
         brought: What was done against the best other choice, and by whose being there; None if that was not asked for.
+        carbon_g: Accounted carbon of what was done, for the steps left; None if nothing was.
     """
 
     decision: str
     sentence: str
     rows: tuple[Alternative, ...]
     brought: Brought | None = None
+    carbon_g: float | None = None
 
     def say(self, lang: str = "en") -> str:
         """The sentence and the table, as plain text."""
@@ -132,17 +137,18 @@ class DecisionTable:
 
     @property
     def carbon(self) -> str:
-        """What was done against the alternative whose accounted carbon differs most, in words; empty below a gram.
+        """What was done against the alternative whose accounted carbon differs most, in words; empty if by a trifle.
 
         For the same steps, by the location-based average intensity of each grid.
         """
         priced = [(row, row.carbon_g) for row in self.rows if not row.chosen and row.carbon_g is not None]
-        if not priced:
+        if not priced or not self.carbon_g:
             return ""
         row, grams = max(priced, key=lambda each: abs(each[1]))
-        if abs(grams) < 1.0:
+        if abs(grams) < max(LEAST_CARBON_G, LEAST_CARBON_SHARE * self.carbon_g):
             return ""
-        return Phrase(f"table.carbon_{'less' if grams > 0 else 'more'}", what=row.what, kg=number(abs(grams) / 1e3))
+        message, kg = f"table.carbon_{'less' if grams > 0 else 'more'}", number(abs(grams) / 1e3)
+        return Phrase(message, what=row.what, kg=kg, own=number(self.carbon_g / 1e3))
 
 
 def decision_table(
@@ -193,7 +199,8 @@ def decision_table(
     if drivers and others:
         best = max(others, key=lambda i: others[i])
         gain = brought(policy, view, own, listed[best].plan, against=listed[best].what, hours=hours, seed=seed)
-    return DecisionTable(decided.id, _sentence(decided, rows, names), tuple(rows), gain)
+    grams = None if known[0] is None else known[0]["carbon_g"]
+    return DecisionTable(decided.id, _sentence(decided, rows, names), tuple(rows), gain, grams)
 
 
 MOST_CUTS = 3

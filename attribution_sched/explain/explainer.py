@@ -28,11 +28,10 @@ from attribution_sched.explain.players import Lineup, Links, in_joules, lineup
 from attribution_sched.explain.preference import (
     REASKED_ROWS,
     ROWS,
+    AskedAgain,
     Preference,
-    asked_again,
     find_foil,
     odds_of,
-    redecided,
     where,
 )
 from attribution_sched.explain.readings import Readings
@@ -371,6 +370,7 @@ class Explainer:
         """What is asked about the choice, and what a reader must know about how."""
         view, plan = decided.view, decided.plan
         notes: tuple[str, ...] = ()
+        asked = AskedAgain(self.policy, view)
         if decided.source in OWN and isinstance(self.policy, Settles):
             self.policy.settled(view, plan)
         for attempt in range(2):
@@ -378,7 +378,7 @@ class Explainer:
                 target = Preference(view, plan, odds_of(self.policy, view, plan), RoomTable(view), odds=True)
                 if float(target.score(seen)[0]) > 0.0:
                     return target, notes
-            again = redecided(self.policy, view, seen)[0]
+            again = asked(seen)[0]
             if attempt or where(again) == where(plan):
                 break
             overruled = self.policy.overruled(view, plan) if isinstance(self.policy, Thoughtful) else None
@@ -388,7 +388,7 @@ class Explainer:
             # Its memory or a deadline made it decide otherwise; asked anew, it does this.
             notes, plan = (ASKED_ANEW,), again
         notes = (*notes, SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED)
-        return Preference(view, plan, asked_again(self.policy, view, plan), RoomTable(view), odds=False), notes
+        return Preference(view, plan, asked.score(plan), RoomTable(view), odds=False, asked=asked), notes
 
     def _instead(self, ready: Prepared) -> str:
         """What the policy does instead, in words; empty if it never does."""

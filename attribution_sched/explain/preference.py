@@ -82,6 +82,44 @@ def redecided(policy: Policy, view: Decision, situations: Decisions) -> Sequence
     return proposals(policy, view, situations)
 
 
+class AskedAgain:
+    """A policy, as it is deployed, asked what it decides in situations of a decision; of equal ones only once.
+
+    Most coalitions leave what it reads as it was, and the states that are tried input by input come up again as a
+    reference group: a policy that searches is asked about half of them.
+
+    Args:
+        policy: Who decides.
+        view: The decision.
+    """
+
+    def __init__(self, policy: Policy, view: Decision) -> None:
+        self.policy, self.view = policy, view
+        self._known: dict[bytes, Plan | None] = {}
+
+    def __call__(self, situations: Decisions) -> list[Plan | None]:
+        """What is decided in each."""
+        keys = _rows_in_bytes(situations)
+        new = {key: row for row, key in reversed(list(enumerate(keys))) if key not in self._known}
+        if new:
+            rows = sorted(new.values())
+            made = redecided(self.policy, self.view, situations.take(np.array(rows)))
+            self._known |= {keys[row]: plan for row, plan in zip(rows, made, strict=True)}
+        return [self._known[key] for key in keys]
+
+    def score(self, plan: Plan | None) -> Score:
+        """Whether the same choice is made: 1, or −1."""
+        own = where(plan)
+        return lambda situations: np.array([1.0 if where(one) == own else -1.0 for one in self(situations)])
+
+
+def _rows_in_bytes(situations: Decisions) -> list[bytes]:
+    """Each situation, all of it."""
+    parts = [np.ascontiguousarray(getattr(situations, field.name)) for field in fields(Decisions)]
+    flat = [part.reshape(len(situations), -1).view(np.uint8) for part in parts if part.size]
+    return [row.tobytes() for row in np.concatenate(flat, axis=1)]
+
+
 @dataclass(frozen=True, eq=False)
 class Preference:
     """The two questions, as a target of a game.
@@ -93,6 +131,7 @@ class Preference:
         fits_at_all: Whether any plan for the task fits in a situation ``(n,)``; asked only of tasks that wait.
         odds: Whether the score is log-odds; else its sign is all that is known.
         overruled: What thinking came to, where it overruled the agents whose odds these are.
+        asked: Who is asked again, where there are no odds.
     """
 
     view: Decision
@@ -101,6 +140,7 @@ class Preference:
     fits_at_all: Callable[[Decisions], BoolArray]
     odds: bool
     overruled: Overruled | None = None
+    asked: AskedAgain | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -146,17 +186,6 @@ class Preference:
 def odds_of(policy: ChoiceOdds, view: Decision, plan: Plan | None) -> Score:
     """By how much a policy prefers a choice."""
     return lambda situations: policy.log_odds(view, situations, plan)
-
-
-def asked_again(policy: Policy, view: Decision, plan: Plan | None) -> Score:
-    """Whether a policy, as it is deployed, makes the same choice: 1, or −1."""
-    own = where(plan)
-
-    def score(situations: Decisions) -> FloatArray:
-        made = redecided(policy, view, situations)
-        return np.array([1.0 if where(one) == own else -1.0 for one in made])
-
-    return score
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,12 +245,13 @@ def find_foil(policy: Policy, target: Preference, blend: Blender, seats: IntArra
         rows = blend(np.repeat(nobody[None], len(at), axis=0), pool[at], 0 * pool[at])
         return _made(policy, target, target.roomy(rows)[0])
 
+    chosen: dict[int, tuple[object, Preferred]] = {}
     if len(otherwise):
         # Odds below 0 are no other choice where the task must act all the same: such states contrast with nothing.
-        differ = [one.another or where(one.plan) != where(target.plan) for _, one in choices(otherwise)]
-        otherwise = otherwise[np.array(differ)]
+        chosen = dict(zip(otherwise.tolist(), choices(otherwise), strict=True))
+        otherwise = otherwise[[one.another or where(one.plan) != where(target.plan) for _, one in chosen.values()]]
     kept = _evenly(otherwise if len(otherwise) else np.arange(len(pool)), tried)
-    states, made = pool[kept], choices(kept)
+    states, made = pool[kept], [chosen[i] for i in kept.tolist()] if len(otherwise) else choices(kept)
     # One input after the other is given up to each of these states.
     without = np.repeat(everybody[None], len(seats), axis=0)
     without[np.arange(len(seats)), seats] = False
@@ -262,7 +292,8 @@ def _made(policy: Policy, target: Preference, situations: Decisions) -> list[tup
     if target.odds and isinstance(policy, ChoiceOdds):
         made = policy.prefer(target.view, situations)
     else:
-        made = [Preferred(plan) for plan in redecided(policy, target.view, situations)]
+        asked = target.asked or AskedAgain(policy, target.view)
+        made = [Preferred(plan) for plan in asked(situations)]
     return [((one.another, _domains(one.plan)), one) for one in made]
 
 

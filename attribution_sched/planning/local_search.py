@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from math import comb
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -96,6 +96,8 @@ from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 Plans = tuple[IntArray, IntArray]
 """Rows of plans, shape ``(n, P, 11)``, and how many of them are in use, shape ``(n,)``."""
+
+T = TypeVar("T")
 
 Neighbours = Callable[[IntArray, int], Plans]
 """From a plan's rows and their number to plans one change away."""
@@ -954,6 +956,16 @@ class IteratedLocalSearch:
         self.screen = Screen(search.view, search.tables, search.kind, search.free_devices, search.queue_pressure)
         self.source = np.random.default_rng(seed)
         self.expired: Callable[[], bool] = _never
+        near, tables = search.neighbourhood, search.tables
+        self._microbatches: list[int] = near.microbatches.tolist()
+        self._free: list[int] = np.asarray(near.free_devices).tolist()
+        # Layouts of as many devices as each domain has, a power of two.
+        nodes = np.asarray(tables.domains.rows.node_devices).tolist()
+        largest = [1 << free.bit_length() - 1 if free > 0 else 0 for free in self._free]
+        self._layouts: list[list[list[int]]] = [
+            tables.layouts[(tables.sizes == most) & (tables.layouts[:, 1] <= node)].tolist()
+            for most, node in zip(largest, nodes, strict=True)
+        ]
         self.trail: list[tuple[int, float]] = []
         """Plans looked at and best reward so far, after the descents and after every perturbation."""
 
@@ -1039,41 +1051,53 @@ class IteratedLocalSearch:
 
     def perturbed(self, plan: Candidate) -> tuple[IntArray, int]:
         """The plan with one replica in another order, often with some layouts, its microbatch or a domain changed."""
-        rows, count = plan.rows.copy(), plan.used
-        draw = self.source
-        inside = np.flatnonzero(rows[:count, REPLICA] == draw.integers(rows[count - 1, REPLICA] + 1))
+        # A handful of numbers: arrays would take ten times as long as lists.
+        rows, count, draw = plan.rows.tolist(), plan.used, self.source
+        replica = draw.integers(rows[count - 1][REPLICA] + 1)
+        inside = [p for p in range(count) if rows[p][REPLICA] == replica]
         changes = draw.random(3)
         if changes[0] < 0.25:
-            rows[inside, MICROBATCH] = draw.choice(self.search.neighbourhood.microbatches)
+            microbatch = self._drawn(self._microbatches)
+            for p in inside:
+                rows[p][MICROBATCH] = microbatch
         if changes[1] < 0.25:
-            idle = self.search.neighbourhood.idle(rows, count)
-            if len(idle):
-                at = draw.choice(inside)
-                rows[at, DOMAIN] = draw.choice(idle)
-                self._lay_out(rows[at])
+            used = [row[DOMAIN] for row in rows[:count]]
+            idle = [k for k, free in enumerate(self._free) if free > 0 and k not in used]
+            if idle:
+                row = rows[self._drawn(inside)]
+                row[DOMAIN] = self._drawn(idle)
+                self._lay_out(row)
         if changes[2] < 0.5:
-            self._lay_out(rows[draw.choice(inside)])
-        for at in inside[rows[inside, MICROBATCH] % rows[inside, DP] != 0]:
-            self._lay_out(rows[at])
-        order = np.arange(len(inside))
-        near = orders_near(len(inside))
-        for _ in range(int(draw.integers(1, 4)) if len(near) else 0):
-            order = order[near[draw.integers(len(near))]]
-        lengths = (rows[:, STOP] - rows[:, FIRST])[inside[order]]
-        rows[inside] = rows[inside[order]]
-        rows[inside, STOP] = np.cumsum(lengths)
-        rows[inside, FIRST] = rows[inside, STOP] - lengths
-        return rows, count
+            self._lay_out(rows[self._drawn(inside)])
+        for p in inside:
+            if rows[p][MICROBATCH] % rows[p][DP]:
+                self._lay_out(rows[p])
+        order, near = list(range(len(inside))), _listed_orders(len(inside))
+        for _ in range(int(draw.integers(1, 4)) if near else 0):
+            order = [order[at] for at in self._drawn(near)]
+        stop = 0
+        for p, row in zip(inside, [rows[inside[at]] for at in order], strict=True):
+            first, stop = stop, stop + row[STOP] - row[FIRST]
+            rows[p] = row
+            row[FIRST], row[STOP] = first, stop
+        return np.array(rows, dtype=np.int64), count
 
-    def _lay_out(self, row: IntArray) -> None:
+    def _lay_out(self, row: list[int]) -> None:
         """Give a segment another layout of as many devices as its domain has, by chance."""
-        t = self.search.tables
-        most = 2 ** int(np.log2(self.search.free_devices[row[DOMAIN]]))
-        node = int(t.domains.rows[row[DOMAIN]].node_devices)
-        fits = (t.sizes == most) & (row[MICROBATCH] % t.layouts[:, 0] == 0) & (t.layouts[:, 1] <= node)
-        fits &= t.layouts[:, 2] <= row[STOP] - row[FIRST]
-        if fits.any():
-            row[[DP, TP, PP]] = t.layouts[self.source.choice(np.flatnonzero(fits))]
+        length = row[STOP] - row[FIRST]
+        fits = [each for each in self._layouts[row[DOMAIN]] if row[MICROBATCH] % each[0] == 0 and each[2] <= length]
+        if fits:
+            row[DP], row[TP], row[PP] = self._drawn(fits)
+
+    def _drawn(self, among: Sequence[T]) -> T:
+        """One of some by chance."""
+        return among[int(self.source.integers(len(among)))]
+
+
+@functools.cache
+def _listed_orders(count: int) -> list[list[int]]:
+    listed: list[list[int]] = orders_near(count).tolist()
+    return listed
 
 
 def _never() -> bool:

@@ -399,8 +399,6 @@ def go_on_as(policy: Policy, view: Decision, *, quick: bool = False) -> tuple[Fo
 
 def decides_now(policy: Policy, moment: Moment) -> Follower:
     """A policy, itself and whole, in the last copy of a moment's cluster: for what it would do at this instant."""
-    from attribution_sched.cluster.engine.engine import Engine
     from attribution_sched.scheduler.policy_follower import PolicyFollower
-    from attribution_sched.scheduler.rule_follower import RuleFollower
 
-    return PolicyFollower(policy, RuleFollower.of(moment), Engine(moment.world), last_only=True)
+    return PolicyFollower.at_once(policy, moment)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from attribution_sched.cluster.counters import Counters
-from attribution_sched.cluster.decision import Decision, encode, pend, view
+from attribution_sched.cluster.decision import Decision, Moment, encode, pend, view
 from attribution_sched.cluster.demands import Demands
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import (
@@ -30,7 +30,7 @@ from attribution_sched.cluster.fork import (
     open_budgets,
     pass_over,
 )
-from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.plan import Plan, layout_table
 from attribution_sched.cluster.world import TaskPool, World
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.rule_follower import RuleFollower
@@ -42,13 +42,21 @@ class PolicyFollower:
 
     Args:
         policy: Who decides; it is told that an episode begins before every copy.
-        rule: Says what tasks can expect beyond the horizon, so that copies of different policies compare.
+        rule: Says what tasks can expect beyond the horizon, so that copies of different policies compare; None to play
+            the last copy alone and ask for no worth beyond its horizon: for what happens at one instant.
         engine: Clusters of the same world, used as a shell.
-        last_only: Play the last copy alone, and ask for no worth beyond its horizon: for what happens at one instant.
     """
 
-    def __init__(self, policy: Policy, rule: RuleFollower, engine: Engine, *, last_only: bool = False) -> None:
-        self.policy, self.rule, self.engine, self.last_only = policy, rule, engine, last_only
+    def __init__(self, policy: Policy, rule: RuleFollower | None, engine: Engine) -> None:
+        self.policy, self.rule, self.engine = policy, rule, engine
+
+    @classmethod
+    def at_once(cls, policy: Policy, moment: Moment) -> PolicyFollower:
+        """A policy in the last copy of a moment's cluster, for what it would do now: the rule is not made."""
+        shell = object.__new__(Engine)
+        shell.world, shell.cost = moment.world, moment.cost
+        shell.layouts = layout_table(moment.world.cluster, moment.world.share_limit > 1)
+        return cls(policy, None, shell)
 
     @property
     def name(self) -> str:
@@ -57,13 +65,13 @@ class PolicyFollower:
 
     def elsewhere(self, world: World) -> PolicyFollower:
         """The same policy in a cluster with other devices."""
-        return PolicyFollower(self.policy, self.rule.elsewhere(world), Engine(world), last_only=self.last_only)
+        return PolicyFollower(self.policy, None if self.rule is None else self.rule.elsewhere(world), Engine(world))
 
     def play(self, copies: Copies) -> int:
         """Play copies to their horizon, one after the other."""
         decided = 0
         count = len(copies.state.clock)
-        for e in range(count - 1 if self.last_only else 0, count):
+        for e in range(count - 1 if self.rule is None else 0, count):
             one = StateArrays(**{name: array[e : e + 1] for name, array in copies.state._asdict().items()})
             shell = self._shell(copies, one)
             if isinstance(self.policy, Episodic):
@@ -76,7 +84,7 @@ class PolicyFollower:
             if limits.active:
                 limits = limits._replace(used=limits.used[e : e + 1], not_before_s=limits.not_before_s[e : e + 1])
             decided += self._play(shell, one, copies, e, limits)
-            if copies.paid_by_work and not self.last_only:
+            if copies.paid_by_work and self.rule is not None:
                 self.rule.value(copies, one, e)
         return decided
 

@@ -1,11 +1,12 @@
 """Signals: a value at a moment, a forecast with its error; gaps and NaN are errors."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.signals import Constant, Grid, Live, Series, Signal, grid_names, mean_over
+from attribution_sched.cluster.signals import Constant, Grid, Live, Series, Signal, by_hour, grid_names, mean_over
 from attribution_sched.errors import SettingsError, TraceError
 
 HOUR = 3600.0
@@ -91,3 +92,20 @@ def test_times_before_the_run_and_unknown_grids_are_refused():
         Constant(1.0).at(-1.0)
     with pytest.raises(SettingsError, match="no fitted profile"):
         Grid("MISO")
+
+
+def test_the_hours_of_a_grid_are_worked_out_once_and_those_of_a_live_signal_every_time():
+    grid, reads = Grid(grid_names()[0], seed=4), []
+    found = by_hour(grid, 48)
+    assert found.tolist() == [grid.at(3600.0 * h) for h in range(48)]
+    assert by_hour(Grid(grid_names()[0], seed=4), 48) is found and not found.flags.writeable
+    assert by_hour(replace(grid, seed=5), 48).tolist() != found.tolist()
+
+    class Read(Constant):
+        def at(self, time_s):
+            reads.append(time_s)
+            return super().at(time_s)
+
+    by_hour(Read(1.0), 3)
+    by_hour(Read(1.0), 3)
+    assert len(reads) == 6

@@ -37,13 +37,28 @@ def test_every_other_domain_and_waiting_are_in_the_table():
 
 def test_carbon_is_told_in_kilograms_against_the_alternative_that_differs_most():
     one = next(d for d in decided() if d.plan is not None and len(d.plan.domains) == 1)
+    # A task long enough to emit kilograms.
+    one = replace(one, view=replace(one.view, steps_left=1e4 * one.view.steps_left))
     table = decision_table(Greedy(), one, futures=0)
     grams = {row.what: row.carbon_g for row in table.rows if not row.chosen and row.carbon_g is not None}
     what = max(grams, key=lambda name: abs(grams[name]))
     assert what in table.carbon and ("less" if grams[what] > 0 else "more") in table.carbon
-    assert float(table.carbon.split("steps: ")[1].split()[0]) == pytest.approx(abs(grams[what]) / 1e3, rel=0.01)
+    own, more = (float(part.split()[0]) for part in table.carbon.split("steps: ")[1].split(", ")[:2])
+    assert more == pytest.approx(abs(grams[what]) / 1e3, rel=0.01)
+    assert own == pytest.approx(table.carbon_g / 1e3, rel=0.01)
     assert "核算碳排放" in table.carbon.say("zh")
     assert replace(table, rows=table.rows[:1]).carbon == ""
+
+
+@pytest.mark.parametrize(
+    ("own_g", "more_g", "told"),
+    [(500.0, -2.92, False), (500.0, 9.9, False), (500.0, 10.1, True), (5_000.0, 49.0, False), (5_000.0, -51.0, True)],
+)
+def test_carbon_is_told_only_where_it_matters(own_g, more_g, told):
+    rows = (Alternative("here", chosen=True), Alternative("there", carbon_g=more_g))
+    said = DecisionTable("d0", "", rows, carbon_g=own_g).carbon
+    assert bool(said) == told
+    assert not told or said.say("zh")
 
 
 def test_differences_are_those_of_the_reward():

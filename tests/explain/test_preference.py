@@ -7,7 +7,7 @@ import pytest
 
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import REASKED, STEADFAST, Explainer
-from attribution_sched.explain.preference import devices_needed, where
+from attribution_sched.explain.preference import AskedAgain, devices_needed, where
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Decided, Watch
 from attribution_sched.scheduler.greedy import Greedy
@@ -96,3 +96,37 @@ def test_details_are_no_other_choice():
     assert where(None) is None and where(plan) == where(replace(plan))
     with pytest.raises(Exception, match="finds the other choice itself"):
         made.explain(decided[0], target="decision", against="nothing")
+
+
+class Counting(Picky):
+    """Counts how often it is asked."""
+
+    def __init__(self, most=2):
+        super().__init__(most)
+        self.asked = 0
+
+    def decide(self, view):
+        self.asked += 1
+        return super().decide(view)
+
+
+def test_of_equal_situations_a_policy_is_asked_once():
+    _, decided = watched(Picky())
+    one = next(d for d in decided if d.plan is not None)
+    policy = Counting()
+    asked, rows = AskedAgain(policy, one.view), one.seen.take(np.zeros(6, dtype=np.int64))
+    rows.free[3:] = 0
+    made = asked(rows)
+    assert policy.asked == 2
+    assert made[0] is not None and made[:3] == 3 * made[:1] and made[3:] == [None] * 3
+    assert asked(rows.take(np.array([4, 1]))) == [made[4], made[1]] and policy.asked == 2
+
+
+def test_an_explanation_by_asking_again_asks_less_often_than_it_has_rows():
+    _, decided = watched(Picky())
+    policy = Counting()
+    made = Explainer(policy, Background.of(decided))
+    one = next(d for d in decided if d.plan is not None)
+    told = made.explain(one)
+    assert REASKED in told.notes and policy.asked < told.rows
+    assert np.array_equal(told.values, watched(Picky())[0].explain(one).values)

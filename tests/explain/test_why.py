@@ -206,3 +206,21 @@ def test_a_system_is_asked_by_name_and_refuses_what_does_not_wait():
     with pytest.raises(TaskError, match="does not wait here"):
         system.why("nobody")
     assert system.journal.count() == decisions
+
+
+def test_an_answer_makes_no_rule_and_no_engine(monkeypatch):
+    """They took three quarters of the time: what happens at one instant needs neither."""
+    from attribution_sched.cluster.engine.engine import Engine
+    from attribution_sched.scheduler.rule_follower import RuleFollower
+
+    with System("cross-domain-easy", "sjf", seed=3) as system:
+        while not any(row.state == "window" for row in system.queue().itertuples()):
+            system.schedule_next_task()
+        name = next(row.id for row in system.queue().itertuples() if row.state == "window")
+
+        def refuse(*args, **options):
+            raise AssertionError("not needed for an instant")
+
+        monkeypatch.setattr(RuleFollower, "__init__", refuse)
+        monkeypatch.setattr(Engine, "__init__", refuse)
+        assert system.why(name).tried > 0

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PP, STOP, TP, VALID, validity
-from attribution_sched.planning.local_search import IteratedLocalSearch
+from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, REPLICA, STOP, TP, VALID, validity
+from attribution_sched.planning.local_search import IteratedLocalSearch, orders_near
 from tests.planning.test_local_search import covers, several
 
 
@@ -65,3 +65,49 @@ def test_nothing_comes_of_plans_that_do_not_fit():
     search, rows, counts = begun()
     search.screen.judge.free_devices[:] = 0
     assert search.best_of(rows, counts, 4, 2, 0) is None
+
+
+def by_arrays(search, plan):
+    """``perturbed`` as it reads in arrays: the same draws in the same order."""
+    rows, count, draw = plan.rows.copy(), plan.used, search.source
+    near, tables = search.search.neighbourhood, search.search.tables
+
+    def lay_out(row):
+        most = 2 ** int(np.log2(near.free_devices[row[DOMAIN]]))
+        node = int(tables.domains.rows[row[DOMAIN]].node_devices)
+        fits = (tables.sizes == most) & (row[MICROBATCH] % tables.layouts[:, 0] == 0) & (tables.layouts[:, 1] <= node)
+        fits &= tables.layouts[:, 2] <= row[STOP] - row[FIRST]
+        if fits.any():
+            row[[DP, TP, PP]] = tables.layouts[draw.choice(np.flatnonzero(fits))]
+
+    inside = np.flatnonzero(rows[:count, REPLICA] == draw.integers(rows[count - 1, REPLICA] + 1))
+    changes = draw.random(3)
+    if changes[0] < 0.25:
+        rows[inside, MICROBATCH] = draw.choice(near.microbatches)
+    if changes[1] < 0.25:
+        idle = near.idle(rows, count)
+        if len(idle):
+            at = draw.choice(inside)
+            rows[at, DOMAIN] = draw.choice(idle)
+            lay_out(rows[at])
+    if changes[2] < 0.5:
+        lay_out(rows[draw.choice(inside)])
+    for at in inside[rows[inside, MICROBATCH] % rows[inside, DP] != 0]:
+        lay_out(rows[at])
+    order, others = np.arange(len(inside)), orders_near(len(inside))
+    for _ in range(int(draw.integers(1, 4)) if len(others) else 0):
+        order = order[others[draw.integers(len(others))]]
+    lengths = (rows[:, STOP] - rows[:, FIRST])[inside[order]]
+    rows[inside] = rows[inside[order]]
+    rows[inside, STOP] = np.cumsum(lengths)
+    rows[inside, FIRST] = rows[inside, STOP] - lengths
+    return rows, count
+
+
+def test_perturbed_plans_are_those_of_the_same_draws_on_arrays():
+    search, rows, counts = begun(5)
+    other, _, _ = begun(5)
+    plan = search.priced(rows, counts)[0]
+    for _ in range(200):
+        (mine, used), (theirs, count) = search.perturbed(plan), by_arrays(other, plan)
+        assert used == count and np.array_equal(mine, theirs)

@@ -378,12 +378,12 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} 在等待：前面还有 {count} 个任务，策略尚未轮到它。",
     ),
     "table.carbon_less": (
-        "Accounted carbon of its steps: {kg} kg less than {what}.",
-        "其步数的核算碳排放：比 {what} 少 {kg} 千克。",
+        "Accounted carbon of its steps: {own} kg, {kg} kg less than {what}.",
+        "其步数的核算碳排放：{own} 千克，比 {what} 少 {kg} 千克。",
     ),
     "table.carbon_more": (
-        "Accounted carbon of its steps: {kg} kg more than {what}.",
-        "其步数的核算碳排放：比 {what} 多 {kg} 千克。",
+        "Accounted carbon of its steps: {own} kg, {kg} kg more than {what}.",
+        "其步数的核算碳排放：{own} 千克，比 {what} 多 {kg} 千克。",
     ),
     "why.somebody": ("a task of somebody else", "他人的任务"),
     "why.nobody": ("several tasks together", "多个任务共同"),

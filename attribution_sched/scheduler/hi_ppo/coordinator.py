@@ -29,6 +29,7 @@ from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, De
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
+from attribution_sched.scheduler.hi_ppo.multi_start import SearchMemo, search_around
 from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
@@ -155,6 +156,7 @@ class HiPpo:
         self._agents: WeakKeyDictionary[Planner, Agents] = WeakKeyDictionary()
         self._rivals: tuple[Decision, Rivals] | None = None
         self._warm = False
+        self._searched = SearchMemo()
         self._chosen: tuple[Moment, Coordination] | None = None
         self._forecast: ViewForecast | None = None
         self._memory: dict[str, NDArray[np.float64]] = {}
@@ -357,17 +359,19 @@ class HiPpo:
         return [each for each in found if (each.slot, each.plan) != (own.slot, own.plan)]
 
     def _agree(
-        self, view: Decision, planner: Planner, decisions: Decisions, found: Decoded, others: int, late: float
-    ) -> tuple[int, Plan | None, str]:
-        """What comes of the agents' proposal: the task, its plan and where that is from."""
-        slot, task = view.slot, int(found.trace.task[0])
+        self, view: Decision, planner: Planner, decisions: Decisions, found: Decoded, others: int, late: float,
+        row: int = 0,
+    ) -> tuple[int, Plan | None, str]:  # fmt: skip
+        """What comes of the agents' proposal, one row of what they found: the task, its plan and where that is from."""
+        slot, task = view.slot, int(found.trace.task[row])
         plan: Plan | None = None
         source = "search"
-        if task < decisions.kind.shape[1] and found.drafts.status[0] == DONE:
+        if task < decisions.kind.shape[1] and found.drafts.status[row] == DONE:
             slot = int(decisions.slot[0, task])
-            plan, source = self._settle(view, planner, decisions.only(task), found, others, late)
+            plan, source = self._settle(view, planner, decisions.only(task), found, others, late, row)
         elif self.search and not view.replanning:
-            for candidate in np.flatnonzero(found.trace.state.mask[0, :-1] & planner.waiting_is_futile(decisions)[0]):
+            able = found.trace.state.mask[row, :-1] & planner.waiting_is_futile(decisions)[0]
+            for candidate in np.flatnonzero(able):
                 slot = int(decisions.slot[0, candidate])
                 # With more waiting than it sees, time is worth more than the last percent of one plan.
                 single, thorough = decisions.only(int(candidate)), view.backlog == 0
@@ -380,16 +384,25 @@ class HiPpo:
 
     def redecide(self, views: Sequence[Decision], situations: Decisions) -> list[Plan | None]:
         """What is decided in each situation, the search included and no deadline; see :class:`~.policy.Redecider`."""
-        found: list[Plan | None] = []
-        for row, view in enumerate(views):
-            if not (np.asarray(view.free_devices) > 0).any():
-                found.append(None)
-                continue
-            planner, seen = self.planner(view), situations.take(np.array([row]))
-            walked = self._decode(view, planner, seen, {"upper": 0.0, "lower": 0.0})
-            slot, plan, _ = self._agree(view, planner, seen, walked, _others(view), math.inf)
-            found.append(self._capped(view, planner, slot, plan) if slot == view.slot else None)
+        found: list[Plan | None] = [None] * len(views)
+        able = [row for row, view in enumerate(views) if (np.asarray(view.free_devices) > 0).any()]
+        if not able:
+            return found
+        planner, seen = self.planner(views[able[0]]), situations.take(np.array(able))
+        walked = self._decode_each([views[row] for row in able], planner, seen)
+        for at, row in enumerate(able):
+            view, one = views[row], seen.take(np.array([at]))
+            slot, plan, _ = self._agree(view, planner, one, walked, _others(view), math.inf, at)
+            found[row] = self._capped(view, planner, slot, plan) if slot == view.slot else None
         return found
+
+    def _decode_each(self, views: Sequence[Decision], planner: Planner, decisions: Decisions) -> Decoded:
+        """What the agents propose in situations of one decision, each told by its own view."""
+        each = [self.agents_actor(view, planner, decisions.take(np.array([row]))) for row, view in enumerate(views)]
+        # Only what is believed of the tasks differs between them; what is about to be free is the decision's own.
+        actor = copy.copy(each[0])
+        actor.decisions, actor.believed = decisions, np.concatenate([one.believed for one in each])
+        return decode(planner, decisions, actor)
 
     def _believed(self, view: Decision, planner: Planner, slot: int) -> tuple[float, float, float]:
         """How much longer than a nominal task's this very task's compute, memory and host time are believed to be."""
@@ -584,10 +597,13 @@ class HiPpo:
         """Logarithms of compute, memory and host time of every candidate over nominal, ``(B, Q, 3)``."""
         kinds, states = decisions.kind, decisions.attribution
         b, q = kinds.shape
-        measured, slots = known_tasks(view), decisions.slot.ravel().tolist()
-        speed = np.array([measured[slot].samples_per_s if slot in measured else 0.0 for slot in slots])
-        vectors = ((row, measured[slot].attribution) for row, slot in enumerate(slots) if slot in measured)
-        unsure = {row: v.state_covariance for row, v in vectors if v is not None and v.state_covariance is not None}
+        slots, speed, unsure = decisions.slot.ravel(), np.zeros(b * q), dict[int, FloatArray]()
+        for slot, task in known_tasks(view).items():
+            vector = task.attribution
+            if task.samples_per_s:
+                speed[slots == slot] = task.samples_per_s
+            if vector is not None and vector.state_covariance is not None:
+                unsure |= dict.fromkeys(np.flatnonzero(slots == slot).tolist(), vector.state_covariance)
         beliefs = self._beliefs(view, planner)
         there = np.maximum(kinds.ravel(), 0)
         found = beliefs.log_factors(there, states.reshape(b * q, -1).astype(np.float64), speed, unsure)
@@ -603,12 +619,12 @@ class HiPpo:
         return decode(planner, decisions, self.agents_actor(view, planner, decisions), timings, self.clock)
 
     def _settle(
-        self, view: Decision, planner: Planner, chosen: Decisions, found: Decoded, others: int, late: float
+        self, view: Decision, planner: Planner, chosen: Decisions, found: Decoded, others: int, late: float, row: int
     ) -> tuple[Plan, str]:
         """Improve the proposal for the chosen task while there is time."""
-        rows, count, kind = found.batch.segments[0], int(found.batch.counts[0]), int(chosen.kind[0, 0])
+        rows, count, kind = found.batch.segments[row], int(found.batch.counts[row]), int(chosen.kind[0, 0])
         if not self.search:
-            return found.batch.plan(0), "policy"
+            return found.batch.plan(row), "policy"
         spans = bool(planner.spanning[kind])
         if not view.replanning and (spans or (others == 0 and planner.waiting_is_futile(chosen)[0, 0])):
             plan = self._search_widely(view, planner, chosen, others, late, thorough=spans)
@@ -635,13 +651,22 @@ class HiPpo:
         thorough: bool = True,
     ) -> Plan | None:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
-        from attribution_sched.scheduler.hi_ppo.multi_start import search_around
-
         kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
-        factors = self._believed(view, planner, int(chosen.slot[0, 0]))
-        search = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure, factors=factors)
         own = decode(planner, chosen, self._must_act(view, planner, chosen)).batch
-        return search_around(own.segments, own.counts, search, thorough=thorough, expired=lambda: self.clock() > late)
+
+        def search() -> Plan | None:
+            local = LocalSearch(view, planner.tables, kind, widen=True, queue_pressure=pressure)
+            return search_around(
+                own.segments, own.counts, local, thorough=thorough, expired=lambda: self.clock() > late
+            )
+
+        # All that the search reads: copies of one moment, and coalitions of inputs, ask for the same many times.
+        key = (
+            kind, pressure, thorough, view.reward, view.max_segments, np.asarray(view.free_devices).tobytes(),
+            view.bandwidth_gbps.tobytes(), view.latency_s.tobytes(), own.segments.tobytes(), own.counts.tobytes(),
+            float(view.base_step_s[kind]), float(view.base_cost_usd[kind]),
+        )  # fmt: skip
+        return self._searched.of(view.cost, key, search, lambda: self.clock() <= late)
 
     def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor:
         """Who proposes a plan where waiting is out of the question."""

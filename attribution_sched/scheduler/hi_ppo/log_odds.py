@@ -204,18 +204,17 @@ def log_odds(policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | 
     """Log-odds ``(n,)`` of a plan (None: of waiting, or of staying) against the best other choice of each situation."""
     planner, situations = policy.planner(view), checked(view, situations)
     weighed = _weigh(policy, view, planner, situations)
-    margin = _search_margin(policy, view, planner, situations, weighed, plan)
     wide = _searched(policy, planner, situations, weighed)
+    margin = _search_margin(policy, view, situations, plan, wide)
     return log_odds_of(weighed, view.replanning, plan, _in_vain(policy, planner, situations), margin, wide)
 
 
 def _search_margin(
-    policy: HiPpo, view: Decision, planner: Planner, situations: Decisions, weighed: Weighed, plan: Plan | None
+    policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | None, wide: BoolArray
 ) -> FloatArray:
-    """By how much the search prefers a plan, shape ``(n,)``; NaN where there is none."""
+    """By how much the search, ``wide`` or not, prefers a plan, shape ``(n,)``; NaN where there is none."""
     if plan is None or view.replanning or not policy.search:
         return np.full(len(situations), np.nan)
-    wide = _searched(policy, planner, situations, weighed)
     return policy.rivals(view, plan).margin(policy, view, situations, plan, wide)
 
 
@@ -225,7 +224,8 @@ def forced(policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | No
         return np.zeros(len(situations), dtype=np.bool_)
     planner, situations = policy.planner(view), checked(view, situations)
     weighed = _weigh(policy, view, planner, situations)
-    margin = _search_margin(policy, view, planner, situations, weighed, plan)
+    wide = _searched(policy, planner, situations, weighed)
+    margin = _search_margin(policy, view, situations, plan, wide)
     preferred = np.isnan(margin) | (margin >= CERTAIN)
     return only_choice(weighed, plan, _in_vain(policy, planner, situations)) & preferred
 

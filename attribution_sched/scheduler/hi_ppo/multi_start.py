@@ -6,11 +6,14 @@ judge by: nothing is gained by keeping devices free inside the domains, so the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.plan import DOMAIN, Plan, PlanBatch
 from attribution_sched.planning.local_search import IteratedLocalSearch, LocalSearch
 
@@ -25,6 +28,44 @@ LOOKS = 5_000
 
 MOST_DOMAINS = 8
 """Domains that the local search looks at: those of the likeliest plan, then those of the plans drawn."""
+
+KNOWN = 512
+"""Searches of a cluster whose results are kept."""
+
+
+class SearchMemo:
+    """What searches came to, by all that they read; copies of a policy share it.
+
+    A search is a function of what it is given. Copies of one moment, and coalitions of inputs of which few reach it,
+    ask for the same one many times.
+    """
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[CostModel, dict[Hashable, Plan | None]] = WeakKeyDictionary()
+
+    def of(
+        self, cost: CostModel, key: Hashable, search: Callable[[], Plan | None], complete: Callable[[], bool]
+    ) -> Plan | None:
+        """The plan that was found, or is found now.
+
+        Args:
+            cost: The cluster.
+            key: All else that the search reads.
+            search: It.
+            complete: Whether it had all the time it wanted; what a deadline cut short is not kept.
+        """
+        known = self._known.setdefault(cost, {})
+        if key in known:
+            return known[key]
+        plan = search()
+        if complete():
+            if len(known) >= KNOWN:
+                known.pop(next(iter(known)), None)
+            known[key] = plan
+        return plan
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SearchMemo:
+        return self
 
 
 def search_around(

@@ -7,7 +7,7 @@ Where a task cannot gain by waiting, Hi-PPO searches around what its agents prop
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +50,9 @@ class _RuleInCharge(HiPpo):
 
     def _decode(self, view: Decision, planner: Planner, decisions: Decisions, timings: dict[str, float]) -> Decoded:
         return decode(planner, decisions, ShortestFirst() if self.waits else _MustAct(), timings, self.clock)
+
+    def _decode_each(self, views: Sequence[Decision], planner: Planner, decisions: Decisions) -> Decoded:
+        return self._decode(views[0], planner, decisions, {"upper": 0.0, "lower": 0.0})
 
     def _must_act(self, view: Decision, planner: Planner, chosen: Decisions) -> Actor:
         return _MustAct()

@@ -11,6 +11,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.findings import THINKING
+from attribution_sched.explain.masked_states import to_view
 from attribution_sched.explain.preference import where
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Decided, perceived
@@ -47,6 +48,22 @@ def test_what_was_placed_has_odds_above_0_and_what_was_not_has_none(day):
         assert policy.log_odds(view, seen, one.plan)[0] > 0.0
         others = [each for each in policy.rivals(view).plans if set(each.domains) != set(one.plan.domains)]
         assert (np.array([policy.log_odds(view, seen, each)[0] for each in others]) <= 0.0).all()
+
+
+def test_many_situations_are_decided_on_as_each_by_itself(day):
+    """With other free devices, links and attributions; one without a free device waits."""
+    policy, made = day
+    for one in [placed(made)[0], placed(made)[-1], next(d for d in made if d.view.replanning)]:
+        rng, seen = np.random.default_rng(1), one.seen.take(np.zeros(12, dtype=np.int64))
+        seen.free[:] = np.minimum(rng.integers(0, 9, seen.free.shape) + seen.free // 2, seen.free.max())
+        seen.free[5] = 0
+        seen.links[:, 0] *= rng.uniform(0.3, 3.0, (12, 1, 1))
+        seen.attribution[:, 0] = np.clip(seen.attribution[:, 0] + rng.normal(0.0, 0.3, (12, 7)), -0.9, 0.9)
+        views = [to_view(one.view, seen, row) for row in range(12)]
+        together = policy.redecide(views, seen)
+        alone = [policy.redecide([views[row]], seen.take(np.array([row])))[0] for row in range(12)]
+        assert together == alone and together[5] is None
+        assert len({where(plan) for plan in together}) > 1 or one.view.replanning
 
 
 def test_a_policy_that_was_asked_can_still_be_copied(day):

@@ -1,5 +1,6 @@
 """Tasks that waiting would not help: they are placed, by a wide search, whatever the agents would rather do."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from attribution_sched.planning.local_search import LocalSearch
 from attribution_sched.scheduler.hi_ppo.agents import AgentsActor
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import decode
-from attribution_sched.scheduler.hi_ppo.multi_start import MOST_DOMAINS, search_around
+from attribution_sched.scheduler.hi_ppo.multi_start import MOST_DOMAINS, SearchMemo, search_around
 from attribution_sched.scheduler.hi_ppo.upper_agent import W, rule_theta
 
 from ...cluster.engine_worlds import BERT, GPT2, tiny_cluster, tiny_world
@@ -165,3 +166,57 @@ def test_of_many_domains_it_looks_at_some():
     plan = search_around(own.segments, own.counts, search)
     assert len(set(plan.domains)) > 1 and (search.free_devices > 0).sum() <= MOST_DOMAINS
     assert set(plan.domains) <= set(np.flatnonzero(search.free_devices > 0))
+
+
+def counted(monkeypatch):
+    """How often the wide search is really gone through."""
+    calls = []
+
+    def search(*args, **options):
+        calls.append(1)
+        return search_around(*args, **options)
+
+    monkeypatch.setattr("attribution_sched.scheduler.hi_ppo.coordinator.search_around", search)
+    return calls
+
+
+def test_a_search_is_not_gone_through_twice_for_the_same_state(monkeypatch):
+    policy, seen, calls = idler(), first("giant", 1, busy=[(3, 1)]), counted(monkeypatch)
+    plan = policy.decide(seen)
+    searched = len(calls)
+    assert searched and plan is not None
+    policy.reset(0)
+    assert policy.decide(replace(seen, time_s=seen.time_s + 1.0)) == plan and len(calls) == searched
+    other = copy.deepcopy(policy)
+    other.agents_actor = policy.agents_actor
+    assert other.decide(replace(seen, time_s=seen.time_s + 2.0)) == plan and len(calls) == searched
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda seen: {"bandwidth_gbps": 0.5 * seen.bandwidth_gbps},
+        lambda seen: {"latency_s": 2.0 * seen.latency_s},
+        lambda seen: {"free_devices": seen.free_devices - np.eye(len(seen.free_devices), dtype=np.int64)[0]},
+        lambda seen: {"reward": replace(seen.reward, w_cost=seen.reward.w_cost + 1.0)},
+        lambda seen: {"base_step_s": 2.0 * seen.base_step_s},
+    ],
+)
+def test_whatever_the_search_reads_has_it_searched_again(monkeypatch, change):
+    policy, seen, calls = idler(), first("giant", 1, busy=[(3, 1)]), counted(monkeypatch)
+    policy.decide(seen)
+    searched = len(calls)
+    changed = replace(seen, time_s=seen.time_s + 1.0, **change(seen))
+    again = policy.decide(changed)
+    assert len(calls) == searched + 1
+    fresh = idler()
+    assert again == fresh.decide(changed)
+
+
+def test_a_search_that_was_cut_short_is_not_kept():
+    memo, cost = SearchMemo(), first("giant", 1).cost
+    assert memo.of(cost, "key", lambda: None, lambda: False) is None
+    asked = []
+    memo.of(cost, "key", lambda: asked.append(1), lambda: True)
+    memo.of(cost, "key", lambda: asked.append(1), lambda: True)
+    assert len(asked) == 1
