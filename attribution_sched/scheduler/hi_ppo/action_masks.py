@@ -115,7 +115,7 @@ def can_begin(t: PlannerTables, d: PartialPlans, r: int) -> bool:
     return found
 
 
-@kernel
+@kernel(shared=True)
 def fastest_inside(
     t: PlannerTables, kind: int, k: int, free: int, after: int, first: int, stop: int
 ) -> tuple[float, float]:
@@ -304,7 +304,7 @@ def cut_choices(
                 row[8] = max(-4.0, min(4.0, own - bounded_log(d.slowest[r]))) / 2.0
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, shared=True)
 def segment_choices(
     t: PlannerTables,
     d: PartialPlans,

@@ -93,7 +93,7 @@ def open_partial_plans(
     )
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, shared=True)
 def write_segments(
     t: PlannerTables,
     d: PartialPlans,
