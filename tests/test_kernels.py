@@ -178,9 +178,9 @@ def test_every_kernel_of_the_package_has_a_digest_and_rests_on_few_others():
     """Whoever edits the rules' kernel must not wait for the engine's, nor the other way round."""
     from attribution_sched.cluster.engine import engine
     from attribution_sched.planning import local_search
-    from attribution_sched.scheduler import rule_kernel
+    from attribution_sched.scheduler import rule_follower
 
-    for module in (engine, local_search, rule_kernel):
+    for module in (engine, local_search, rule_follower):
         found = [each for each in vars(module).values() if isinstance(each, kernels.Kernel)]
         assert found and all(each.digest() for each in found)
     below = {each.py_func.__module__ for each in kernels._callees(engine.meter)}

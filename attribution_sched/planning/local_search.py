@@ -56,6 +56,7 @@ from attribution_sched.cluster.plan import (
     TP,
     VALID,
     Limits,
+    Plan,
     PlanBatch,
     limits_of,
     segment_fault,
@@ -1086,3 +1087,67 @@ def _distinct(plans: list[Candidate]) -> list[Candidate]:
     for plan in sorted(plans, key=lambda each: -each.reward):
         distinct.setdefault(plan.rows[: plan.used].tobytes(), plan)
     return list(distinct.values())
+
+
+# ------ The best plan for a task by itself: a wide search around what the policy proposes
+#
+# For a model that no single domain holds, or a task that nothing else competes with, the snapshot is all there is to
+# judge by: nothing is gained by keeping devices free inside the domains, so the search may change everything.
+
+STARTS, KEEP = 48, 24
+"""Starts of the local search times domains, and how many of these it goes on with."""
+
+LOOKS = 5_000
+"""Plans per domain that the local search looks at; few of them are priced."""
+
+MOST_DOMAINS = 8
+"""Domains that the local search looks at: those of the likeliest plan, then those of the plans drawn."""
+
+
+def search_around(
+    rows: IntArray,
+    counts: IntArray,
+    search: LocalSearch,
+    *,
+    thorough: bool = True,
+    seed: int = 0,
+    expired: Callable[[], bool] | None = None,
+) -> Plan | None:
+    """Search around proposals, likeliest first, and give the best plan found; None if there is none.
+
+    Args:
+        rows: Segment rows of the proposals, shape ``(P, S, 11)``.
+        counts: Segments of each, shape ``(P,)``; 0 for a proposal to do nothing, which is left out.
+        search: Prices plans of that task, and lists changes; it must allow all kinds of changes. Domains that are not
+            looked at are left out of it from then on.
+        thorough: Whether the search goes on from several plans and perturbs the best; else it descends from few, which
+            takes a fifth of the time.
+        seed: Of the search.
+        expired: Says when there is no time left; what was found until then counts.
+    """
+    rows, counts = rows[counts > 0], counts[counts > 0]
+    if len(rows) == 0:
+        return None
+    search.look_only_at(_wanted(rows, counts, search.free_devices))
+    domains = max(1, int((search.free_devices > 0).sum()))
+    starts, keep, looks = max(4, STARTS // domains), max(3, KEEP // domains), LOOKS * domains
+    if not thorough:
+        starts, keep, looks = 4, 1, 0
+    found = IteratedLocalSearch(search, seed).best_of(rows, counts, starts, keep, looks, expired)
+    if found is None:
+        return None
+    return PlanBatch(found.rows[None], np.array([found.used]), np.zeros(1, dtype=np.int64)).plan(0)
+
+
+def _wanted(rows: IntArray, counts: IntArray, free_devices: IntArray) -> BoolArray:
+    """Domains to look at, shape ``(K,)``: all with room if few have, else those of the first plans."""
+    chosen = free_devices > 0
+    if chosen.sum() <= MOST_DOMAINS:
+        return chosen
+    chosen = np.zeros_like(chosen)
+    for plan, count in zip(rows, counts, strict=True):
+        more = chosen.copy()
+        more[plan[:count, DOMAIN]] = True
+        if more.sum() <= MOST_DOMAINS or not chosen.any():
+            chosen = more
+    return chosen

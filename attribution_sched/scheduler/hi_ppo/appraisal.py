@@ -24,6 +24,7 @@ from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.kernels import one_thread
+from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.agents import (
     AgentsActor,
     layout_log_probabilities,
@@ -41,7 +42,6 @@ from attribution_sched.scheduler.hi_ppo.outcomes import (
     reprice,
     reprice_each,
 )
-from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.reward_weights import weighed
 from attribution_sched.scheduler.policy import Appraisal
 

@@ -25,11 +25,10 @@ from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.local_search import NOMINAL, LocalSearch
 from attribution_sched.planning.power_caps import capped, with_cap
 from attribution_sched.scheduler.beliefs import DemandBeliefs
-from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, Deadline
+from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
-from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
@@ -46,6 +45,84 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
     from attribution_sched.scheduler.hi_ppo.log_odds import Rivals
     from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
+import time
+from types import TracebackType
+from typing import Self
+
+# ------ The time both levels have to agree in, and who decides if they do not
+
+COORDINATION_LIMIT_S = 2.0
+"""Longest time from the upper agent's choice to the last lower agent's."""
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A decision that was not the learner's.
+
+    Attributes:
+        reason: Why, for a person to read.
+        policy: Who decided instead.
+    """
+
+    reason: str
+    policy: str
+
+
+class Deadline:
+    """Time left for the two levels to agree.
+
+    Starts when made and again when entered as a context.
+
+    Args:
+        limit_s: Time allowed.
+        clock: Seconds that only ever rise.
+    """
+
+    def __init__(self, limit_s: float = COORDINATION_LIMIT_S, clock: Callable[[], float] = time.perf_counter) -> None:
+        if not limit_s > 0:
+            raise SettingsError(problem("deadline.limit_s", limit_s, "must be > 0", "Use infinity for no deadline"))
+        self.limit_s = limit_s
+        self._clock = clock
+        self._start_s = clock()
+
+    def __enter__(self) -> Self:
+        self._start_s = self._clock()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time since the start."""
+        return self._clock() - self._start_s
+
+    @property
+    def remaining_s(self) -> float:
+        """Time left; never negative."""
+        return max(0.0, self.limit_s - self.elapsed_s)
+
+    @property
+    def expired(self) -> bool:
+        """Whether no time is left."""
+        return self.elapsed_s >= self.limit_s
+
+    def fallback(self, policy: str, stage: str) -> Fallback | None:
+        """Say who must decide because time ran out; None while there is time.
+
+        Args:
+            policy: Name of the policy that takes over.
+            stage: What was going on, like "lower agents".
+        """
+        elapsed = self.elapsed_s
+        if elapsed < self.limit_s:
+            return None
+        return Fallback(f"coordination took {elapsed:.3f} s of {self.limit_s:.3f} s allowed, at: {stage}", policy)
+
+
+# ------ Hi-PPO as a policy: both agents propose, a local search settles the details, thinking compares
 
 CLUSTERS = 4
 """Clusters whose tables are kept."""
@@ -635,7 +712,7 @@ class HiPpo:
         thorough: bool = True,
     ) -> Plan | None:
         """The best plan for a task as if it were alone, others that wait counted by the devices it holds; or None."""
-        from attribution_sched.scheduler.hi_ppo.multi_start import search_around
+        from attribution_sched.planning.local_search import search_around
 
         kind, pressure = int(chosen.kind[0, 0]), _queue_pressure(view, others)
         factors = self._believed(view, planner, int(chosen.slot[0, 0]))

@@ -12,8 +12,13 @@ from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.scheduler.hi_ppo.action_masks import bounded_log, can_begin, fastest_inside
-from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans, open_partial_plans
+from attribution_sched.scheduler.hi_ppo.action_masks import (
+    PartialPlans,
+    bounded_log,
+    can_begin,
+    fastest_inside,
+    open_partial_plans,
+)
 
 FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]

@@ -11,9 +11,10 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import SettingsError, nearest, problem
-from attribution_sched.scheduler.predictor.base import LinkPredictor, PersistencePredictor
 from attribution_sched.scheduler.predictor.kalman import (
     KalmanPredictor,
+    LinkPredictor,
+    PersistencePredictor,
 )
 from attribution_sched.types import FloatArray
 

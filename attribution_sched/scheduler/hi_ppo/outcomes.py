@@ -38,7 +38,7 @@ from attribution_sched.cluster.plan import (
 from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel, samples, samples_kernel
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.scheduler.hi_ppo.partial_plans import (
+from attribution_sched.scheduler.hi_ppo.action_masks import (
     D_DOMAIN,
     D_FIRST,
     D_FORMAT,

@@ -26,6 +26,15 @@ from attribution_sched.cluster.fork import believed_left
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.scheduler.hi_ppo.action_masks import bounded_log, log2_floor
+from attribution_sched.scheduler.hi_ppo.decode import (
+    EARNING,
+    FEW,
+    LARGE,
+    LONG_HOURS,
+    MANY,
+    MUCH,
+    SOME_HOURS,
+)
 from attribution_sched.scheduler.hi_ppo.lower_agent import (
     FACTORS,
     PRESSURE,
@@ -37,15 +46,6 @@ from attribution_sched.scheduler.hi_ppo.lower_agent import (
     pressure,
     step_s,
     write_pace,
-)
-from attribution_sched.scheduler.hi_ppo.teachers import (
-    EARNING,
-    FEW,
-    LARGE,
-    LONG_HOURS,
-    MANY,
-    MUCH,
-    SOME_HOURS,
 )
 from attribution_sched.scheduler.hi_ppo.trees import NEVER_H, WIDEST, Trees, weigh_by_trees
 from attribution_sched.types import BoolArray, FloatArray, IntArray
