@@ -49,7 +49,7 @@ class Explanation:
         value: Output of the decision, shape ``(C,)``.
         weights: w_eff, w_util and w_cost at the decision; None where there are no components.
         against: The plan it is compared with, in words; empty if it stands alone.
-        method: How the shares were found: exact, permutation, kernel or amortised.
+        method: How the shares were found: exact, permutation or kernel.
         degrees: Independent estimates behind each standard error, for the interval's quantile; 0 if nothing is random.
         rows: Situations that were evaluated.
         background: Distinct background states among them.

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, TOTAL, Explanation
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.shapley.amortised import Distilled, distil
-from attribution_sched.explain.shapley.estimate import Estimate, Estimates
+from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate_many
 from attribution_sched.explain.shapley.game import BatchGame, BoolArray, FloatArray, IntArray
 from attribution_sched.explain.shapley.plan import Rows
@@ -102,16 +101,6 @@ class FlatExplainer:
             rule = f"must be {COMPONENTS} where weights are given"
             raise ExplanationError(problem("outputs", self.outputs, rule, "Leave the weights out"))
         self.policy = policy
-        self._learnt: Distilled | None = None
-
-    def distil(self, x: ArrayLike, *, seed: int = 0, progress: bool = False) -> Distilled:
-        """Let a small network learn to explain from thousands of inputs ``(n, f)``; then use ``method="amortised"``.
-
-        What it says is always marked as amortised; its standard error is what it missed on inputs kept back.
-        """
-        inputs = np.asarray(x, dtype=np.float64)
-        self._learnt = distil(self.game(inputs), inputs, seed=seed, progress=progress or None)
-        return self._learnt
 
     def explain(
         self,
@@ -147,9 +136,7 @@ class FlatExplainer:
         """Explain the outputs at many inputs ``(n, f)`` in one batched call."""
         began = time.perf_counter()
         inputs = np.asarray(x, dtype=np.float64)
-        if method == "amortised":
-            found = self._predict(inputs)
-        elif isinstance(self.model, FlatTree) and method in ("auto", "exact") and self.weights is None:
+        if isinstance(self.model, FlatTree) and method in ("auto", "exact") and self.weights is None:
             game = TabularBatchGame(self.model, inputs, self.background, self.groups, names=self.names)
             found = explain_tree(self.model, inputs, self.background, game.players, game.member, self.outputs[0])
         else:
@@ -166,15 +153,6 @@ class FlatExplainer:
         """Inputs ``(n, f)`` as games."""
         game = TabularBatchGame(self.model, x, self.background, self.groups, names=self.names, outputs=self.outputs)
         return game if self.weights is None else Totalled(game, np.array(self.weights))
-
-    def _predict(self, inputs: NDArray[np.float64]) -> Estimates:
-        if self._learnt is None:
-            fix = "Call distil() with some thousand inputs first"
-            raise ExplanationError(problem("method", "amortised", "nothing has been learnt yet", fix))
-        game = self.game(inputs)
-        everybody = np.ones((len(inputs), len(game.players)), dtype=np.bool_)
-        nobody_absent = np.zeros(len(inputs), dtype=np.int64)
-        return self._learnt.predict(inputs, game(everybody, nobody_absent, np.arange(len(inputs))))
 
     def _explanation(
         self, x: NDArray[np.float64], found: Estimate, decision: str, subject: str, seconds: float
