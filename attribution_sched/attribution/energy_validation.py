@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
+
 Folds = tuple[NDArray[np.int64], ...]
 Fit = Callable[[FloatArray, FloatArray], Callable[[FloatArray], FloatArray]]
 

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, problem
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 RESAMPLES = 2000
 

@@ -18,12 +18,11 @@ from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.stacking import Stack, stack
 from attribution_sched.explain.wording import output_name
 from attribution_sched.explain.words import check_language, input_name, say, spaced
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,12 +13,12 @@ from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.bootstrap import RESAMPLES, limits, mean, resampled_means
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.stacking import stack
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.float64]
 
 By = Literal["player", "group"]
 

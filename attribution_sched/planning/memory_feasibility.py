@@ -30,10 +30,7 @@ from attribution_sched.cluster.plan import MAX_PP, layout_table
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.segment_table import hardware_classes
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 STAGE_CHOICES = 4
 """Pipeline stages inside a domain are 1, 2, 4 or 8."""

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.attribution.conditionals.points import Points
+from attribution_sched.types import BoolArray, FloatArray
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 State = dict[str, NDArray[Any]]
 
 LOG_2PI = float(np.log(2.0 * np.pi))

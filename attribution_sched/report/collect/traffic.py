@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.real_cluster import Twin, is_real
@@ -16,11 +15,11 @@ from attribution_sched.report.data import Moment, Traffic
 from attribution_sched.results import plan_record
 from attribution_sched.resume import replay
 from attribution_sched.scheduler.splits import StaticUniform
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Source
 
-FloatArray = NDArray[np.float64]
 
 SHOWN = 3
 """Decisions whose traffic is shown."""

@@ -10,18 +10,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill, holds
+from attribution_sched.types import BoolArray, Float32Array, FloatArray, IntArray
 
 # ------ Plans being written, from the last layer backwards: what is open, what is written, and how a segment is added
 
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 D_DOMAIN, D_FIRST, D_STOP, D_LAYOUT, D_FORMAT, D_LEVEL, D_REPLICA = range(7)
 """Columns of ``PartialPlans.rows``."""
@@ -158,9 +154,6 @@ def draft_features(t: PlannerTables, d: PartialPlans, rows: IntArray) -> Float32
 
 # ------ What may come next in a plan that is being written: masks and descriptions of the choices
 
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 LARGEST = 8.0
 """Logarithms of ratios stay within this."""

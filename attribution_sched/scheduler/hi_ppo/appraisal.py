@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decision, Decisions, own_first
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
@@ -44,13 +43,11 @@ from attribution_sched.scheduler.hi_ppo.outcomes import (
 )
 from attribution_sched.scheduler.hi_ppo.reward_weights import weighed
 from attribution_sched.scheduler.policy import Appraisal
+from attribution_sched.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
 
 ROWS = 1024
 """Situations that go through the agents together: larger arrays leave the cache."""

@@ -49,11 +49,7 @@ from attribution_sched.scheduler.hi_ppo.features import (
     spanning,
 )
 from attribution_sched.scheduler.hi_ppo.outcomes import PlanLoads, describe_plans
-
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, Float32Array, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,8 +357,6 @@ def _joined(steps: list[Steps]) -> Steps:
 
 # ------ Who is imitated before learning begins: a rule in every cluster at once
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 _HOURS = CANDIDATE_NAMES.index("nominal_hours")
 _BASELINE = CANDIDATE_NAMES.index("baseline_hours")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import (
     BILL_USD,
@@ -49,10 +48,7 @@ from attribution_sched.scheduler.hi_ppo.action_masks import (
     DONE,
     PartialPlans,
 )
-
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
+from attribution_sched.types import Float32Array, FloatArray, IntArray
 
 PLAN_NAMES: tuple[str, ...] = (
     "does_nothing", "r_eff", "r_util", "r_cost", "time", "segments", "replicas", "devices", "device_time", "gain",

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import NetworkError, SettingsError, nearest, problem
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 
 @dataclass(frozen=True)
