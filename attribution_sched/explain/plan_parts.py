@@ -205,8 +205,6 @@ class PartsGame:
         return with_total(terms / self.repeats, self.weights)
 
 
-# ------ Explain a plan by its own parts: cut points, layout, precision and microbatch, beside the links it crosses
-
 # ------ Parts of plans in words and numbers, from the rows of a plan
 
 
@@ -306,8 +304,6 @@ def _number(block: Block, rows: IntArray, schedule: int) -> float:
         return float(np.mean([8 * PRECISIONS[at].element_bytes for at in rows[:, PRECISION]]))
     return float(rows[:, MICROBATCH].mean()) if block == (MICRO,) else float("nan")
 
-
-# ------ Explain a plan by its own parts: cut points, layout, precision and microbatch, beside the links it crosses
 
 # ------ What else each part of a plan could have been, on the same devices of the same domains
 #
