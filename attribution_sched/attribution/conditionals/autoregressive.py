@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attribution_sched.attribution.conditionals.algebra import LinearTable
 from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State, hide, pick
 from attribution_sched.attribution.conditionals.energy_head import (
     EnergyHead,
@@ -20,7 +21,6 @@ from attribution_sched.attribution.conditionals.energy_head import (
     tilted_log_density,
     tilted_transform,
 )
-from attribution_sched.attribution.conditionals.linear_table import LinearTable
 from attribution_sched.attribution.conditionals.networks import (
     Tick,
     generator,
