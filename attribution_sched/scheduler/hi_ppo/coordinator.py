@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.counters import LEAST_WORKING
-from attribution_sched.cluster.decision import Decision, Decisions, from_view
+from attribution_sched.cluster.decision import Decision, Decisions, from_view, own_first
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind, task_working
 from attribution_sched.errors import PlanError, SettingsError, problem
@@ -28,11 +28,11 @@ from attribution_sched.scheduler.beliefs import DemandBeliefs
 from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
-from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
 from attribution_sched.scheduler.policy import Appraisal, Overruled, Policy, Preferred
+from attribution_sched.scheduler.predictor.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.rules import ShortestJobFirst, first_with_room
 from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, is_new, known_tasks
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, BoolArray, FloatArray, IntArray
@@ -741,10 +741,26 @@ class HiPpo:
         return self.perceive_later(view)()
 
     def perceive_later(self, view: Decision) -> Callable[[], Decisions]:
-        """What depends on the links seen so far is read now, the rest when it is called."""
-        from attribution_sched.scheduler.hi_ppo.appraisal import perceive_later
+        """One decision as :meth:`coordinate` sees it, the view's own task as candidate 0, when it is called.
 
-        return perceive_later(self, view)
+        Links are forecast now, from what was seen of them so far, so a decision is perceived as it was taken if this is
+        asked before the next one; nothing that is asked here changes what is decided later.
+        """
+        if self.wishes is not None:
+            view = weighed(view, self.wishes)
+        kept, memory = self._forecast, self._memory
+        self._forecast = kept if kept is not None and kept.knows(view) else copy.deepcopy(kept)
+        try:
+            ahead = self._ahead(view)
+        finally:
+            self._forecast, self._memory = kept, memory
+
+        def perceive() -> Decisions:
+            found = self.read(view, ahead)
+            found.check()
+            return own_first(found, view.slot)
+
+        return perceive
 
     def appraise(
         self,

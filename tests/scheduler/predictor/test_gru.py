@@ -10,6 +10,7 @@ import pytest
 from attribution_sched import storage
 from attribution_sched.cluster.wan import Wan, WanProcess
 from attribution_sched.errors import CheckpointError, NetworkError
+from attribution_sched.scheduler.predictor.forecast import PersistencePredictor
 from attribution_sched.scheduler.predictor.gru import (
     KIND,
     SHIPPED,
@@ -23,7 +24,6 @@ from attribution_sched.scheduler.predictor.gru import (
     save,
     shapes,
 )
-from attribution_sched.scheduler.predictor.kalman import PersistencePredictor
 from research.gru_training import first_arrays
 from research.link_score import play, skill
 
