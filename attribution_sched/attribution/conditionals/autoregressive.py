@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attribution_sched.attribution.conditionals.algebra import LinearTable
 from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State, hide, pick
 from attribution_sched.attribution.conditionals.energy_head import (
     EnergyHead,
@@ -22,6 +21,7 @@ from attribution_sched.attribution.conditionals.energy_head import (
     tilted_transform,
 )
 from attribution_sched.attribution.conditionals.networks import (
+    LinearTable,
     Tick,
     generator,
     load_weights,

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attribution_sched.attribution.conditionals.algebra import LinearTable
 from attribution_sched.attribution.conditionals.base import BoolArray, dynamic_masks, uniform_size_masks
 from attribution_sched.attribution.conditionals.energy_head import (
     EnergyHead,
@@ -16,7 +15,14 @@ from attribution_sched.attribution.conditionals.energy_head import (
     log_partition_sampled,
     tilted_log_density,
 )
-from attribution_sched.attribution.conditionals.networks import Tick, cosine_rate, follow, generator, set_rate
+from attribution_sched.attribution.conditionals.networks import (
+    LinearTable,
+    Tick,
+    cosine_rate,
+    follow,
+    generator,
+    set_rate,
+)
 from attribution_sched.attribution.conditionals.proposals import GruProposal, MlpProposal, log_density
 
 BATCH = 512
