@@ -21,7 +21,7 @@ SHAPS_OWN = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ign
 
 MODULES = (
     "explanation", "findings", "digits", "wording", "words", "facts", "reasoning",
-    "stacking", "bootstrap", "overview", "comparison", "notebook", "plots",
+    "stacking", "overview", "comparison", "notebook", "plots",
 )  # fmt: skip
 
 
