@@ -2,7 +2,8 @@
 
 A kernel is called from Python, or by other kernels, or both. Only what Python calls becomes machine code, once, with
 all it calls in it; a kernel that is called by kernels is typed and lowered and left to them. numba by itself optimises
-and emits every kernel alone and again inside each caller, which was two thirds of the time of a first use.
+and emits every kernel alone and again inside each caller, which was two thirds of the time of a first use. Large ones
+that many lead to are ``shared``: emitted once, by themselves, and called where they stand.
 
 What was compiled is kept on disk under the digest of all that went into it: the kernel's own code, the kernels it
 calls, the constants they freeze, the fields of records. numba looks only at the file a kernel stands in: it would run a
@@ -34,6 +35,7 @@ from typing import Any, Literal, TypeVar, overload
 import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite.binding import Linkage, parse_assembly  # type: ignore[import-untyped]
 from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
@@ -67,7 +69,11 @@ def kernel(function: Callable[..., Any], /) -> Callable[..., Any]: ...
 
 @overload
 def kernel(
-    *, allocates: bool = False, fastmath: bool = False, inline: Literal["never", "always"] = "never"
+    *,
+    allocates: bool = False,
+    fastmath: bool = False,
+    inline: Literal["never", "always"] = "never",
+    shared: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 
 
@@ -78,7 +84,8 @@ def kernel(function: Any = None, /, **options: Any) -> Any:
         function: What to compile, when it is first called with arguments of some types.
         options: ``allocates`` is for kernels that make arrays, or get one from a kernel that does: without it no
             references are counted, which otherwise is most of the code of a kernel whose arguments are tuples of
-            fifty arrays. ``fastmath`` lets sums be reordered; ``inline="always"`` copies it into its callers.
+            fifty arrays. ``fastmath`` lets sums be reordered; ``inline="always"`` copies it into its callers;
+            ``shared`` emits it once for all of them.
     """
     if function is None:
         return lambda given: Kernel(given, options)
@@ -96,6 +103,9 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         update_wrapper(self, function)
         self.py_func = function
+        self.shared: bool = options.pop("shared", False)
+        if self.shared:
+            _shared_kernels[function] = self
         self.targetoptions = {"error_model": "numpy", "_nrt": options.pop("allocates", False)} | options
         self._door: Any = None
         self._part: Any = None
@@ -107,7 +117,7 @@ class Kernel:
         if self._door is None:
             began = time.perf_counter()
             compiled_for = {"pipeline_class": _DoorCompiler, "no_cfunc_wrapper": True}
-            door = numba.njit(**compiled_for, **self.targetoptions)(self.py_func)
+            door = numba.njit(**compiled_for, **self.targetoptions)(_calling(self) if self.shared else self.py_func)
             door._cache = _DigestCache(self)
             door._compiler.compile = _quickly(door._compiler.compile)
             self._door = door
@@ -118,7 +128,8 @@ class Kernel:
     def _numba_type_(self) -> Any:
         """What numba sees where another kernel calls this one."""
         if self._part is None:
-            compiled_for = {"pipeline_class": _PartCompiler, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+            compiler = _SharedCompiler if self.shared else _PartCompiler
+            compiled_for = {"pipeline_class": compiler, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
             self._part = numba.njit(**compiled_for, **self.targetoptions)(self.py_func)
             self._part_type = _PartType(self._part)
         return self._part_type
@@ -128,7 +139,8 @@ class Kernel:
         if not self._digest:
             total = hashlib.sha256(_OWN)
             for each in _callees(self):
-                total.update(repr((each.py_func.__module__, each.py_func.__qualname__, each.targetoptions)).encode())
+                options = sorted((each.targetoptions | {"shared": each.shared}).items())
+                total.update(repr((each.py_func.__module__, each.py_func.__qualname__, options)).encode())
                 code = each.py_func.__code__
                 # What the first string tells a reader makes no other kernel.
                 consts = code.co_consts[each.py_func.__doc__ is not None :]
@@ -142,6 +154,20 @@ class Kernel:
     def __reduce__(self) -> str:
         # Copies and pickles refer to it by name, as to any function.
         return self.py_func.__qualname__
+
+
+_shared_kernels: dict[Callable[..., Any], Kernel] = {}
+
+
+def _calling(given: Kernel) -> Callable[..., Any]:
+    """A function of the same arguments that only calls a kernel."""
+    code, space = given.py_func.__code__, {"kernel": given}
+    names = ", ".join(code.co_varnames[: code.co_argcount])
+    exec(f"def call({names}):\n    return kernel({names})", space)
+    call: Any = space["call"]
+    call.__name__, call.__qualname__ = given.py_func.__name__, given.py_func.__qualname__
+    call.__module__, call.__defaults__ = given.py_func.__module__, given.py_func.__defaults__
+    return call  # type: ignore[no-any-return]
 
 
 class _PartType(types.Dispatcher):
@@ -244,18 +270,22 @@ def _read_record(kind: _Reference, given: Any, c: Any) -> Any:
     failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
     releases = []
     for at, each in enumerate(kind.fields):
-        native = c.unbox(each, c.pyapi.tuple_getitem(given, at))
-        model = context.data_model_manager[each]
-        builder.store(model.as_data(builder, native.value), _place(context, builder, kind, plain, at))
-        builder.store(builder.or_(builder.load(failed), native.is_error), failed)
-        releases.append((each, native))
+        stored, item = _place(context, builder, kind, plain, at), c.pyapi.tuple_getitem(given, at)
+        if isinstance(each, types.Array):
+            wrong, cleanup = builder.call(_array_reader(c, each), [item, stored]), None
+        else:
+            native = c.unbox(each, item)
+            builder.store(context.data_model_manager[each].as_data(builder, native.value), stored)
+            wrong, cleanup = native.is_error, native.cleanup
+        builder.store(builder.or_(builder.load(failed), wrong), failed)
+        releases.append((each, stored, cleanup))
 
     def release() -> None:
-        for each, native in releases:
-            if native.cleanup is not None:
-                native.cleanup()
-            if context.enable_nrt:
-                context.nrt.decref(builder, each, native.value)
+        for each, stored, cleanup in releases:
+            if cleanup is not None:
+                cleanup()
+            if context.enable_nrt and isinstance(each, types.Array):
+                builder.call(_array_releaser(c, each), [stored])
 
     # The optimiser must not look through to the writes above: it takes what kernels read for constant.
     hidden = builder.asm(ir.FunctionType(plain.type, [plain.type]), "", "=r,0,~{memory}", [plain], True)
@@ -263,6 +293,39 @@ def _read_record(kind: _Reference, given: Any, c: Any) -> Any:
 
 
 unbox(_Reference)(_read_record)
+
+
+def _array_reader(c: Any, kind: Any) -> Any:
+    """A function that reads an array of a kind; written out for each field it was a quarter of all machine code."""
+    model = c.context.data_model_manager[kind]
+    place = model.get_data_type().as_pointer()
+    made, builder = _helper(c, f"read {kind}", ir.FunctionType(ir.IntType(1), [c.pyapi.pyobj, place]))
+    if builder is not None:
+        native = c._replace(builder=builder, pyapi=c.context.get_python_api(builder)).unbox(kind, made.args[0])
+        builder.store(model.as_data(builder, native.value), made.args[1])
+        builder.ret(native.is_error)
+    return made
+
+
+def _array_releaser(c: Any, kind: Any) -> Any:
+    """A function that gives back an array that was read."""
+    model = c.context.data_model_manager[kind]
+    made, builder = _helper(c, f"release {kind}", ir.FunctionType(ir.VoidType(), [model.get_data_type().as_pointer()]))
+    if builder is not None:
+        c.context.nrt.decref(builder, kind, model.load_from_data_pointer(builder, made.args[0]))
+        builder.ret_void()
+    return made
+
+
+def _helper(c: Any, name: str, kind: Any) -> tuple[Any, Any]:
+    """A function of the module that is being written, and where to write it, or None if it is there already."""
+    module = c.builder.module
+    if name in module.globals:
+        return module.globals[name], None
+    made = ir.Function(module, kind, name)
+    made.linkage = "internal"
+    made.attributes.add("noinline")
+    return made, ir.IRBuilder(made.append_basic_block("entry"))
 
 
 class _PartLibrary(JITCodeLibrary):
@@ -309,6 +372,67 @@ class _WithoutEnvironment:
         pass
 
 
+class _SharedLibrary(_PartLibrary):
+    """LLVM code of a kernel that is emitted once, by itself, for all that call it."""
+
+    def emit(self) -> list[str]:
+        """Have it in memory, from disk if it is there; returns the symbols that must be there with it, itself last."""
+        (symbol,) = _defined(self._final_module)
+        if symbol not in _emitted:
+            needs: dict[str, None] = {}
+            for each in _linked(self._linking_libraries):
+                needs |= dict.fromkeys(each.emit() if isinstance(each, _SharedLibrary) else ())
+                self._reload_init.update(each._reload_init)
+            if not _load(self._codegen, symbol):
+                whole = _DoorLibrary(self._codegen, self.name)
+                whole.enable_object_caching()
+                whole._final_module.link_in(self._final_module, preserve=True)
+                whole._linking_libraries = list(self._linking_libraries)
+                whole.finalize()
+                _keep(_object_path(self._codegen, symbol), whole._get_compiled_object())
+            _emitted[symbol] = [*needs, symbol]
+        return _emitted[symbol]
+
+
+_emitted: dict[str, list[str]] = {}
+_loaded: dict[str, JITCodeLibrary] = {}
+
+
+def _defined(module: Any) -> list[str]:
+    return [each.name for each in module.functions if not each.is_declaration and each.linkage == Linkage.external]
+
+
+def _object_path(codegen: Any, symbol: str) -> Path:
+    made_for = repr((symbol, codegen.magic_tuple(), numba.__version__))
+    return folder() / "shared" / f"{hashlib.sha256(made_for.encode()).hexdigest()[:40]}.o"
+
+
+def _load(codegen: Any, symbol: str) -> bool:
+    """Have the kept code of a shared kernel in memory; whether it was there."""
+    if symbol not in _loaded:
+        path = _object_path(codegen, symbol)
+        try:
+            code = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return False
+        library = _loaded[symbol] = JITCodeLibrary(codegen, symbol)
+        library.enable_object_caching()
+        library._set_compiled_object(code)
+        library._finalize_final_module()
+        codegen._engine._defined_symbols.add(symbol)
+    return True
+
+
+def _keep(path: Path, code: bytes) -> None:
+    """Write a file whole or not at all."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(code)
+        Path(file.name).replace(path)
+
+
 class _DoorLibrary(JITCodeLibrary):
     """LLVM code of a kernel that Python calls, with that of all it calls, each linked once.
 
@@ -319,13 +443,27 @@ class _DoorLibrary(JITCodeLibrary):
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
+    needs: tuple[str, ...] = ()
+    """Symbols of shared kernels that it calls, directly or not, in the order in which they can be loaded."""
+
     def finalize(self) -> None:
         called: list[Any] = _linked(self._linking_libraries)
         self._linking_libraries: list[Any] = []
+        needs: dict[str, None] = {}
         for each in called:
+            if isinstance(each, _SharedLibrary):
+                needs |= dict.fromkeys(each.emit())
+            else:
+                self._final_module.link_in(_module_of(each), preserve=True)
             self._reload_init.update(each._reload_init)
-            self._final_module.link_in(_module_of(each), preserve=True)
+        self.needs = tuple(needs)
         super().finalize()
+
+    def serialize_using_object_code(self) -> Any:
+        # Nobody links a door: of its code in LLVM's own form only the names are kept, which are looked up.
+        self._ensure_finalized()
+        names = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in _defined(self._final_module))
+        return self.name, "object", (self._get_compiled_object(), parse_assembly(names).as_bitcode())
 
 
 def _module_of(library: Any) -> Any:
@@ -333,12 +471,12 @@ def _module_of(library: Any) -> Any:
 
 
 def _linked(libraries: list[Any]) -> list[Any]:
-    """Libraries and those that parts among them wait for, directly or not, each once."""
+    """Libraries and those that parts among them wait for, directly or not, each once; none behind a shared one."""
     linked = dict.fromkeys(libraries)
     open_ends = list(linked)
     while open_ends:
         one = open_ends.pop()
-        inner = one._linking_libraries if isinstance(one, _PartLibrary) else ()
+        inner = () if not isinstance(one, _PartLibrary) or isinstance(one, _SharedLibrary) else one._linking_libraries
         for each in inner:
             if each not in linked:
                 linked[each] = None
@@ -362,6 +500,17 @@ class _DoorCompiler(_PartCompiler):
     """numba's own passes, with a library that is emitted."""
 
     library = _DoorLibrary
+
+
+class _SharedCompiler(_PartCompiler):
+    """numba's own passes, with a library that is emitted by itself, under a name that is the same in every process."""
+
+    library = _SharedLibrary
+
+    def define_pipelines(self) -> list[Any]:
+        identity = self.state.func_id
+        identity.unique_id = _shared_kernels[identity.func].digest()
+        return super().define_pipelines()
 
 
 _OWN = Path(__file__).read_bytes()
@@ -509,6 +658,19 @@ class _DigestCacheImpl(CompileResultCacheImpl):
         self._locator = _DigestLocator(given)
         self._filename_base = self.get_filename_base(given.py_func.__qualname__, sys.abiflags)
 
+    def reduce(self, cres: Any) -> Any:
+        return cres.library.needs, super().reduce(cres)
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        needs, kept = payload
+        if not all(_load(target_context.codegen(), symbol) for symbol in needs):
+            raise _Swept
+        return super().rebuild(target_context, kept)
+
+
+class _Swept(Exception):
+    """A shared kernel that a kept one calls is not there any more."""
+
 
 class _DigestCache(FunctionCache):
     """numba's cache at our place; what it loads, and what is compiled because it has nothing, is off the clock."""
@@ -526,7 +688,9 @@ class _DigestCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         began = time.perf_counter()
-        loaded = super().load_overload(sig, target_context)
+        loaded = None
+        with suppress(_Swept):
+            loaded = super().load_overload(sig, target_context)
         if loaded is None:
             _announce()
             self._began[sig] = began
@@ -650,6 +814,9 @@ def _sweep(where: Path) -> None:
             if counts[_kernel_of(path)] > KEPT and time.time() - used[path] > UNUSED_S:
                 for data in path.parent.glob(f"{glob.escape(path.stem)}.*"):
                     data.unlink()
+        for path in where.glob("shared/*"):
+            if time.time() - path.stat().st_mtime > UNUSED_S:
+                path.unlink()
 
 
 # ------ One thread for torch and BLAS: small networks run many times slower when several threads wait for each other

@@ -1086,7 +1086,7 @@ class System:
         Raises:
             JournalError: If the journal has no such decision; the message names the nearest.
         """
-        from attribution_sched.explain.tree_reading import tree_readings
+        from attribution_sched.explain.flat import tree_readings
 
         with self._explaining_turn:
             name = decision.id if isinstance(decision, SchedulingResult) else str(decision)
@@ -1542,7 +1542,7 @@ class System:
 
     def _revisit(self, names: Sequence[str], rewards: Sequence[Reward]) -> list[list[Expected | None]]:
         """What decisions would have come to, had they been made with other rewards."""
-        from attribution_sched.explain.other_weights import with_weights
+        from attribution_sched.explain.alternatives import with_weights
         from attribution_sched.feedback.window import Outcome as Expected
 
         weights = np.array([(each.w_eff, each.w_util, each.w_cost) for each in rewards])

@@ -12,18 +12,23 @@ those from there on; the arena's begin at a million.
 
 from __future__ import annotations
 
+import json
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attribution_sched.config import PpoSettings, TrainingSettings, load_training_settings
+from attribution_sched.cluster.gpus import gpu
+from attribution_sched.cluster.world import World
+from attribution_sched.config import PpoSettings, TrainingSettings, load_settings, load_training_settings
+from attribution_sched.config.scenarios import build_scenario, scenario_names
 from attribution_sched.errors import CheckpointError, SettingsError, problem
 
 if TYPE_CHECKING:
@@ -33,6 +38,111 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.hi_ppo import Round
     from attribution_sched.scheduler.hi_ppo.policy_search import Search
     from attribution_sched.scheduler.ppo.flat import FlatAgent, Progress
+
+# ------ What a training run writes on its way: one JSON line per event, and the same numbers for TensorBoard
+
+METRICS = "metrics.jsonl"
+EVENTS = "tensorboard"
+
+
+class TrainingLog:
+    """Metrics of a run that may have been stopped before.
+
+    Args:
+        folder: Where ``metrics.jsonl`` and ``tensorboard/`` go.
+        after: Iteration and decisions that the run goes on from; what was logged beyond them is forgotten, so the
+            log of a resumed run is that of one that never stopped. None begins anew.
+    """
+
+    def __init__(self, folder: Path, after: tuple[int, int] | None = None) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.path = folder / METRICS
+        kept = [] if after is None else [row for row in read_metrics(self.path) if row["iteration"] <= after[0]]
+        self.path.write_text("".join(_line(row) for row in kept), encoding="utf-8")
+        self._file = self.path.open("a", encoding="utf-8")
+        purge = 0 if after is None else after[1] + 1
+        self._writer: Any = SummaryWriter(str(folder / EVENTS), purge_step=purge)
+
+    def write(self, kind: str, iteration: int, decisions: int, numbers: Mapping[str, Any]) -> None:
+        """Log one event.
+
+        Args:
+            kind: ``cloning``, ``comparing``, ``agents``, ``iteration`` or ``held_out``.
+            iteration: Iterations done.
+            decisions: Decisions taken, the axis of the plots.
+            numbers: Name → number, or name → such a mapping.
+        """
+        flat = _flat(numbers)
+        for name, value in flat.items():
+            if value is not None:
+                self._writer.add_scalar(f"{kind}/{name}", value, decisions)
+        self._file.write(_line({"kind": kind, "iteration": iteration, "decisions": decisions, **flat}))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Write what is still held back."""
+        self._file.close()
+        self._writer.close()
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """Read the lines of ``metrics.jsonl``; one that a killed process left unfinished ends the list."""
+    rows: list[dict[str, Any]] = []
+    file = Path(path)
+    if not file.is_file():
+        return rows
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            break
+        if not isinstance(row, dict) or not isinstance(row.get("iteration"), int):
+            break
+        rows.append(row)
+    return rows
+
+
+def _flat(numbers: Mapping[str, Any], prefix: str = "") -> dict[str, float | int | None]:
+    """Nested names joined by slashes; numbers that are not finite are None, as JSON has no word for them."""
+    flat: dict[str, float | int | None] = {}
+    for name, value in numbers.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}/")
+        else:
+            flat[prefix + name] = value if value is not None and math.isfinite(value) else None
+    return flat
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+# ------ The worlds that Hi-PPO's agents learn in, by name: scenarios of ``cross-domain-easy``, presets, and mixed GPUs
+
+MIXED: tuple[tuple[str, int], ...] = (("A100-80", 8), ("V100-32", 16), ("H100-80", 16), ("A100-40", 32))
+"""GPUs and devices of the four domains of ``mixed``; other mixtures are left to judge by."""
+
+
+def training_world(name: str) -> World:
+    """A world by its name.
+
+    Raises:
+        SettingsError: If there is neither a scenario nor a preset of that name.
+    """
+    if name in scenario_names():
+        return build_scenario("cross-domain-easy", name)
+    if name != "mixed":
+        return load_settings(name).build_world()
+    world = load_settings("cross-domain-easy").build_world()
+    domains = tuple(
+        replace(domain, gpu=gpu(kind), devices=devices)
+        for domain, (kind, devices) in zip(world.cluster.domains, MIXED, strict=True)
+    )
+    return replace(world, cluster=replace(world.cluster, domains=domains))
+
+
+# ------ Training of Hi-PPO: both agents on whole days, then the ranker by PPO with the fork as its advantage
 
 DEFAULT_PRESET = "hi_ppo"
 BEST, STATE, SETTINGS = "best.safetensors", "agents.npz", "settings.yaml"
@@ -108,8 +218,6 @@ def train(
         CheckpointError: If the state or the start does not fit or is damaged.
     """
     from attribution_sched.scheduler.hi_ppo.checkpoint import load, save
-    from attribution_sched.training_log import TrainingLog
-    from attribution_sched.training_worlds import training_world
 
     chosen, folder = load_training_settings(settings), Path(output)
     say, show = log or (lambda words: None), progress or (lambda phase, share, words: None)

@@ -628,7 +628,7 @@ def _commands(folder: Path) -> Target:
         import attribution_sched.journal.journal
         import attribution_sched.scheduler.arena
         import attribution_sched.scheduler.episode
-        import attribution_sched.training_worlds
+        import attribution_sched.training
 
         attribution_sched.cli.run.RunRequest.open = refuse  # type: ignore[method-assign]
         attribution_sched.cli.profile_measure.measure = refuse
@@ -639,7 +639,7 @@ def _commands(folder: Path) -> Target:
         attribution_sched.scheduler.episode.play = refuse
         attribution_sched.cli.senses.play = refuse
         attribution_sched.journal.journal.temporary_copy = refuse
-        attribution_sched.training_worlds.training_world = refuse
+        attribution_sched.training.training_world = refuse
         home.mkdir(exist_ok=True)
         os.chdir(home)
         with System("testbed", "sjf", journal=home / "run.sqlite") as system:

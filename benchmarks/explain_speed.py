@@ -31,10 +31,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attribution_sched.explain.shapley.amortised import distil
 from attribution_sched.explain.shapley.explain import estimate
 from attribution_sched.explain.shapley.kernel import kernel_plan
-from attribution_sched.explain.shapley.tabular import TabularBatchGame, TabularGame
+from attribution_sched.explain.shapley.tabular import TabularGame
 
 FloatArray = NDArray[np.float64]
 INPUTS, ACTIONS, DOMAINS = 32, 64, 8
@@ -369,35 +368,6 @@ def rival_lines(kind: str, cases: list[Case], curve: dict[int, tuple[float, floa
     return [*lines, f"| best of shapiq: {name}, {kind} |  | {error:.1e} |  | {ratio:.0f}× | ≥ {factor}× | {verdict} |"]
 
 
-def amortised_lines(values: nn.Module, decisions: int, epochs: int) -> list[str]:
-    """Train, then measure on fresh states."""
-    rng = np.random.default_rng(7)
-    background, states, fresh = draw_states(100, rng), draw_states(decisions, rng), draw_states(50, rng)
-    start = time.process_time()
-    explainer = distil(TabularBatchGame(values, states, background, outputs=COMPONENTS), states, epochs=epochs)
-    trained_s = time.process_time() - start
-    errors = []
-    for x in fresh:
-        truth = estimate(TabularGame(values, x, background, outputs=COMPONENTS), budget_rows=QUICK, seed=1)
-        errors.append((explainer.predict(x, truth.full).take(0).values - truth.values, truth.values))
-    missed, length = (np.array([np.square(pair[k]).sum(axis=0) for pair in errors]).sum(axis=0) for k in (0, 1))
-    whole = float(missed.sum() / length.sum())
-    x = fresh[:1].astype(np.float32)
-
-    def decide() -> None:
-        with torch.inference_mode():
-            full = values(torch.from_numpy(x)).numpy()
-        explainer.predict(fresh[:1], full)
-
-    spent = cpu_ms(lambda: [decide() for _ in range(50)], 10) / 50
-    each = ", ".join(f"{name} {error:.3f}" for name, error in zip(COMPONENTS, missed / length, strict=True))
-    verdict = mark(spent <= 0.2 and whole <= 5e-2)
-    return [
-        f"| amortised, three values ({each}; trained in {trained_s:.0f} s of CPU time) | {spent:.2f} | {whole:.1e} "
-        f"| ≤ 0.2 ms, ≤ 5.0e-02 | {verdict} |"
-    ]
-
-
 def main() -> None:
     """Train, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -427,7 +397,6 @@ def main() -> None:
         worst = max(case.truth_error for case in mine)
         points = "; ".join(f"{rows:,} rows {spent:.1f} ms {mean:.1e}" for rows, (spent, mean, _) in curve.items())
         notes += [f"Our curve, {kind}: {points}.", f"Reference error, {kind}: NMSE ≤ {worst:.1e}.", ""]
-    own += amortised_lines(values, 1000 if small else 20_000, 5 if small else 40)
     kernel_plan.cache_clear()
     cold = cpu_ms(lambda: estimate(cases[0].game), 1)
     text = "\n".join(

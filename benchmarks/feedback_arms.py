@@ -37,7 +37,7 @@ import numpy as np
 
 from attribution_sched import System
 from attribution_sched.cluster.world import Reward
-from attribution_sched.explain.other_weights import expected_of
+from attribution_sched.explain.alternatives import expected_of
 from attribution_sched.explain.played import play_choices
 from attribution_sched.explain.room import best_across, best_inside
 from attribution_sched.feedback.targets import Targets

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attribution_sched.attribution.energy_model import EnergyModel
-from attribution_sched.attribution.energy_validation import (
+from attribution_sched.attribution.energy_candidates import (
     Folds,
     Score,
     blocked_folds,
     score,
     shuffled_folds,
 )
+from attribution_sched.attribution.energy_model import EnergyModel
 from attribution_sched.attribution.recording_presets import KEPLER_COUNTERS, kepler
 
 FOLDS = 5

@@ -35,9 +35,13 @@ from scipy.special import ndtr
 
 from attribution_sched.cluster.incidents import LinkCut, cut_links, pack
 from attribution_sched.cluster.wan import BandwidthTrace, Wan, WanProcess, emit_epsilon, read_trace_rows
-from attribution_sched.scheduler.predictor.base import LinkPredictor, PersistencePredictor
+from attribution_sched.scheduler.predictor.forecast import (
+    KalmanParams,
+    KalmanPredictor,
+    LinkPredictor,
+    PersistencePredictor,
+)
 from attribution_sched.scheduler.predictor.gru import GruPredictor
-from attribution_sched.scheduler.predictor.kalman import KalmanParams, KalmanPredictor
 from attribution_sched.types import FloatArray
 from research.kalman_fit import fit
 from research.link_score import HORIZONS_S, HorizonErrors, crps_gaussian, play, skill

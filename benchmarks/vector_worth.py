@@ -41,7 +41,7 @@ from attribution_sched.scheduler.hi_ppo.checkpoint import Weights, load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.thinking import Think, Thinker
-from attribution_sched.training_worlds import training_world
+from attribution_sched.training import training_world
 from attribution_sched.types import FloatArray, Task
 
 OPERATORS = ("conv", "fc", "attention")

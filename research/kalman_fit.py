@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attribution_sched.errors import ModelFitError, problem
-from attribution_sched.scheduler.predictor.kalman import KalmanParams, kalman_start, kalman_step
+from attribution_sched.scheduler.predictor.forecast import KalmanParams, kalman_start, kalman_step
 from attribution_sched.types import FloatArray
 
 JUMP_CHANCE = 1e-3

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attribution_sched.errors import NetworkError, problem
-from attribution_sched.scheduler.predictor.base import LinkPredictor
+from attribution_sched.scheduler.predictor.forecast import LinkPredictor
 from attribution_sched.types import FloatArray
 
 HORIZONS_S = (300.0, 900.0, 1800.0, 3600.0, 7200.0)

@@ -111,6 +111,46 @@ def test_a_kernel_stays_when_other_kernels_words_and_lines_change(installed, tmp
     assert said == ""
 
 
+SHARED = """
+import numpy as np
+from attribution_sched import kernels
+
+@kernels.kernel(shared=True)
+def below(x, n, unit=2.0):
+    total = 0.0
+    for i in range(n):
+        total += unit * x[i % x.size] * i
+    return total
+
+@kernels.kernel
+def one(x):
+    return below(x, 10, 1.0) + 1.0
+
+@kernels.kernel(allocates=True)
+def two(x):
+    return below(np.sqrt(x), 20, 1.0)
+
+x = np.arange(3.0)
+print(one(x), two(x), below(x, 10), len(list((kernels.folder() / "shared").iterdir())))
+"""
+
+
+def test_a_shared_kernel_is_emitted_once_kept_and_made_again_when_it_was_swept(installed, tmp_path):
+    first, said = run(installed, SHARED, NUMBA_CACHE_DIR=str(tmp_path))
+    x = np.arange(3.0)
+    total = sum(x[i % 3] * i for i in range(10))
+    expected = [total + 1.0, sum(np.sqrt(x[i % 3]) * i for i in range(20)), 2.0 * total]
+    *values, files = map(float, first[0].split())
+    assert np.allclose(values, expected) and files == 1
+    assert "Compiling" in said
+    assert run(installed, SHARED, NUMBA_CACHE_DIR=str(tmp_path)) == (first, "")
+    (kept,) = tmp_path.rglob("shared/*")
+    kept.unlink()
+    again, said = run(installed, SHARED, NUMBA_CACHE_DIR=str(tmp_path))
+    assert again == first and kept.exists()
+    assert "Compiling" in said
+
+
 def test_an_error_raised_below_reaches_python():
     @kernels.kernel
     def draw(state, n):
@@ -178,9 +218,9 @@ def test_every_kernel_of_the_package_has_a_digest_and_rests_on_few_others():
     """Whoever edits the rules' kernel must not wait for the engine's, nor the other way round."""
     from attribution_sched.cluster.engine import engine
     from attribution_sched.planning import local_search
-    from attribution_sched.scheduler import rule_kernel
+    from attribution_sched.scheduler import rule_follower
 
-    for module in (engine, local_search, rule_kernel):
+    for module in (engine, local_search, rule_follower):
         found = [each for each in vars(module).values() if isinstance(each, kernels.Kernel)]
         assert found and all(each.digest() for each in found)
     below = {each.py_func.__module__ for each in kernels._callees(engine.meter)}

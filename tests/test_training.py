@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched import training_worlds
+from attribution_sched import training
 from attribution_sched.config import load_settings, load_training_settings
 from attribution_sched.errors import CheckpointError, SettingsError
 from attribution_sched.scheduler.hi_ppo.checkpoint import describe, load
-from attribution_sched.training import BEST, SETTINGS, STATE, train, train_testbed
-from attribution_sched.training_log import METRICS, read_metrics
+from attribution_sched.training import BEST, METRICS, SETTINGS, STATE, read_metrics, train, train_testbed
 from tests.small_world import small
 
 COURSE = {
@@ -22,7 +21,7 @@ COURSE = {
 @pytest.fixture(autouse=True)
 def _small_worlds(monkeypatch):
     world = replace(small().build_world(), horizon_s=600.0)
-    monkeypatch.setattr(training_worlds, "training_world", lambda name: world)
+    monkeypatch.setattr(training, "training_world", lambda name: world)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 
 from attribution_sched.errors import SettingsError
-from attribution_sched.training_worlds import MIXED, training_world
+from attribution_sched.training import MIXED, training_world
 
 
 @pytest.mark.parametrize(("name", "domains"), [("ou30", 4), ("domains-8", 8), ("testbed", 1)])

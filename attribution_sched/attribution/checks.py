@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.errors import ModelFitError, nearest, problem
+from attribution_sched.types import FloatArray
 
-FloatArray = NDArray[np.float64]
 Predictor = Callable[[FloatArray], Any] | Any
 
 MINIMUM_ROWS = 50

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 _RATIOS = (("instruction", "cycle"), ("miss", "instruction"), ("miss", "cycle"))
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 MIN_ROWS_PER_BIN = 40
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.attribution.sources.reading import Provenance, Reading, ReadingBuilder
 from attribution_sched.errors import CounterError, TraceError, nearest, problem
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.attribution.conditionals.atoms import has_atoms
-from attribution_sched.attribution.conditionals.base import BoolArray, Conditional, FloatArray
+from attribution_sched.attribution.conditionals.base import BoolArray, Conditional, FloatArray, uniform_size_masks
 from attribution_sched.attribution.conditionals.catalogue import ATOM_KINDS, CLOSED_KINDS, make
-from attribution_sched.attribution.conditionals.masking import uniform_size_masks
 from attribution_sched.attribution.conditionals.points import sobol_points
 from attribution_sched.attribution.progress import Tick, silent
 from attribution_sched.coalitions import EXACT_LIMIT

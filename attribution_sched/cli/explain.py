@@ -251,7 +251,7 @@ def show_agents(journal: Path, decision: str, agents: list[str], lang: str, *, a
 
 def show_trees(readings: tuple[Explanation, ...], lang: str) -> None:
     """Print the way down each tree, where the policy decides by trees."""
-    from attribution_sched.explain.tree_reading import reading_words
+    from attribution_sched.explain.flat import reading_words
 
     for reading in readings:
         out().print(escape(reading_words(reading, lang)), width=columns())

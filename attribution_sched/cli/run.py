@@ -542,8 +542,7 @@ def _explain(system: System, stages: Stages, names: list[str]) -> tuple[Explanat
 
 def _consequential(journal: Journal, start: int) -> list[str]:
     """Decisions since a number that commit most device-hours, as the report ranks them."""
-    from attribution_sched.report.collect.consequence import consequential
-    from attribution_sched.report.collect.passing import passed
+    from attribution_sched.report.collect.passing import consequential, passed
 
     recorded = passed(journal)
     since = [moment for moment in recorded.moments if recorded.sequences[moment.decision] >= start]

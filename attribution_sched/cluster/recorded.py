@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-from scipy.signal import lfilter
-from scipy.special import ndtr
 
 from attribution_sched.cluster.philly import PhillyWeek, history_s
 from attribution_sched.types import FloatArray, IntArray
@@ -163,9 +162,11 @@ def _alike(normals: FloatArray, correlation: float) -> FloatArray:
     """Standard normal numbers each of which is correlated with the one before it, from independent ones."""
     found = math.sqrt(1.0 - correlation**2) * normals
     found[:1] = normals[:1]
-    return np.asarray(lfilter([1.0], [1.0, -correlation], found))
+    return np.array(list(accumulate(found.tolist(), lambda before, own: own + correlation * before)))
 
 
 def levels_of(normals: FloatArray) -> FloatArray:
     """The levels in [0, 1) of standard normal numbers."""
+    from scipy.special import ndtr  # heavy, and only for recorded logs
+
     return np.asarray(np.minimum(ndtr(normals), 1.0 - 1e-9))

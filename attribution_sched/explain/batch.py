@@ -6,24 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.background import Background
+from attribution_sched.explain.background import Alike, Background
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.masked_states import Blender, stacked, widened
 from attribution_sched.explain.players import Lineup
 from attribution_sched.explain.preference import Foil
 from attribution_sched.explain.recorder import Decided
-from attribution_sched.explain.reference_group import Alike
 from attribution_sched.explain.targets import AppraisedComponents, with_total
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Selective
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,19 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, nearest, problem
-from attribution_sched.explain.bootstrap import RESAMPLES, limits, mean, resampled_means, widened
 from attribution_sched.explain.digits import alike, number
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.overview import Overview
+from attribution_sched.explain.overview import RESAMPLES, Overview, limits, mean, resampled_means, widened
 from attribution_sched.explain.stacking import Stack, stack
 from attribution_sched.explain.wording import output_name
 from attribution_sched.explain.words import check_language, input_name, say, spaced
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

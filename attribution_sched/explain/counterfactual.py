@@ -16,8 +16,7 @@ from attribution_sched.explain.sensitivity import Sweep, copies
 from attribution_sched.explain.targets import chosen, proposals
 from attribution_sched.explain.wording import describe_plan
 from attribution_sched.scheduler.policy import Policy
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 NARROWED = 9
 """Values tried at once between the last one that keeps the choice and the first one that flips it."""

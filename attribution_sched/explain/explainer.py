@@ -9,14 +9,13 @@ from math import comb
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.alternatives import Alternatives, alternatives, confidence, like_situations, proposed
-from attribution_sched.explain.background import Background
+from attribution_sched.explain.background import Alike, Background
 from attribution_sched.explain.batch import Batch, Prepared, one_by_one, refuse_none, side_by_side
 from attribution_sched.explain.counterfactual import find_flips, rules, smallest_flip
 from attribution_sched.explain.digits import number
@@ -24,7 +23,7 @@ from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanati
 from attribution_sched.explain.findings import OTHERS, THINKING, Confidence, Interaction, Player
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.masked_states import Blender, widened
-from attribution_sched.explain.players import Lineup, Links, in_joules, lineup
+from attribution_sched.explain.players import Lineup, Links, Readings, in_joules, lineup
 from attribution_sched.explain.preference import (
     REASKED_ROWS,
     ROWS,
@@ -34,9 +33,7 @@ from attribution_sched.explain.preference import (
     odds_of,
     where,
 )
-from attribution_sched.explain.readings import Readings
 from attribution_sched.explain.recorder import Decided
-from attribution_sched.explain.reference_group import Alike
 from attribution_sched.explain.room import RoomTable
 from attribution_sched.explain.sensitivity import Sweep, sweeps
 from attribution_sched.explain.shapley.estimate import Estimate
@@ -63,10 +60,7 @@ from attribution_sched.scheduler.policy import (
     Settles,
     Thoughtful,
 )
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import FloatArray
 
 PRECISION = 0.05
 """Half-width of the leading player's 95 % interval that is aimed at by default, as a share of its value."""
@@ -494,7 +488,7 @@ class Explainer:
     def _interactions(
         self, ready: Prepared, told: Explanation, most: int, seed: int, reading: str
     ) -> tuple[Interaction, ...]:
-        from attribution_sched.explain.pairs import strongest_pairs
+        from attribution_sched.explain.games import strongest_pairs
         from attribution_sched.explain.shapley.plan import QUICK_ROWS
 
         strongest = [name for name in (told.names[i] for i in told.drivers(most=most)) if name in ready.game.players]

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL, Explanation
 from attribution_sched.explain.findings import Interaction, Player
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 BEHAVIOUR: tuple[str, ...] = ("decision", "log_probability", "log_odds", "choice")
 """Targets that tell what the policy does, not what a plan is worth; they do not split into reward components."""

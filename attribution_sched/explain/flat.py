@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import COMPONENTS, TOTAL, Explanation
 from attribution_sched.explain.findings import Player
-from attribution_sched.explain.shapley.amortised import Distilled, distil
-from attribution_sched.explain.shapley.estimate import Estimate, Estimates
+from attribution_sched.explain.recorder import Decided
+from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate_many
 from attribution_sched.explain.shapley.game import BatchGame, BoolArray, FloatArray, IntArray
 from attribution_sched.explain.shapley.plan import Rows
 from attribution_sched.explain.shapley.tabular import Model, TabularBatchGame
 from attribution_sched.explain.shapley.tree import FlatTree, explain_tree
 from attribution_sched.explain.targets import with_total
-from attribution_sched.explain.words import Phrase
+from attribution_sched.explain.words import Phrase, in_language, say
+from attribution_sched.scheduler.policy import Policy, TreeReader
 
 if TYPE_CHECKING:
     from torch import nn
@@ -102,16 +104,6 @@ class FlatExplainer:
             rule = f"must be {COMPONENTS} where weights are given"
             raise ExplanationError(problem("outputs", self.outputs, rule, "Leave the weights out"))
         self.policy = policy
-        self._learnt: Distilled | None = None
-
-    def distil(self, x: ArrayLike, *, seed: int = 0, progress: bool = False) -> Distilled:
-        """Let a small network learn to explain from thousands of inputs ``(n, f)``; then use ``method="amortised"``.
-
-        What it says is always marked as amortised; its standard error is what it missed on inputs kept back.
-        """
-        inputs = np.asarray(x, dtype=np.float64)
-        self._learnt = distil(self.game(inputs), inputs, seed=seed, progress=progress or None)
-        return self._learnt
 
     def explain(
         self,
@@ -147,9 +139,7 @@ class FlatExplainer:
         """Explain the outputs at many inputs ``(n, f)`` in one batched call."""
         began = time.perf_counter()
         inputs = np.asarray(x, dtype=np.float64)
-        if method == "amortised":
-            found = self._predict(inputs)
-        elif isinstance(self.model, FlatTree) and method in ("auto", "exact") and self.weights is None:
+        if isinstance(self.model, FlatTree) and method in ("auto", "exact") and self.weights is None:
             game = TabularBatchGame(self.model, inputs, self.background, self.groups, names=self.names)
             found = explain_tree(self.model, inputs, self.background, game.players, game.member, self.outputs[0])
         else:
@@ -166,15 +156,6 @@ class FlatExplainer:
         """Inputs ``(n, f)`` as games."""
         game = TabularBatchGame(self.model, x, self.background, self.groups, names=self.names, outputs=self.outputs)
         return game if self.weights is None else Totalled(game, np.array(self.weights))
-
-    def _predict(self, inputs: NDArray[np.float64]) -> Estimates:
-        if self._learnt is None:
-            fix = "Call distil() with some thousand inputs first"
-            raise ExplanationError(problem("method", "amortised", "nothing has been learnt yet", fix))
-        game = self.game(inputs)
-        everybody = np.ones((len(inputs), len(game.players)), dtype=np.bool_)
-        nobody_absent = np.zeros(len(inputs), dtype=np.int64)
-        return self._learnt.predict(inputs, game(everybody, nobody_absent, np.arange(len(inputs))))
 
     def _explanation(
         self, x: NDArray[np.float64], found: Estimate, decision: str, subject: str, seconds: float
@@ -210,3 +191,56 @@ class FlatExplainer:
 
 def _words(values: NDArray[np.float64]) -> str:
     return ", ".join(f"{value:.3g}" for value in values[:4]) + (", …" if len(values) > 4 else "")
+
+
+# ------ What decision trees said at a decision: the way down each, and exact Shapley shares of its inputs
+#
+# A policy that decides by trees (:class:`~attribution_sched.scheduler.policy.TreeReader`) needs no sampling: what a
+# tree says is shared out leaf by leaf, against the inputs that it is usually asked about, which are kept beside it.
+
+SHOWN = 4
+"""Shares that are told."""
+
+
+def tree_readings(policy: Policy, decided: Decided) -> tuple[Explanation, ...]:
+    """An explanation of each tree that had a say, exact; none for a policy without trees.
+
+    Args:
+        policy: Who decided.
+        decided: The decision.
+    """
+    if not isinstance(policy, TreeReader):
+        return ()
+    found = []
+    for reading in policy.readings(decided.view, decided.plan):
+        nodes = {name: np.asarray(reading.nodes[name]) for name in ("feature", "threshold", "left", "right", "value")}
+        explainer = FlatExplainer(
+            FlatTree(**nodes), reading.usual, reading.inputs, outputs=(reading.head,), policy=policy.name
+        )
+        way = " · ".join(
+            f"{name} {number(value)} {'≤' if value <= limit else '>'} {number(limit)}"
+            for name, value, limit in reading.path
+        )
+        found.append(explainer.explain(reading.x, decision=decided.id, subject=way))
+    return tuple(found)
+
+
+def reading_words(reading: Explanation, lang: str = "en") -> str:
+    """A tree's reading in one sentence: what it says, its way down, and the largest shares."""
+    head = reading.outputs[0]
+    shares = reading.values[:, 0]
+    order = np.argsort(-np.abs(shares), kind="stable")[:SHOWN]
+    told = tuple(
+        f"{reading.players[i].name} {number(float(shares[i]), 2, signed=True)}" for i in order if shares[i] != 0.0
+    )
+    return in_language(
+        Phrase(
+            "tree.reading",
+            head=say(f"tree.{head}", lang),
+            value=number(float(reading.value[0]), 3, signed=True),
+            usual=number(float(reading.base[0]), 3, signed=True),
+            path=tuple(str(reading.subject).split(" · ")),
+            shares=told or (say("tree.none", lang),),
+        ),
+        lang,
+    )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isinf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attribution_sched.explain.findings import Interaction
 from attribution_sched.explain.masked_states import Blender
+from attribution_sched.explain.shapley.game import Game
+from attribution_sched.explain.shapley.interactions import interactions
 from attribution_sched.explain.targets import Target
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,3 +54,31 @@ class DecisionGame:
             everybody[:, self.fused] = coalitions[:, -1:]
         situations = self.blend(everybody, background, np.zeros(len(coalitions), dtype=np.int64))
         return self.target(situations, everybody, background)
+
+
+# ------ Interactions of a game as findings
+
+
+def strongest_pairs(
+    game: Game, players: Sequence[str] | None, *, rows: int, seed: int, reading: str
+) -> tuple[Interaction, ...]:
+    """All pairs among some players (or all), per output, the strongest first.
+
+    Args:
+        game: The decision.
+        players: Whose pairs; None for all.
+        rows: Most situations to evaluate.
+        seed: Of the sampling.
+        reading: What the background stands for, ``sample`` or ``population``.
+    """
+    found = interactions(game, players, budget_rows=rows, seed=seed, background=reading)
+    degrees = 0 if isinf(found.freedom) else max(1, int(found.freedom))
+    listed = [
+        Interaction(
+            found.players[i], found.players[j], output, float(value), float(found.standard_error[i, j, c]), degrees
+        )
+        for j in range(len(found.players))
+        for i in range(j)
+        for c, (output, value) in enumerate(zip(found.outputs, found.values[i, j], strict=True))
+    ]
+    return tuple(sorted(listed, key=lambda pair: -abs(pair.value)))

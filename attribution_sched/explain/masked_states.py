@@ -16,14 +16,11 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import PER_CANDIDATE, Decision, Decisions, with_carbon
 from attribution_sched.cluster.engine.engine import DAY_S, EVENT_FEATURES
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.types import Task
+from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 NOBODY = -1
 """Owner of a number that belongs to no player."""

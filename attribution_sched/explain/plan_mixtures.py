@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import share_batch
 from attribution_sched.cluster.decision import Decision
@@ -31,9 +30,7 @@ from attribution_sched.cluster.plan import (
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.shapley.exact import coalition_block
 from attribution_sched.planning.candidates import runnable, taken
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import IntArray
 
 DOMAINS, CUTS, LAYOUT, NUMBERS, MICRO = "domains", "cut points", "layout", "precision", "microbatch"
 STRUCTURE, SCHEDULE = "domains and cuts", "schedule"

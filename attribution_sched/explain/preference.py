@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
@@ -29,10 +28,7 @@ from attribution_sched.explain.masked_states import Blender, to_view
 from attribution_sched.explain.players import Lineup
 from attribution_sched.explain.targets import proposals
 from attribution_sched.scheduler.policy import ChoiceOdds, Overruled, Policy, Preferred, Redecider
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 POOL = 64
 """Earlier situations that are looked at for a foil."""

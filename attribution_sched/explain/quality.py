@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.shapley.game import Game
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-FloatArray = NDArray[np.float64]
 
 NOTHING = 1e-9
 """Shares below this part of the largest are rounding, not shares."""

@@ -13,8 +13,7 @@ from attribution_sched.cluster.decision import ATTRIBUTIONS, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine.engine import DAY_S, GROUPS
 from attribution_sched.explain.players import QUEUE_LENGTH, STEPS_LEFT, WAITED
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 GRID = 17
 """Values tried of every continuous quantity before the threshold is narrowed down."""

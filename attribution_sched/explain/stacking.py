@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain import facts
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Player
+from attribution_sched.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     import shap
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

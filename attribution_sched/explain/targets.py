@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import JOULES_PER_KWH, joules_by_domain
 from attribution_sched.cluster.decision import PER_CANDIDATE, Decision, Decisions
@@ -22,10 +21,7 @@ from attribution_sched.explain.explanation import COMPONENTS, TOTAL
 from attribution_sched.explain.masked_states import to_view
 from attribution_sched.explain.players import Lineup
 from attribution_sched.scheduler.policy import Appraisal, Appraiser, Episodic, Policy, Selective
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 Chosen = tuple[tuple[object, ...], ...] | None
 """Where and how a plan runs, without what is only bookkeeping."""

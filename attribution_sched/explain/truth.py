@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.demands import DEMAND_NAMES, Demands, nominal_demands
@@ -14,8 +13,7 @@ from attribution_sched.cluster.world import TaskPool, World, build_pool
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.players import Lineup
 from attribution_sched.explain.targets import Simulated
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 
 class Simulator:

@@ -1,7 +1,7 @@
 """How far to turn the weights: what the explained decisions would have been with others, held against the targets.
 
 Dual ascent knows by how much a target is missed, not how far the decisions follow the weights: it feels its way, a
-small step a window. Explanations know: :mod:`~attribution_sched.explain.other_weights` asks the policy again, in the
+small step a window. Explanations know: :mod:`~attribution_sched.explain.alternatives` asks the policy again, in the
 very situations it decided in. With the measured value m of a target over the window and v(w) what its decisions would
 have come to with weights w::
 

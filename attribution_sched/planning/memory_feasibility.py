@@ -30,10 +30,7 @@ from attribution_sched.cluster.plan import MAX_PP, layout_table
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskKind
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.segment_table import hardware_classes
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 STAGE_CHOICES = 4
 """Pipeline stages inside a domain are 1, 2, 4 or 8."""
@@ -276,7 +273,7 @@ def holds(
     return bool(_has_memory(t.cost.sizes[kind], t.runtime, t.training[kind], peak, needs, after, rows, 0))
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, shared=True)
 def fill(t: PlannerTables, kind: int, c: int, after: int, stop: int) -> None:
     """Write how far back a segment that ends at ``stop`` can begin, for every layout, format and microbatch."""
     if t.filled[kind, c, after, stop]:

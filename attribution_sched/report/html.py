@@ -4,10 +4,126 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
-from attribution_sched.report.css import CSS
 from attribution_sched.report.document import Block, Code, Document, Fold, Picture, Section, Table, Text, Tiles
-from attribution_sched.report.pictures import figure
+
+if TYPE_CHECKING:
+    from attribution_sched.report.document import Picture
+
+# ------ How a report looks: system fonts, one column, light and dark, paper
+
+CSS = """
+:root{color-scheme:light dark;--ink:#1c2330;--soft:#5b6472;--line:#dfe3e8;--page:#fff;--card:#f6f7f9;--accent:#0b6aa2;
+--good:#0a6b4f;--good-bg:#e7f4ee;--bad:#a63d00;--bad-bg:#fdefe6;--code:#f1f3f6}
+@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#a3acb9;--line:#343b46;--page:#15181d;--card:#1d2128;
+--accent:#6cb8ea;--good:#6fd3ae;--good-bg:#16302a;--bad:#ffab7a;--bad-bg:#38241a;--code:#20252d}}
+*{box-sizing:border-box}
+html{-webkit-text-size-adjust:100%;text-size-adjust:100%}
+body{margin:0;background:var(--page);color:var(--ink);line-height:1.55;font-size:16px;overflow-wrap:break-word;
+font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"Noto Sans","PingFang SC",
+"Hiragino Sans GB","Microsoft YaHei","Noto Sans CJK SC","Source Han Sans SC",sans-serif}
+:lang(zh) body,body:lang(zh){line-height:1.7}
+main,header,nav{max-width:48rem;margin:0 auto;padding:0 1.25rem}
+header{padding-top:1.4rem}
+.eyebrow{font-size:.8rem;letter-spacing:.08em;text-transform:uppercase;color:var(--accent);font-weight:600;margin:0}
+h1{font-size:1.9rem;line-height:1.22;margin:.3rem 0 .4rem;letter-spacing:-.012em;text-wrap:balance}
+.subtitle{color:var(--soft);margin:0 0 .6rem}
+section:first-child>h2{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+#decisions>section{border:1px solid var(--line);border-radius:12px;padding:.2rem 1.1rem .6rem;margin:1.2rem 0}
+#decisions>section>h3{margin-top:.8rem}
+h2{font-size:1.32rem;line-height:1.3;margin:3rem 0 .8rem;padding-top:1.1rem;border-top:1px solid var(--line);
+letter-spacing:-.006em}
+h3{font-size:1.06rem;margin:2.1rem 0 .5rem}
+p{margin:.55rem 0 .9rem}
+p.lead{font-size:1.1rem;line-height:1.55}
+p.note{color:var(--soft);font-size:.9rem}
+p.good,p.bad{border-left:4px solid;padding:.55rem .9rem;border-radius:0 6px 6px 0}
+p.good{border-color:var(--good);background:var(--good-bg)}
+p.bad{border-color:var(--bad);background:var(--bad-bg)}
+a{color:var(--accent)}
+nav{padding-top:1rem;padding-bottom:2.5rem;border-top:1px solid var(--line)}
+nav ol{padding-left:1.9rem;margin:.4rem 0 0;font-size:.9rem}
+nav li{margin:.2rem 0}
+nav a{text-decoration:none}
+nav a:hover{text-decoration:underline}
+nav strong{font-size:.85rem;color:var(--soft)}
+.tiles{display:grid;grid-template-columns:repeat(3,1fr);gap:.7rem;margin:.9rem 0 1.1rem;padding:0;
+list-style:none}
+.tiles li{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.75rem .9rem}
+.tiles b{display:block;font-size:1.42rem;line-height:1.2;font-weight:650;font-variant-numeric:tabular-nums;
+margin:.1rem 0}
+.tiles span,.tiles small{display:block;color:var(--soft);font-size:.82rem;line-height:1.35}
+.tiles li.good b{color:var(--good)}
+.tiles li.bad b{color:var(--bad)}
+figure{margin:1.3rem 0 1.6rem;break-inside:avoid}
+figure .paper{background:#fff;border:1px solid var(--line);border-radius:10px;padding:.7rem .6rem}
+figure svg{display:block;width:100%;height:auto;margin:0 auto;font-family:inherit}
+figure svg *{stroke-linejoin:round;stroke-linecap:butt}
+figure svg.narrow{display:none}
+figcaption{color:var(--soft);font-size:.88rem;line-height:1.5;margin:.55rem .2rem 0}
+.scroll{overflow-x:auto;margin:.8rem 0 1.1rem;-webkit-overflow-scrolling:touch}
+table{border-collapse:collapse;width:100%;font-size:.88rem;line-height:1.4}
+th,td{padding:.42rem .55rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top;
+font-variant-numeric:tabular-nums}
+th{font-weight:600;color:var(--soft);border-bottom:2px solid var(--line);vertical-align:bottom}
+th.t,td.t{text-align:left}
+table:not(.wide) td.t{min-width:3.2em}
+table:not(.wide) tr.strong td.t{min-width:11em}
+.wide td.t{min-width:5.6rem}
+.wide td:not(.t){white-space:nowrap}
+.wide th:not(.t){min-width:3.6rem}
+.wide{font-size:.8rem}
+#decisions th,#decisions td,.wide th,.wide td{padding-left:.35rem;padding-right:.35rem}
+tr.strong td{font-weight:650;background:var(--card)}
+details{margin:.5rem 0 1rem;font-size:.92rem}
+summary{cursor:pointer;color:var(--accent);font-size:.88rem}
+details>.inner{padding-left:.1rem}
+pre{background:var(--code);border:1px solid var(--line);border-radius:8px;padding:.8rem 1rem;overflow-x:auto;
+font-size:.84rem;
+line-height:1.5;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
+@media (min-width:1100px){body{display:grid;grid-template-columns:13.5rem minmax(0,62rem);justify-content:center;
+column-gap:2rem}header,main{grid-column:2;max-width:none;width:100%}nav{grid-column:1;grid-row:1/span 2;
+position:sticky;top:0;align-self:start;max-height:100vh;overflow:auto;padding:1.5rem 0 1rem;border-top:0;margin:0}
+.jump{display:none}p,figure,.tiles{max-width:50rem}}
+@media (max-width:560px){body{font-size:15.5px}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.3rem}
+main,header,nav{padding-left:.95rem;padding-right:.95rem}header{padding-top:.9rem}
+.tiles{gap:.4rem}.tiles li{padding:.5rem .5rem}.tiles b{font-size:1.05rem}.tiles span,.tiles small{font-size:.75rem}
+#decisions>section{padding:.1rem .7rem .4rem}
+p.lead{font-size:1.03rem}table{font-size:.82rem}th,td{padding:.36rem .4rem}figure .paper{padding:.35rem .2rem}
+figure svg.wide{display:none}figure svg.narrow{display:block}}
+@media print{@page{size:A4;margin:16mm 15mm}:root{color-scheme:light;--ink:#000;--soft:#444;--line:#bbb;--page:#fff;
+--card:#f4f4f4;--accent:#0b4f79;--good:#07543e;--good-bg:#fff;--bad:#8a3300;--bad-bg:#fff;--code:#f4f4f4}
+body{font-size:10.2pt;line-height:1.42}main,header,nav{max-width:none;padding:0}.jump{display:none}body{display:block}header{padding-top:0}
+h2{margin-top:1.6rem}h2,h3{break-after:avoid}p{orphans:3;widows:3}
+figure,.tiles li,tr,pre{break-inside:avoid}figure svg{max-height:220mm}
+.scroll{overflow:visible}table{font-size:7.9pt}th,td{padding:.25rem .35rem}.wide td:not(.t){white-space:normal}
+td.t,th{min-width:0}
+details:not([open]){display:none}a{color:inherit;text-decoration:none}}
+"""
+"""Rules of the page; figures keep white paper on dark pages, since their colours were chosen on white."""
+
+
+# ------ Pictures to be put inside the file: SVG whose text is text, in the fonts of whoever reads it
+
+WIDE, NARROW = 6.6, 3.7
+"""Widths in inches: for a column of text, and for a telephone."""
+
+
+def figure(picture: Picture) -> str:
+    """A picture as HTML, drawn twice: the page shows the one that fits the screen."""
+    # Loads matplotlib, which reports without pictures do without.
+    from attribution_sched.explain.plots.svg import to_svg
+
+    drawn = "".join(
+        to_svg(picture.draw, inches, f"{picture.name}-{kind}", picture.alt, kind).markup
+        for kind, inches in (("wide", WIDE), ("narrow", NARROW))
+    )
+    caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
+    return f'<figure id="{escape(picture.name)}"><div class="paper">{drawn}</div>{caption}</figure>\n'
+
+
+# ------ A report as one HTML file: no script, no address outside, pictures inside
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """What the page may load: its own style, and the few pixels inside its pictures."""

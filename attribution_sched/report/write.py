@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +79,6 @@ def _markdown(report: Report, lang: str) -> str:
 
 
 def _json(report: Report, lang: str) -> str:
-    from attribution_sched.report.codec import to_json
-
     return to_json(report)
 
 
@@ -118,3 +119,24 @@ def _checked(lang: Any, explain: Any, rivals: Any) -> tuple[str, ...]:
         if name not in POLICIES:
             raise SettingsError(problem("rivals", name, "is not a known policy", nearest(str(name), POLICIES)))
     return tuple(rivals)
+
+
+# ------ Reports as JSON: records become mappings, tuples lists
+
+
+def to_json(report: Report) -> str:
+    """A report as JSON text; what is not finite is null."""
+    return json.dumps(plain(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Records, mappings and sequences as what JSON knows."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -114,7 +114,7 @@ class Auto:
     @property
     def deadline_s(self) -> float:
         """How long the chosen policy may take, if it looks at a clock."""
-        from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S
+        from attribution_sched.scheduler.hi_ppo.coordinator import COORDINATION_LIMIT_S
 
         policy: object = self.chosen
         if isinstance(policy, Hurried):

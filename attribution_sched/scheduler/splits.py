@@ -26,7 +26,7 @@ from attribution_sched.planning.domain_orders import (
 )
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import first_twins, plans_inside, single_domain_plans
-from attribution_sched.scheduler.moving import best_move
+from attribution_sched.scheduler.exact_policy import best_move
 from attribution_sched.types import FloatArray, IntArray
 
 __all__ = ["SpeedProportional", "SplitResult", "StaticUniform", "best_splits", "proportional_cuts", "uniform_cuts"]

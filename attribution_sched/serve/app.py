@@ -447,7 +447,7 @@ def answer(body: Mapping[str, Any], status: int = 200) -> Response:
 
 def _in_words(body: Mapping[str, Any], lang: str) -> str:
     """A recorded explanation in a few sentences; empty if this release does not know its form."""
-    from attribution_sched.explain.codec import from_dict
+    from attribution_sched.explain.explanation import from_dict
     from attribution_sched.explain.reasoning import reasoning
 
     try:

@@ -89,9 +89,9 @@ class Questions:
 
     def _bill(self, payer: str | None, lang: str) -> dict[str, Any]:
         """The journal's bill: its records, and the same as a section of a page."""
-        from attribution_sched.report.codec import plain
         from attribution_sched.report.collect.bill import bill
         from attribution_sched.report.sections.bill import bill_section
+        from attribution_sched.report.write import plain
 
         with Journal.read(self.path) as journal, journal.one_moment():
             made, count = bill(journal, payer), journal.count()

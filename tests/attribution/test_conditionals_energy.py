@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from attribution_sched.attribution.conditionals.base import uniform_size_masks
 from attribution_sched.attribution.conditionals.catalogue import make
 from attribution_sched.attribution.conditionals.energy_head import (
     log_partition,
     log_partition_sampled,
 )
-from attribution_sched.attribution.conditionals.masking import uniform_size_masks
 from attribution_sched.attribution.conditionals.points import sobol_points
 
 

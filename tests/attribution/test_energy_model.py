@@ -7,15 +7,15 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from attribution_sched.attribution.energy_boosting import TreeEnsemble, export_trees
-from attribution_sched.attribution.energy_features import CounterFeatures, ratio_pairs
-from attribution_sched.attribution.energy_interval import ConformalBands, block_coverage
-from attribution_sched.attribution.energy_model import EnergyModel
-from attribution_sched.attribution.energy_validation import (
+from attribution_sched.attribution.energy_candidates import (
     blocked_folds,
     out_of_fold,
     score,
     shuffled_folds,
 )
+from attribution_sched.attribution.energy_features import CounterFeatures, ratio_pairs
+from attribution_sched.attribution.energy_interval import ConformalBands, block_coverage
+from attribution_sched.attribution.energy_model import EnergyModel
 from attribution_sched.errors import CheckpointError, ModelFitError
 
 NAMES = ("cpu_cycles", "cpu_instructions", "cache_miss")

@@ -7,12 +7,15 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from attribution_sched.attribution.sources.operator_flops import (
+from attribution_sched.attribution.sources.profiler import (
+    GROUPS,
+    ProfilerSource,
+    _summarise,
     attention_backward_flops,
     attention_flops,
     operator_flops,
+    profile,
 )
-from attribution_sched.attribution.sources.profiler import GROUPS, ProfilerSource, _summarise, profile
 from attribution_sched.errors import CounterError
 
 torch.set_num_threads(1)

@@ -3,8 +3,7 @@ import threading
 
 import pytest
 
-from attribution_sched.attribution.sources.dcgm import DcgmSource
-from attribution_sched.attribution.sources.http_scrape import fetch_http
+from attribution_sched.attribution.sources.dcgm import DcgmSource, fetch_http
 from attribution_sched.attribution.sources.reading import Provenance
 from attribution_sched.errors import CounterError
 

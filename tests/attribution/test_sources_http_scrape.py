@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from attribution_sched.attribution.sources import http_scrape
-from attribution_sched.attribution.sources.http_scrape import fetch_http
+from attribution_sched.attribution.sources import dcgm
+from attribution_sched.attribution.sources.dcgm import fetch_http
 from attribution_sched.errors import CounterError
 
 TIMEOUT_S = 0.6
@@ -131,7 +131,7 @@ def test_a_redirect_on_the_same_host_is_followed():
 
 
 def test_an_answer_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr(http_scrape, "MAX_SCRAPE_BYTES", 10_000)
+    monkeypatch.setattr(dcgm, "MAX_SCRAPE_BYTES", 10_000)
     with server(saying(b"HTTP/1.1 200 OK\r\n\r\n", *[BODY] * 1000)) as url, pytest.raises(CounterError) as caught:
         fetch_http(url, 5.0)
     assert "more than 10000 bytes" in str(caught.value)

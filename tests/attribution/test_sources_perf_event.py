@@ -3,8 +3,7 @@ import os
 
 import pytest
 
-from attribution_sched.attribution.sources.perf_event import PerfSource, explain_errno
-from attribution_sched.attribution.sources.perf_syscall import LinuxPerf
+from attribution_sched.attribution.sources.perf_event import LinuxPerf, PerfSource, explain_errno
 from attribution_sched.attribution.sources.reading import Provenance
 from attribution_sched.errors import CounterError
 

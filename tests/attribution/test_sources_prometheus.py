@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution_sched.attribution.sources.prometheus import parse_prometheus
+from attribution_sched.attribution.sources.dcgm import parse_prometheus
 from attribution_sched.errors import CounterError
 
 TEXT = '# HELP a help\n# TYPE a gauge\na{gpu="0",pod="x, y}"} 1.5 1700000000000\n\nb 2e3\nc{} NaN\nd +Inf # {t="1"} 1\n'

@@ -9,8 +9,8 @@ from unittest import mock
 
 from attribution_sched import explain_memory
 from attribution_sched import system as system_module
+from attribution_sched.planning import local_search
 from attribution_sched.scheduler.hi_ppo import coordinator as hi_ppo_policy
-from attribution_sched.scheduler.hi_ppo import multi_start
 from attribution_sched.scheduler.thinking import Think
 
 LITTLE = partial(Think, screen=1, keep=1, confirm=2, hours=1.0, changes=3)
@@ -28,5 +28,5 @@ def thinking_little() -> Iterator[None]:
         patches.enter_context(mock.patch.object(explain_memory, "WARM_UP", 12))
         patches.enter_context(mock.patch.object(system_module, "QUICK", {"rows": 60}))
         for name, value in SEARCH.items():
-            patches.enter_context(mock.patch.object(multi_start, name, value))
+            patches.enter_context(mock.patch.object(local_search, name, value))
         yield

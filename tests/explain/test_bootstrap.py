@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.errors import ExplanationError
-from attribution_sched.explain.bootstrap import LEAST_DECISIONS, limits, mean, resampled_means
+from attribution_sched.explain.overview import LEAST_DECISIONS, limits, mean, resampled_means
 
 
 def test_means_leave_out_what_is_absent():

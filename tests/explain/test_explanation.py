@@ -20,8 +20,8 @@ SHAPS_OWN = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ign
 """shap draws with what matplotlib and numpy are about to drop."""
 
 MODULES = (
-    "explanation", "findings", "codec", "digits", "wording", "words", "facts", "reasoning",
-    "stacking", "bootstrap", "overview", "comparison", "notebook", "plots",
+    "explanation", "findings", "digits", "wording", "words", "facts", "reasoning",
+    "stacking", "overview", "comparison", "notebook", "plots",
 )  # fmt: skip
 
 

@@ -79,14 +79,3 @@ def test_what_does_not_go_together_is_refused(background, names, options, words)
 def test_an_input_of_another_length_is_refused():
     with pytest.raises(ExplanationError, match="5"):
         FlatExplainer(linear, BACKGROUND, NAMES, outputs=COMPONENTS).explain(np.zeros(5))
-
-
-def test_a_network_that_learnt_to_explain_says_so_and_adds_up():
-    made = FlatExplainer(linear, BACKGROUND, NAMES, outputs=COMPONENTS, weights=(1.0, 0.5, 0.25))
-    with pytest.raises(ExplanationError, match="distil"):
-        made.explain(np.zeros(6), method="amortised")
-    made.distil(RNG.normal(size=(3000, 6)), seed=1)
-    x = RNG.normal(size=6)
-    quick, real = made.explain(x, method="amortised"), made.explain(x, method="exact")
-    assert quick.method == "amortised" and quick.efficiency_gap().max() < 1e-6
-    assert np.square(quick.values - real.values).sum() < 0.1 * np.square(real.values).sum()

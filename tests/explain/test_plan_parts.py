@@ -18,10 +18,8 @@ from attribution_sched.errors import ExplanationError, PlanError
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.explanation import SIGNS
-from attribution_sched.explain.part_menus import from_menu
-from attribution_sched.explain.part_words import part_players
 from attribution_sched.explain.plan_mixtures import COLUMNS, between, plans_of, rows_of
-from attribution_sched.explain.plan_parts import PartsExplainer
+from attribution_sched.explain.plan_parts import PartsExplainer, from_menu, part_players
 from attribution_sched.explain.plots import components, waterfall
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Decided, perceived

@@ -8,8 +8,7 @@ from attribution_sched.attribution.vector import ACCOUNTING, AttributionVector, 
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.players import in_joules, lineup
-from attribution_sched.explain.readings import LazyPlayers, Readings
+from attribution_sched.explain.players import LazyPlayers, Readings, in_joules, lineup
 
 from .policies import Planted, decided_by, explainer
 

@@ -139,17 +139,15 @@ def test_a_contrast_names_the_other_plan_once():
 
 
 def test_methods_are_never_hidden():
-    amortised = log_odds(method="amortised", converged=False, notes=("masks are frozen at the decision",))
-    text = reasoning(amortised)
-    assert "amortised estimate" in text
+    sampled = log_odds(method="kernel", converged=False, notes=("masks are frozen at the decision",))
+    text = reasoning(sampled)
     assert "precision asked for was not reached" in text
     assert "do not split into reward components" in text
     assert "Masks are frozen at the decision." in text
-    zh = reasoning(amortised, "zh")
-    for words in ("摊销估计", "未达到所要求的精度", "不能拆分为各奖励分量", "masks are frozen"):
+    zh = reasoning(sampled, "zh")
+    for words in ("未达到所要求的精度", "不能拆分为各奖励分量", "masks are frozen"):
         assert words in zh
     plain = reasoning(full())
-    assert "amortised" not in plain
     assert "not reached" not in plain
     assert "do not split" not in plain
 
@@ -186,7 +184,7 @@ def test_an_unverified_flip_says_so():
 
 @pytest.mark.parametrize("make", [explanation, full, contrast, log_odds])
 def test_chinese_is_chinese(make):
-    made = make(method="amortised", converged=False)
+    made = make(method="kernel", converged=False)
     text = reasoning(made, "zh")
     left = {word for word in re.findall(r"[A-Za-z_]+", text) if word not in LATIN}
     assert not left

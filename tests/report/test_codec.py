@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution_sched.report.codec import plain, to_json
 from attribution_sched.report.data import Number
+from attribution_sched.report.write import plain, to_json
 from tests.report.runs import SYSTEMS, report
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -9,8 +9,8 @@ from attribution_sched import System
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.feedback.window import Window
 from attribution_sched.report.collect import reasons, rivals
-from attribution_sched.report.collect.consequence import consequential, spread
 from attribution_sched.report.collect.gather import gather
+from attribution_sched.report.collect.passing import consequential, spread
 from attribution_sched.report.data import Moment
 from tests.report.runs import TARGETS, learnt, report, ruled
 from tests.small_world import small

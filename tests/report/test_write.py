@@ -7,8 +7,8 @@ import pytest
 from attribution_sched import System
 from attribution_sched.errors import SettingsError
 from attribution_sched.report import write
-from attribution_sched.report.codec import plain
 from attribution_sched.report.source import STEPS
+from attribution_sched.report.write import plain
 from tests.report.runs import RIVALS, alone, empty, report
 from tests.small_world import small
 

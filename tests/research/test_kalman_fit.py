@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.errors import ModelFitError
-from attribution_sched.scheduler.predictor.kalman import KalmanParams
+from attribution_sched.scheduler.predictor.forecast import KalmanParams
 from research.kalman_fit import JUMP_CHANCE, autoregression, fit, log_likelihood
 
 

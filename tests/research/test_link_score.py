@@ -11,8 +11,7 @@ from scipy.stats import norm
 
 from attribution_sched.cluster.wan import Wan, WanProcess
 from attribution_sched.errors import NetworkError
-from attribution_sched.scheduler.predictor.base import PersistencePredictor
-from attribution_sched.scheduler.predictor.kalman import KalmanPredictor
+from attribution_sched.scheduler.predictor.forecast import KalmanPredictor, PersistencePredictor
 from research.link_score import HORIZONS_S, crps_gaussian, play, skill
 
 WAN = Wan.uniform(("a", "b", "c"), gbps=5.0, latency_s=0.02, usd_per_gb=0.1)

@@ -11,9 +11,8 @@ from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.signals import Forecast
 from attribution_sched.explain.room import best_inside
 from attribution_sched.explain.why import Cause, why_waiting
-from attribution_sched.scheduler.cleaner_hour import later_start
 from attribution_sched.scheduler.hi_ppo.rule import RuleFork
-from attribution_sched.scheduler.thinking import Think
+from attribution_sched.scheduler.thinking import Think, later_start
 from tests.docs_text import script
 from tests.small_world import small
 

@@ -20,8 +20,8 @@ from attribution_sched.attribution.conditionals.energy_head import (
     tilted_log_density,
     tilted_transform,
 )
-from attribution_sched.attribution.conditionals.linear_table import LinearTable
 from attribution_sched.attribution.conditionals.networks import (
+    LinearTable,
     Tick,
     generator,
     load_weights,

@@ -8,16 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attribution_sched.attribution.conditionals.base import BoolArray
+from attribution_sched.attribution.conditionals.base import BoolArray, dynamic_masks, uniform_size_masks
 from attribution_sched.attribution.conditionals.energy_head import (
     EnergyHead,
     log_partition,
     log_partition_sampled,
     tilted_log_density,
 )
-from attribution_sched.attribution.conditionals.linear_table import LinearTable
-from attribution_sched.attribution.conditionals.masking import dynamic_masks, uniform_size_masks
-from attribution_sched.attribution.conditionals.networks import Tick, cosine_rate, follow, generator, set_rate
+from attribution_sched.attribution.conditionals.networks import (
+    LinearTable,
+    Tick,
+    cosine_rate,
+    follow,
+    generator,
+    set_rate,
+)
 from attribution_sched.attribution.conditionals.proposals import GruProposal, MlpProposal, log_density
 
 BATCH = 512

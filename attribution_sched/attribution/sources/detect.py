@@ -15,8 +15,7 @@ from attribution_sched.attribution.sources.nvml import (
     load_nvml,
     start_nvml,
 )
-from attribution_sched.attribution.sources.perf_event import MSR_TYPE_PATH, PerfSource
-from attribution_sched.attribution.sources.perf_syscall import PerfKernel
+from attribution_sched.attribution.sources.perf_event import MSR_TYPE_PATH, PerfKernel, PerfSource
 from attribution_sched.attribution.sources.process import ProcessSource
 from attribution_sched.attribution.sources.rapl import (
     ABSENT,

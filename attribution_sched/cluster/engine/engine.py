@@ -413,7 +413,7 @@ def _any_spans_domains(state: StateArrays, e: int) -> bool:
     return False
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, shared=True)
 def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, scratch: Scratch) -> None:
     """Price anew the running tasks that a change can have touched, against the link loads as they stood before.
 
@@ -890,7 +890,7 @@ def _next_time(world: WorldArrays, state: StateArrays, e: int) -> float:
     return soonest
 
 
-@kernel
+@kernel(shared=True)
 def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
     """Run cluster ``e`` until something must be decided, the episode ends, or prices have changed.
 
@@ -1224,7 +1224,7 @@ def _within_limits(world: WorldArrays, state: StateArrays, e: int, slot: int) ->
     return 0
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, shared=True)
 def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, device: int, scratch: Scratch) -> int:
     """Carry out an action on the task of the pending event, and on no other; returns its code.
 

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.stacking import stack
 from attribution_sched.explain.wording import output_name
 from attribution_sched.explain.words import say
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.float64]
 
 ROW_HALF = 0.38
 """How far points may leave the middle of their row."""

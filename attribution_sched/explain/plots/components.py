@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain import facts
@@ -16,11 +15,10 @@ from attribution_sched.explain.findings import Player
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_unit
 from attribution_sched.explain.words import say
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.explain import facts
 from attribution_sched.explain.digits import percent
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_name, output_unit
 from attribution_sched.explain.words import say
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from attribution_sched.explain.overview import By, Overview
-
-FloatArray = NDArray[np.float64]
 
 
 def influence(

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.words import say
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.float64]
 
 MOST_BARS = 80
 """With more decisions, bars are means of as many neighbours each as it takes."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import Explanation
@@ -14,11 +13,11 @@ from attribution_sched.explain.plots import style
 from attribution_sched.explain.stacking import Stack, stack
 from attribution_sched.explain.wording import output_name
 from attribution_sched.explain.words import say
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.float64]
 
 Kind = Literal["heatmap", "lines"]
 

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import layer_span
 from attribution_sched.explain.words import say
+from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from attribution_sched.cluster.plan import Plan
 
-FloatArray = NDArray[np.float64]
 
 WIDE_RANGE = 50.0
 """From this ratio of the largest to the smallest traffic on, colours are logarithmic."""

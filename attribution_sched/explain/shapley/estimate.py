@@ -12,7 +12,7 @@ import numpy as np
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.shapley.game import FloatArray, IntArray
 
-Method = Literal["exact", "permutation", "kernel", "amortised"]
+Method = Literal["exact", "permutation", "kernel"]
 Reading = Literal["sample", "population"]
 
 

@@ -13,10 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, problem
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 
 class Game(Protocol):

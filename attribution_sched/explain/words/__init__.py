@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from attribution_sched.explain.words.names import counter_name, input_name, known, term, unit_name
-from attribution_sched.explain.words.say import LANGUAGES, Language, Phrase, check_language, counted, in_language, say
-from attribution_sched.explain.words.typesetting import spaced
+from attribution_sched.explain.words.say import (
+    LANGUAGES,
+    Language,
+    Phrase,
+    check_language,
+    counted,
+    in_language,
+    say,
+    spaced,
+)
 
 __all__ = [
     "LANGUAGES",

@@ -555,10 +555,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "The shares are Shapley values estimated by paired kernel regression",
         "各项份额为 Shapley 值，由成对采样的核回归估计",
     ),
-    "method.amortised": (
-        "The shares are an amortised estimate of Shapley values (predicted by a network, not sampled)",
-        "各项份额是 Shapley 值的摊销估计（由训练好的网络直接预测，并非逐次采样）",
-    ),
     "method.other": ("The shares are {how}", "各项份额为 Shapley 值，由{how}"),
     "method.rows": (", {rows:,} situations", "，共计算 {rows:,} 种情形"),
     "method.background.one": (" over {count:,} background state{source}", "，背景状态 {count:,} 个{source}"),

@@ -282,7 +282,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.quality.methods.exact": ("exact", "精确"),
     "report.quality.methods.permutation": ("permutations", "排列抽样"),
     "report.quality.methods.kernel": ("kernel", "核回归"),
-    "report.quality.methods.amortised": ("amortised", "摊销估计"),
     "report.quality.certain": ("{some} of {all}", "{some}／{all}"),
     "report.quality.caption": (
         "The consequential decisions. Gap: relative efficiency gap; half-width: median over inputs; "

@@ -6,6 +6,7 @@ as a :class:`Phrase`, its message and its numbers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -138,3 +139,12 @@ def _read(value: Any) -> Any:
 def counted(what: str, count: int) -> Phrase:
     """So many of something, one of it in the singular: messages ``count.what.one`` and ``count.what.many``."""
     return Phrase(f"count.{what}.{'one' if count == 1 else 'many'}", count=int(count))
+
+
+# ------ How Chinese is set
+
+
+def spaced(text: str) -> str:
+    """Set Latin letters and digits apart from Chinese characters by a space, as typesetters do."""
+    text = re.sub(r"([\u4e00-\u9fff])([A-Za-z0-9])", r"\1 \2", text)
+    return re.sub(r"([A-Za-z0-9%])([\u4e00-\u9fff])", r"\1 \2", text)

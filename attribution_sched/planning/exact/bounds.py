@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.kernels import kernel
@@ -32,10 +31,7 @@ from attribution_sched.planning.exact.profiles import (
     STAGES_AFTER,
     WORK_S,
 )
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 
 @kernel(allocates=True)

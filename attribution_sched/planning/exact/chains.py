@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import (
@@ -42,9 +41,7 @@ from attribution_sched.cluster.plan import (
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.exact.bounds import Floors, bottleneck
 from attribution_sched.planning.exact.profiles import BUSY_S, FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, WORK_S
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from attribution_sched.types import FloatArray, IntArray
 
 G_TIME, G_UTILISATION, G_DOLLAR, G_JOULE, G_GRAM, G_CROWDING, G_CAP = range(7)
 """Positions in the array form of an ``Objective``."""

@@ -9,7 +9,6 @@ least bound over complete pipelines is a bound on the optimum; the labels found 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.plan import (
     DOMAIN,
@@ -26,9 +25,7 @@ from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.bounds import bottleneck
 from attribution_sched.planning.exact.chains import G_CAP, G_DOLLAR, G_TIME, Pricing, Space
 from attribution_sched.planning.exact.profiles import FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, SLOWEST_S, WORK_S
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from attribution_sched.types import FloatArray, IntArray
 
 Z, R, SENDS, BILL = range(4)
 """Numbers of a label: bottleneck, round trip, what its first interface sends onward (after one forward pass), bill."""

@@ -24,9 +24,7 @@ from attribution_sched.planning.segment_table import (
     STAGE_COLUMNS,
     write_stage,
 )
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from attribution_sched.types import FloatArray, IntArray
 
 (
     WORK_S, SLOWEST_S, SLOWEST_FORWARD_S, SLOWEST_BACKWARD_S, BEFORE_S, STAGES_AFTER, BUSY_S, FIRST_END_S, MAX_TAIL,

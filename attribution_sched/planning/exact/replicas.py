@@ -8,7 +8,6 @@ against links that for most tasks the list is empty.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import Scratch, plan_cost, segment_pace_s, share_batch
 from attribution_sched.cluster.plan import (
@@ -34,9 +33,7 @@ from attribution_sched.planning.exact.chains import (
     objective_of,
 )
 from attribution_sched.planning.exact.profiles import MAX_TAIL, SLOWEST_S, WORK_S
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from attribution_sched.types import FloatArray, IntArray
 
 
 @kernel(allocates=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.admission import from_record
 from attribution_sched.cluster.engine import state as st
@@ -20,12 +19,11 @@ from attribution_sched.report.data import Contender, Number, Rivals
 from attribution_sched.resume import replay
 from attribution_sched.scheduler.policy import Episodic, Policy, twin
 from attribution_sched.scheduler.registry import make_policy
-from attribution_sched.types import Outcome
+from attribution_sched.types import FloatArray, Outcome
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Source
 
-FloatArray = NDArray[np.float64]
 
 DEFAULT: tuple[str, ...] = ("hi-ppo", "rule", "sjf", "greedy", "integer-programme", "static-uniform")
 """Who is compared by default; the run's own policy is left out."""

@@ -19,7 +19,7 @@ EXPLAINED = {
     name: f"report.quality.explained.{name}"
     for name in ("decision", "terms", "choice", "simulator", "log_probability", "log_odds")
 }
-METHODS = {name: f"report.quality.methods.{name}" for name in ("exact", "permutation", "kernel", "amortised")}
+METHODS = {name: f"report.quality.methods.{name}" for name in ("exact", "permutation", "kernel")}
 
 
 def section(report: Report, lang: str) -> Section:

@@ -11,19 +11,18 @@ What a choice earns later is the fork's to say (:mod:`~attribution_sched.explain
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import Decision, Decisions, own_first
+from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.kernels import one_thread
+from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.agents import (
     AgentsActor,
     layout_log_probabilities,
@@ -41,16 +40,12 @@ from attribution_sched.scheduler.hi_ppo.outcomes import (
     reprice,
     reprice_each,
 )
-from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
-from attribution_sched.scheduler.hi_ppo.reward_weights import weighed
 from attribution_sched.scheduler.policy import Appraisal
+from attribution_sched.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
 
 ROWS = 1024
 """Situations that go through the agents together: larger arrays leave the cache."""
@@ -60,29 +55,6 @@ LEAST = 16
 
 REMEMBERED = 512
 """Plans that are not checked again when they are asked about again."""
-
-
-def perceive_later(policy: HiPpo, view: Decision) -> Callable[[], Decisions]:
-    """One decision as the policy's coordination sees it, the view's own task as candidate 0, when it is called.
-
-    Links are forecast now, from what the policy has seen of them so far, so a decision is perceived as it was taken if
-    this is asked before the next one; nothing that is asked here changes what is decided later.
-    """
-    if policy.wishes is not None:
-        view = weighed(view, policy.wishes)
-    kept, memory = policy._forecast, policy._memory
-    policy._forecast = kept if kept is not None and kept.knows(view) else copy.deepcopy(kept)
-    try:
-        ahead = policy._ahead(view)
-    finally:
-        policy._forecast, policy._memory = kept, memory
-
-    def perceive() -> Decisions:
-        found = policy.read(view, ahead)
-        found.check()
-        return own_first(found, view.slot)
-
-    return perceive
 
 
 def appraise(

@@ -6,10 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from attribution_sched.scheduler.hi_ppo.decode import Actor, Choices, Decoded, Trace
+from attribution_sched.scheduler.hi_ppo.action_masks import DEAD, PartialPlans
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Choices, Decoded, ShortestFirst, Trace
 from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.partial_plans import DEAD, PartialPlans
-from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 OWN, TASK, NOTHING, DOMAIN, FEWER, MORE, CUT, REPLICA, RESIZED = range(9)

@@ -17,24 +17,22 @@ from numpy.typing import NDArray
 from attribution_sched import kernels
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.counters import LEAST_WORKING
-from attribution_sched.cluster.decision import Decision, Decisions, from_view
+from attribution_sched.cluster.decision import Decision, Decisions, from_view, own_first
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.world import TaskKind, task_working
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.domain_orders import best_by_domains
-from attribution_sched.planning.local_search import NOMINAL, LocalSearch
+from attribution_sched.planning.local_search import NOMINAL, LocalSearch, SearchMemo, search_around
 from attribution_sched.planning.power_caps import capped, with_cap
 from attribution_sched.scheduler.beliefs import DemandBeliefs
-from attribution_sched.scheduler.hi_ppo.deadline import COORDINATION_LIMIT_S, Deadline
+from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
-from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast, checked_method
-from attribution_sched.scheduler.hi_ppo.multi_start import SearchMemo, search_around
-from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
 from attribution_sched.scheduler.policy import Appraisal, Overruled, Policy, Preferred
+from attribution_sched.scheduler.predictor.forecast import ViewForecast, checked_method
 from attribution_sched.scheduler.rules import ShortestJobFirst, first_with_room
 from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, is_new, known_tasks
 from attribution_sched.types import ATTRIBUTION_SCHEMA, Attributor, BoolArray, FloatArray, IntArray
@@ -47,6 +45,84 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
     from attribution_sched.scheduler.hi_ppo.log_odds import Rivals
     from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
+import time
+from types import TracebackType
+from typing import Self
+
+# ------ The time both levels have to agree in, and who decides if they do not
+
+COORDINATION_LIMIT_S = 2.0
+"""Longest time from the upper agent's choice to the last lower agent's."""
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A decision that was not the learner's.
+
+    Attributes:
+        reason: Why, for a person to read.
+        policy: Who decided instead.
+    """
+
+    reason: str
+    policy: str
+
+
+class Deadline:
+    """Time left for the two levels to agree.
+
+    Starts when made and again when entered as a context.
+
+    Args:
+        limit_s: Time allowed.
+        clock: Seconds that only ever rise.
+    """
+
+    def __init__(self, limit_s: float = COORDINATION_LIMIT_S, clock: Callable[[], float] = time.perf_counter) -> None:
+        if not limit_s > 0:
+            raise SettingsError(problem("deadline.limit_s", limit_s, "must be > 0", "Use infinity for no deadline"))
+        self.limit_s = limit_s
+        self._clock = clock
+        self._start_s = clock()
+
+    def __enter__(self) -> Self:
+        self._start_s = self._clock()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time since the start."""
+        return self._clock() - self._start_s
+
+    @property
+    def remaining_s(self) -> float:
+        """Time left; never negative."""
+        return max(0.0, self.limit_s - self.elapsed_s)
+
+    @property
+    def expired(self) -> bool:
+        """Whether no time is left."""
+        return self.elapsed_s >= self.limit_s
+
+    def fallback(self, policy: str, stage: str) -> Fallback | None:
+        """Say who must decide because time ran out; None while there is time.
+
+        Args:
+            policy: Name of the policy that takes over.
+            stage: What was going on, like "lower agents".
+        """
+        elapsed = self.elapsed_s
+        if elapsed < self.limit_s:
+            return None
+        return Fallback(f"coordination took {elapsed:.3f} s of {self.limit_s:.3f} s allowed, at: {stage}", policy)
+
+
+# ------ Hi-PPO as a policy: both agents propose, a local search settles the details, thinking compares
 
 CLUSTERS = 4
 """Clusters whose tables are kept."""
@@ -689,10 +765,26 @@ class HiPpo:
         return self.perceive_later(view)()
 
     def perceive_later(self, view: Decision) -> Callable[[], Decisions]:
-        """What depends on the links seen so far is read now, the rest when it is called."""
-        from attribution_sched.scheduler.hi_ppo.appraisal import perceive_later
+        """One decision as :meth:`coordinate` sees it, the view's own task as candidate 0, when it is called.
 
-        return perceive_later(self, view)
+        Links are forecast now, from what was seen of them so far, so a decision is perceived as it was taken if this is
+        asked before the next one; nothing that is asked here changes what is decided later.
+        """
+        if self.wishes is not None:
+            view = weighed(view, self.wishes)
+        kept, memory = self._forecast, self._memory
+        self._forecast = kept if kept is not None and kept.knows(view) else copy.deepcopy(kept)
+        try:
+            ahead = self._ahead(view)
+        finally:
+            self._forecast, self._memory = kept, memory
+
+        def perceive() -> Decisions:
+            found = self.read(view, ahead)
+            found.check()
+            return own_first(found, view.slot)
+
+        return perceive
 
     def appraise(
         self,

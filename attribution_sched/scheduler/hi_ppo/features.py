@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.decision import ATTRIBUTIONS, Decisions
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, EVENT_FEATURES, TASK_FEATURES
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.scheduler.hi_ppo.action_masks import bounded_log, can_begin, fastest_inside
-from attribution_sched.scheduler.hi_ppo.partial_plans import PartialPlans, open_partial_plans
-
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from attribution_sched.scheduler.hi_ppo.action_masks import (
+    PartialPlans,
+    bounded_log,
+    can_begin,
+    fastest_inside,
+    open_partial_plans,
+)
+from attribution_sched.types import BoolArray, Float32Array, FloatArray, IntArray
 
 NODE_NAMES: tuple[str, ...] = (*DOMAIN_FEATURES, "free_share", "free_devices", "holds_task")
 """A domain: its 20 system numbers, and what is free for the task."""

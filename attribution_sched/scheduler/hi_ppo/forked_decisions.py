@@ -19,8 +19,7 @@ from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE, Described
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import Planner
-from attribution_sched.scheduler.hi_ppo.reward_weights import reward_scale
-from attribution_sched.scheduler.thinking import Option, Think, Thought, decision_seed
+from attribution_sched.scheduler.thinking import Option, Think, Thought, decision_seed, reward_scale
 from attribution_sched.types import FloatArray, IntArray
 
 MOST = 16

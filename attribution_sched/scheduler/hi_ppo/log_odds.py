@@ -27,10 +27,10 @@ from attribution_sched.kernels import one_thread
 from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import plans_inside
+from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.agents import CERTAIN, Weighed, log_odds_of, only_choice, weighed_by
 from attribution_sched.scheduler.hi_ppo.appraisal import appraise, checked
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
-from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 from attribution_sched.scheduler.policy import Preferred
 from attribution_sched.types import BoolArray, FloatArray
 

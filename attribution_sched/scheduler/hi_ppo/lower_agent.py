@@ -26,7 +26,7 @@ from attribution_sched.cluster.cost import Workload
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, PlannerTables, fill, whole_step
-from attribution_sched.scheduler.hi_ppo.teachers import CROWD, SOON, USE
+from attribution_sched.scheduler.hi_ppo.decode import CROWD, SOON, USE
 from attribution_sched.types import FloatArray, IntArray
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attribution_sched.cluster.cost import (
     BILL_USD,
@@ -38,7 +37,7 @@ from attribution_sched.cluster.plan import (
 from attribution_sched.cluster.reward import r_cost_kernel, r_eff_kernel, samples, samples_kernel
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables
-from attribution_sched.scheduler.hi_ppo.partial_plans import (
+from attribution_sched.scheduler.hi_ppo.action_masks import (
     D_DOMAIN,
     D_FIRST,
     D_FORMAT,
@@ -49,10 +48,7 @@ from attribution_sched.scheduler.hi_ppo.partial_plans import (
     DONE,
     PartialPlans,
 )
-
-FloatArray = NDArray[np.float64]
-Float32Array = NDArray[np.float32]
-IntArray = NDArray[np.int64]
+from attribution_sched.types import Float32Array, FloatArray, IntArray
 
 PLAN_NAMES: tuple[str, ...] = (
     "does_nothing", "r_eff", "r_util", "r_cost", "time", "segments", "replicas", "devices", "device_time", "gain",

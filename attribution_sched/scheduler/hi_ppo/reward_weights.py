@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.world import Reward, TaskKind
+from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import NetworkError, SettingsError, nearest, problem
-
-FloatArray = NDArray[np.float64]
+from attribution_sched.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -245,14 +244,3 @@ def _checked_total(total: float) -> float:
     if not (math.isfinite(total) and total > 0):
         raise SettingsError(problem("weights.total", total, "must be finite and > 0", "Use 1"))
     return total
-
-
-TASKS_PER_UNIT = 4.0
-"""Rewards are divided by what so many average tasks take on the baseline, in the reward's hours."""
-
-
-def reward_scale(kinds: tuple[TaskKind, ...], base_step_s: FloatArray, interval_s: float) -> float:
-    """Unit in which the critics count: rewards of worlds with fast and slow baselines are then alike."""
-    shares = np.array([kind.share for kind in kinds])
-    steps = np.array([np.sqrt(float(kind.steps[0]) * kind.steps[1]) for kind in kinds])
-    return float(TASKS_PER_UNIT * (shares * steps * base_step_s).sum() / shares.sum() / interval_s)

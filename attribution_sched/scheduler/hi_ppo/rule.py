@@ -1,6 +1,6 @@
 """The rule that Hi-PPO's agents begin at, as a policy of its own: what they learnt is the difference to it.
 
-:class:`~attribution_sched.scheduler.hi_ppo.teachers.ShortestFirst` answers every question that the agents would be
+:class:`~attribution_sched.scheduler.hi_ppo.decode.ShortestFirst` answers every question that the agents would be
 asked; what may be chosen, what attributions say of a task's time and the search that settles details are Hi-PPO's.
 Where a task cannot gain by waiting, Hi-PPO searches around what its agents propose, the rule around its own plan.
 """
@@ -16,9 +16,8 @@ from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.scheduler.hi_ppo.candidates import ComparedActor, RuleActor
 from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
-from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, ShortestFirst, decode
 from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.thinking import Think, Thinker
 from attribution_sched.types import Attributor, FloatArray, IntArray
 

@@ -130,6 +130,7 @@ def write_moment(a: Agents, s: Seen, candidates: int, running: bool, z: FloatArr
     for q in range(candidates):
         if s.kind[q] >= 0:
             write_pace(a, s, q)
+            # A model that no domain holds, and for which too few domains are free.
             if a.nominal_s[s.kind[q]] == a.base_s[s.kind[q]] and not s.fits[q]:
                 z[3] += 1.0
             if not running:
@@ -171,6 +172,20 @@ def layout_inputs(
 
 
 @kernel
+def end_after_release(a: Agents, s: Seen, q: int) -> tuple[float, float]:
+    """Hours until a task would end if it waited for the release that lets it end first, and until that release."""
+    later_h, release_h = NEVER_H, NEVER_H
+    for k in range(s.free.size):
+        if s.release_h[k] < NEVER_H and s.release_devices[k] > s.free[k]:
+            room = min(log2_floor(s.release_devices[k]), a.table.seconds.shape[2] - 1)
+            then_s = step_s(a.table, s.kind[q], a.domain_class[k], room, s.factors[q])
+            then_h = s.release_h[k] + s.left[q] * then_s / 3600.0
+            if then_h < later_h:
+                later_h, release_h = then_h, s.release_h[k]
+    return later_h, release_h
+
+
+@kernel
 def wait_inputs(a: Agents, s: Seen, q: int, seconds: float, z: FloatArray, x: FloatArray) -> bool:
     """Write what the tree of waiting reads of a task whose best step now takes so long; False if nothing is released.
 
@@ -178,14 +193,7 @@ def wait_inputs(a: Agents, s: Seen, q: int, seconds: float, z: FloatArray, x: Fl
     """
     kind = s.kind[q]
     now_h = s.left[q] * seconds / 3600.0
-    later_h, release_h = NEVER_H, NEVER_H
-    for k in range(s.free.size):
-        if s.release_h[k] < NEVER_H and s.release_devices[k] > s.free[k]:
-            room = min(log2_floor(s.release_devices[k]), a.table.seconds.shape[2] - 1)
-            then_s = step_s(a.table, kind, a.domain_class[k], room, s.factors[q])
-            then_h = s.release_h[k] + s.left[q] * then_s / 3600.0
-            if then_h < later_h:
-                later_h, release_h = then_h, s.release_h[k]
+    later_h, release_h = end_after_release(a, s, q)
     x[0], x[1], x[2] = now_h, max(-2.0, min(1.0, (now_h - later_h) / (now_h + 1e-6))), release_h
     x[3], x[4] = s.moment[0], seconds / (a.nominal_s[kind] * np.exp(s.pace[q]))
     x[5], x[6], x[7] = z[1] / z[0], s.moment[3], z[3]

@@ -26,6 +26,15 @@ from attribution_sched.cluster.fork import believed_left
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.scheduler.hi_ppo.action_masks import bounded_log, log2_floor
+from attribution_sched.scheduler.hi_ppo.decode import (
+    EARNING,
+    FEW,
+    LARGE,
+    LONG_HOURS,
+    MANY,
+    MUCH,
+    SOME_HOURS,
+)
 from attribution_sched.scheduler.hi_ppo.lower_agent import (
     FACTORS,
     PRESSURE,
@@ -36,18 +45,16 @@ from attribution_sched.scheduler.hi_ppo.lower_agent import (
     layout_score,
     pressure,
     step_s,
-    write_pace,
 )
-from attribution_sched.scheduler.hi_ppo.teachers import (
-    EARNING,
-    FEW,
-    LARGE,
-    LONG_HOURS,
-    MANY,
-    MUCH,
-    SOME_HOURS,
+from attribution_sched.scheduler.hi_ppo.trees import (
+    NEVER_H,
+    WIDEST,
+    Trees,
+    end_after_release,
+    fastest_s,
+    weigh_by_trees,
+    write_moment,
 )
-from attribution_sched.scheduler.hi_ppo.trees import NEVER_H, WIDEST, Trees, weigh_by_trees
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 TASK: tuple[str, ...] = (
@@ -231,32 +238,17 @@ def _place(a: Agents, s: Seen, q: int, p: float, hours: float, out: Said) -> Non
                 out.best[0], out.best[1], out.best[2] = worth, seconds, 2.0**j
 
 
-@kernel
+@kernel(shared=True)
 def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
     """Let both agents weigh a decision; returns the candidate to place, −1 for none."""
     if a.trees.roots.size > 0:
         chosen_by_tree: int = weigh_by_trees(a, s, candidates, running, out)
         return chosen_by_tree
     th = a.theta
-    devices, free = 0.0, 0.0
-    soon = NEVER_H
-    for k in range(s.free.size):
-        devices += a.devices[k]
-        free += s.free[k]
-        soon = min(soon, s.release_h[k])
-    queue_h, held_back = 0.0, 0
-    for q in range(candidates):
-        if s.kind[q] >= 0:
-            write_pace(a, s, q)
-            # A model that no domain holds, and for which too few domains are free.
-            if a.nominal_s[s.kind[q]] == a.base_s[s.kind[q]] and not s.fits[q]:
-                held_back += 1
-    if not running:
-        for q in range(candidates):
-            if s.kind[q] >= 0:
-                queue_h += s.left[q] * a.nominal_s[s.kind[q]] * np.exp(s.pace[q]) / 3600.0
-    waiting = s.moment[N_WAITING]
     z = out.z
+    write_moment(a, s, candidates, running, z)
+    devices, free, soon, held_back, queue_h = z[0], z[1], z[2], z[3], z[4]
+    waiting = s.moment[N_WAITING]
     z[0], z[1], z[3] = 1.0, np.log1p(waiting), free / devices
     z[5], z[6], z[7], z[8] = s.moment[N_SINE], s.moment[N_COSINE], np.log1p(s.moment[N_RUNNING]), np.log1p(soon)
     out.move[0] = -1.0
@@ -287,14 +279,7 @@ def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
             )  # fmt: skip
         else:
             now_h = s.left[q] * out.best[1] / 3600.0
-            later_h, release_h = NEVER_H, NEVER_H
-            for k in range(s.free.size):
-                if s.release_h[k] < NEVER_H and s.release_devices[k] > s.free[k]:
-                    room = min(log2_floor(s.release_devices[k]), a.table.seconds.shape[2] - 1)
-                    then_s = step_s(a.table, kind, a.domain_class[k], room, s.factors[q])
-                    then_h = s.release_h[k] + s.left[q] * then_s / 3600.0
-                    if then_h < later_h:
-                        later_h, release_h = then_h, s.release_h[k]
+            later_h, release_h = end_after_release(a, s, q)
             sooner = max(-2.0, min(1.0, (now_h - later_h) / (now_h + 1e-6)))
             slowed, log_h = np.log(out.best[1] / nominal) - s.pace[q], np.log(now_h + SHORTEST_H)
             if release_h < NEVER_H:
@@ -325,12 +310,7 @@ def _moves(a: Agents, s: Seen, waiting: float, devices: float, out: Said) -> int
         return -1
     base = a.base_s[kind]
     own_s, held = s.moment[N_STEP_S], s.moment[N_HELD]
-    best_s = np.inf
-    for k in range(s.free.size):
-        if s.free[k] > 0:
-            for j in range(min(log2_floor(s.free[k]), a.table.seconds.shape[2] - 1) + 1):
-                best_s = min(best_s, step_s(a.table, kind, a.domain_class[k], j, s.factors[0]))
-    gain = max(-2.0, min(2.0, bounded_log(own_s / best_s)))
+    gain = max(-2.0, min(2.0, bounded_log(own_s / fastest_s(a, s, 0))))
     hours = s.left[0] * own_s / 3600.0
     held_up = min(
         gain - MUCH * np.exp(th[M]),

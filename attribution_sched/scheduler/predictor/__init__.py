@@ -1,5 +1,1 @@
-"""Forecasts of link bandwidth.
-
-``base`` holds the protocol and the baseline, persistence; ``kalman`` and ``gru`` are the predictors. What fits their
-parameters and scores them stands in ``research``.
-"""
+"""Forecasts of link bandwidth: ``forecast`` has the protocol, persistence and the Kalman filter, ``gru`` a network."""

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attribution_sched import storage
 from attribution_sched.errors import CheckpointError, NetworkError, problem
-from attribution_sched.scheduler.predictor.base import (
+from attribution_sched.scheduler.predictor.forecast import (
     Forecast,
     between_domains,
     checked_base,
@@ -223,7 +223,7 @@ class GruPredictor:
         self._encoded: tuple[Float32, Float32] | None = None
 
     def observe(self, time_s: ArrayLike, bandwidth_gbps: ArrayLike) -> None:
-        """Read all links, see :class:`~attribution_sched.scheduler.predictor.base.LinkPredictor`."""
+        """Read all links, see :class:`~attribution_sched.scheduler.predictor.forecast.LinkPredictor`."""
         links = checked_links(bandwidth_gbps, self.names)
         window = self.weights.size.window
         if self._readings is None:
@@ -242,7 +242,7 @@ class GruPredictor:
         self._encoded = None
 
     def forecast(self, horizon_s: float) -> Forecast:
-        """Forecast all links, see :class:`~attribution_sched.scheduler.predictor.base.LinkPredictor`.
+        """Forecast all links, see :class:`~attribution_sched.scheduler.predictor.forecast.LinkPredictor`.
 
         Raises:
             NetworkError: Also if the horizon is longer than any the network was trained on.

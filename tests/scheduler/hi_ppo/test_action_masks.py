@@ -7,26 +7,24 @@ from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.planning.memory_feasibility import make_tables
 from attribution_sched.scheduler.hi_ppo.action_masks import (
+    CUT_CHOICE,
+    DOMAIN_CHOICE,
+    DONE,
+    LAYOUT_CHOICE,
     WORTHWHILE,
     bounded_log,
     can_begin,
     cut_choices,
     domain_choices,
     log2_floor,
+    open_partial_plans,
     segment_choices,
 )
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
-from attribution_sched.scheduler.hi_ppo.partial_plans import (
-    CUT_CHOICE,
-    DOMAIN_CHOICE,
-    DONE,
-    LAYOUT_CHOICE,
-    open_partial_plans,
-)
-from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower
 from tests.planning.exact.instances import all_plans, random_problem
 from tests.scheduler.hi_ppo import worlds
 
+from .plan_follower import PlanFollower
 from .test_partial_plans import layout, write
 
 

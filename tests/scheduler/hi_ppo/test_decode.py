@@ -6,9 +6,9 @@ import pytest
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.errors import PlanError
+from attribution_sched.scheduler.hi_ppo.action_masks import DEAD, DONE
 from attribution_sched.scheduler.hi_ppo.decode import HEADS, decode
 from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
-from attribution_sched.scheduler.hi_ppo.partial_plans import DEAD, DONE
 
 from ...cluster.engine_worlds import random_actions
 from . import worlds

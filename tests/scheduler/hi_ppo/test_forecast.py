@@ -7,7 +7,7 @@ import numpy as np
 
 from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.scheduler.hi_ppo.forecast import ViewForecast
+from attribution_sched.scheduler.predictor.forecast import ViewForecast
 
 from . import worlds
 

@@ -9,11 +9,10 @@ import pytest
 from attribution_sched.cluster.decision import from_view, view
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
-from attribution_sched.planning.local_search import LocalSearch
+from attribution_sched.planning.local_search import MOST_DOMAINS, LocalSearch, SearchMemo, search_around
 from attribution_sched.scheduler.hi_ppo.agents import AgentsActor
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import decode
-from attribution_sched.scheduler.hi_ppo.multi_start import MOST_DOMAINS, SearchMemo, search_around
 from attribution_sched.scheduler.hi_ppo.upper_agent import W, rule_theta
 
 from ...cluster.engine_worlds import BERT, GPT2, tiny_cluster, tiny_world

@@ -7,9 +7,9 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
+from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.decode import decode
 from attribution_sched.scheduler.hi_ppo.outcomes import PLAN_NAMES, describe_plans, engine_actions
-from attribution_sched.scheduler.hi_ppo.partial_plans import DONE
 
 from . import worlds
 from .test_decode import layout_rows

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.scheduler.hi_ppo.partial_plans import (
+from attribution_sched.scheduler.hi_ppo.action_masks import (
     D_REPLICA,
     DEAD,
     DRAFT_FEATURES,

@@ -8,10 +8,9 @@ import pytest
 from attribution_sched import System
 from attribution_sched.cluster.decision import from_view, view
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.hi_ppo.decode import decode
+from attribution_sched.scheduler.hi_ppo.decode import ShortestFirst, decode
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES
 from attribution_sched.scheduler.hi_ppo.rule import Rule
-from attribution_sched.scheduler.hi_ppo.teachers import ShortestFirst
 from attribution_sched.scheduler.policy import Appraiser, AttributionReader, Episodic, QueueOrder, Recallable
 
 from . import worlds

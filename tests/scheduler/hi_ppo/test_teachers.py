@@ -3,11 +3,11 @@
 import numpy as np
 
 from attribution_sched.cluster.plan import DP, PP, TP
-from attribution_sched.scheduler.hi_ppo.decode import decode
+from attribution_sched.scheduler.hi_ppo.decode import ShortestFirst, decode
 from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES
-from attribution_sched.scheduler.hi_ppo.teachers import PlanFollower, ShortestFirst
 
 from . import worlds
+from .plan_follower import PlanFollower
 
 
 def test_a_plan_that_was_drawn_can_be_followed_and_one_that_does_not_fit_cannot():

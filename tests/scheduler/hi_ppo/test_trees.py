@@ -7,8 +7,8 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.errors import CheckpointError, SettingsError
+from attribution_sched.explain.flat import reading_words
 from attribution_sched.explain.shapley.tree import FlatTree
-from attribution_sched.explain.tree_reading import reading_words
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.tree_distil import grow, lessons_of, together, usual_of

@@ -7,9 +7,8 @@ from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.predictor.base import PersistencePredictor
+from attribution_sched.scheduler.predictor.forecast import KalmanPredictor, PersistencePredictor
 from attribution_sched.scheduler.predictor.gru import GruPredictor
-from attribution_sched.scheduler.predictor.kalman import KalmanPredictor
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 
 VARIANTS = [name for name in POLICIES if name.startswith("hi-ppo[")]

@@ -7,14 +7,15 @@ import pytest
 
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.errors import NetworkError
-from attribution_sched.scheduler.predictor.base import (
+from attribution_sched.scheduler.predictor.forecast import (
     PRIOR_VOLATILITY,
+    KalmanParams,
+    KalmanPredictor,
     LinkPredictor,
     PersistencePredictor,
     checked_links,
 )
 from attribution_sched.scheduler.predictor.gru import GruPredictor
-from attribution_sched.scheduler.predictor.kalman import KalmanParams, KalmanPredictor
 
 BASE = np.array([[0.0, 8.0, 7.0], [6.0, 100.0, 5.0], [4.0, 3.0, 100.0]])
 MAKERS = {

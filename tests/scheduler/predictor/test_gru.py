@@ -10,7 +10,7 @@ import pytest
 from attribution_sched import storage
 from attribution_sched.cluster.wan import Wan, WanProcess
 from attribution_sched.errors import CheckpointError, NetworkError
-from attribution_sched.scheduler.predictor.base import PersistencePredictor
+from attribution_sched.scheduler.predictor.forecast import PersistencePredictor
 from attribution_sched.scheduler.predictor.gru import (
     KIND,
     SHIPPED,

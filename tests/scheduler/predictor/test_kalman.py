@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attribution_sched.cluster.wan import Wan, WanProcess
 from attribution_sched.errors import NetworkError
-from attribution_sched.scheduler.predictor.kalman import (
+from attribution_sched.scheduler.predictor.forecast import (
     UNKNOWN_LEVEL,
     KalmanParams,
     KalmanPredictor,

@@ -1,4 +1,4 @@
-"""A Kalman filter of every link: pure functions of its state, for one link or any array of them, and the predictor.
+"""Forecasts of link bandwidth: what all have in common, the baseline, the Kalman filter, and the door policies use.
 
 The bandwidth is read relative to a reference: ``B / reference − 1 = level + deviation + noise``.
 
@@ -17,27 +17,220 @@ becomes a mixture of staying there and being back.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.wan import DEFAULT_REVERSION_PER_S, DEFAULT_SPREAD, Wan
-from attribution_sched.errors import NetworkError, problem
-from attribution_sched.scheduler.predictor.base import (
-    Forecast,
-    between_domains,
-    checked_base,
-    checked_horizon,
-    checked_links,
-    checked_time,
-    follows,
-    no_reading,
-)
+from attribution_sched.errors import NetworkError, SettingsError, nearest, problem
 from attribution_sched.types import FloatArray
+
+# ------ What every forecast of link bandwidth has in common: the protocol, its record, the checks; and the baseline
+#
+# A predictor reads the bandwidth of all links at moments of its caller's choosing, usually the ticks of the network,
+# and is asked for the bandwidth a horizon later: ``B̂_ij(t + Δ) = f(B_ij(t − w : t))``. Links inside a domain (the
+# diagonal) do not fluctuate; their forecast is their last value, with certainty.
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """The bandwidth of every link a while after the last reading.
+
+    Attributes:
+        mean_gbps: Expected bandwidth, shape ``(..., K, K)``, source then destination, Gb/s.
+        std_gbps: Standard deviation of what will be found, same shape, Gb/s; 0 on the diagonal.
+        horizon_s: Seconds from the last reading to the moment that is forecast.
+        method: Name of the predictor.
+    """
+
+    mean_gbps: FloatArray
+    std_gbps: FloatArray
+    horizon_s: float
+    method: str
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        self.mean_gbps.setflags(write=False)
+        self.std_gbps.setflags(write=False)
+
+
+class LinkPredictor(Protocol):
+    """Forecasts the bandwidth of every link of one cluster or of a batch of them."""
+
+    @property
+    def name(self) -> str:
+        """Short name of the method."""
+        ...
+
+    def reset(self) -> None:
+        """Forget every reading, as at the start of an episode."""
+        ...
+
+    def observe(self, time_s: ArrayLike, bandwidth_gbps: ArrayLike) -> None:
+        """Read all links.
+
+        Args:
+            time_s: When, never before the reading before it; a number, or one per cluster of a batch. A cluster
+                that is read twice at the same time keeps its first reading.
+            bandwidth_gbps: Shape ``(..., K, K)``, the same for every reading.
+
+        Raises:
+            NetworkError: If a figure is not finite and positive, or shape or time do not follow the last reading.
+        """
+        ...
+
+    def forecast(self, horizon_s: float) -> Forecast:
+        """Forecast all links ``horizon_s`` seconds after the last reading.
+
+        Raises:
+            NetworkError: If nothing was read yet, or the horizon is negative or not finite.
+        """
+        ...
+
+
+def checked_links(bandwidth_gbps: ArrayLike, names: Sequence[str] | None = None) -> FloatArray:
+    """Return bandwidth as an array of shape ``(..., K, K)``, or name the first link whose figure is wrong."""
+    links = np.asarray(bandwidth_gbps, dtype=np.float64)
+    if links.ndim < 2 or links.shape[-1] != links.shape[-2] or links.size == 0:
+        rule = "must be (..., K, K), source then destination"
+        raise NetworkError(problem("bandwidth_gbps.shape", links.shape, rule, "Give one square matrix per cluster"))
+    # A NaN makes the smallest value NaN, so one pass clears the usual case.
+    lowest = links.min()
+    if lowest > 0 and links.max() < math.inf:
+        return links
+    inside = np.eye(links.shape[-1], dtype=bool)
+    wrong = ~(np.isfinite(links) & ((links > 0) | (inside & (links == 0))))
+    if wrong.any():
+        at = tuple(int(index) for index in np.argwhere(wrong)[0])
+        i, j = (str(index) if names is None else names[index] for index in at[-2:])
+        where = f"cluster {at[0] if len(at) == 3 else at[:-2]}, " if len(at) > 2 else ""
+        fix = "Write a dead link as a small number such as 0.001, and leave out readings that failed"
+        field = f"bandwidth_gbps[{where}{i} → {j}]"
+        raise NetworkError(problem(field, float(links[at]), "must be a finite number > 0", fix))
+    return links
+
+
+def checked_time(time_s: ArrayLike, last_s: FloatArray | float, links: FloatArray) -> FloatArray:
+    """Return the time of a reading, a number or shaped like the batch with two axes more for the links.
+
+    Raises:
+        NetworkError: If it is not finite, of another shape, or before the last reading.
+    """
+    times = np.asarray(time_s, dtype=np.float64)
+    if times.shape not in ((), links.shape[:-2]):
+        rule = f"must be one number, or one per cluster, {links.shape[:-2]}"
+        raise NetworkError(problem("time_s.shape", times.shape, rule, "Give the time at which the links were read"))
+    if not np.all(np.isfinite(times)):
+        raise NetworkError(problem("time_s", time_s, "must be finite", "Give the seconds since the episode began"))
+    times = times[..., None, None] if times.ndim else times
+    earlier = np.asarray(times < last_s)
+    if earlier.any():
+        rule = f"must not lie before the last reading, {float(np.max(last_s)):g}"
+        raise NetworkError(problem("time_s", float(np.min(times)), rule, "Call reset() where a new episode begins"))
+    return times
+
+
+def no_reading() -> NetworkError:
+    """Build the error of a forecast before the first reading."""
+    fix = "Call observe(time_s, bandwidth_gbps) first"
+    return NetworkError(problem("readings", 0, "a forecast needs at least one", fix))
+
+
+def checked_horizon(horizon_s: float) -> float:
+    """Return a horizon, or say what is wrong with it."""
+    if not (math.isfinite(horizon_s) and horizon_s >= 0):
+        fix = "Give the seconds to look ahead"
+        raise NetworkError(problem("horizon_s", horizon_s, "must be finite and >= 0", fix))
+    return float(horizon_s)
+
+
+def checked_base(base_gbps: ArrayLike | None, links: FloatArray) -> FloatArray | None:
+    """Return the base bandwidth fitted to the shape of the readings, ``None`` where it is not known."""
+    if base_gbps is None:
+        return None
+    base = checked_links(base_gbps)
+    try:
+        return np.broadcast_to(base, links.shape)
+    except ValueError:
+        rule = f"must fit the readings, {links.shape}"
+        fix = "Give the base bandwidth of the same domains"
+        raise NetworkError(problem("base_gbps.shape", base.shape, rule, fix)) from None
+
+
+def follows(links: FloatArray, before: FloatArray | None) -> None:
+    """Refuse a reading of another shape than the one before it."""
+    if before is not None and links.shape != before.shape:
+        rule = f"must stay {before.shape}, the shape of the reading before"
+        fix = "Call reset() where another cluster begins"
+        raise NetworkError(problem("bandwidth_gbps.shape", links.shape, rule, fix))
+
+
+def between_domains(links: FloatArray) -> NDArray[np.bool_]:
+    """Mark the links that fluctuate, shape ``(K, K)``: all but the diagonal."""
+    return ~np.eye(links.shape[-1], dtype=bool)
+
+
+PRIOR_VOLATILITY = DEFAULT_SPREAD * math.sqrt(2.0 * DEFAULT_REVERSION_PER_S)
+"""Relative volatility per square root of a second before anything was seen: that of the network's default motion."""
+
+
+class PersistencePredictor:
+    """Forecasts the last value of every link.
+
+    A constant forecast is that of a random walk, so its standard deviation grows with the square root of the horizon;
+    the volatility is the mean square of the changes seen on the link so far, with the prior as one more change.
+
+    Args:
+        names: The K domains, for messages.
+    """
+
+    name = "persistence"
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        self.names = names
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every reading."""
+        self._last: FloatArray | None = None
+        self._time_s: FloatArray = np.asarray(-math.inf)
+        self._squares: FloatArray = np.zeros(())
+        self._changes: FloatArray = np.zeros(())
+
+    def observe(self, time_s: ArrayLike, bandwidth_gbps: ArrayLike) -> None:
+        """Read all links, see :class:`~attribution_sched.scheduler.predictor.forecast.LinkPredictor`."""
+        links = checked_links(bandwidth_gbps, self.names)
+        follows(links, self._last)
+        times = checked_time(time_s, self._time_s, links)
+        if self._last is None:
+            self._squares = (PRIOR_VOLATILITY * links) ** 2
+            self._changes = np.ones(times.shape)
+            self._last = links.copy()
+        else:
+            step_s = times - self._time_s
+            moved = step_s > 0
+            change = np.where(moved, links - self._last, 0.0)
+            self._squares = self._squares + change * change / np.where(moved, step_s, 1.0)
+            self._changes = self._changes + moved
+            self._last = np.where(moved, links, self._last)
+        self._time_s = times
+
+    def forecast(self, horizon_s: float) -> Forecast:
+        """Forecast all links, see :class:`~attribution_sched.scheduler.predictor.forecast.LinkPredictor`."""
+        if self._last is None:
+            raise no_reading()
+        horizon_s = checked_horizon(horizon_s)
+        std = np.sqrt(self._squares / self._changes * horizon_s)
+        return Forecast(self._last.copy(), np.where(between_domains(std), std, 0.0), horizon_s, self.name)
+
+
+# ------ A Kalman filter of every link: pure functions of its state, for one link or any array of them
 
 UNKNOWN_LEVEL = 1.0
 """Standard deviation of a level of which nothing is known, relative to the reference."""
@@ -293,7 +486,7 @@ class KalmanPredictor:
         self._state = KalmanState(**{name: memory[f"state.{name}"] for name in KalmanState._fields})
 
     def observe(self, time_s: ArrayLike, bandwidth_gbps: ArrayLike) -> None:
-        """Read all links, see :class:`~attribution_sched.scheduler.predictor.base.LinkPredictor`."""
+        """Read all links, see :class:`~attribution_sched.scheduler.predictor.forecast.LinkPredictor`."""
         links = checked_links(bandwidth_gbps, self.names)
         follows(links, self._last)
         state = self._state
@@ -307,7 +500,7 @@ class KalmanPredictor:
         self._last = links.copy() if self._last is None else np.where(moved, links, self._last)
 
     def forecast(self, horizon_s: float) -> Forecast:
-        """Forecast all links, see :class:`~attribution_sched.scheduler.predictor.base.LinkPredictor`."""
+        """Forecast all links, see :class:`~attribution_sched.scheduler.predictor.forecast.LinkPredictor`."""
         if self._state is None or self._last is None:
             raise no_reading()
         horizon_s = checked_horizon(horizon_s)
@@ -319,3 +512,98 @@ class KalmanPredictor:
 def _inside_one(links: FloatArray) -> FloatArray:
     """Write 1 on the diagonal, which is not filtered and may hold 0."""
     return np.where(between_domains(links), links, 1.0)
+
+
+# ------ Forecast bandwidth as an input of the upper agent: a Kalman filter in every cluster at once, or any behind a
+# view
+
+HORIZON_S = 1800.0
+"""How far ahead the upper agent is told: about as long as a network state lasts."""
+
+
+METHODS: tuple[str, ...] = ("kalman", "gru", "persistence")
+"""Who may forecast links: the filter that fits their motion, the recurrent network, or their last reading."""
+
+
+def link_predictor(method: str, wan: Wan) -> LinkPredictor:
+    """Make a predictor of the links of a network.
+
+    Raises:
+        SettingsError: If there is no such method.
+    """
+    checked_method(method)
+    if method == "kalman":
+        return KalmanPredictor.of_network(wan)
+    if method == "gru":
+        from attribution_sched.scheduler.predictor.gru import GruPredictor
+
+        return GruPredictor(base_gbps=wan.bandwidth_gbps)
+    return PersistencePredictor()
+
+
+def checked_method(method: str) -> str:
+    """The name of a method.
+
+    Raises:
+        SettingsError: If there is no such method.
+    """
+    if method not in METHODS:
+        raise SettingsError(problem("predict", method, f"must be one of {METHODS}", nearest(method, METHODS)))
+    return method
+
+
+class ViewForecast:
+    """Follows the links that views tell of.
+
+    Args:
+        wan: The network.
+        horizon_s: How far ahead.
+        method: Who forecasts, one of :data:`METHODS`.
+    """
+
+    def __init__(self, wan: Wan, horizon_s: float = HORIZON_S, method: str = "kalman") -> None:
+        self._predictor = link_predictor(method, wan)
+        self._horizon_s = horizon_s
+        self._last_s = -np.inf
+        self._ahead: FloatArray | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ViewForecast:
+        """A forecast of its own: a reading makes a new state of the filter and leaves the old one as it is."""
+        other = copy.copy(self)
+        other._predictor = copy.copy(self._predictor)
+        return other
+
+    def memory(self) -> dict[str, FloatArray]:
+        """What it knows of the links, as arrays; empty before the first reading, or if its predictor cannot say."""
+        known = self._predictor
+        if not isinstance(known, KalmanPredictor) or known.state is None:
+            return {}
+        return {"last_s": np.array([self._last_s]), **known.memory()}
+
+    def recall(self, memory: Mapping[str, FloatArray]) -> None:
+        """Know again what :meth:`memory` told."""
+        if isinstance(self._predictor, KalmanPredictor):
+            self._predictor.recall(memory)
+            self._ahead = None
+            self._last_s = float(memory["last_s"][0])
+
+    def knows(self, view: Decision) -> bool:
+        """Whether the links of a decision are those it read last, so that forecasting changes nothing it knows."""
+        return view.link_gbps is None or (view.link_time_s == self._last_s and self._ahead is not None)
+
+    def gbps(self, view: Decision) -> FloatArray | None:
+        """Bandwidth expected to be left for the task; None if nobody measures the links."""
+        if view.link_gbps is None:
+            return None
+        if view.link_time_s < self._last_s:
+            self._predictor.reset()
+        if view.link_time_s != self._last_s:
+            self._predictor.observe(view.link_time_s, view.link_gbps)
+            self._last_s, self._ahead = view.link_time_s, None
+        # A moment is looked at several times: to choose a task, to plan it, to remember it.
+        ahead = self._ahead
+        if ahead is None:
+            ahead = self._ahead = self._predictor.forecast(self._horizon_s).mean_gbps
+        inside = np.eye(len(ahead), dtype=np.bool_)
+        change = np.where(inside, 1.0, np.maximum(ahead, 0.0) / np.where(inside, 1.0, view.link_gbps))
+        return view.bandwidth_gbps * change
